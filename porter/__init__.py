@@ -1,6 +1,8 @@
-"""porter moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.
+"""porter moves trained weights of vision models between frameworks so that the port computes the same
+function, and proves it.
 
-The names below are the whole API, which docs/api.md shows. Each is imported when it is first asked for; none imports a framework.
+The names below are the whole API, which docs/api.md shows. Each is imported when it is first asked for; none
+imports a framework.
 """
 
 from __future__ import annotations
@@ -41,18 +43,42 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    **dict.fromkeys(("convert", "evaluate", "evaluate_several", "inspect", "list_models", "load"), "porter.api.functions"),
+    **dict.fromkeys(
+        ("convert", "evaluate", "evaluate_several", "inspect", "list_models", "load"), "porter.api.functions"
+    ),
     **dict.fromkeys(("open", "predict", "report", "study", "verify"), "porter.api.functions"),
     **dict.fromkeys(("Port", "Ported"), "porter.api.port"),
     "OverflowsError": "porter.base.dtypes",
-    **dict.fromkeys(("CheckFailed", "ChecksumError", "DownloadError", "FileError", "GraphError"), "porter.base.errors"),
-    **dict.fromkeys(("MappingError", "MissingFramework", "PaddingError", "PorterError"), "porter.base.errors"),
+    **dict.fromkeys(
+        ("CheckFailed", "ChecksumError", "DownloadError", "FileError", "GraphError"), "porter.base.errors"
+    ),
+    **dict.fromkeys(
+        ("MappingError", "MissingFramework", "PaddingError", "PorterError"), "porter.base.errors"
+    ),
     **dict.fromkeys(("RecipeError", "UsageError"), "porter.base.errors"),
 }
 
 __all__ = [
-    *("CheckFailed", "ChecksumError", "DownloadError", "FileError", "GraphError", "MappingError", "MissingFramework"),
-    *("OverflowsError", "PaddingError", "Port", "Ported", "PorterError", "RecipeError", "UsageError", "convert", "evaluate"),
+    *(
+        "CheckFailed",
+        "ChecksumError",
+        "DownloadError",
+        "FileError",
+        "GraphError",
+        "MappingError",
+        "MissingFramework",
+    ),
+    *(
+        "OverflowsError",
+        "PaddingError",
+        "Port",
+        "Ported",
+        "PorterError",
+        "RecipeError",
+        "UsageError",
+        "convert",
+        "evaluate",
+    ),
     *("evaluate_several", "inspect", "list_models", "load", "open", "predict", "report", "study", "verify"),
 ]
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tests.support.finetuned_keras import FineTuned
     from tests.support.slim_files import SlimFile
 
-# TensorFlow itself takes oneDNN on some processors only; on others its CPU has no convolution with channels first, and rounds more.
+# TensorFlow itself takes oneDNN on some processors only; on others its CPU has no convolution with channels
+# first, and rounds more.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 load_triton()  # before the tests that import Keras themselves
 
@@ -39,8 +40,14 @@ settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="without the frameworks: tests that import one are skipped")
-    parser.addoption("--record-durations", action="store_true", help="writes how long each file takes into tests/durations.json")
+    parser.addoption(
+        "--quick", action="store_true", help="without the frameworks: tests that import one are skipped"
+    )
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="writes how long each file takes into tests/durations.json",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,7 +73,9 @@ def one_python(pytestconfig: pytest.Config) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def let_go() -> Iterator[None]:
-    """Models refer to themselves, so that only a collection frees them; what a module leaves is not looked at again."""
+    """Models refer to themselves, so that only a collection frees them; what a module leaves is not looked at
+    again.
+    """
     yield
     gc.collect()
     gc.freeze()
@@ -74,7 +83,9 @@ def let_go() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def imported() -> Iterator[None]:
-    """A framework's modules are not looked through for garbage again: TensorFlow, Keras and torch are most of what Python knows."""
+    """A framework's modules are not looked through for garbage again: TensorFlow, Keras and torch are most of
+    what Python knows.
+    """
     before = len(sys.modules)
     yield
     if len(sys.modules) - before >= MANY_MODULES:
@@ -83,12 +94,16 @@ def imported() -> Iterator[None]:
 
 @pytest.fixture
 def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of porter's own recipes, files are compared with MobileNet v1 only: all of them take seconds for a file of many layers."""
+    """Of porter's own recipes, files are compared with MobileNet v1 only: all of them take seconds for a file
+    of many layers.
+    """
 
     def known(recipes: Path | None) -> tuple[list[KnownVariant], tuple[RecipeError, ...]]:
         variants, faults = known_variants(recipes)
         own = recipes_folder()
-        return [each for each in variants if each.files[0].parent != own or each.files[0].stem == "mobilenet_v1"], faults
+        return [
+            each for each in variants if each.files[0].parent != own or each.files[0].stem == "mobilenet_v1"
+        ], faults
 
     monkeypatch.setattr(matching, "known_variants", known)
 
@@ -97,8 +112,8 @@ def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 def weights_file(tmp_path_factory: pytest.TempPathFactory) -> WeightsMaker:
     """Makes stand-in weights files, each once per session, whichever worker is the first to want it.
 
-    `.h5` and `.weights.h5` hold only weights, as keras.applications publishes them; `.whole.h5` and `.keras` carry the graph
-    too; `.pth` is torch's.
+    `.h5` and `.weights.h5` hold only weights, as keras.applications publishes them; `.whole.h5` and `.keras`
+    carry the graph too; `.pth` is torch's.
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "weights"

@@ -65,7 +65,9 @@ open = public(open_port)
 
 
 @public
-def list_models(name: str = "*", zoo: str | None = None, *, recipes: AnyPath | None = None) -> list[tuple[str, str]]:
+def list_models(
+    name: str = "*", zoo: str | None = None, *, recipes: AnyPath | None = None
+) -> list[tuple[str, str]]:
     """The variants that porter has recipes of, each with a zoo that has it: `("resnet50v2", "keras")`.
 
     Args:

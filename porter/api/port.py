@@ -42,7 +42,9 @@ def _of_folder(function: Callable[Concatenate[AnyPath, P], T]) -> Callable[Conca
 
     @wraps(function)
     def method(self: Port, *args: P.args, **kwargs: P.kwargs) -> T:
-        runs_source = "weights" in own.parameters and ("source" not in own.parameters or bool(kwargs.get("source")))
+        runs_source = "weights" in own.parameters and (
+            "source" not in own.parameters or bool(kwargs.get("source"))
+        )
         if runs_source and self._held is not None and kwargs.get("weights") is None:
             kwargs["weights"] = self._held
         return public(function)(self.folder, *args, **kwargs)
@@ -84,15 +86,18 @@ class Port(PathLike[str]):
 
     @public
     def model(self, device: str = "cpu") -> LoadedModel:
-        """The model: torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays of numpy."""
+        """The model: torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays
+        of numpy.
+        """
         return load(self.folder, device)
 
     @public
     def transform(self) -> Callable[[Photo], torch.Tensor | Array]:
         """What makes a photo the model's input by the port's protocol.
 
-        It takes a path, an image of Pillow or an array H x W x RGB of bytes. It gives one image without the axis of the batch: a
-        tensor C x H x W for a port in torch, otherwise an array in the port's own order, H x W x C in Keras.
+        It takes a path, an image of Pillow or an array H x W x RGB of bytes. It gives one image without the
+        axis of the batch: a tensor C x H x W for a port in torch, otherwise an array in the port's own order,
+        H x W x C in Keras.
 
         Raises:
             UsageError: nothing says how photos become the input.

@@ -1,4 +1,6 @@
-"""Errors as the API says them: porter's messages speak of the command line's flags, and here they name arguments."""
+"""Errors as the API says them: porter's messages speak of the command line's flags, and here they name
+arguments.
+"""
 
 from __future__ import annotations
 

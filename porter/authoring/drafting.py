@@ -101,7 +101,9 @@ def _expect_names(variant: str, zoo: str, path: Path) -> None:
     beside = path.parent if any(path.parent.glob("*.yaml")) else None
     for recipe in declared_recipes(beside):
         if variant in recipe.names and recipe.path.resolve() != path.resolve():
-            raise UsageError(f"'{variant}' is in {recipe.path} too", where="NAME", next="give it another name")
+            raise UsageError(
+                f"'{variant}' is in {recipe.path} too", where="NAME", next="give it another name"
+            )
 
 
 def new_recipe(
@@ -112,8 +114,9 @@ def new_recipe(
     zoo: str = OWN,
     size: Size | None = None,
 ) -> NewRecipe:
-    """Drafts a recipe from the graph of a file, and writes it if it loads and expands to the same function. Without such a file it
-    is drafted from weights: their layers one after the other, with `# TODO` at what they do not say.
+    """Drafts a recipe from the graph of a file, and writes it if it loads and expands to the same function.
+    Without such a file it is drafted from weights: their layers one after the other, with `# TODO` at what
+    they do not say.
 
     Args:
         variant: the name of the only variant, and of the architecture.
@@ -141,17 +144,24 @@ def new_recipe(
     if checkpoint.graph is None:
         raise no_graph(checkpoint, None)
     if checkpoint.graph.further_inputs:
-        message = f"a recipe's graph has one input, and this model takes more: input{further_text(checkpoint.graph)}"
+        message = (
+            "a recipe's graph has one input, and this model takes more: "
+            f"input{further_text(checkpoint.graph)}"
+        )
         next = f"port the file itself: {CONVERT.line(subject=given, to='FRAMEWORK')}"
         raise UsageError(message, where=str(given), next=next)
     try:
-        found, native = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size))
+        found, native = translation(
+            replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size)
+        )
     except MappingError:  # a convolution reads one cell
         found, native = translation(checkpoint, Wishes(size=size))
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
     written = checkpoint.dialect or engine_name(checkpoint)
     framework = written if written in DEFAULT_ZOOS else "torch"
-    facts = DraftFacts(variant, zoo, framework, native, classes_of(found.graph, native, found.activation), found.activation)
+    facts = DraftFacts(
+        variant, zoo, framework, native, classes_of(found.graph, native, found.activation), found.activation
+    )
     names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
     names |= _bare_names(found, checkpoint.graph, get_dialect(framework))
     draft = draft_recipe(in_decimals(found.graph), names, facts)
@@ -180,7 +190,11 @@ def _bare_names(found: Translated, file: FileGraph, dialect: Dialect) -> dict[st
             layer = file.by_name[found.names[path]]
             tensor = next((stored.name for stored in layer.tensors.values()), "")
             module, separator, own = tensor.rpartition(dialect.SEPARATOR)
-            known = {name for spelled in dialect.tensor_names(found.graph, node, layer.name).values() for name in spelled}
+            known = {
+                name
+                for spelled in dialect.tensor_names(found.graph, node, layer.name).values()
+                for name in spelled
+            }
             if tensor not in known and own.isidentifier():
                 names[path] = f"{module}{separator}{MARK}{own}"
     return names
@@ -191,20 +205,36 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     if not listed.layers:
         message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"
         raise UsageError(
-            message, where=str(checkpoint.path), next=keeping(checkpoint) or "porter inspect FILE --tensors lists them"
+            message,
+            where=str(checkpoint.path),
+            next=keeping(checkpoint) or "porter inspect FILE --tensors lists them",
         )
     said = [
-        f"Drafted from the {len(listed.layers)} layers of {checkpoint.path.name}: their names, shapes and order.",
-        "A file of weights says no strides, pads, activations, pools, branches and joins: here each layer reads the one before.",
-        "Decide at each TODO, and add what leaves no tensors: the sums of residuals, pools where the maps become smaller.",
+        (
+            f"Drafted from the {len(listed.layers)} layers of {checkpoint.path.name}: their "
+            "names, shapes and order."
+        ),
+        (
+            "A file of weights says no strides, pads, activations, pools, branches and joins: here each "
+            "layer reads the one before."
+        ),
+        (
+            "Decide at each TODO, and add what leaves no tensors: the sums of residuals, pools where the "
+            "maps become smaller."
+        ),
     ]
     if not listed.ordered:
-        said.append("TODO: the order of the layers, because the file does not keep it: they stand in the order of their names")
+        said.append(
+            "TODO: the order of the layers, because the file does not keep it: they stand in the order "
+            "of their names"
+        )
     for match in rank(checkpoint, least=NEAR).matches[:1]:
         if match.score >= NEAR:
             member = as_stated(match.candidate).member
             line = convert_command(member, _destination(listed.framework), checkpoint.path, None)
-            said.append(f"{match.score:.0%} of the tensors fit {member.name}, of a recipe that exists: {line}")
+            said.append(
+                f"{match.score:.0%} of the tensors fit {member.name}, of a recipe that exists: {line}"
+            )
     draft = draft_from_weights(listed, variant, zoo, said)
     tensors, problem = None, None
     with TemporaryDirectory() as folder:
@@ -233,26 +263,36 @@ def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:
 
 
 def in_decimals(graph: Graph) -> Graph:
-    """The graph with the shortest decimals of epsilons and slopes that a file keeps in float32: torch's 1e-5 is 9.99999974e-6 in
-    ONNX.
+    """The graph with the shortest decimals of epsilons and slopes that a file keeps in float32: torch's 1e-5
+    is 9.99999974e-6 in ONNX.
     """
 
     def shortest(op: Op) -> Op:
         stated = {each.name: getattr(op, each.name) for each in fields(op)}
         small = {name: value for name, value in stated.items() if isinstance(value, float) and 0 < value < 1}
-        single = {name: float(str(np.float32(value))) for name, value in small.items() if float(np.float32(value)) == value}
+        single = {
+            name: float(str(np.float32(value)))
+            for name, value in small.items()
+            if float(np.float32(value)) == value
+        }
         return replace(op, **single)
 
     return replace(graph, nodes=tuple(replace(node, op=shortest(node.op)) for node in graph.nodes))
 
 
 def same_function(one: Graph, other: Graph) -> bool:
-    """Whether two graphs have the same nodes, in any order, and pads that give the same values at every size."""
+    """Whether two graphs have the same nodes, in any order, and pads that give the same values at every
+    size.
+    """
 
     def nodes(graph: Graph) -> dict[str, tuple[Op, tuple[str, ...]]]:
         return {node.path: (_unpadded(node.op), node.inputs) for node in graph.nodes}
 
-    return nodes(one) == nodes(other) and one.outputs == other.outputs and not any(site_differences(one, other, ANY))
+    return (
+        nodes(one) == nodes(other)
+        and one.outputs == other.outputs
+        and not any(site_differences(one, other, ANY))
+    )
 
 
 def _unpadded(op: Op) -> Op:

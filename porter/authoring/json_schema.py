@@ -1,7 +1,8 @@
-"""The JSON Schema of recipes and of zoos' files, for editors: made from the sections, the operations and what their values may be.
+"""The JSON Schema of recipes and of zoos' files, for editors: made from the sections, the operations and what
+their values may be.
 
-It says what one file shows by itself: keys, types, ranges and words. `porter recipe check` says the rest. It is of draft
-2020-12, and says the same to an editor that knows only draft 7.
+It says what one file shows by itself: keys, types, ranges and words. `porter recipe check` says the rest. It
+is of draft 2020-12, and says the same to an editor that knows only draft 7.
 """
 
 from __future__ import annotations
@@ -17,23 +18,39 @@ from porter.graph import OPS
 from porter.padding import Average, Rounding, Rule
 from porter.recipe.keys import KEYS
 from porter.recipe.paddings import MAX_PAD
-from porter.recipe.schema import SECTIONS, Document, Extension, Holds, Schema, ZooDocument, either, list_of, ref, words_of
+from porter.recipe.schema import (
+    SECTIONS,
+    Document,
+    Extension,
+    Holds,
+    Schema,
+    ZooDocument,
+    either,
+    list_of,
+    ref,
+    words_of,
+)
 from porter.recipe.steps import ATTRIBUTES, NORM, NORMED, REQUIRED, Attribute
 from porter.recipe.unrolling import MAX_REPEAT
 
 
 def schema_text() -> str:
-    """The schema as `porter recipe schema` prints it: a line for each definition, so that a change of one is a change of a line."""
+    """The schema as `porter recipe schema` prints it: a line for each definition, so that a change of one is
+    a change of a line.
+    """
     schema = json_schema()
     defined = ",\n".join(
-        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in schema.pop("$defs").items()
+        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+        for name, value in schema.pop("$defs").items()
     )
     others = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in schema.items())
     return f'{{\n{others} "$defs": {{\n{defined}\n }}\n}}\n'
 
 
 def json_schema() -> Schema:
-    """The schema of all kinds of files: a zoo's file has the key `zoo`, a recipe that adds to another one the key `extends`."""
+    """The schema of all kinds of files: a zoo's file has the key `zoo`, a recipe that adds to another one the
+    key `extends`.
+    """
     sections = {_name(kind): _section(kind) for kind in SECTIONS}
     steps = {"step": _step(), "operation": either(*({"required": [name]} for name in ATTRIBUTES))}
     return {
@@ -46,7 +63,13 @@ def json_schema() -> Schema:
             "then": ref(_name(Extension)),
             "else": {"allOf": [ref(_name(Document)), _WITHOUT_BLOCKS]},
         },
-        "$defs": {**sections, **_VALUES, **steps, **_OR_EXPRESSIONS, **{f"step_{name}": _operation(name) for name in ATTRIBUTES}},
+        "$defs": {
+            **sections,
+            **_VALUES,
+            **steps,
+            **_OR_EXPRESSIONS,
+            **{f"step_{name}": _operation(name) for name in ATTRIBUTES},
+        },
     }
 
 
@@ -61,8 +84,16 @@ def _object(properties: Mapping[str, Schema], **more: Any) -> Schema:
 def _section(kind: type[Any]) -> Schema:
     """A section as pydantic reads it, with what its keys hold."""
     read, declared = TypeAdapter(kind).json_schema(), getattr(kind, "model_fields", {})
-    held = {key: one.schema for key, stated in declared.items() for one in stated.metadata if isinstance(one, Holds)}
-    properties = {key: {"description": KEYS[key], **held.get(key, _plain(value))} for key, value in read["properties"].items()}
+    held = {
+        key: one.schema
+        for key, stated in declared.items()
+        for one in stated.metadata
+        if isinstance(one, Holds)
+    }
+    properties = {
+        key: {"description": KEYS[key], **held.get(key, _plain(value))}
+        for key, value in read["properties"].items()
+    }
     required = {"required": read["required"]} if "required" in read else {}
     return _object(properties, description=_said(kind), **required)
 
@@ -101,9 +132,14 @@ _VALUES: Mapping[str, Schema] = {
     "path": {"type": "string", "pattern": "^[^/](.*[^/])?$"},
     "from": {"description": KEYS["from"], **either({"type": "string"}, list_of({"type": "string"}))},
     "when": {"description": KEYS["when"], **either({"type": "boolean"}, _EXPRESSION)},
-    "repeat": {"description": KEYS["repeat"], **either({"type": "integer", "minimum": 0, "maximum": MAX_REPEAT}, _EXPRESSION)},
+    "repeat": {
+        "description": KEYS["repeat"],
+        **either({"type": "integer", "minimum": 0, "maximum": MAX_REPEAT}, _EXPRESSION),
+    },
     "expression": {"type": "string", "pattern": "^="},
-    "value": either({"type": ["number", "string", "boolean", "null"]}, {"type": "array", "items": ref("value")}),
+    "value": either(
+        {"type": ["number", "string", "boolean", "null"]}, {"type": "array", "items": ref("value")}
+    ),
     "padding": {
         "description": "a convention: how windows that reach past the input are padded",
         **either(
@@ -138,8 +174,12 @@ def _items_or_expressions(value: Schema) -> Schema:
     return {**value, "items": either(value["items"], _EXPRESSION)} if "items" in value else value
 
 
-_KINDS = {attribute.kind.name: attribute.kind for known in ATTRIBUTES.values() for attribute in known.values()}
-_OR_EXPRESSIONS: Mapping[str, Schema] = {name: _or_expressions(dict(kind.schema)) for name, kind in _KINDS.items()}
+_KINDS = {
+    attribute.kind.name: attribute.kind for known in ATTRIBUTES.values() for attribute in known.values()
+}
+_OR_EXPRESSIONS: Mapping[str, Schema] = {
+    name: _or_expressions(dict(kind.schema)) for name, kind in _KINDS.items()
+}
 
 
 def operation_words(name: str) -> str:
@@ -157,7 +197,11 @@ def _operation(name: str) -> Schema:
     needed = [key for key, attribute in known.items() if attribute.default is REQUIRED]
     again = {key: {"$ref": f"{here}/{key}"} for key in known}
     ends = {end: {"description": KEYS[end], **_object(again)} for end in ("first", "last")}
-    branches = {"branches": {"description": KEYS["branches"], **list_of(list_of(ref("step")))}} if name == "concat" else {}
+    branches = (
+        {"branches": {"description": KEYS["branches"], **list_of(list_of(ref("step")))}}
+        if name == "concat"
+        else {}
+    )
     norm = {NORM: {"description": KEYS[NORM], **ref("path")}} if name in NORMED else {}
     step = _object({name: ref("path"), **attributes, **_COMMON, **ends, **branches, **norm})
     return {**step, "if": {"required": ["first", "last"]}, "else": {"required": needed}} if needed else step

@@ -57,8 +57,8 @@ class WeightsTrial:
 
 
 def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
-    """Fits a file to the variant and zoo of a recipe that fits best, and compares porter's build of it in the zoo's own framework
-    with the file's own graph or the zoo's implementation.
+    """Fits a file to the variant and zoo of a recipe that fits best, and compares porter's build of it in the
+    zoo's own framework with the file's own graph or the zoo's implementation.
 
     Raises:
         FileError: the file cannot be read.
@@ -82,7 +82,11 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     if verdict.ok:
         return WeightsTrial(opened, verdict)
     advice = "compare the step's pad, kernel, stride and options with the zoo's code"
-    return WeightsTrial(opened, verdict, error=CheckFailed(verdict.failure(), where=_place(opened.member, verdict), next=advice))
+    return WeightsTrial(
+        opened,
+        verdict,
+        error=CheckFailed(verdict.failure(), where=_place(opened.member, verdict), next=advice),
+    )
 
 
 def _place(member: Member | None, verdict: Verdict) -> str | None:

@@ -1,1 +1,3 @@
-"""What every room uses: errors, the dtypes of tensors, and the version with the packages that are optional."""
+"""What every room uses: errors, the dtypes of tensors, and the version with the packages that are
+optional.
+"""

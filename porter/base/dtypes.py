@@ -14,8 +14,10 @@ Array = NDArray[np.generic]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-"""The precision of an evaluation. An NVIDIA GPU's TF32 keeps 10 of float32's 23 bits in products; it is off in fp32. bf16 and fp16
-are torch's autocast: convolutions and products run in that type, batch norms in float32, and the weights stay float32."""
+"""The precision of an evaluation. An NVIDIA GPU's TF32 keeps 10 of float32's 23 bits in products; it is off
+in fp32. bf16 and fp16 are torch's autocast: convolutions and products run in that type, batch norms in
+float32, and the weights stay float32.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Run:
     @property
     def words(self) -> str:
         """Such as `bf16, compiled, channels first`; the usual order of the channels is not said."""
-        return ", ".join([self.precision, *["compiled"] * self.compiled, *["channels first"] * (not self.channels_last)])
+        return ", ".join(
+            [self.precision, *["compiled"] * self.compiled, *["channels first"] * (not self.channels_last)]
+        )
 
 
 FP32 = Run()

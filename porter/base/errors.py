@@ -1,4 +1,6 @@
-"""The one family of errors that porter raises on bad input, and text from files as a terminal or a report may show it."""
+"""The one family of errors that porter raises on bad input, and text from files as a terminal or a report may
+show it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from collections.abc import Sequence
 from unicodedata import category
 
 _ESCAPED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode's categories of characters that control a terminal or the order of its text, break a line, or are not text."""
+"""Unicode's categories of characters that control a terminal or the order of its text, break a line, or are
+not text.
+"""
 LISTED = 5
 """The most items of a list in a message."""
 _MOST_LETTERS = 2000
@@ -17,7 +21,8 @@ _JOINERS = "\u200c\u200d"
 
 
 def escaped(text: str) -> str:
-    r"""`text` with control characters, bidi overrides, line breaks and bytes that are not text (lone surrogates) written as \x1b.
+    r"""`text` with control characters, bidi overrides, line breaks and bytes that are not text (lone
+    surrogates) written as \x1b.
 
     Everything else stays, such as letters of every script and text that is already escaped.
     """
@@ -41,7 +46,9 @@ def first_line(error: BaseException) -> str:
 
 def some(items: Sequence[str], joint: str = ", ") -> str:
     """The first items of a list in a message, and how many more there are."""
-    return joint.join(items[:LISTED]) + (f"{joint}and {len(items) - LISTED:,} more" if len(items) > LISTED else "")
+    return joint.join(items[:LISTED]) + (
+        f"{joint}and {len(items) - LISTED:,} more" if len(items) > LISTED else ""
+    )
 
 
 class PorterError(Exception):
@@ -98,7 +105,9 @@ class RecipeError(PorterError):
 
     code = "recipe"
 
-    def __init__(self, message: str, *, where: str | None = None, next: str | None = None, key: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, where: str | None = None, next: str | None = None, key: str | None = None
+    ) -> None:
         super().__init__(message, where=where, next=next)
         self.key = key
         self.others: tuple[RecipeError, ...] = ()
@@ -127,14 +136,19 @@ class MappingError(PorterError):
     """Source tensors and graph do not cover each other.
 
     Args:
-        maps: settings of `--map`, each of which settles it; where there are any, `next` lists them as they are typed.
+        maps: settings of `--map`, each of which settles it; where there are any, `next` lists them as they
+            are typed.
     """
 
     code = "mapping"
 
-    def __init__(self, message: str, *, where: str | None = None, next: str | None = None, maps: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, *, where: str | None = None, next: str | None = None, maps: Sequence[str] = ()
+    ) -> None:
         typed = [f"--map {shlex.quote(escaped(setting))}" for setting in maps]
-        super().__init__(message, where=where, next="\n".join(["add one of these:", *typed]) if typed else next)
+        super().__init__(
+            message, where=where, next="\n".join(["add one of these:", *typed]) if typed else next
+        )
         self.maps = tuple(maps)
 
 

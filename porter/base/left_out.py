@@ -17,7 +17,8 @@ class LeftOut:
         name: what the file calls it.
         kind: its class: `Dropout`, `RandomFlip`.
         rate: the share that it drops, or the deviation of its noise; None where it has neither, or no number.
-        after: path of the node whose value it takes, or `input`; of a file's graph, the node's name. None where no node gives it.
+        after: path of the node whose value it takes, or `input`; of a file's graph, the node's name. None
+            where no node gives it.
     """
 
     name: str

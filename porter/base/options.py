@@ -1,7 +1,7 @@
 """Every option of porter, once: how it is typed, the parameter that it is in the API, and what its help says.
 
-The command line is made from these tables, and so are the commands that porter prints. The functions of the API have signatures of
-their own, for `help()` and for mypy: a test compares them with the tables.
+The command line is made from these tables, and so are the commands that porter prints. The functions of the
+API have signatures of their own, for `help()` and for mypy: a test compares them with the tables.
 """
 
 from __future__ import annotations
@@ -48,23 +48,33 @@ class Option:
             return [each for each in [on if value else off] if each]
         if isinstance(value, Mapping):
             value = [f"{name}={written(setting)}" for name, setting in value.items()]
-        values = list(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else [str(value)]
+        values = (
+            list(map(str, value))
+            if isinstance(value, Sequence) and not isinstance(value, str)
+            else [str(value)]
+        )
         flag = [] if self.flag is None else [self.flag]
         return [word for each in (values if self.many else [",".join(values)]) for word in (*flag, each)]
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its name, what its help says, and its options, in the order of its help. Each has `--json` too."""
+    """A command: its name, what its help says, and its options, in the order of its help. Each has `--json`
+    too.
+    """
 
     name: str
     help: str
     options: tuple[Option, ...]
 
     def line(self, **values: object) -> str:
-        """The command as it is typed to give its options these values, in their order; defaults are left out."""
+        """The command as it is typed to give its options these values, in their order; defaults are left
+        out.
+        """
         known = {option.name: option for option in self.options}
-        return command(*self.name.split(), *(word for name, value in values.items() for word in known[name].words(value)))
+        return command(
+            *self.name.split(), *(word for name, value in values.items() for word in known[name].words(value))
+        )
 
 
 def written(value: object) -> str:
@@ -103,13 +113,21 @@ def _switch(name: str, help: str, flag: str | None = None) -> Option:
 
 
 def _option(
-    name: str, metavar: str | None, help: str, kind: type = str, default: Any = None, flag: str | None = None, **more: Any
+    name: str,
+    metavar: str | None,
+    help: str,
+    kind: type = str,
+    default: Any = None,
+    flag: str | None = None,
+    **more: Any,
 ) -> Option:
     return Option(name, flag or f"--{name.replace('_', '-')}", metavar, help, kind, default, **more)
 
 
 _DEVICE = _option("device", "cpu|cuda", "where the models run", default="cpu")
-_FROM = _option("source", "ZOO|FRAMEWORK", "where a variant's weights come from; a file needs none", flag="--from")
+_FROM = _option(
+    "source", "ZOO|FRAMEWORK", "where a variant's weights come from; a file needs none", flag="--from"
+)
 _WEIGHTS = _option("weights", "FILE", "a file to use instead of the zoo's published one", Path)
 _SHARED = {
     option.name: option
@@ -124,14 +142,21 @@ _SHARED = {
         _argument("folder", "DIR", "a port's folder"),
         _argument("folders", "DIR...", "folders of ports; several share the decoded photos", many=True),
         _argument("images", "IMAGE...", "photos", many=True),
-        _argument("file", "FILE", "a weights file of any readable format, a folder of the Hub or hf://OWNER/NAME"),
+        _argument(
+            "file", "FILE", "a weights file of any readable format, a folder of the Hub or hf://OWNER/NAME"
+        ),
         _argument("name", "NAME", "an architecture or a variant", str),
         _FROM,
         _option("to", "FRAMEWORK", "the framework of the port", default=REQUIRED),
         _WEIGHTS,
         _option("out", "DIR", "default: ./VARIANT-ZOO-FRAMEWORK or ./STEM-FRAMEWORK", Path),
         _switch("overwrite", "replace an existing port"),
-        _option("padding", "shipped|trained", "the zoo's pads, or those that the weights were trained with", default="shipped"),
+        _option(
+            "padding",
+            "shipped|trained",
+            "the zoo's pads, or those that the weights were trained with",
+            default="shipped",
+        ),
         _option("input_size", "N|HxW|any", "default: the file's own, otherwise the recipe's"),
         _option("dtype", "TYPE", "float32, float16, bfloat16 or float64", default="float32"),
         _option("quantize", "dynamic", "to tflite: weights of 8 bits, and what they lose is measured"),
@@ -142,7 +167,11 @@ _SHARED = {
         _option("preprocess", "TEXT|FILE", "how photos become the input: resize=...,size=...,... or JSON"),
         _option("class_names", "FILE", "the names of the classes, one on each line, in their order", Path),
         _option(
-            "outputs", "NAME,...", "end a FILE's graph at these of its values", default=(), read=lambda names: names.split(",")
+            "outputs",
+            "NAME,...",
+            "end a FILE's graph at these of its values",
+            default=(),
+            read=lambda names: names.split(","),
         ),
         _option(
             "mapped",
@@ -164,15 +193,19 @@ _SHARED = {
         _option(
             "stock",
             "[timm]",
-            "use the names of the destination's stock class, if it computes the same: torchvision's, Keras's or timm's",
+            "use the names of the destination's stock class, if it computes the same: torchvision's, "
+            "Keras's or timm's",
             default=False,
             read=lambda library: library or True,
         ),
-        _option("check", None, "compare port and source; default: if possible", bool, flag="--check/--no-check"),
+        _option(
+            "check", None, "compare port and source; default: if possible", bool, flag="--check/--no-check"
+        ),
         _option(
             "reference",
             "FILE|FILE.py:CALLABLE",
-            "compare the port with this too: another file that carries its graph, or your own code, which porter then RUNS",
+            "compare the port with this too: another file that carries its graph, or your own code, "
+            "which porter then RUNS",
         ),
         _option("origin", "ZOO", "insist that the weights are this zoo's, if something states another"),
         _switch("card", "write README.md too, a model card for Hugging Face's Hub; nothing is uploaded"),
@@ -185,9 +218,25 @@ _SHARED = {
         _option("precision", "fp32|tf32|bf16|fp16", "of the port; the source runs in fp32", default="fp32"),
         _option("amp", "bf16|fp16", "torch's automatic mixed precision: another spelling of --precision"),
         _switch("compiled", "compile a torch port by torch.compile", "--compile"),
-        _option("channels_last", None, "how maps lie in torch's memory", bool, True, "--channels-last/--channels-first"),
-        _switch("fast", "try the precisions, orders and torch.compile, take the fastest, and give fp32's figures beside it"),
-        _option("real_labels", "FILE", "ReaL's real.json: its figures beside those of the photos' own labels", Path),
+        _option(
+            "channels_last",
+            None,
+            "how maps lie in torch's memory",
+            bool,
+            True,
+            "--channels-last/--channels-first",
+        ),
+        _switch(
+            "fast",
+            "try the precisions, orders and torch.compile, take the fastest, and give "
+            "fp32's figures beside it",
+        ),
+        _option(
+            "real_labels",
+            "FILE",
+            "ReaL's real.json: its figures beside those of the photos' own labels",
+            Path,
+        ),
         _option("crops", "1|10", "ten crops: the mean of their probabilities", int, 1),
         _option("batch_size", "N", "photos at a time; default: 16 on a CPU, 64 on a GPU", int),
         _option("workers", "N", "processes that decode; default: one per core", int),
@@ -201,7 +250,11 @@ _SHARED = {
         _option("results", "FILE.csv", "write a line of figures for each port", Path),
         _switch("tensors", "list every tensor with its shape and type"),
         _switch("all_sites", "also the sites that need no padding (--json has them)", "--all"),
-        _option("between", "ZOO,ZOO", "decide as which of two zoos' networks of the same tensors the weights were trained"),
+        _option(
+            "between",
+            "ZOO,ZOO",
+            "decide as which of two zoos' networks of the same tensors the weights were trained",
+        ),
         _option(
             "sites",
             "PATH=CONVENTION,...",
@@ -227,9 +280,12 @@ def _command(name: str, help: str, names: str, *own: Option) -> Command:
 
 CONVERT = _command(
     "convert",
-    "Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port.",
-    "subject source to weights out overwrite padding input_size dtype quantize allow_overflow keep_background keep_activation "
-    "keep_dropout preprocess class_names outputs mapped options fold_bn stock check reference origin card recipes",
+    "Port a variant's weights (--from its zoo), or a file that carries its own graph, to another "
+    "framework and prove the port.",
+    "subject source to weights out overwrite padding input_size dtype quantize allow_overflow "
+    "keep_background keep_activation "
+    "keep_dropout preprocess class_names outputs mapped options fold_bn stock check reference origin "
+    "card recipes",
 )
 VERIFY = _command(
     "verify",
@@ -237,19 +293,27 @@ VERIFY = _command(
     "folder weights float64 layers device tolerance reference recipes",
     replace(_DEVICE, help="where the port runs"),
 )
-PREDICT = _command("predict", "Print the five likeliest classes of photos.", "folder images preprocess class_names")
+PREDICT = _command(
+    "predict", "Print the five likeliest classes of photos.", "folder images preprocess class_names"
+)
 EVALUATE = _command(
     "eval",
-    "Measure the top-1, top-5 and loss of ports on labelled photos. Ctrl-C stops and prints the figures so far.",
+    "Measure the top-1, top-5 and loss of ports on labelled photos. Ctrl-C stops and prints the "
+    "figures so far.",
     "folders data source weights precision amp compiled channels_last fast "
     f"{_PHOTOS} real_labels expect_top1 tolerance predictions afresh results recipes",
     _switch("source", "run the source in its own framework beside the port"),
     _option("tolerance", "T", "how near, in percentage points; default: 0.05", float),
 )
-INSPECT = _command("inspect", "Print what a weights file is, and the command that ports it.", "file tensors input_size recipes")
+INSPECT = _command(
+    "inspect",
+    "Print what a weights file is, and the command that ports it.",
+    "file tensors input_size recipes",
+)
 PADS = _command(
     "pads",
-    "Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads, and what "
+    "Print the padding sites: the source's convention, its realisation in the destination, and why; also "
+    "training pads, and what "
     "the destination refuses.",
     "subject source to input_size all_sites recipes",
 )
@@ -282,7 +346,8 @@ RECIPE_CHECK = _command(
 )
 RECIPE_NEW = _command(
     "recipe new",
-    "Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess.",
+    "Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # "
+    "TODO where it is a guess.",
     "name model weights zoo out overwrite input_size",
     _argument("name", "NAME", "of the variant, and of its architecture", str),
     replace(_WEIGHTS, help="try the recipe on this file; without --from-model, draft it from this file"),
@@ -290,10 +355,19 @@ RECIPE_NEW = _command(
     _switch("overwrite", "replace an existing file"),
 )
 RECIPE_SCHEMA = _command(
-    "recipe schema", "Print the JSON Schema of recipes and of zoos' files, for editors: the same with --json and without it.", ""
+    "recipe schema",
+    "Print the JSON Schema of recipes and of zoos' files, for editors: the same with --json and without it.",
+    "",
 )
 
-CALLS = {"convert": CONVERT, "verify": VERIFY, "predict": PREDICT, "evaluate": EVALUATE, "inspect": INSPECT, "study": STUDY}
+CALLS = {
+    "convert": CONVERT,
+    "verify": VERIFY,
+    "predict": PREDICT,
+    "evaluate": EVALUATE,
+    "inspect": INSPECT,
+    "study": STUDY,
+}
 CALLS["report"] = REPORT
 """The functions of the API, and the commands that call them."""
 ONLY_TYPED = {"layers", "results", "tensors", "all_sites", "card"}
@@ -304,7 +378,9 @@ _NAMES = "|".join(map(re.escape, sorted(_TABLES, key=len, reverse=True)))
 _COMMAND = re.compile(rf"\bporter (?P<name>{_NAMES})\b")
 _A_WORD = r"'[^']*'|[^\s;)'\"]*[^\s;:,.)'\"]"
 _WORD = re.compile(rf" (?P<word>{_A_WORD})")
-_FLAG = re.compile(rf"(?P<without>\b(?:without|leave out) )?(?P<flag>--[a-z][\w-]*)(?:[ =](?P<value>{_A_WORD}))?")
+_FLAG = re.compile(
+    rf"(?P<without>\b(?:without|leave out) )?(?P<flag>--[a-z][\w-]*)(?:[ =](?P<value>{_A_WORD}))?"
+)
 _VALUE = re.compile(r"[A-Z0-9].*|'.*'|.*[=/_].*")
 """What follows a flag as its value and not as the next word of a sentence; and the choices of its metavar."""
 _END = re.compile(r"$|[\n;,.)]| --")
@@ -327,8 +403,8 @@ def parameter_of(flag: str) -> str:
 
 
 def in_python(text: str) -> str:
-    """A message of porter's, which speaks of commands and flags, as the API says it: `add --input-size N` is `add input_size=N`,
-    and `porter convert FILE --to tf` is `porter.convert(FILE, to="tf")`.
+    """A message of porter's, which speaks of commands and flags, as the API says it: `add --input-size N` is
+    `add input_size=N`, and `porter convert FILE --to tf` is `porter.convert(FILE, to="tf")`.
     """
     said, place = "", 0
     while found := _COMMAND.search(text, place):
@@ -339,8 +415,8 @@ def in_python(text: str) -> str:
 
 
 def _call(name: str, text: str, place: int) -> tuple[str | None, int]:
-    """The call of the command `name` whose options stand in `text` from `place` on, and where they end; None where no function has
-    one of them.
+    """The call of the command `name` whose options stand in `text` from `place` on, and where they end; None
+    where no function has one of them.
     """
     function, table = _FUNCTIONS.get(name), _TABLES[name]
     flags = {flag: option for option in table.options for flag in (option.flag or "").split("/") if flag}
@@ -355,7 +431,11 @@ def _call(name: str, text: str, place: int) -> tuple[str | None, int]:
             else:
                 given.append(_switched(option, word))
             callable_ &= option.name not in ONLY_TYPED
-        elif typed and not word.startswith("--") and (not word.isalpha() or word.isupper() or text.startswith(" --", found.end())):
+        elif (
+            typed
+            and not word.startswith("--")
+            and (not word.isalpha() or word.isupper() or text.startswith(" --", found.end()))
+        ):
             place = found.end()
             given.append(_literal(word))
             typed = typed[1:]
@@ -377,8 +457,16 @@ def _named(found: re.Match[str]) -> str:
         return found[0]
     rest = "" if value is None else f" {_flags(value)}"
     choices = (option.metavar or "").strip("[]").split("|")
-    named = value is not None and not _NAMES_OF.isdisjoint(choices) and bool(_END.match(found.string, found.end()))
-    if value is not None and (option.kind is not bool or named) and (named or value in choices or _VALUE.fullmatch(value)):
+    named = (
+        value is not None
+        and not _NAMES_OF.isdisjoint(choices)
+        and bool(_END.match(found.string, found.end()))
+    )
+    if (
+        value is not None
+        and (option.kind is not bool or named)
+        and (named or value in choices or _VALUE.fullmatch(value))
+    ):
         return before + _argument_of(option, value)
     if before or option.kind is not bool:
         return f"{before}{option.name}{rest}"
@@ -398,7 +486,9 @@ def _argument_of(option: Option, word: str) -> str:
 
 
 def _literal(word: str) -> str:
-    """A word of a command in Python: a number and a word that stands for something, such as FILE, are no texts."""
+    """A word of a command in Python: a number and a word that stands for something, such as FILE, are no
+    texts.
+    """
     word = word.strip("'")
     if word.endswith("*"):  # which a shell would take apart
         return f'glob.glob("{word}")'

@@ -1,4 +1,6 @@
-"""What pyproject.toml states too: the version, and the packages that porter can do without, by what they are for."""
+"""What pyproject.toml states too: the version, and the packages that porter can do without, by what they are
+for.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,16 @@ EXTRAS: Mapping[Extra, tuple[str, ...]] = {
 
 
 def install(extra: Extra) -> str:
-    """The command that installs the packages of an extra. It names them, because porter itself is not on the package index."""
+    """The command that installs the packages of an extra. It names them, because porter itself is not on the
+    package index.
+    """
     return f"pip install {shlex.join(EXTRAS[extra])}"
 
 
 def page(name: str) -> str:
-    """Where a reader finds a page of docs/: in the checkout, or with the installed modules (pyproject.toml lists them)."""
+    """Where a reader finds a page of docs/: in the checkout, or with the installed modules (pyproject.toml
+    lists them).
+    """
     installed = Path(__file__).parents[1] / "docs" / name
     return str(installed) if installed.is_file() else f"docs/{name}"
 

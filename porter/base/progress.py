@@ -7,7 +7,9 @@ from typing import Any
 
 
 def progress_bar(*, shown: bool = True, **how: Any) -> Any:
-    """A bar of tqdm, which goes when it is done; none if stderr is no terminal and there is no notebook, or `shown` is false."""
+    """A bar of tqdm, which goes when it is done; none if stderr is no terminal and there is no notebook, or
+    `shown` is false.
+    """
     if in_notebook():
         from tqdm.auto import tqdm
     else:

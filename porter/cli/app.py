@@ -20,24 +20,30 @@ from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, sh
 from porter.files import expect_folder
 
 OBJECTS_BETWEEN_COLLECTIONS = 250_000
-"""With Python's own 700, a short command spends a fifth of its time looking for garbage among imported modules."""
+"""With Python's own 700, a short command spends a fifth of its time looking for garbage among imported
+modules.
+"""
 
 # Plain help: rich would triple the time that `porter --help` takes.
 app = typer.Typer(
-    help="Moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.",
+    help="Moves trained weights of vision models between frameworks so that the port computes the same "
+    "function, and proves it.",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 app.add_typer(recipe_app, name="recipe")
-study_app = typer.Typer(help="Studies of trained weights.", invoke_without_command=True, rich_markup_mode=None)
+study_app = typer.Typer(
+    help="Studies of trained weights.", invoke_without_command=True, rich_markup_mode=None
+)
 study_app.callback()(help_without_command)
 app.add_typer(study_app, name="study")
 
 
 @app.callback()
 def start(
-    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show porter's version and exit.")] = False
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show porter's version and exit.")] = False,
 ) -> None:
     if version:
         show([f"porter {__version__}"])
@@ -156,7 +162,8 @@ def report(given: Given, as_json: bool) -> None:
 def main() -> NoReturn:
     """The `porter` command."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    atexit.register(gc.freeze)  # otherwise Python looks through all modules for garbage once more before it ends
+    # Otherwise Python looks through all modules for garbage once more before it ends.
+    atexit.register(gc.freeze)
     # Otherwise pydantic searches every installed distribution for its plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:

@@ -18,12 +18,14 @@ from porter.zoos.tables import STOCK
 
 _DESTINATIONS = " or ".join((", ".join(DESTINATION_NAMES[:-1]), DESTINATION_NAMES[-1]))
 Given = dict[str, Any]
-"""What was typed, for the function of the API whose parameters have these names. What was not typed is not in it."""
+"""What was typed, for the function of the API whose parameters have these names. What was not typed is not in
+it.
+"""
 
 
 def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[..., None]], None]:
-    """Makes a function a command of `app` with the options of a table. The function has the options that are parameters of its own,
-    such as `as_json`; the others are in its parameter `given`.
+    """Makes a function a command of `app` with the options of a table. The function has the options that are
+    parameters of its own, such as `as_json`; the others are in its parameter `given`.
     """
 
     def register(function: Callable[..., None]) -> None:
@@ -32,7 +34,11 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
 
         def run(**typed: Any) -> None:
             read = {name: _value(options[name], value) for name, value in typed.items()}
-            given = {name: value for name, value in read.items() if value is not None and name not in (*own, JSON.name)}
+            given = {
+                name: value
+                for name, value in read.items()
+                if value is not None and name not in (*own, JSON.name)
+            }
             function(**{name: given if name == "given" else read[name] for name in own})
 
         run.__signature__ = inspect.Signature([_parameter(option) for option in options.values()])  # type: ignore[attr-defined]
@@ -75,7 +81,9 @@ class WithStock(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         libraries = {library for libraries in STOCK.values() for library in libraries}
         followed = zip(args, [*args, ""][1:], strict=True)
-        bare = ["--stock=" if each == "--stock" and then not in libraries else each for each, then in followed]
+        bare = [
+            "--stock=" if each == "--stock" and then not in libraries else each for each, then in followed
+        ]
         try:
             return super().parse_args(ctx, list(bare))
         except TyperException:

@@ -28,7 +28,9 @@ def evaluation(result: Evaluation) -> list[str]:
         lines += [f"  {line}" for line in _agreement(result.source)]
     lines += first_lines("  failed     ", [f"{photo.name}: {photo.why}" for photo in result.failed])
     if not result.complete:
-        lines.append("  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged")
+        lines.append(
+            "  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged"
+        )
     lines.append(f"  verdict    {result.verdict}: {result.why}")
     if result.expected is not None:
         top1, tolerance = result.expected
@@ -37,7 +39,9 @@ def evaluation(result: Evaluation) -> list[str]:
 
 
 def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
-    """Several ports over the same photos, as one table; `asked` is the number of ports that were to be measured."""
+    """Several ports over the same photos, as one table; `asked` is the number of ports that were to be
+    measured.
+    """
     first = results[0].evaluation
     path, layout = first.photos
     protocols = list(dict.fromkeys(each.evaluation.protocol for each in results))
@@ -55,18 +59,27 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
         del columns["top-5"]
     if first.source is not None:
         beside = [each.evaluation.source for each in results]
-        columns["as the source"] = ["" if each is None else f"{each.agreeing:,} of {each.compared:,}" for each in beside]
+        columns["as the source"] = [
+            "" if each is None else f"{each.agreeing:,} of {each.compared:,}" for each in beside
+        ]
     lines = [f"{path} ({layout})", f"  run        {first.run} on {first.device}"]
     lines += [f"  protocol {number} {words}" for number, words in enumerate(protocols, start=1)]
     lines += [f"  {line}" for line in table(list(columns), list(zip(*columns.values(), strict=True)))]
     for each in results:
         found = each.evaluation
-        lines += first_lines(f"  failed     {each.port}: ", [f"{photo.name}: {photo.why}" for photo in found.failed])
+        lines += first_lines(
+            f"  failed     {each.port}: ", [f"{photo.name}: {photo.why}" for photo in found.failed]
+        )
         if found.expected is not None and not found.ok:
-            lines.append(f"  expected   {each.port}: top-1 {found.expected[0]:g} within {found.expected[1]:g}: MISSED")
+            lines.append(
+                f"  expected   {each.port}: top-1 {found.expected[0]:g} within {found.expected[1]:g}: MISSED"
+            )
         lines += [f"  warning    {each.port}: {warning}" for warning in found.warnings]
     if len(results) < asked or not all(each.evaluation.complete for each in results):
-        lines.append("  INCOMPLETE interrupted: these are the figures so far; only those of whole runs are in the ports' records")
+        lines.append(
+            "  INCOMPLETE interrupted: these are the figures so far; only those of whole runs are in the "
+            "ports' records"
+        )
     return lines
 
 
@@ -82,7 +95,9 @@ def _figures(result: Evaluation) -> list[str]:
     beside = {"in fp32": result.fp32, "source": theirs, "by ReaL": result.real}
     rows += [(name, *_row(accuracy)) for name, accuracy in beside.items() if accuracy is not None]
     if result.published is not None:
-        rows.append(("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", "", ""))
+        rows.append(
+            ("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", "", "")
+        )
     places = [place for place, name in enumerate(("", *_COLUMNS)) if result.has_top5 or name != "top-5"]
     header, *lines = [[row[place] for place in places] for row in (("         ", *_COLUMNS), *rows)]
     return table(header, lines)
@@ -92,14 +107,22 @@ def _limit(result: Evaluation) -> str:
     """What a long run was limited by: the network, or what prepares the photos for it."""
     if result.network is None or result.waited is None:
         return ""
-    by = "the network limits it" if result.crops * result.per_second > 0.8 * result.network else "preparing photos limits it"
+    by = (
+        "the network limits it"
+        if result.crops * result.per_second > 0.8 * result.network
+        else "preparing photos limits it"
+    )
     return (
-        f"; {by}: the network takes {result.network:,.0f} by itself, and waited for photos {100 * result.waited:.0f} % of the time"
+        f"; {by}: the network takes {result.network:,.0f} by itself, and waited for photos "
+        f"{100 * result.waited:.0f} % of the time"
     )
 
 
 def _tried(result: Evaluation) -> list[str]:
-    return [f"{each.run.words}: {each.refused or f'{each.per_second:,.0f} images/s of made photos'}" for each in result.tried]
+    return [
+        f"{each.run.words}: {each.refused or f'{each.per_second:,.0f} images/s of made photos'}"
+        for each in result.tried
+    ]
 
 
 def _row(accuracy: Accuracy) -> tuple[str, str, str, str]:

@@ -33,12 +33,19 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Left-aligned columns, two spaces apart."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def first_lines(label: str, items: Sequence[str]) -> list[str]:
     """A line for each of the first items, after a label, and one that says how many more there are."""
-    more = [f"{' ' * len(label)}and {len(items) - LISTED:,} more (--json names all)"] if len(items) > LISTED else []
+    more = (
+        [f"{' ' * len(label)}and {len(items) - LISTED:,} more (--json names all)"]
+        if len(items) > LISTED
+        else []
+    )
     return [*(f"{label}{item}" for item in items[:LISTED]), *more]
 
 
@@ -60,17 +67,25 @@ def conversion(made: Conversion) -> list[str]:
     if record.folded is not None:
         kept = f"{len(record.norms)} stay, such as {record.norms[0]}" if record.norms else "none stay"
         folded = f"{len(record.folded)} folded into the layers before them; {kept}"
-        lines.append(f"  norms    {folded if record.folded or record.norms else 'none to fold: the source has no batch norms'}")
+        none = "none to fold: the source has no batch norms"
+        lines.append(f"  norms    {folded if record.folded or record.norms else none}")
     if record.stock_class:
         arguments = ", ".join(f"{key}={value!r}" for key, value in record.stock_arguments.items())
-        absorbed = f"; {len(record.absorbed)} biases absorbed into the means of the norms after them" if record.absorbed else ""
+        absorbed = (
+            f"; {len(record.absorbed)} biases absorbed into the means of the norms after them"
+            if record.absorbed
+            else ""
+        )
         lines.append(f"  stock    {record.stock_class}({arguments}){absorbed}")
     if made.verdict is None:
         lines.append(f"  check    {record.check}")
     else:
         lines += [f"  check    {line}" for line in _check_lines(made.verdict)]
     # Why a check was skipped stands in its line already.
-    return [*lines, *(f"  warning  {warning}" for warning in made.warnings if record.check != f"skipped: {warning}")]
+    return [
+        *lines,
+        *(f"  warning  {warning}" for warning in made.warnings if record.check != f"skipped: {warning}"),
+    ]
 
 
 def _tells(origin: Origin | None) -> TypeGuard[Origin]:
@@ -80,7 +95,10 @@ def _tells(origin: Origin | None) -> TypeGuard[Origin]:
 
 def _left_out(layers: Sequence[LeftOut]) -> list[str]:
     """One line for the layers of training that the port lacks."""
-    shown = [f"{layer.words} '{layer.name}'" + (f" behind {layer.after}" if layer.after else "") for layer in layers[:LISTED]]
+    shown = [
+        f"{layer.words} '{layer.name}'" + (f" behind {layer.after}" if layer.after else "")
+        for layer in layers[:LISTED]
+    ]
     more = f" and {len(layers) - LISTED} more (--json names all)" if len(layers) > LISTED else ""
     return [f"  left out {', '.join(shown)}{more}: what acts in training only"] if layers else []
 
@@ -105,7 +123,9 @@ def _tensors(lists: TensorLists) -> str:
 
 
 def _classes(of: Record | Inspection) -> str:
-    """The number of classes, and of the file's where it differs. One class is one number for each image, as under a sigmoid."""
+    """The number of classes, and of the file's where it differs. One class is one number for each image, as
+    under a sigmoid.
+    """
     count = "1 (one number for each image)" if of.classes == 1 else str(of.classes or "none")
     return count if of.classes == of.source_classes else f"{count} of the file's {of.source_classes}"
 
@@ -134,7 +154,11 @@ def _pads_summary(pads: Sequence[Pad]) -> str:
 
 def _parity_line(parity: Parity) -> str:
     if not parity.ok:
-        outcome = f"DIFFERS from {parity.reference}" if parity.silent is None else f"NOT PROVED by {parity.reference}"
+        outcome = (
+            f"DIFFERS from {parity.reference}"
+            if parity.silent is None
+            else f"NOT PROVED by {parity.reference}"
+        )
     elif not parity.proves:
         outcome = "agrees with porter's own build, which is no proof,"
     else:
@@ -157,7 +181,10 @@ def _check_lines(result: Verdict) -> list[str]:
         lines.append(f"{said} never reached in the test, so not checked (porter verify --layers says which)")
     if result.shipped is None:
         return lines
-    shipped, proved = result.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in result.shipped.parities]
+    shipped, proved = (
+        result.shipped,
+        [f"shipped pads, {_parity_line(parity)}" for parity in result.shipped.parities],
+    )
     effect = (
         f"training pads change the logits by {shipped.rel_l2:.1e} (relative L2) "
         f"and the argmax on {shipped.argmax_differ} of {shipped.images} images"
@@ -178,7 +205,9 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
         lines += [f"cap never reached: {path}" for path in result.proof.unreached]
     lines += [f"note: {note}" for note in result.notes]
     if result.proof.uncompared:
-        lines.append(f"not compared, because the reference has no value for them: {some(result.proof.uncompared)}")
+        lines.append(
+            f"not compared, because the reference has no value for them: {some(result.proof.uncompared)}"
+        )
     return lines
 
 
@@ -188,7 +217,10 @@ def predictions(results: Sequence[Prediction]) -> list[str]:
         lines.append(f"{prediction.image}, fed {prediction.fed}")
         if len(prediction.top5) == 1:
             (only,) = prediction.top5
-            lines.append(f"  output {only.logit:.4f}" + ("" if only.probability is None else f", sigmoid {only.probability:.4f}"))
+            lines.append(
+                f"  output {only.logit:.4f}"
+                + ("" if only.probability is None else f", sigmoid {only.probability:.4f}")
+            )
             continue
         lines += [
             f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
@@ -201,7 +233,10 @@ def new_recipe(drafted: NewRecipe) -> list[str]:
     blocks = ", ".join(f"{name} ({uses} times)" for name, uses in drafted.draft.blocks.items())
     lines = [
         f"{drafted.path}: {drafted.variant} from {drafted.zoo}, {drafted.lines} lines",
-        f"  graph    {len(drafted.draft.graph.nodes)} nodes; {f'blocks: {blocks}' if blocks else 'no blocks'}",
+        (
+            f"  graph    {len(drafted.draft.graph.nodes)} nodes; "
+            f"{f'blocks: {blocks}' if blocks else 'no blocks'}"
+        ),
     ]
     if drafted.tensors is not None:
         lines.append(f"  tensors  {_tensors(drafted.tensors)}")
@@ -226,7 +261,9 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     if match is not None:
         fits = f"{match.score:.1%}"
         lines.append(
-            f"  fits       {match.member.name} ({fits})" if result.stranger else f"  is         {match.member.name} (fits {fits})"
+            f"  fits       {match.member.name} ({fits})"
+            if result.stranger
+            else f"  is         {match.member.name} (fits {fits})"
         )
         lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:LISTED]]
         lines.append(f"  input      {size}" + ("" if checkpoint.graph else ", as the recipe has it"))
@@ -235,12 +272,18 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     elif result.tuned is not None:
         lines.append(f"  is         the model of {result.tuned}, with tensors of its own")
     elif result.commands and checkpoint.graph is None and result.port is None:
-        lines.append("  is         a network that no recipe has; its library, which has to be installed, builds it from the folder")
+        lines.append(
+            "  is         a network that no recipe has; its library, which has to be installed, builds "
+            "it from the folder"
+        )
     elif result.commands:
         lines.append(f"  is         a graph that no recipe has; none is needed; input {size}")
     if result.classes is not None:
         lines.append(f"  classes    {_classes(result)}")
-        lines.append(f"  head       {result.head or 'none'}" + (f", then {result.activation}" if result.activation else ""))
+        lines.append(
+            f"  head       {result.head or 'none'}"
+            + (f", then {result.activation}" if result.activation else "")
+        )
     lines += [f"  origin     {result.origin.words}"] if _tells(result.origin) else []
     lines += [f"  twin       {twin.name}: {'; '.join(twin.differs)}" for twin in result.twins]
     lines += [f"  differs    {line}" for line in result.differs]
@@ -252,10 +295,16 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
         lines += [f"  missing    {name}, or it has another shape" for name in match.missing[:LISTED]]
         lines += [f"  unexpected {name}" for name in match.unexpected[:LISTED]]
     if result.commands:
-        lines += ["to port it, one of:" if len(result.commands) > 1 else "to port it:", *(f"  {line}" for line in result.commands)]
+        lines += [
+            "to port it, one of:" if len(result.commands) > 1 else "to port it:",
+            *(f"  {line}" for line in result.commands),
+        ]
     if not tensors:
         return lines
-    listed = [(name, "x".join(map(str, array.shape)) or "scalar", str(array.dtype)) for name, array in checkpoint.tensors.items()]
+    listed = [
+        (name, "x".join(map(str, array.shape)) or "scalar", str(array.dtype))
+        for name, array in checkpoint.tensors.items()
+    ]
     return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 
 
@@ -277,7 +326,11 @@ def _refused(found: PadTable) -> list[str]:
     if not found.refused:
         return []
     lines = table(("refused", "why"), [(error.where or "", error.message) for error in found.refused])
-    return ["", *lines, *(f"next: {next}" for next in dict.fromkeys(error.next for error in found.refused if error.next))]
+    return [
+        "",
+        *lines,
+        *(f"next: {next}" for next in dict.fromkeys(error.next for error in found.refused if error.next)),
+    ]
 
 
 def _proof(proof: Proof) -> str:
@@ -293,11 +346,19 @@ def _proof(proof: Proof) -> str:
 
 
 def report(written: Report) -> list[str]:
-    return [str(written.path), *(f"  not in it  {what}: {command}" for what, command in written.missing.items())]
+    return [
+        str(written.path),
+        *(f"  not in it  {what}: {command}" for what, command in written.missing.items()),
+    ]
 
 
 def declared_record(file: Recipe | Declared) -> dict[str, Any]:
-    return {"architecture": file.architecture, "variants": list(file.variants), "zoos": list(file.zoos), "file": str(file.path)}
+    return {
+        "architecture": file.architecture,
+        "variants": list(file.variants),
+        "zoos": list(file.zoos),
+        "file": str(file.path),
+    }
 
 
 def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
@@ -315,26 +376,45 @@ def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
 
 
 def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str]:
-    """Errors and warnings, each with its place, and what was checked; then the result of a trial on a file of weights."""
-    lines = [f"error: {error}" for error in result.errors] + [f"warning: {warning}" for warning in result.warnings]
-    counts = ((result.variants, "variant"), (result.zoos, "zoo"), (result.sites, "padding site"), (result.nodes, "node"))
+    """Errors and warnings, each with its place, and what was checked; then the result of a trial on a file of
+    weights.
+    """
+    lines = [f"error: {error}" for error in result.errors] + [
+        f"warning: {warning}" for warning in result.warnings
+    ]
+    counts = (
+        (result.variants, "variant"),
+        (result.zoos, "zoo"),
+        (result.sites, "padding site"),
+        (result.nodes, "node"),
+    )
     checked = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
     lines += [f"checked: {checked} named"] if result.nodes else []
     if trial is not None and trial.opened is not None and trial.opened.member is not None:
         lines.append(f"weights: {trial.opened.member.name}; {_tensors(trial.opened.lists)}")
-        lines += [f"numbers: {line}" for line in (_check_lines(trial.verdict) if trial.verdict else [f"skipped: {trial.skipped}"])]
+        lines += [
+            f"numbers: {line}"
+            for line in (_check_lines(trial.verdict) if trial.verdict else [f"skipped: {trial.skipped}"])
+        ]
     return [*lines, *([f"error: {trial.error}"] if trial is not None and trial.error is not None else [])]
 
 
 def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
-    """A recipe, the weights of one of its variants in each zoo, and the variant's graph; `window` is null of a step without one."""
+    """A recipe, the weights of one of its variants in each zoo, and the variant's graph; `window` is null of
+    a step without one.
+    """
     from porter.graph import shapes, window_words
     from porter.recipe import proof_of
 
     file, variant, _ = member
     known = shapes(graph, member.native_size())
     nodes = [
-        {"path": node.path, "op": node.op_name, "window": window_words(node.op), "output": list(known[node.path])}
+        {
+            "path": node.path,
+            "op": node.op_name,
+            "window": window_words(node.op),
+            "output": list(known[node.path]),
+        }
         for node in graph.nodes
     ]
     return {
@@ -343,7 +423,8 @@ def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
         "variant": variant,
         "weights": [_weights(file, variant, zoo) for zoo in file.zoos_of(variant).values()],
         "proofs": {
-            one.zoo.name: {name: proof_of(one, name).record() for name in DESTINATION_NAMES} for one in file.members(variant)
+            one.zoo.name: {name: proof_of(one, name).record() for name in DESTINATION_NAMES}
+            for one in file.members(variant)
         },
         "nodes": nodes,
     }
@@ -366,10 +447,16 @@ def recipe(record: Mapping[str, Any]) -> list[str]:
     """`record` is that of `recipe_record`."""
     header = ("zoo", "framework", "top-1", "top-5", "licence", "file", "written in")
     zoos = [
-        [f"{value:.3f}" if isinstance(value, float) else value or ("none" if key == "file" else "") for key, value in row.items()]
+        [
+            f"{value:.3f}" if isinstance(value, float) else value or ("none" if key == "file" else "")
+            for key, value in row.items()
+        ]
         for row in record["weights"]
     ]
-    steps = [(node["path"], node["op"], node["window"] or "", "x".join(map(str, node["output"]))) for node in record["nodes"]]
+    steps = [
+        (node["path"], node["op"], node["window"] or "", "x".join(map(str, node["output"])))
+        for node in record["nodes"]
+    ]
     known = [(zoo, *(_short(proof) for proof in proofs.values())) for zoo, proofs in record["proofs"].items()]
     return [
         f"{record['architecture']} ({record['paper']}), {record['file']}",
@@ -385,10 +472,16 @@ def recipe(record: Mapping[str, Any]) -> list[str]:
 
 
 def _short(proof: Mapping[str, Any]) -> str:
-    """`exact` with the worst node's distance in float64, `refused` or `unproven`: docs/parity.md has the rest."""
+    """`exact` with the worst node's distance in float64, `refused` or `unproven`: docs/parity.md has the
+    rest.
+    """
     if proof["outcome"] != "exact":
         return str(proof["outcome"])
-    return f"{_of(proof['of'])}exact {proof['float64']:.0e}" if proof["float64"] else f"{_of(proof['of'])}exact 0"
+    return (
+        f"{_of(proof['of'])}exact {proof['float64']:.0e}"
+        if proof["float64"]
+        else f"{_of(proof['of'])}exact 0"
+    )
 
 
 def _of(what: str | None) -> str:

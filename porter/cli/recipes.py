@@ -12,7 +12,9 @@ from porter.cli import printing
 from porter.cli.arguments import command, help_without_command
 from porter.cli.terminal import say, show, write
 
-recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", invoke_without_command=True, rich_markup_mode=None)
+recipe_app = typer.Typer(
+    help="The recipes: one YAML file per architecture.", invoke_without_command=True, rich_markup_mode=None
+)
 recipe_app.callback()(help_without_command)
 
 
@@ -74,10 +76,13 @@ def recipe_new(
     size = None if input_size is None else parse_size(input_size)
     path = out or Path(f"{name}.yaml")
     if path.exists() and not overwrite:
-        raise UsageError("this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE")
+        raise UsageError(
+            "this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE"
+        )
     drafted = new_recipe(name, path, model, weights, zoo or OWN, size)
     show(drafted.record() if as_json else printing.new_recipe(drafted))
-    if drafted.problem is not None and model is not None:  # a draft from weights only is there to be completed
+    # A draft from weights only is there to be completed.
+    if drafted.problem is not None and model is not None:
         raise typer.Exit(MappingError.status)
 
 

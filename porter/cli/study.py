@@ -17,7 +17,9 @@ def study(result: Study) -> list[str]:
         *first_lines("  failed    ", [f"{photo.name}: {photo.why}" for photo in result.failed]),
     ]
     if result.unlabelled is not None:
-        lines.append(f"  classes   none ({result.unlabelled}), so the cases are judged by the entropy of the answers")
+        lines.append(
+            f"  classes   none ({result.unlabelled}), so the cases are judged by the entropy of the answers"
+        )
     lines += ["", *_table(result), ""]
     lines += [f"skipped: {name}: {why}" for name, why in result.skipped.items()]
     if not result.complete:

@@ -20,11 +20,15 @@ from porter.base.errors import FileError, PorterError, RecipeError, escaped
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
 INTERRUPTED, BROKEN_PIPE = 130, 141
-"""The statuses that shells report after SIGINT and SIGPIPE. SIGPIPE means that the output pipe is closed: `| head`."""
+"""The statuses that shells report after SIGINT and SIGPIPE. SIGPIPE means that the output pipe is closed: `|
+head`.
+"""
 
 
 def show(what: list[str] | dict[str, Any]) -> None:
-    """Prints lines for people, or an object as JSON, which escapes everything but ASCII's printable characters."""
+    """Prints lines for people, or an object as JSON, which escapes everything but ASCII's printable
+    characters.
+    """
     if isinstance(what, dict):
         write(json.dumps(what, indent=1, allow_nan=False))
     else:
@@ -38,7 +42,8 @@ def say(lines: Iterable[str], err: bool = False) -> None:
 
 
 def write(text: str, err: bool = False) -> None:
-    """Prints porter's own text and a line end. If the output pipe is closed, the command ends without a message.
+    """Prints porter's own text and a line end. If the output pipe is closed, the command ends without a
+    message.
 
     Raises:
         FileError: standard output cannot be written.
@@ -56,7 +61,9 @@ def write(text: str, err: bool = False) -> None:
 
 
 def _fail(error: PorterError, code: str, status: int) -> NoReturn:
-    """Reports one error, as JSON if the arguments ask for it; under torchrun only the first process writes the JSON."""
+    """Reports one error, as JSON if the arguments ask for it; under torchrun only the first process writes
+    the JSON.
+    """
     if "--json" in sys.argv and os.environ.get("RANK", "0") == "0":
         show({"error": {**error.record(), "code": code}})
     else:
@@ -67,8 +74,8 @@ def _fail(error: PorterError, code: str, status: int) -> NoReturn:
 
 @contextmanager
 def noted_interrupts() -> Iterator[list[int]]:
-    """Gives a list that is empty until Ctrl-C. KeyboardInterrupt is not always raised: numpy's compiled part raises an ImportError
-    instead if Ctrl-C interrupts its import.
+    """Gives a list that is empty until Ctrl-C. KeyboardInterrupt is not always raised: numpy's compiled part
+    raises an ImportError instead if Ctrl-C interrupts its import.
     """
     seen: list[int] = []
 
@@ -86,8 +93,8 @@ def noted_interrupts() -> Iterator[list[int]]:
 
 
 def stems_from_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C may have raised an error: an interrupted import ends in an ImportError, which may be told as a missing
-    framework. A Ctrl-C that porter has handled raises no error that comes later.
+    """Whether Ctrl-C may have raised an error: an interrupted import ends in an ImportError, which may be
+    told as a missing framework. A Ctrl-C that porter has handled raises no error that comes later.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt | ImportError):
         error = error.__cause__ or error.__context__
@@ -98,7 +105,9 @@ def end_with(error: BaseException) -> NoReturn:
     """Reports the error that ended the command, and exits with its status."""
     if isinstance(error, PorterError):
         if isinstance(error, RecipeError) and error.others:
-            error.next = "; ".join(filter(None, (error.next, f"{len(error.others)} more: porter recipe check FILE")))
+            error.next = "; ".join(
+                filter(None, (error.next, f"{len(error.others)} more: porter recipe check FILE"))
+            )
         _fail(error, error.code, error.status)
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
@@ -114,6 +123,13 @@ def end_with(error: BaseException) -> NoReturn:
     if "PORTER_DEBUG" in os.environ:
         raise error
     if isinstance(error, MemoryError):
-        end_with(PorterError(f"there is not enough memory{said}", next="close other programs, or use a machine that has more"))
-    fault = PorterError(f"{type(error).__name__}: {error}", next="a fault of porter's; PORTER_DEBUG=1 shows where")
+        end_with(
+            PorterError(
+                f"there is not enough memory{said}",
+                next="close other programs, or use a machine that has more",
+            )
+        )
+    fault = PorterError(
+        f"{type(error).__name__}: {error}", next="a fault of porter's; PORTER_DEBUG=1 shows where"
+    )
     _fail(fault, "internal", EX_SOFTWARE)

@@ -27,7 +27,19 @@ from porter.graph.record import from_record, to_record
 from porter.identify.doors import expect_file, expect_no_recipe, open_file, open_member, open_model
 from porter.padding import ANY, Size
 from porter.padding.sizes import AnySize, parse_size
-from porter.port import AGREES, NOT_MADE, PASSED, ROUNDED, Input, Layout, Padding, Port, Quantize, Record, write_record
+from porter.port import (
+    AGREES,
+    NOT_MADE,
+    PASSED,
+    ROUNDED,
+    Input,
+    Layout,
+    Padding,
+    Port,
+    Quantize,
+    Record,
+    write_record,
+)
 from porter.recipe import choose_options, find_member, recipes_named
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
@@ -83,44 +95,58 @@ def convert(
     origin: str | None = None,
     recipes: AnyPath | None = None,
 ) -> Conversion:
-    """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port against its source.
+    """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port
+    against its source.
 
     Args:
-        subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe, or a model in
-            memory: a torch.nn.Module or an nnx.Module of Flax in eval mode, a keras.Model or an onnx.ModelProto, which stays as it
-            is and is its own reference. Where a recipe has the graph, its names, labels and protocol are used.
+        subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no
+            recipe, or a model in memory: a torch.nn.Module or an nnx.Module of Flax in eval mode, a
+            keras.Model or an onnx.ModelProto, which stays as it is and is its own reference. Where a recipe
+            has the graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        to: a framework: `tf`, `torch`, `onnx`, `flax`, `tflite`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names,
-            here and for `source`; `keras` is one of `tf` here.
-        example: what a module is exported with: a batch, for torch also one for each input; None for zeros of `input_size`.
+        to: a framework: `tf`, `torch`, `onnx`, `flax`, `tflite`, `caffe` or `mxnet`. `tensorflow` and
+            `pytorch` are other names, here and for `source`; `keras` is one of `tf` here.
+        example: what a module is exported with: a batch, for torch also one for each input; None for zeros of
+            `input_size`.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here; for a
-            model in memory, a temporary folder that lives as long as the Port. It appears whole or not at all.
-        padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were trained with, at the sites
-            where the recipe says that the two differ.
-        input_size: `224`, `(225, 201)` (rows x columns), `225x201` or `any`; None for the file's own, otherwise the recipe's.
+            model in memory, a temporary folder that lives as long as the Port. It appears whole or not at
+            all.
+        padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were
+            trained with, at the sites where the recipe says that the two differ.
+        input_size: `224`, `(225, 201)` (rows x columns), `225x201` or `any`; None for the file's own,
+            otherwise the recipe's.
         dtype: of storage: float32, float16, bfloat16 or float64.
-        quantize: `dynamic` rounds the weights of a port to `tflite` to 8 bits, measures what they lose, and proves nothing.
+        quantize: `dynamic` rounds the weights of a port to `tflite` to 8 bits, measures what they lose, and
+            proves nothing.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
-        keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used then.
+        keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used
+            then.
         keep_dropout: writes the dropouts that the file shows, for training; to `tf`, `torch` and `flax` only.
         preprocess: how a photo becomes the input, in place of what the recipe says, such as
-            `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or a file of either.
+            `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or
+            a file of either.
         class_names: a file with the name of a class on each line, in the order of the model's outputs.
-        outputs: the names in the file of the values that the port gives, in place of its own outputs: the graph ends there. No
-            recipe is used then.
-        mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
-            `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
-        options: of the recipe, instead of the zoo's, if the file of weights does not record them: `{"transform_input": False}`.
-        fold_bn: folds every batch norm that is the only reader of a convolution or dense layer into it, for deployment.
-        stock: writes the names of the destination's stock class (torchvision, keras.applications), which must compute exactly the
-            source's function; `timm` for timm's, in a folder that `timm.create_model("local-dir:FOLDER", pretrained=True)` opens.
+        outputs: the names in the file of the values that the port gives, in place of its own outputs: the
+            graph ends there. No recipe is used then.
+        mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the
+            head, and `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
+        options: of the recipe, instead of the zoo's, if the file of weights does not record them:
+            `{"transform_input": False}`.
+        fold_bn: folds every batch norm that is the only reader of a convolution or dense layer into it, for
+            deployment.
+        stock: writes the names of the destination's stock class (torchvision, keras.applications), which must
+            compute exactly the source's function; `timm` for timm's, in a folder that
+            `timm.create_model("local-dir:FOLDER", pretrained=True)` opens.
         check: compares the port with its source; None compares if the frameworks that it needs are installed.
-        reference: a reference of your own, with which the port is compared too: another file that carries its graph, or code as
-            `model.py:build`, which is run; `build()` gives a torch.nn.Module, a keras.Model or an nnx.Module.
-        origin: the zoo that the weights come from, which is `source`'s, whatever else states another one (docs/twins.md).
-        recipes: a folder of recipes to use beside porter's and the user's; they come first (porter.recipe.find).
+        reference: a reference of your own, with which the port is compared too: another file that carries its
+            graph, or code as `model.py:build`, which is run; `build()` gives a torch.nn.Module, a keras.Model
+            or an nnx.Module.
+        origin: the zoo that the weights come from, which is `source`'s, whatever else states another one
+            (docs/twins.md).
+        recipes: a folder of recipes to use beside porter's and the user's; they come first
+            (porter.recipe.find).
 
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
@@ -132,10 +158,16 @@ def convert(
     size = None if input_size is None else parse_size(input_size)
     if fold_bn and stock:
         raise UsageError(
-            "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
+            "stock classes have batch norms, so none can be folded",
+            where="--fold-bn",
+            next="leave out one of the two",
         )
     if keep_dropout and (stock or framework.NAME not in WITH_DROPOUTS):
-        reason = "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} have no dropouts"
+        reason = (
+            "a stock class has its own dropouts"
+            if stock
+            else f"porter's models of {framework.NAME} have no dropouts"
+        )
         raise UsageError(reason, where="--keep-dropout", next="leave it out")
     if not is_model(subject) and not isinstance(subject, str | PathLike):
         expected = "a variant, a file, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto"
@@ -144,15 +176,24 @@ def convert(
     given: ReferenceName | None = None
     if reference is not None:
         if is_model(subject):
-            raise UsageError("a model in memory is its own reference", where="--reference", next="leave it out")
+            raise UsageError(
+                "a model in memory is its own reference", where="--reference", next="leave it out"
+            )
         from porter.verification.user_reference import parse_reference
 
         given = parse_reference(fspath(reference))
         if check is False:
-            raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
+            raise UsageError(
+                "a reference is compared with the port", where="--no-check", next="leave out one of the two"
+            )
     pads: Padding | None = None
     if source is None or is_model(subject):
-        needing: dict[str, object] = {"--map": mapped, "--option": options, "--padding": padding != "shipped", "--origin": origin}
+        needing: dict[str, object] = {
+            "--map": mapped,
+            "--option": options,
+            "--padding": padding != "shipped",
+            "--origin": origin,
+        }
         if is_model(subject):
             needing |= {"--from": source, "--weights": weights}
         expect_no_recipe([name for name, given in needing.items() if given])
@@ -167,7 +208,9 @@ def convert(
     else:
         if keep_activation or outputs:
             where = "--outputs" if outputs else "--keep-activation"
-            raise UsageError("a recipe's port gives logits", where=where, next="porter convert FILE --to FRAMEWORK")
+            raise UsageError(
+                "a recipe's port gives logits", where=where, next="porter convert FILE --to FRAMEWORK"
+            )
         member = find_member(named, source, folder)
         wishes = Wishes(keep_background, mapped, choose_options(member.recipe, options or {}), origin=origin)
         pads = parse_padding(padding, member)
@@ -191,7 +234,12 @@ def convert(
             verdict, checked, warnings = _check(made, opened, given, check is True, size)
             made = replace(made, record=made.record.model_copy(update=checked))
         write_record(building, made.record)
-    warnings = (*opened.warnings, *written.warnings, *_record_warnings(made.record, opened, framework, wishes.size), *warnings)
+    warnings = (
+        *opened.warnings,
+        *written.warnings,
+        *_record_warnings(made.record, opened, framework, wishes.size),
+        *warnings,
+    )
     return Conversion(replace(made, folder=port), verdict, warnings)
 
 
@@ -219,7 +267,9 @@ def parse_dtype(text: str) -> Dtype:
     for dtype in DTYPES:
         if dtype == text:
             return dtype
-    raise UsageError(f"'{text}' is not a storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}")
+    raise UsageError(
+        f"'{text}' is not a storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}"
+    )
 
 
 def _parse_quantize(text: str | None, framework: Destination, dtype: Dtype) -> Quantize | None:
@@ -232,7 +282,9 @@ def _parse_quantize(text: str | None, framework: Destination, dtype: Dtype) -> Q
         message = f"porter rounds the weights of ports to {' or '.join(CONVERTED)} only"
         raise UsageError(message, where="--quantize", next="leave it out")
     if dtype != "float32":
-        raise UsageError("weights of 8 bits are stored in no other type", where="--dtype", next="leave out one of the two")
+        raise UsageError(
+            "weights of 8 bits are stored in no other type", where="--dtype", next="leave out one of the two"
+        )
     return "dynamic"
 
 
@@ -260,8 +312,12 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         chosen=dict(opened.chosen),
         recipes=recipes_named(member.recipe, recipes) if member else None,
         layers=dict(written.layers),
-        batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
-        tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),
+        batches={
+            path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles
+        },
+        tensors=opened.lists.model_copy(
+            update={"filled": {name: str(number) for name, number in written.filled.items()}}
+        ),
         mapped=wishes.map,
         ended_at=wishes.outputs,
         dtype=target.dtype,
@@ -281,7 +337,9 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
 def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destination) -> tuple[Layout, ...]:
     known = shapes(graph, size)
     values = [known[path] for path in paths]
-    return tuple(framework.INPUT_LAYOUT if is_map(shape) else "NC" if len(shape) == 1 else "file" for shape in values)
+    return tuple(
+        framework.INPUT_LAYOUT if is_map(shape) else "NC" if len(shape) == 1 else "file" for shape in values
+    )
 
 
 def _versions(framework: Destination) -> dict[str, str]:
@@ -300,7 +358,8 @@ def _check(
     """The comparison, what port.json has of it, and warnings.
 
     Raises:
-        MissingFramework: a framework that it needs is not installed, and it is `required`, or a reference is `given`.
+        MissingFramework: a framework that it needs is not installed, and it is `required`, or a reference is
+            `given`.
     """
     from porter.verification.check import Check
     from porter.verification.reverify import check_against
@@ -319,17 +378,21 @@ def _check(
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings
 
 
-def _record_warnings(record: Record, opened: Opened, framework: Destination, asked: Size | None) -> tuple[str, ...]:
+def _record_warnings(
+    record: Record, opened: Opened, framework: Destination, asked: Size | None
+) -> tuple[str, ...]:
     warnings, member = [], opened.member
     licence = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
     if member and is_non_commercial(licence) and record.licence is None:
         warnings.append(
-            f"{member.zoo.name}'s own weights are licensed {licence}: weights trained from them are not for commercial use"
+            f"{member.zoo.name}'s own weights are licensed {licence}: weights trained from them are not "
+            "for commercial use"
         )
     elif is_non_commercial(licence):
         warnings.append(f"the weights are licensed {licence}: not for commercial use")
     size = record.input.size
-    if size is not None and size[0] != size[1] and size[0] > 1 and not record.graph.get("axes"):  # what takes photos
+    # What takes photos.
+    if size is not None and size[0] != size[1] and size[0] > 1 and not record.graph.get("axes"):
         only, advice = "{}x{}".format(*size), _for_squares(opened, framework, asked)
         warnings.append(f"the port accepts only {only}, and predict and eval feed squares: {advice}")
     return (*warnings, *doubted(record, record.zoo))

@@ -27,7 +27,9 @@ class SitePads:
     def telling(self) -> bool:
         """Whether a window reaches past the input, or the two sides differ."""
         shipped = self.shipped
-        return shipped.why != REACHES_NOWHERE or shipped.source != shipped.realised or self.trained is not None
+        return (
+            shipped.why != REACHES_NOWHERE or shipped.source != shipped.realised or self.trained is not None
+        )
 
     def record(self) -> dict[str, Any]:
         """As `porter pads --json` prints it."""
@@ -62,10 +64,12 @@ def pads(
     input_size: AnySize | None = None,
     recipes: Path | None = None,
 ) -> PadTable:
-    """The table of padding sites of a port of the variant `subject`, without weights; without a source, of the file `subject`.
+    """The table of padding sites of a port of the variant `subject`, without weights; without a source, of
+    the file `subject`.
 
     Raises:
-        PaddingError: a site has no exact form in the destination at this size. UsageError: the file holds for another size only.
+        PaddingError: a site has no exact form in the destination at this size. UsageError: the file holds for
+            another size only.
     """
     framework = get_destination(to)
     capabilities = framework.CAPABILITIES
@@ -87,6 +91,12 @@ def pads(
     plan = make_plan(graph, size, capabilities)
     shipped, refused = pads_of(plan), under_own_names(framework.refusals(plan), graph, None)
     conventions = trained_conventions(member)
-    trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped
-    sites = (SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))
+    trained = (
+        pads_of(make_plan(with_conventions(graph, conventions), size, capabilities))
+        if conventions
+        else shipped
+    )
+    sites = (
+        SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True)
+    )
     return PadTable(tuple(sites), tuple(refused), proof_of(member, framework.NAME))

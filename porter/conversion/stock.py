@@ -1,7 +1,9 @@
-"""A port as its destination's stock class: whether the class computes the source's function, and the tensors under its names.
+"""A port as its destination's stock class: whether the class computes the source's function, and the tensors
+under its names.
 
-Shapes do not show it. Torchvision's resnet50 loads Keras's weights without an error, strides at other convolutions and answers
-wrongly. So the graph that the stock class computes, as the recipe has it, is compared with the source's node by node.
+Shapes do not show it. Torchvision's resnet50 loads Keras's weights without an error, strides at other
+convolutions and answers wrongly. So the graph that the stock class computes, as the recipe has it, is
+compared with the source's node by node.
 """
 
 from __future__ import annotations
@@ -48,22 +50,34 @@ class Stock:
 
 
 def as_stock(
-    member: Member, libraries: Mapping[str, StockLibrary], model: StockModel, graph: Graph, tensors: Tensors, size: Size
+    member: Member,
+    libraries: Mapping[str, StockLibrary],
+    model: StockModel,
+    graph: Graph,
+    tensors: Tensors,
+    size: Size,
 ) -> Stock:
     """The source as the class that a library has for the variant, or one of its classes, by zoo.
 
-    If the class lacks a bias before a norm, the bias goes into that norm's mean, in float64; a bias that the source lacks is 0.
+    If the class lacks a bias before a norm, the bias goes into that norm's mean, in float64; a bias that the
+    source lacks is 0.
 
     Args:
         size: the input size at which the port is right; None for every size.
 
     Raises:
-        UsageError: there is no such class, the file has no head, or the function differs; it names where and how.
+        UsageError: there is no such class, the file has no head, or the function differs; it names where and
+            how.
     """
     if not model.classes:
-        raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
+        raise UsageError(
+            "a stock class has a head, and the file has none", where="--stock", next="convert without --stock"
+        )
     if any(rule.tensor is not None for rule in member.zoo.names):
-        message = f"porter writes no stock class of {member.variant}: its tokens and positions are numbers that no layer holds"
+        message = (
+            f"porter writes no stock class of {member.variant}: its tokens and positions are numbers "
+            "that no layer holds"
+        )
         raise UsageError(message, where="--stock", next="convert without --stock")
     refusals: list[tuple[int, UsageError]] = []
     for zoo, library in libraries.items():
@@ -77,10 +91,17 @@ def as_stock(
         differences = [*_site_differences(graph, theirs, size)], [*_number_differences(graph, theirs)]
         if not any(differences):
             absorbed = _absorbable(graph, theirs)
-            nodes = tuple(replace(node, op=_like(node.op, theirs.by_path[node.path].op)) for node in graph.nodes)
+            nodes = tuple(
+                replace(node, op=_like(node.op, theirs.by_path[node.path].op)) for node in graph.nodes
+            )
             names, tensors = layer_names(stocked, theirs), absorb_biases(tensors, absorbed)
             return Stock(zoo, builder, replace(graph, nodes=nodes), tensors, names, absorbed)
-        refusals.append((sum(map(len, differences)), _refusal(builder.name, *differences, _kernels(graph) == _kernels(theirs))))
+        refusals.append(
+            (
+                sum(map(len, differences)),
+                _refusal(builder.name, *differences, _kernels(graph) == _kernels(theirs)),
+            )
+        )
     raise min(refusals, key=lambda refusal: refusal[0])[1]
 
 
@@ -90,8 +111,11 @@ def norms_epsilon(graph: Graph) -> float | None:
     return found.pop() if len(found) == 1 else None
 
 
-def stock_arrays(framework: Destination, stock: Stock, tensors: Tensors, dtype: Dtype) -> tuple[dict[str, Array], dict[str, int]]:
-    """All tensors of the stock class by its names and in its axis order, and, by name, the number that it was filled with.
+def stock_arrays(
+    framework: Destination, stock: Stock, tensors: Tensors, dtype: Dtype
+) -> tuple[dict[str, Array], dict[str, int]]:
+    """All tensors of the stock class by its names and in its axis order, and, by name, the number that it was
+    filled with.
 
     Args:
         tensors: `stock`'s, in the port's type.
@@ -128,11 +152,16 @@ def _absorbable(graph: Graph, theirs: Graph) -> dict[str, str]:
 def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
     if path not in graph.by_path or path not in theirs.by_path:
         return False
-    return bool(getattr(graph.by_path[path].op, "bias", False) and not getattr(theirs.by_path[path].op, "bias", False))
+    return bool(
+        getattr(graph.by_path[path].op, "bias", False) and not getattr(theirs.by_path[path].op, "bias", False)
+    )
 
 
-def _refusal(name: str, sites: Sequence[tuple[str, str]], numbers: Sequence[tuple[str, str]], fits: bool) -> UsageError:
-    """Of a stock class that computes another function. Names the first structure or padding site and the first number that differ.
+def _refusal(
+    name: str, sites: Sequence[tuple[str, str]], numbers: Sequence[tuple[str, str]], fits: bool
+) -> UsageError:
+    """Of a stock class that computes another function. Names the first structure or padding site and the
+    first number that differ.
 
     Args:
         fits: all shapes are the same.
@@ -142,7 +171,10 @@ def _refusal(name: str, sites: Sequence[tuple[str, str]], numbers: Sequence[tupl
     count = len(sites) + len(numbers)
     more = f"; {count} differences in all" if count > 1 else ""
     risk = "The shapes would fit, strict loading would succeed and the answers would be wrong"
-    message = f"{name} is another function: {first}{then}{more}. {risk if fits else 'Not even the shapes would fit'}"
+    message = (
+        f"{name} is another function: {first}{then}{more}. "
+        f"{risk if fits else 'Not even the shapes would fit'}"
+    )
     return UsageError(message, where=where, next="convert without --stock")
 
 
@@ -157,17 +189,30 @@ def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple
     for node in graph.nodes:
         other = theirs.by_path.get(node.path)
         if other is None or type(other.op) is not type(node.op):
-            yield node.path, f"{node.op_name} in the source, {other.op_name if other else 'no such step'} in the stock class"
+            yield (
+                node.path,
+                (
+                    f"{node.op_name} in the source, {other.op_name if other else 'no such step'} in the "
+                    "stock class"
+                ),
+            )
             continue
-        # A reader of a step that one side lacks reads another step there; the error names the missing step itself.
+        # A reader of a step that one side lacks reads another step there; the error names the missing step
+        # itself.
         if other.inputs != node.inputs and apart.isdisjoint((*node.inputs, *other.inputs)):
-            yield node.path, f"reads {', '.join(node.inputs)} in the source, {', '.join(other.inputs)} in the stock class"
+            yield (
+                node.path,
+                f"reads {', '.join(node.inputs)} in the source, {', '.join(other.inputs)} in the stock class",
+            )
         found = sites.get(node.path)
         if found is not None and found.only_pads:
             at = "every size" if found.size[0] is None else "{}x{}".format(*found.size)
             yield (
                 node.path,
-                f"pads '{found.one}' in the source, '{found.other}' in the stock class, not the same for an input of {at}",
+                (
+                    f"pads '{found.one}' in the source, '{found.other}' in the stock class, not the same for "
+                    f"an input of {at}"
+                ),
             )
         elif found is not None:
             yield node.path, f"{_window(found.one)} in the source, {_window(found.other)} in the stock class"
@@ -179,7 +224,9 @@ def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple
 
 
 def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]]:
-    """Paths at which the ops' other attributes differ, without those that the stock class's tensors can compensate."""
+    """Paths at which the ops' other attributes differ, without those that the stock class's tensors can
+    compensate.
+    """
     absorbed = set(_absorbable(graph, theirs).values())
     for node in graph.nodes:
         ours, other = node.op, theirs.by_path[node.path].op if node.path in theirs.by_path else None
@@ -187,7 +234,10 @@ def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]
             continue
         if isinstance(ours, ops.BatchNorm) and isinstance(other, ops.BatchNorm):
             if ours.epsilon != other.epsilon:
-                yield node.path, f"epsilon {ours.epsilon!r} in the source, {other.epsilon!r} in the stock class"
+                yield (
+                    node.path,
+                    f"epsilon {ours.epsilon!r} in the source, {other.epsilon!r} in the stock class",
+                )
             for part in ("scale", "center"):
                 if getattr(ours, part) and not getattr(other, part):
                     yield node.path, f"{part} in the source, none in the stock class"
@@ -196,8 +246,15 @@ def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]
                 yield node.path, f"{_filters(ours)} in the source, {_filters(other)} in the stock class"
         elif not isinstance(ours, ops.MaxPool | ops.AvgPool | ops.Dense) and ours != other:
             yield node.path, f"{ours} in the source, {other} in the stock class"
-        if isinstance(ours, ops.Conv | ops.Dense) and _loses_bias(node.path, graph, theirs) and node.path not in absorbed:
-            yield node.path, "a bias in the source, none in the stock class, and its only reader is not a norm"
+        if (
+            isinstance(ours, ops.Conv | ops.Dense)
+            and _loses_bias(node.path, graph, theirs)
+            and node.path not in absorbed
+        ):
+            yield (
+                node.path,
+                "a bias in the source, none in the stock class, and its only reader is not a norm",
+            )
 
 
 def _filters(op: ops.Conv) -> str:

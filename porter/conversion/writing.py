@@ -1,4 +1,6 @@
-"""A source's graph and tensors as the model files of a port: unchanged, with batch norms folded, or as a stock class."""
+"""A source's graph and tensors as the model files of a port: unchanged, with batch norms folded, or as a
+stock class.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Target:
     def plan(self, opened: Opened, graph: Graph) -> Plan:
         """The plan of a graph, which has the source's only size if there is one."""
         plan = make_plan(graph, self.size, self.framework.CAPABILITIES)
-        return replace(plan, only_size=opened.sizes.only or plan.only_size, notes=notes_on(opened.facts.left_out))
+        return replace(
+            plan, only_size=opened.sizes.only or plan.only_size, notes=notes_on(opened.facts.left_out)
+        )
 
     def stored(self, tensors: Tensors) -> dict[str, dict[str, Array]]:
         """Tensors in the type of storage; a converter rounds what it has computed of them.
@@ -55,7 +59,10 @@ class Target:
         """
         dtype = "float32" if self.framework.NAME in CONVERTED else self.dtype
         return {
-            path: {role: cast(array, dtype, f"{path}:{role}", self.allow_overflow) for role, array in roles.items()}
+            path: {
+                role: cast(array, dtype, f"{path}:{role}", self.allow_overflow)
+                for role, array in roles.items()
+            }
             for path, roles in tensors.items()
         }
 
@@ -85,15 +92,19 @@ class Written:
 
 
 def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = False) -> Written:
-    """Writes a port under porter's own names (in Keras, those of keras.applications' layers). `fold_bn` folds the batch norms that
-    can be folded.
+    """Writes a port under porter's own names (in Keras, those of keras.applications' layers). `fold_bn` folds
+    the batch norms that can be folded.
 
     Raises:
         PorterError: a site without an exact form, values that `dtype` cannot hold, or a missing framework.
     """
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
     framework = target.framework
-    layers = layers_in(framework.NAME, opened.member, opened.facts, folding.graph) if framework.NAMES_LAYERS else {}
+    layers = (
+        layers_in(framework.NAME, opened.member, opened.facts, folding.graph)
+        if framework.NAMES_LAYERS
+        else {}
+    )
     try:
         plan = target.plan(opened, folding.graph)
         if refused := framework.refusals(plan):
@@ -109,12 +120,18 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
 
 def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
     """A warning of calls of layers that are layers of their own in a plan."""
-    apart = [node.path for node in graph.nodes if node.shares is not None and plan.graph.by_path[node.path].shares is None]
+    apart = [
+        node.path
+        for node in graph.nodes
+        if node.shares is not None and plan.graph.by_path[node.path].shares is None
+    ]
     if not apart:
         return ()
     holder = graph.by_path[apart[0]].shares
     why = "its maps are padded otherwise than those of the layer's other calls"
-    return (f"{apart[0]} has a copy of the tensors of {holder}, because {why}: training would change them apart",)
+    return (
+        f"{apart[0]} has a copy of the tensors of {holder}, because {why}: training would change them apart",
+    )
 
 
 def write_stock(folder: Path, opened: Opened, target: Target, library: str | None) -> Written:
@@ -129,12 +146,17 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
     """
     member, facts = opened.member, opened.facts
     if member is None:
-        raise UsageError("a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out")
+        raise UsageError(
+            "a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out"
+        )
     framework, libraries = target.framework, stock_libraries(target.framework.NAME, library)
     any_size = all(library.takes_any_size for library in libraries.values())
     epsilon = norms_epsilon(opened.graph)
-    model = StockModel(member.variant, facts.classes, opened.sizes.built, facts.preprocess, facts.class_names, epsilon)
-    # A class that pads by the size, as TensorFlow does, is right at every size, where the port's own pads are for one.
+    model = StockModel(
+        member.variant, facts.classes, opened.sizes.built, facts.preprocess, facts.class_names, epsilon
+    )
+    # A class that pads by the size, as TensorFlow does, is right at every size, where the port's own pads are
+    # for one.
     at = partial(as_stock, member, libraries, model, opened.graph, opened.tensors)
     try:
         stock, taken = at(ANY if any_size else target.size), ANY if any_size else target.size
@@ -145,19 +167,39 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
         stock, taken = at(right_at), right_at
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
-    plan = replace(replace(target, size=taken).plan(opened, stock.graph), only_size=opened.sizes.only or fixed)
+    plan = replace(
+        replace(target, size=taken).plan(opened, stock.graph), only_size=opened.sizes.only or fixed
+    )
     arrays, filled = stock_arrays(framework, stock, target.stored(stock.tensors), target.dtype)
     held = tensor_shapes(stock.graph)
-    layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
+    layers = {
+        path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held
+    }
     digests = libraries[stock.zoo].write(folder, plan, model, arrays, layers, target.dtype)
     warnings = stock.builder.cautions
     if any_size and fixed is not None:
-        warnings += (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
-    return Written(plan, digests, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
+        warnings += (
+            (
+                f"{stock.builder.name} takes every input size, but is the source's function only at "
+                f"{rows}x{columns}"
+            ),
+        )
+    return Written(
+        plan,
+        digests,
+        stock.tensors,
+        layers,
+        filled,
+        absorbed=stock.absorbed,
+        stock=stock.builder,
+        warnings=warnings,
+    )
 
 
 def facts_of(opened: Opened) -> dict[str, str]:
-    """What a model's own file says of itself, so that it can be used without port.json: by name, as text or as JSON."""
+    """What a model's own file says of itself, so that it can be used without port.json: by name, as text or
+    as JSON.
+    """
     file, member, said = opened.file, opened.member, opened.facts
     facts = {
         "version": __version__,
@@ -177,4 +219,6 @@ def facts_of(opened: Opened) -> dict[str, str]:
         "background": said.background,
     }
     stated = {name: fact for name, fact in facts.items() if fact is not None}
-    return {f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()}
+    return {
+        f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()
+    }

@@ -14,7 +14,9 @@ from porter.data.labels import IMAGENET, Labels, imagenet_classes
 _WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
 _LISTED = 5
 _SHARED = ("cardigan", "crane", "maillot")
-"""First names of two classes each in the devkit's meta.mat: a dog and a garment, a bird and a machine, two swimsuits."""
+"""First names of two classes each in the devkit's meta.mat: a dog and a garment, a bird and a machine, two
+swimsuits.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Classes:
 
     Attributes:
         count: without a background class.
-        labels: what they are, if that is known. If they are ImageNet-1k's, wnids, names and ILSVRC's labels are understood.
+        labels: what they are, if that is known. If they are ImageNet-1k's, wnids, names and ILSVRC's labels
+            are understood.
     """
 
     count: int
@@ -43,22 +46,24 @@ def wnid_label(text: str) -> int | None:
 def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dict[str, int | None]:
     """The class of each folder; None for one that is no class.
 
-    ImageNet's folders are wnids, the names of classes, or the numbers of classes in the order of wnids. Those of a port with labels
-    of its own have these names. Others are the classes in the order of their names, as torchvision's ImageFolder and Keras's
-    image_dataset_from_directory number them.
+    ImageNet's folders are wnids, the names of classes, or the numbers of classes in the order of wnids. Those
+    of a port with labels of its own have these names. Others are the classes in the order of their names, as
+    torchvision's ImageFolder and Keras's image_dataset_from_directory number them.
 
     Raises:
-        UsageError: a folder is none of the port's labels; there are not as many folders as the port has classes; or their numbers
-            may count from 0 or from 1.
+        UsageError: a folder is none of the port's labels; there are not as many folders as the port has
+            classes; or their numbers may count from 0 or from 1.
     """
     if classes.labels is not None and not classes.imagenet:
         return dict(zip(folders, _own_labels(list(folders), classes.labels, where), strict=True))
     if not classes.imagenet:
         if len(folders) != classes.count:
             raise UsageError(
-                f"{len(folders)} class folders ({listed(sorted(folders))}), while the port tells {classes.count} classes apart",
+                f"{len(folders)} class folders ({listed(sorted(folders))}), while the port tells "
+                f"{classes.count} classes apart",
                 where=where,
-                next=f"give one folder per class, {classes.count} in all, an empty one where a class has no photos",
+                next=f"give one folder per class, {classes.count} in all, an empty one "
+                "where a class has no photos",
             )
         return {name: index for index, name in enumerate(sorted(folders))}
     if folders and all(name.isascii() and name.isdigit() for name in folders):
@@ -69,7 +74,9 @@ def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dic
 def why_no_class(folder: str) -> str:
     """Why a folder is no class of ImageNet."""
     if (shared := _plain(folder)) in _SHARED:
-        two = " or ".join(entry.wnid for entry in imagenet_classes() if _plain(entry.name).split()[0] == shared)
+        two = " or ".join(
+            entry.wnid for entry in imagenet_classes() if _plain(entry.name).split()[0] == shared
+        )
         return f"'{escaped(folder)}' is the name of two classes of ImageNet-1k: name the folder {two}"
     return f"'{escaped(folder)}' is no class of ImageNet-1k"
 
@@ -79,13 +86,15 @@ def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dic
     if len(set(numbers.values())) < len(numbers) or 0 not in numbers.values():
         # ILSVRC's own ids run from 1 too, in another order.
         raise UsageError(
-            f"the folders' names are numbers ({listed(sorted(folders))}) that do not show whether they count from 0",
+            f"the folders' names are numbers ({listed(sorted(folders))}) that do not show whether they "
+            "count from 0",
             where=where,
             next="name the folders by wnid",
         )
     if 1 < len(numbers) == len(folders) < classes and max(numbers.values()) == len(numbers) - 1:
         raise UsageError(
-            f"the folders {listed(sorted(folders))} are ImageNet's first {len(folders)} classes, or {len(folders)} others",
+            f"the folders {listed(sorted(folders))} are ImageNet's first {len(folders)} classes, or "
+            f"{len(folders)} others",
             where=where,
             next="name the folders by wnid; a model of other classes takes --class-names FILE",
         )
@@ -93,20 +102,24 @@ def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dic
 
 
 def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[int | None, ...]:
-    """The class of each number of a data set that lists the names of its classes; None for one that is no class of the port.
+    """The class of each number of a data set that lists the names of its classes; None for one that is no
+    class of the port.
 
-    Imagenette's 0 to 9 are not ImageNet's: its names say which classes they are. A list as long as ImageNet's own is in the
-    order of wnids, however it spells the names.
+    Imagenette's 0 to 9 are not ImageNet's: its names say which classes they are. A list as long as ImageNet's
+    own is in the order of wnids, however it spells the names.
 
     Raises:
-        FileError: a list as long as ImageNet's is in another order, or, for a port of other classes, their number differs.
+        FileError: a list as long as ImageNet's is in another order, or, for a port of other classes, their
+            number differs.
         UsageError: a name is none of the port's own labels.
     """
     if classes.labels is not None and not classes.imagenet:
         return _own_labels(names, classes.labels, where)
     if not classes.imagenet:
         if len(names) != classes.count:
-            raise FileError(f"names of {len(names)} classes, while the port tells {classes.count} apart", where=where)
+            raise FileError(
+                f"names of {len(names)} classes, while the port tells {classes.count} apart", where=where
+            )
         return tuple(range(classes.count))
     found = tuple(_imagenet_label(name) for name in names)
     if len(names) != classes.count:
@@ -122,14 +135,16 @@ def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[in
 
 
 def recognised(labels: Labels) -> Labels:
-    """ImageNet's classes where a file lists these, in the order of wnids; otherwise the labels as they are."""
+    """ImageNet's classes where a file lists these, in the order of wnids; otherwise the labels as they
+    are.
+    """
     places = sum(_imagenet_label(name) == row for row, name in enumerate(labels.names))
     return Labels(IMAGENET) if len(labels.names) == len(imagenet_classes()) < 2 * places else labels
 
 
 def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, ...]:
-    """The class of each name among a port's own labels, which may stand in any order: the one of this name, otherwise the only one
-    whose name is as `_plain`.
+    """The class of each name among a port's own labels, which may stand in any order: the one of this name,
+    otherwise the only one whose name is as `_plain`.
     """
     rows = {name: row for row, name in enumerate(labels.names)}
     shared = Counter(map(_plain, labels.names))
@@ -137,7 +152,9 @@ def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, 
     found = {name: rows.get(name, loosely.get(_plain(name))) for name in names}
     if len(rows) < len(labels.names):
         raise UsageError(
-            f"{labels.name} has one name for two classes", where=where, next=f"give each line of {labels.name} its own name"
+            f"{labels.name} has one name for two classes",
+            where=where,
+            next=f"give each line of {labels.name} its own name",
         )
     if strange := [name for name, row in found.items() if row is None]:
         said = f"{listed(strange)}: none of the classes in {labels.name} ({listed(labels.names)})"

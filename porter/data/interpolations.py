@@ -1,4 +1,6 @@
-"""The resamplings that a protocol can name: whose implementation each one is, and what the code around it rounds."""
+"""The resamplings that a protocol can name: whose implementation each one is, and what the code around it
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class Resampling(NamedTuple):
         how: what distinguishes it.
         floats: whether it gives fractions; otherwise it gives bytes.
         divides_first: whether pixels are divided before they are resized, and not after it.
-        torchvision: whether Resize and CenterCrop of torchvision stand around it, which round to the nearest, and to even ones
-            from the middle between two; what stands around the others rounds down.
+        torchvision: whether Resize and CenterCrop of torchvision stand around it, which round to the nearest,
+            and to even ones from the middle between two; what stands around the others rounds down.
     """
 
     name: str
@@ -54,15 +56,22 @@ RESAMPLINGS: Mapping[Interpolation, Resampling] = {
     "pil_hamming": _pil("Hamming"),
     "pil_bicubic": _pil("bicubic"),
     "pil_lanczos": _pil("Lanczos"),
-    "torch_bilinear": Resampling("torch's bilinear", "antialiased, on floats that are rounded to bytes", torchvision=True),
-    "torch_bicubic": Resampling("torch's bicubic", "antialiased, on floats that are rounded to bytes", torchvision=True),
+    "torch_bilinear": Resampling(
+        "torch's bilinear", "antialiased, on floats that are rounded to bytes", torchvision=True
+    ),
+    "torch_bicubic": Resampling(
+        "torch's bicubic", "antialiased, on floats that are rounded to bytes", torchvision=True
+    ),
     "opencv_bilinear": Resampling("OpenCV's bilinear", "not antialiased, on bytes"),
     "opencv_cubic": Resampling("OpenCV's cubic", "not antialiased, on bytes"),
     "tf_bilinear": Resampling("TensorFlow's bilinear", "not antialiased, on floats", floats=True),
     "tf_bicubic": Resampling("TensorFlow's bicubic", "not antialiased, on floats", floats=True),
     "tf_antialiased": Resampling("TensorFlow's antialiased bilinear", "on floats", floats=True),
     "tf1_bilinear": Resampling(
-        "TensorFlow 1's bilinear", "not antialiased and without half-pixel centres, on floats", floats=True, divides_first=True
+        "TensorFlow 1's bilinear",
+        "not antialiased and without half-pixel centres, on floats",
+        floats=True,
+        divides_first=True,
     ),
     "none": Resampling("nothing", "the pixels stay as they are", torchvision=True),
 }

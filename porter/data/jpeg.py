@@ -26,7 +26,9 @@ def fast_decoder() -> Callable[..., NDArray[np.uint8]]:
     try:
         from simplejpeg import decode_jpeg
     except ImportError as error:
-        raise MissingFramework(f"simplejpeg decodes what the protocol calls jpeg=fast: {error}", next=install("data")) from None
+        raise MissingFramework(
+            f"simplejpeg decodes what the protocol calls jpeg=fast: {error}", next=install("data")
+        ) from None
     found: Callable[..., NDArray[np.uint8]] = decode_jpeg
     return found
 

@@ -1,7 +1,8 @@
-"""A protocol as the image_converter.json of a KerasHub preset states it (keras_hub/src/layers/preprocessing/image_converter.py).
+"""A protocol as the image_converter.json of a KerasHub preset states it
+(keras_hub/src/layers/preprocessing/image_converter.py).
 
-An ImageConverter resizes as keras.layers.Resizing, which may take the largest square of the centre first, multiplies by a scale and
-adds an offset.
+An ImageConverter resizes as keras.layers.Resizing, which may take the largest square of the centre first,
+multiplies by a scale and adds an offset.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 CONVERTER_FILE = "image_converter.json"
-_KERNELS = {("bilinear", False): "tf_bilinear", ("bicubic", False): "tf_bicubic", ("bilinear", True): "tf_antialiased"}
+_KERNELS = {
+    ("bilinear", False): "tf_bilinear",
+    ("bicubic", False): "tf_bicubic",
+    ("bilinear", True): "tf_antialiased",
+}
 """By the kernel, and whether it is antialiased."""
 ROUNDED = (
-    "photos are prepared as KerasHub prepares those in floats, to some last bits; of photos in bytes, it rounds what it resizes, "
+    "photos are prepared as KerasHub prepares those in floats, to some last bits; of photos in bytes, it "
+    "rounds what it resizes, "
     "so values differ by half a level"
 )
 
@@ -45,4 +51,8 @@ def from_keras_hub(converter: Mapping[str, Any]) -> dict[str, Any]:
 
 def _three(given: Any, usual: float) -> list[float]:
     """A number for each channel."""
-    return [usual] * 3 if given is None else [float(value) for value in (given if isinstance(given, list) else [given] * 3)]
+    return (
+        [usual] * 3
+        if given is None
+        else [float(value) for value in (given if isinstance(given, list) else [given] * 3)]
+    )

@@ -1,9 +1,10 @@
-"""What rows of logits stand for: the 1000 ImageNet-1k classes in the order of every zoo's logits, sorted by wnid, or others.
+"""What rows of logits stand for: the 1000 ImageNet-1k classes in the order of every zoo's logits, sorted by
+wnid, or others.
 
-`imagenet_classes.tsv` holds wnid, name and ILSVRC id per line. The wnids are those of ILSVRC 2012; the names are torchvision's
-(`torchvision.models._meta._IMAGENET_CATEGORIES`, copyright Soumith Chintala 2016, BSD-3-Clause), which are in the same order. The
-ids are those of the devkit, which numbers classes in its own order: `map_clsloc.txt` of its later editions and darknet's
-`imagenet.labels.list` state the same 1000.
+`imagenet_classes.tsv` holds wnid, name and ILSVRC id per line. The wnids are those of ILSVRC 2012; the names
+are torchvision's (`torchvision.models._meta._IMAGENET_CATEGORIES`, copyright Soumith Chintala 2016,
+BSD-3-Clause), which are in the same order. The ids are those of the devkit, which numbers classes in its own
+order: `map_clsloc.txt` of its later editions and darknet's `imagenet.labels.list` state the same 1000.
 """
 
 from __future__ import annotations
@@ -86,14 +87,30 @@ def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
     """The labels that something named `name` lists.
 
     Raises:
-        FileError: it lists none, or what is no name of a class; with its number from 1. Or it is called as porter calls ImageNet's.
+        FileError: it lists none, or what is no name of a class; with its number from 1. Or it is called as
+            porter calls ImageNet's.
     """
     if name in LABEL_MAPS:
-        raise FileError(f"'{name}' is what porter calls ImageNet's own classes", where=where, next="give the file another name")
+        raise FileError(
+            f"'{name}' is what porter calls ImageNet's own classes",
+            where=where,
+            next="give the file another name",
+        )
     for number, each in enumerate(names or ("",), 1):
-        if not (isinstance(each, str) and 0 < len(each) <= MAX_LABEL and escaped(plain := each.replace("\t", " ")) == plain):
-            message = f"expected the name of a class, of 1 to {MAX_LABEL} characters, none of which controls a terminal"
-            raise FileError(message, where=f"{where}:{number}", next="a name for each class, in the order of the head's rows")
+        if not (
+            isinstance(each, str)
+            and 0 < len(each) <= MAX_LABEL
+            and escaped(plain := each.replace("\t", " ")) == plain
+        ):
+            message = (
+                f"expected the name of a class, of 1 to {MAX_LABEL} characters, none of which "
+                "controls a terminal"
+            )
+            raise FileError(
+                message,
+                where=f"{where}:{number}",
+                next="a name for each class, in the order of the head's rows",
+            )
     return Labels(name, tuple(map(str, names)))
 
 

@@ -1,4 +1,5 @@
-"""Parquet files of photos as Hugging Face's datasets library writes them: a column `image` of bytes and path, and `label`.
+"""Parquet files of photos as Hugging Face's datasets library writes them: a column `image` of bytes and path,
+and `label`.
 
 Tested only on generated files, with the metadata that this library writes.
 """
@@ -22,16 +23,23 @@ if TYPE_CHECKING:
 
 IMAGE, PATH, LABEL = "image", "image.path", "label"
 _BYTES, _TEXT, _FIXED = "BYTE_ARRAY", "UTF8", "FIXED_LEN_BYTE_ARRAY"
-"""Types of columns. Fixed-length columns are refused: pyarrow allocates every row, even if the file stores one value for all."""
+"""Types of columns. Fixed-length columns are refused: pyarrow allocates every row, even if the file stores
+one value for all.
+"""
 _MAX_ROW_GROUP = 1 << 30
 """Bytes that a worker keeps in memory; the datasets library writes 100 photos to a row group, some 12 MB."""
 _SMALL_ROW_GROUP, _EXPANSION = 64 << 20, 64
-"""A larger row group has at most so many bytes for each of the file's: photos are packed already, and kilobytes of zeros unpack to
-gigabytes."""
+"""A larger row group has at most so many bytes for each of the file's: photos are packed already, and
+kilobytes of zeros unpack to gigabytes.
+"""
 _MAX_ROWS = 2_000_000
-"""Of one file: a few kilobytes can declare 10**9 empty rows. ImageNet has 1.4 million photos, in hundreds of files."""
+"""Of one file: a few kilobytes can declare 10**9 empty rows. ImageNet has 1.4 million photos, in hundreds of
+files.
+"""
 _MAX_TEXT = 256 << 20
-"""Bytes of the labels and file names of one file: 134 for each of _MAX_ROWS. A text that many rows share counts once."""
+"""Bytes of the labels and file names of one file: 134 for each of _MAX_ROWS. A text that many rows share
+counts once.
+"""
 _MAX_NAME = 4096
 """Characters of one label or file name: the longest path on Linux."""
 
@@ -62,7 +70,8 @@ def read_table(path: Path) -> ParquetTable:
     """Every row without its photo.
 
     Raises:
-        FileError: it is no Parquet file, broken, lacks these columns, or exceeds _MAX_ROWS, _MAX_TEXT or _MAX_NAME.
+        FileError: it is no Parquet file, broken, lacks these columns, or exceeds _MAX_ROWS, _MAX_TEXT or
+            _MAX_NAME.
         MissingFramework: pyarrow is not installed.
     """
     with _opened(path) as file:
@@ -71,12 +80,18 @@ def read_table(path: Path) -> ParquetTable:
             seen = ", ".join(f"{name} ({kind})" for name, kind in islice(columns.items(), 8))
             raise FileError(f"columns '{IMAGE}' of bytes and '{LABEL}' expected, got {seen}", where=str(path))
         if file.metadata.num_rows > _MAX_ROWS:
-            raise FileError(f"{file.metadata.num_rows:,} rows; at most {_MAX_ROWS:,} of a file are read", where=str(path))
+            raise FileError(
+                f"{file.metadata.num_rows:,} rows; at most {_MAX_ROWS:,} of a file are read", where=str(path)
+            )
         wanted = [LABEL, PATH] if columns.get(PATH) == _TEXT else [LABEL]
         if (
-            stored := unpacked_bytes(path, (chunk for group in row_groups(path) for chunk in group if chunk.name in wanted))
+            stored := unpacked_bytes(
+                path, (chunk for group in row_groups(path) for chunk in group if chunk.name in wanted)
+            )
         ) > _MAX_TEXT:
-            raise FileError(f"{stored:,} bytes of labels and file names; at most {_MAX_TEXT:,} are read", where=str(path))
+            raise FileError(
+                f"{stored:,} bytes of labels and file names; at most {_MAX_TEXT:,} are read", where=str(path)
+            )
         class_names = _class_names(file)
     rows: list[ParquetRow] = []
     with _opened(path, shared=wanted) as file:
@@ -85,7 +100,9 @@ def read_table(path: Path) -> ParquetTable:
             labels = _values(table[LABEL], path)
             names = _values(table[PATH], path) if PATH in wanted else [None] * len(labels)
             for number, (label, name) in enumerate(zip(labels, names, strict=True)):
-                rows.append(ParquetRow(group, number, _text(name), label if isinstance(label, int) else _text(label)))
+                rows.append(
+                    ParquetRow(group, number, _text(name), label if isinstance(label, int) else _text(label))
+                )
     return ParquetTable(rows, class_names)
 
 
@@ -98,7 +115,10 @@ def _values(column: Any, path: Path) -> list[Any]:
             continue
         shared = chunk.dictionary.to_pylist()
         if (longest := max((len(text) for text in shared if isinstance(text, str)), default=0)) > _MAX_NAME:
-            raise FileError(f"a label or file name of {longest:,} characters; at most {_MAX_NAME:,} are read", where=str(path))
+            raise FileError(
+                f"a label or file name of {longest:,} characters; at most {_MAX_NAME:,} are read",
+                where=str(path),
+            )
         found += [None if index is None else shared[index] for index in chunk.indices.to_pylist()]
     return found
 
@@ -124,7 +144,9 @@ def read_cell(path: Path, row_group: int, row: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def _row_group(path: Path, changed: int, index: int) -> Any:
-    """The photos of a row group, an Arrow array. `changed` makes an overwritten file another entry of the cache."""
+    """The photos of a row group, an Arrow array. `changed` makes an overwritten file another entry of the
+    cache.
+    """
     with _opened(path) as file:
         if not 0 <= index < file.num_row_groups:
             raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=str(path))
@@ -132,16 +154,23 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
         column = _bytes_column(_columns(file))
         if column is None:
             raise FileError(f"it has no column '{IMAGE}' of bytes", where=str(path))
-        if unpacked_bytes(path, (chunk for chunk in _footer(path, changed)[index] if chunk.name == column)) > most:
+        if (
+            unpacked_bytes(path, (chunk for chunk in _footer(path, changed)[index] if chunk.name == column))
+            > most
+        ):
             message = f"row group {index} has more than {most:,} bytes, and is read whole"
-            raise FileError(message, where=str(path), next="write the file with row groups of some 100 photos")
+            raise FileError(
+                message, where=str(path), next="write the file with row groups of some 100 photos"
+            )
     # A row group's size is what the file stores: one large photo may be stored once for any number of rows.
     with _opened(path, shared=[column]) as file:
         return _read_group(file, index, [column])[IMAGE]
 
 
 def _read_group(file: ParquetFile, index: int, columns: Sequence[str]) -> Any:
-    """A row group, an Arrow table. Arrow itself takes whatever places a file states for values that rows share."""
+    """A row group, an Arrow table. Arrow itself takes whatever places a file states for values that rows
+    share.
+    """
     table = file.read_row_group(index, columns=columns, use_threads=False)
     table.validate(full=True)
     return table
@@ -156,7 +185,10 @@ def _footer(path: Path, changed: int) -> list[list[ColumnChunk]]:
 def _columns(file: ParquetFile) -> dict[str, str]:
     """The name of each column to its type in the terms of the format."""
     columns = [file.schema.column(index) for index in range(len(file.schema))]
-    return {column.path: column.physical_type if column.converted_type == "NONE" else column.converted_type for column in columns}
+    return {
+        column.path: column.physical_type if column.converted_type == "NONE" else column.converted_type
+        for column in columns
+    }
 
 
 def _bytes_column(columns: Mapping[str, str]) -> str | None:
@@ -168,7 +200,9 @@ def _text(value: object) -> str | None:
 
 
 def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
-    """From the metadata that the datasets library writes into the schema: {"info": {"features": {"label": {"names": [...]}}}}."""
+    """From the metadata that the datasets library writes into the schema: {"info": {"features": {"label":
+    {"names": [...]}}}}.
+    """
     raw = (file.schema_arrow.metadata or {}).get(b"huggingface")
     try:
         names = json.loads(raw)["info"]["features"][LABEL]["names"] if raw else None
@@ -192,4 +226,6 @@ def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
             yield file
     except (OSError, LookupError, ValueError, RecursionError, pyarrow.ArrowException) as error:
         message = str(error).partition("\n")[0]
-        raise FileError(f"cannot be read as a Parquet file: {message}", where=str(path), next="check that it is complete") from None
+        raise FileError(
+            f"cannot be read as a Parquet file: {message}", where=str(path), next="check that it is complete"
+        ) from None

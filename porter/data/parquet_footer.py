@@ -1,8 +1,8 @@
-"""How many bytes the columns of a Parquet file unpack to: its footer says where they are, and their pages how many bytes they have,
-in Thrift's compact protocol.
+"""How many bytes the columns of a Parquet file unpack to: its footer says where they are, and their pages how
+many bytes they have, in Thrift's compact protocol.
 
-pyarrow ends the process where another number of a column, such as a histogram of its levels, is damaged. It takes the memory that
-the pages state, whatever the footer says of them.
+pyarrow ends the process where another number of a column, such as a histogram of its levels, is damaged. It
+takes the memory that the pages state, whatever the footer says of them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ _PAGE_UNPACKED, _PAGE_PACKED = 2, 3
 _ENCODINGS = {5: 2, 7: 2, 8: 4}
 """Of a page's header, the field of its encoding by that of its kind."""
 _PREFIXED = 7
-"""The encoding DELTA_BYTE_ARRAY: a value states how much it repeats of the one before it, which has no bound."""
+"""The encoding DELTA_BYTE_ARRAY: a value states how much it repeats of the one before it, which has no
+bound.
+"""
 _WIDEST = 63
 
 
 class ColumnChunk(NamedTuple):
-    """A column in a row group: its name, such as `image.bytes`, where it begins, and its bytes in the file."""
+    """A column in a row group: its name, such as `image.bytes`, where it begins, and its bytes in the
+    file.
+    """
 
     name: str
     start: int
@@ -59,7 +63,8 @@ def unpacked_bytes(path: Path, chunks: Iterable[ColumnChunk]) -> int:
     """The bytes that the pages of some columns state together.
 
     Raises:
-        ValueError, IndexError, RecursionError: a page is damaged, or of an encoding that says nothing of its size.
+        ValueError, IndexError, RecursionError: a page is damaged, or of an encoding that says nothing of its
+        size.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return sum(size for chunk in chunks for size in _pages(data, chunk))
@@ -109,7 +114,9 @@ class _Compact:
         return self.data[self.at - length : self.at].decode()
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """The number and the type of each field of a struct, whose value is read before the next one is asked for."""
+        """The number and the type of each field of a struct, whose value is read before the next one is asked
+        for.
+        """
         number = 0
         while head := self.byte():
             number = number + (head >> 4) if head >> 4 else self.whole()

@@ -1,4 +1,6 @@
-"""Photos and their classes, wherever they are stored: as a layout finds them in a data set, and as they are scored."""
+"""Photos and their classes, wherever they are stored: as a layout finds them in a data set, and as they are
+scored.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,8 @@ class Photo:
 
     Attributes:
         name: as reports give it: the path inside the data set, the member of an archive, or `FILE#ROW`.
-        labels: class indices in the order of the port's logits without a background row; one, or with ReaL labels several. None
-            in a data set that is taken without classes.
+        labels: class indices in the order of the port's logits without a background row; one, or with ReaL
+            labels several. None in a data set that is taken without classes.
         place: where its bytes are.
     """
 
@@ -86,7 +88,8 @@ class PhotoSet:
     Attributes:
         layout: what it was recognised as, such as `class folders`.
         photos: in an order that depends only on the data set.
-        failed: photos that cannot be scored for reasons seen before they are opened: no label, an unknown class.
+        failed: photos that cannot be scored for reasons seen before they are opened: no label, an unknown
+            class.
         excluded: photos that its labels leave out on purpose (ReaL has none for some), which do not count.
         validation: whether it is the whole of ImageNet's validation set, all 50,000 photos of it.
         limit: how many photos were asked for, if the data set has more; None if these are all.
@@ -144,7 +147,9 @@ class FoundPhotos:
 
 
 def is_photo(name: str) -> bool:
-    """Whether a file is a photo by its name. A name that begins with a dot belongs to a system or a program."""
+    """Whether a file is a photo by its name. A name that begins with a dot belongs to a system or a
+    program.
+    """
     base = name.rpartition("/")[2]
     return base.lower().endswith(_PHOTO_SUFFIXES + _UNREAD_SUFFIXES) and not base.startswith(".")
 
@@ -152,10 +157,14 @@ def is_photo(name: str) -> bool:
 def why_unread(name: str) -> str:
     """Why a photo of this name cannot be read; empty if it can."""
     suffix = name.lower().rpartition(".")[2]
-    return f"porter does not read .{suffix}: save it as JPEG or PNG" if f".{suffix}" in _UNREAD_SUFFIXES else ""
+    return (
+        f"porter does not read .{suffix}: save it as JPEG or PNG" if f".{suffix}" in _UNREAD_SUFFIXES else ""
+    )
 
 
 def validation_number(key: str) -> int | None:
-    """A photo's number in ImageNet's validation set, from 1, by its file name; None where the name has none."""
+    """A photo's number in ImageNet's validation set, from 1, by its file name; None where the name has
+    none.
+    """
     match = _NUMBERED.match(key.rpartition("/")[2])
     return int(match[1]) if match and 1 <= int(match[1]) <= VALIDATION_IMAGES else None

@@ -1,18 +1,18 @@
 """From a photograph to the array that a zoo's weights were measured with.
 
-What makes a published accuracy reproducible is the resampling: which kernel, antialiased or not, on bytes or on floats, where
-pixel centres lie, and which way sizes and crops round. Each `interpolation` therefore names an implementation, roundings
-included, and is reproduced exactly:
+What makes a published accuracy reproducible is the resampling: which kernel, antialiased or not, on bytes or
+on floats, where pixel centres lie, and which way sizes and crops round. Each `interpolation` therefore names
+an implementation, roundings included, and is reproduced exactly:
 
-- `pil_bilinear`, `pil_bicubic`, ...: torchvision's and timm's Resize and CenterCrop on PIL images (antialiased, on bytes), and
-  Keras's load_img.
-- `torch_bilinear`, `torch_bicubic`: the same of torchvision on tensors, which are torch.nn.functional.interpolate with
-  antialias=True on floats, rounded to bytes.
+- `pil_bilinear`, `pil_bicubic`, ...: torchvision's and timm's Resize and CenterCrop on PIL images
+  (antialiased, on bytes), and Keras's load_img.
+- `torch_bilinear`, `torch_bicubic`: the same of torchvision on tensors, which are
+  torch.nn.functional.interpolate with antialias=True on floats, rounded to bytes.
 - `opencv_bilinear`: cv2.INTER_LINEAR, as MXNet's transforms call it.
-- `opencv_cubic`: cv2.INTER_CUBIC with the roundings of TensorNets' `load_img` and `crop`, the protocol of the Keras table
-  (keras-applications#88).
-- `tf_bilinear`: tf.image.resize, image_dataset_from_directory and keras.layers.Resizing (no antialiasing, on floats);
-  `tf_bicubic` is tf.image.resize with that kernel, and `tf_antialiased` with antialias=True.
+- `opencv_cubic`: cv2.INTER_CUBIC with the roundings of TensorNets' `load_img` and `crop`, the protocol of the
+  Keras table (keras-applications#88).
+- `tf_bilinear`: tf.image.resize, image_dataset_from_directory and keras.layers.Resizing (no antialiasing, on
+  floats); `tf_bicubic` is tf.image.resize with that kernel, and `tf_antialiased` with antialias=True.
 - `tf1_bilinear`: tf.image.resize_bilinear of TensorFlow 1 with the roundings of slim's vgg_preprocessing and
   inception_preprocessing (no antialiasing, no half-pixel centres, on floats).
 """
@@ -42,10 +42,14 @@ Rounding = Literal["even", "down"]
 Triple = tuple[float, float, float]
 
 _MOST_PIXELS = 1 << 26
-"""Of one photo: a camera's 61 million, and the largest of ImageNet. Decoded and made floats each takes 20 bytes."""
+"""Of one photo: a camera's 61 million, and the largest of ImageNet. Decoded and made floats each takes 20
+bytes.
+"""
 _FEW_PIXELS = 1 << 24
 _PIXELS_OF_A_BYTE = 64
-"""Above _FEW_PIXELS: a JPEG has 20 at most unless it shows nothing, and a PNG of nothing unpacks to a thousand times its bytes."""
+"""Above _FEW_PIXELS: a JPEG has 20 at most unless it shows nothing, and a PNG of nothing unpacks to a
+thousand times its bytes.
+"""
 # Containers whose decoders are Pillow's own or a codec's. EPS is left out: Pillow runs Ghostscript for it.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _MAX_RESIZED_PIXELS = 1 << 25
@@ -66,16 +70,19 @@ class Preprocess:
     """A preprocessing protocol: value = (pixel / divide - mean) / std, in float32.
 
     Attributes:
-        resize: `shorter_side` keeps the aspect ratio; `squash` gives size x size whatever the input's; `square` does so of
-            the largest square in the centre, as keras.layers.Resizing with crop_to_aspect_ratio; `none` takes photos that have
-            size x size pixels already.
+        resize: `shorter_side` keeps the aspect ratio; `squash` gives size x size whatever the input's;
+            `square` does so of the largest square in the centre, as keras.layers.Resizing with
+            crop_to_aspect_ratio; `none` takes photos that have size x size pixels already.
         size: of the shorter side, or of both.
-        interpolation: the implementation, its roundings included (see the module); `none` where nothing is resized.
+        interpolation: the implementation, its roundings included (see the module); `none` where nothing is
+            resized.
         central_fraction: share of height and width that is kept before resizing, or None for all.
         crop: side of the square kept from the centre after resizing, or None for all.
-        crop_rounding: which way a centre between two pixels is rounded; None as the library of the interpolation does.
+        crop_rounding: which way a centre between two pixels is rounded; None as the library of the
+            interpolation does.
         channels: their order in the result.
-        jpeg: `fast` where JPEGs are decoded as TensorFlow does by default; None for libjpeg's accurate transform.
+        jpeg: `fast` where JPEGs are decoded as TensorFlow does by default; None for libjpeg's accurate
+            transform.
         divide: of every pixel (0..255) before mean and std.
         mean: per channel, in the order of `channels`.
         std: per channel, in the order of `channels`.
@@ -99,20 +106,28 @@ class Preprocess:
     def __post_init__(self) -> None:
         for name, kind in (("resize", Resize), ("interpolation", Interpolation), ("channels", Channels)):
             if getattr(self, name) not in get_args(kind):
-                raise ProtocolError(f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'", key=name)
+                raise ProtocolError(
+                    f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'", key=name
+                )
         for name, kind in (("crop_rounding", Rounding), ("jpeg", Jpeg)):
             if getattr(self, name) not in (None, *get_args(kind)):
                 named = ", ".join(get_args(kind))
                 raise ProtocolError(f"'{name}' is one of {named}, got '{getattr(self, name)}'", key=name)
         if (self.resize == "none") != (self.interpolation == "none"):
-            message = f"'resize' and 'interpolation' are 'none' together, got '{self.resize}' and '{self.interpolation}'"
+            message = (
+                f"'resize' and 'interpolation' are 'none' together, got '{self.resize}' and "
+                f"'{self.interpolation}'"
+            )
             raise ProtocolError(message, key="interpolation")
         if not 1 <= self.size <= 4096:
             raise ProtocolError(f"'size' is from 1 to 4096, got {self.size}", key="size")
         if self.crop is not None and not 1 <= self.crop <= self.size:
             raise ProtocolError(f"'crop' is from 1 to the size {self.size}, got {self.crop}", key="crop")
         if self.central_fraction is not None and not 0 < self.central_fraction <= 1:
-            raise ProtocolError(f"'central_fraction' is above 0 and at most 1, got {self.central_fraction}", key="central_fraction")
+            raise ProtocolError(
+                f"'central_fraction' is above 0 and at most 1, got {self.central_fraction}",
+                key="central_fraction",
+            )
         if not 0 < self.divide < inf:
             raise ProtocolError(f"'divide' is above 0, got {self.divide}", key="divide")
         if len(self.mean) != 3 or not all(map(isfinite, self.mean)):
@@ -122,7 +137,9 @@ class Preprocess:
 
     @property
     def fed_side(self) -> int | None:
-        """The side of the square that a model is fed; None where the protocol keeps each photo's own shape."""
+        """The side of the square that a model is fed; None where the protocol keeps each photo's own
+        shape.
+        """
         if self.crop is not None:
             return self.crop
         return None if self.resize == "shorter_side" else self.size
@@ -134,7 +151,9 @@ class Preprocess:
 
     @property
     def rounding(self) -> Rounding:
-        """Of the crop's corner: torchvision's CenterCrop rounds half to even, TensorNets and slim round down."""
+        """Of the crop's corner: torchvision's CenterCrop rounds half to even, TensorNets and slim round
+        down.
+        """
         return self.crop_rounding or ("even" if self.resampling.torchvision else "down")
 
     @property
@@ -144,10 +163,11 @@ class Preprocess:
         return self.fed_side
 
     def at(self, side: int) -> Preprocess:
-        """This protocol in proportion for a model that is fed squares of `side`; itself where that is `fed_side`, or there is none.
+        """This protocol in proportion for a model that is fed squares of `side`; itself where that is
+        `fed_side`, or there is none.
 
-        The zoos round the size before the crop: torchvision (bilinear) to the nearest, 342 for 299 as 256 for 224, TensorNets
-        (`side * 8 // 7`) and timm (`floor(side / crop_pct)`) down.
+        The zoos round the size before the crop: torchvision (bilinear) to the nearest, 342 for 299 as 256 for
+        224, TensorNets (`side * 8 // 7`) and timm (`floor(side / crop_pct)`) down.
 
         Raises:
             ProtocolError: `side` makes a size above 4096.
@@ -163,29 +183,36 @@ class Preprocess:
 
     @property
     def geometry(self) -> Preprocess:
-        """The part that decides what `resized` gives: the same for every crop, channel order and scaling of the result.
+        """The part that decides what `resized` gives: the same for every crop, channel order and scaling of
+        the result.
 
         Where pixels are divided before they are resized, `divide` is of this part.
         """
         divide = self.divide if self.resampling.divides_first else 1.0
-        return Preprocess(self.resize, self.size, self.interpolation, self.central_fraction, jpeg=self.jpeg, divide=divide)
+        return Preprocess(
+            self.resize, self.size, self.interpolation, self.central_fraction, jpeg=self.jpeg, divide=divide
+        )
 
 
 def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Image:
     """A photo, in a file or in memory, as 8-bit RGB.
 
-    Grey and palette images are expanded, CMYK is converted, 16-bit values keep their high byte (as libpng's strip_16 does for
-    TensorFlow and OpenCV), and alpha is dropped (as torchvision's loader and tf.io.decode_image(channels=3) do).
+    Grey and palette images are expanded, CMYK is converted, 16-bit values keep their high byte (as libpng's
+    strip_16 does for TensorFlow and OpenCV), and alpha is dropped (as torchvision's loader and
+    tf.io.decode_image(channels=3) do).
 
-    The EXIF orientation is not applied. torchvision's loader (Image.open(...).convert("RGB")) and TensorFlow's decoders ignore it,
-    and their figures were measured without it; cv2.imread, which the Keras table's protocol used, applies it since OpenCV 3.1.
+    The EXIF orientation is not applied. torchvision's loader (Image.open(...).convert("RGB")) and
+    TensorFlow's decoders ignore it, and their figures were measured without it; cv2.imread, which the Keras
+    table's protocol used, applies it since OpenCV 3.1.
 
-    JPEGs are decoded as torchvision and OpenCV decode them, with libjpeg's accurate transform. tf.io.decode_jpeg gives the same
-    bytes with dct_method="INTEGER_ACCURATE"; its default, which slim's figures were measured with, is faster and differs by a
-    few levels, in our 20 photos by up to 19: `jpeg` is then `fast`.
+    JPEGs are decoded as torchvision and OpenCV decode them, with libjpeg's accurate transform.
+    tf.io.decode_jpeg gives the same bytes with dct_method="INTEGER_ACCURATE"; its default, which slim's
+    figures were measured with, is faster and differs by a few levels, in our 20 photos by up to 19: `jpeg` is
+    then `fast`.
 
     Raises:
-        FileError: there is no such file, it is no image of a known format, it is broken, or it has too many pixels.
+        FileError: there is no such file, it is no image of a known format, it is broken, or it has too many
+            pixels.
         MissingFramework: simplejpeg, which decodes fast, is not installed.
     """
     from PIL import Image, UnidentifiedImageError
@@ -199,7 +226,9 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
             (width, height), encoded = image.size, _bytes_of(image.fp)
             most = min(_MOST_PIXELS, max(_FEW_PIXELS, _PIXELS_OF_A_BYTE * encoded))
             if width * height > most:
-                raise FileError(f"the image has {width}x{height} pixels, at most {most} are read of {encoded} bytes")
+                raise FileError(
+                    f"the image has {width}x{height} pixels, at most {most} are read of {encoded} bytes"
+                )
             return decoded_fast(image) if jpeg == "fast" and is_jpeg(image) else _to_rgb(image)
     except FileError as error:
         raise FileError(error.message, where=where, next=error.next) from None
@@ -208,12 +237,14 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
         raise FileError(message, where=where, next="check the file") from None
     except OSError as error:
         raise FileError(f"cannot be read as an image: {error}", where=where, next="check the file") from None
-    except Exception as error:  # Pillow's plugins raise many kinds: struct.error, SyntaxError, zlib.error, ...
+    except Exception as error:
+        # Pillow's plugins raise many kinds: struct.error, SyntaxError, zlib.error, ...
         raise FileError(f"a broken image: {error!r}", where=where, next="check the file") from None
 
 
 def as_image(photo: Image | NDArray[np.generic]) -> Image:
-    """A photo in memory as 8-bit RGB, as `open_image` gives it: an image of Pillow, or bytes H x W x RGB or H x W.
+    """A photo in memory as 8-bit RGB, as `open_image` gives it: an image of Pillow, or bytes H x W x RGB or H
+    x W.
 
     Raises:
         UsageError: it is something else. FileError: its values have no defined brightness.
@@ -224,7 +255,12 @@ def as_image(photo: Image | NDArray[np.generic]) -> Image:
     if isinstance(photo, pillow.Image):
         return _to_rgb(photo)
     pixels = np.asarray(photo)
-    if pixels.dtype != np.uint8 or not pixels.size or pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)):
+    if (
+        pixels.dtype != np.uint8
+        or not pixels.size
+        or pixels.ndim not in (2, 3)
+        or pixels.shape[2:] not in ((), (3,))
+    ):
         shape = " x ".join(map(str, pixels.shape)) or type(photo).__name__
         next = "give bytes H x W x RGB, a path or an image of Pillow; the protocol scales them"
         raise UsageError(f"this is no photo: {shape} of {pixels.dtype}", next=next)
@@ -243,14 +279,20 @@ def _to_rgb(image: Image) -> Image:
     from PIL import Image as pillow
 
     if image.mode == "F":
-        raise FileError("a floating-point image has no defined brightness range", next="save it with 8 bits per channel")
+        raise FileError(
+            "a floating-point image has no defined brightness range", next="save it with 8 bits per channel"
+        )
     if image.mode.startswith("I"):  # convert("RGB") would clip 16-bit values at 255
         wide = np.asarray(image)
         if wide.min() < 0 or wide.max() > 0xFFFF:
-            raise FileError(f"values from {wide.min()} to {wide.max()} exceed 16 bits", next="save it with 8 bits per channel")
+            raise FileError(
+                f"values from {wide.min()} to {wide.max()} exceed 16 bits",
+                next="save it with 8 bits per channel",
+            )
         return pillow.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
     if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")  # Pillow warns when such a palette goes to RGB at once; the colours are the same
+        # Pillow warns when such a palette goes to RGB at once; the colours are the same.
+        image = image.convert("RGBA")
     return image.convert("RGB")
 
 
@@ -264,7 +306,8 @@ def prepare(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
 
 
 def resized(image: Image, protocol: Preprocess) -> Pixels:
-    """Rows x columns x RGB before the crop: bytes or floats, as the resampling gives them; already divided if it divides first.
+    """Rows x columns x RGB before the crop: bytes or floats, as the resampling gives them; already divided if
+    it divides first.
 
     Only the `geometry` of the protocol matters.
 
@@ -290,8 +333,11 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
             return resampling.opencv_bilinear(pixels, rows, columns)
         case "opencv_cubic":
             return resampling.opencv_cubic(pixels, rows, columns)
-        case "tf1_bilinear":  # slim scales before it resizes, and tf.image.convert_image_dtype multiplies by the reciprocal
-            return resampling.tf1_bilinear(pixels.astype(np.float32) * np.float32(1 / protocol.divide), rows, columns)
+        # Slim scales before it resizes, and tf.image.convert_image_dtype multiplies by the reciprocal.
+        case "tf1_bilinear":
+            return resampling.tf1_bilinear(
+                pixels.astype(np.float32) * np.float32(1 / protocol.divide), rows, columns
+            )
         case "tf_bilinear":
             return resampling.tf_bilinear(pixels, rows, columns)
         case "tf_bicubic":
@@ -323,8 +369,8 @@ def mirror_pair(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
 def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
     """Centre, top left, top right, bottom left, bottom right, then the same mirrored, as views.
 
-    torchvision's TenCrop mirrors the image and crops it, so its sixth crop is the mirrored image's centre; TensorNets mirrors the
-    crops. If the centre lies between two columns, the two differ by one column.
+    torchvision's TenCrop mirrors the image and crops it, so its sixth crop is the mirrored image's centre;
+    TensorNets mirrors the crops. If the centre lies between two columns, the two differ by one column.
 
     Raises:
         UsageError: the protocol does not crop.
@@ -343,7 +389,9 @@ def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
 
 
 def _mirrored(pixels: Pixels) -> Pixels:
-    """Left to right, as a copy; numpy copies backwards five times as fast channel by channel as pixel by pixel."""
+    """Left to right, as a copy; numpy copies backwards five times as fast channel by channel as pixel by
+    pixel.
+    """
     import numpy as np
 
     result = np.empty_like(pixels)
@@ -353,7 +401,8 @@ def _mirrored(pixels: Pixels) -> Pixels:
 
 
 def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.float32]:
-    """(pixel / divide - mean) / std of any number of crops: ... x H x W x RGB in, ... x 3 x H x W in the protocol's order out.
+    """(pixel / divide - mean) / std of any number of crops: ... x H x W x RGB in, ... x 3 x H x W in the
+    protocol's order out.
 
     They are divided here unless `resized` has divided them already.
     """
@@ -377,7 +426,9 @@ def _cut(pixels: Pixels, top: int, left: int, side: int) -> Pixels:
 
 
 def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom as tf.image.central_crop rounds them: the offset is rounded down and taken from both sides."""
+    """Left, top, right, bottom as tf.image.central_crop rounds them: the offset is rounded down and taken
+    from both sides.
+    """
     left, top = int((width - width * fraction) / 2), int((height - height * fraction) / 2)
     return left, top, width - left, height - top
 
@@ -392,12 +443,14 @@ def _central_square(width: int, height: int) -> tuple[int, int, int, int]:
 def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
     """Rows and columns after resizing.
 
-    torchvision gives the longer side int(size * long / short), TensorNets long * size // short, which are equal; slim's
-    vgg_preprocessing rounds long * (size / short) to even in float32.
+    torchvision gives the longer side int(size * long / short), TensorNets long * size // short, which are
+    equal; slim's vgg_preprocessing rounds long * (size / short) to even in float32.
     """
     size = protocol.size
     if protocol.resize == "none" and (height, width) != (size, size):
-        raise FileError(f"it has {width}x{height} pixels, and the protocol takes {size}x{size} and resizes nothing")
+        raise FileError(
+            f"it has {width}x{height} pixels, and the protocol takes {size}x{size} and resizes nothing"
+        )
     if protocol.resize != "shorter_side":
         return size, size
     short, long = sorted((height, width))
@@ -408,7 +461,9 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
     else:
         longer = int(size * long / short)
     if longer * size > _MAX_RESIZED_PIXELS:
-        raise FileError(f"an image of {width}x{height} pixels would be enlarged to {longer}x{size}", next="crop it")
+        raise FileError(
+            f"an image of {width}x{height} pixels would be enlarged to {longer}x{size}", next="crop it"
+        )
     return (longer, size) if height > width else (size, longer)
 
 

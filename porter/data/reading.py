@@ -17,7 +17,8 @@ def read_bytes(place: Place) -> bytes:
     """A photo's file, still encoded.
 
     Raises:
-        FileError: it cannot be read, is no regular file, ends early, has more than MAX_BYTES, or lies in a damaged record.
+        FileError: it cannot be read, is no regular file, ends early, has more than MAX_BYTES, or lies in a
+            damaged record.
         MissingFramework: the photo is in a Parquet file, and pyarrow is not installed.
     """
     if isinstance(place, Cell):
@@ -44,7 +45,10 @@ def _read(place: Bytes) -> bytes:
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(place.path)) from None
     if len(content) < size:
-        raise FileError(f"{size:,} bytes expected from byte {place.offset:,} on, got {len(content):,}", where=str(place.path))
+        raise FileError(
+            f"{size:,} bytes expected from byte {place.offset:,} on, got {len(content):,}",
+            where=str(place.path),
+        )
     return content
 
 

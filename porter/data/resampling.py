@@ -16,11 +16,13 @@ _TorchWeights = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]
 
 
 def opencv_cubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
-    """cv2.resize with INTER_CUBIC of H x W x C bytes: a = -0.75, half-pixel centres, no antialiasing, edges repeated.
+    """cv2.resize with INTER_CUBIC of H x W x C bytes: a = -0.75, half-pixel centres, no antialiasing, edges
+    repeated.
 
-    This is the integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, no rounding between the passes, one at the end.
-    OpenCV's vector code computes the second pass in float: one value in 100,000 differs, by one level. Its builds for Intel use
-    IPP, which does not round weights: one value in 23 differs, by one level.
+    This is the integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, no rounding between the passes,
+    one at the end. OpenCV's vector code computes the second pass in float: one value in 100,000 differs, by
+    one level. Its builds for Intel use IPP, which does not round weights: one value in 23 differs, by one
+    level.
     """
     horizontal, vertical = _cubic_taps(pixels.shape[1], columns), _cubic_taps(pixels.shape[0], rows)
     wide = _weigh(pixels.astype(np.int32), *horizontal, axis=1)
@@ -34,13 +36,17 @@ def opencv_cubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[
 def opencv_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
     """cv2.resize with INTER_LINEAR of H x W x C bytes: half-pixel centres, no antialiasing.
 
-    This is the integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, and bits dropped before and after the second pass.
+    This is the integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, and bits dropped before and
+    after the second pass.
     """
     (left, right), across = _linear_taps(pixels.shape[1], columns)
     (top, bottom), down = _linear_taps(pixels.shape[0], rows)
     values = pixels.astype(np.int32)
     wide = (values.take(left, 1) * across[0][:, None] + values.take(right, 1) * across[1][:, None]) >> 4
-    upper, lower = (wide.take(cells, 0) * weights[:, None, None] >> 16 for cells, weights in zip((top, bottom), down, strict=True))
+    upper, lower = (
+        wide.take(cells, 0) * weights[:, None, None] >> 16
+        for cells, weights in zip((top, bottom), down, strict=True)
+    )
     total: NDArray[np.uint8] = ((upper + lower + 2) >> 2).astype(np.uint8)
     return total
 
@@ -69,14 +75,17 @@ def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.in
     return np.clip(cells, 0, size - 1), np.rint(weights * np.float32(1 << _COEFFICIENT_BITS)).astype(np.int32)
 
 
-def _weigh(values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[np.int32], axis: int) -> NDArray[np.int32]:
+def _weigh(
+    values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[np.int32], axis: int
+) -> NDArray[np.int32]:
     shape = [1, 1, 1]
     shape[axis] = -1
     total: NDArray[np.int32] = values.take(cells[0], axis)
     total *= weights[0].reshape(shape)
     part = np.empty_like(total)
     for cell, weight in zip(cells[1:], weights[1:], strict=True):
-        values.take(cell, axis, out=part, mode="clip")  # no cell lies outside; the default mode would go through a copy
+        # No cell lies outside; the default mode would go through a copy.
+        values.take(cell, axis, out=part, mode="clip")
         part *= weight.reshape(shape)
         total += part
     return total
@@ -85,15 +94,16 @@ def _weigh(values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[
 def tf1_bilinear(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
     """tf.compat.v1.image.resize_bilinear(align_corners=False, half_pixel_centers=False) of H x W x C floats.
 
-    Cell i of the result lies at i * (size / target) of the source, so the picture shifts up and left by up to half a cell. There is
-    no antialiasing. The order of operations is that of resize_bilinear_op.cc, in float32: across, then down.
+    Cell i of the result lies at i * (size / target) of the source, so the picture shifts up and left by up to
+    half a cell. There is no antialiasing. The order of operations is that of resize_bilinear_op.cc, in
+    float32: across, then down.
     """
     return _bilinear(values, _corner_taps(values.shape[0], rows), _corner_taps(values.shape[1], columns))
 
 
 def tf_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
-    """tf.image.resize of H x W x C bytes, which keras.layers.Resizing and image_dataset_from_directory call: half-pixel centres, no
-    antialiasing. The order of operations is `tf1_bilinear`'s.
+    """tf.image.resize of H x W x C bytes, which keras.layers.Resizing and image_dataset_from_directory call:
+    half-pixel centres, no antialiasing. The order of operations is `tf1_bilinear`'s.
     """
     values = pixels.astype(np.float32)
     return _bilinear(values, _centre_taps(values.shape[0], rows), _centre_taps(values.shape[1], columns))
@@ -108,7 +118,11 @@ def _bilinear(values: NDArray[np.float32], vertical: _Taps, horizontal: _Taps) -
 
 
 def _between(
-    values: NDArray[np.float32], before: NDArray[np.intp], after: NDArray[np.intp], share: NDArray[np.float32], axis: int
+    values: NDArray[np.float32],
+    before: NDArray[np.intp],
+    after: NDArray[np.intp],
+    share: NDArray[np.float32],
+    axis: int,
 ) -> NDArray[np.float32]:
     """before + (after - before) * share along an axis."""
     first, result = values.take(before, axis), values.take(after, axis)
@@ -127,7 +141,9 @@ def _corner_taps(size: int, target: int) -> _Taps:
 
 
 def _centre_taps(size: int, target: int) -> _Taps:
-    """As `_corner_taps`, where the centres of cells and not their corners lie on each other (TensorFlow's HalfPixelScaler)."""
+    """As `_corner_taps`, where the centres of cells and not their corners lie on each other (TensorFlow's
+    HalfPixelScaler).
+    """
     half = np.float32(0.5)
     position = (np.arange(target, dtype=np.float32) + half) * (np.float32(size) / np.float32(target)) - half
     first = np.floor(position)
@@ -136,16 +152,16 @@ def _centre_taps(size: int, target: int) -> _Taps:
 
 
 def tf_bicubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
-    """tf.image.resize of H x W x C bytes with method="bicubic": Keys' cubic of a = -0.5, half-pixel centres, no antialiasing; down,
-    then across (resize_bicubic_op.cc).
+    """tf.image.resize of H x W x C bytes with method="bicubic": Keys' cubic of a = -0.5, half-pixel centres,
+    no antialiasing; down, then across (resize_bicubic_op.cc).
     """
     down = _gathered(pixels.astype(np.float32), _tf_cubic_weights(pixels.shape[0], rows), axis=0)
     return _gathered(down, _tf_cubic_weights(pixels.shape[1], columns), axis=1)
 
 
 def _tf_cubic_weights(size: int, target: int) -> _Weights:
-    """Per target cell, four source cells and their weights, from a table of the kernel at 1,025 places. Cells outside the image
-    weigh nothing, and the others as much more.
+    """Per target cell, four source cells and their weights, from a table of the kernel at 1,025 places. Cells
+    outside the image weigh nothing, and the others as much more.
     """
     half, a, places = np.float32(0.5), -0.5, np.float32(_TABLE)
     position = (np.arange(target, dtype=np.float32) + half) * (np.float32(size) / np.float32(target)) - half
@@ -163,15 +179,19 @@ def _tf_cubic_weights(size: int, target: int) -> _Weights:
 
 
 def tf_antialiased(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
-    """tf.image.resize of H x W x C bytes with antialias=True, which is ScaleAndTranslate with a triangle: down, then across."""
+    """tf.image.resize of H x W x C bytes with antialias=True, which is ScaleAndTranslate with a triangle:
+    down, then across.
+    """
     down = _gathered(pixels.astype(np.float32), _tf_weights(pixels.shape[0], rows), axis=0)
     return _gathered(down, _tf_weights(pixels.shape[1], columns), axis=1)
 
 
 def torch_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
-    """torch.nn.functional.interpolate of H x W x C bytes as floats with antialias=True, rounded: across, then down.
+    """torch.nn.functional.interpolate of H x W x C bytes as floats with antialias=True, rounded: across, then
+    down.
 
-    The sums are those of torch on processors with AVX2. On others one value in 30,000 is another by one level.
+    The sums are those of torch on processors with AVX2. On others one value in 30,000 is another by one
+    level.
     """
     return _torch(pixels, rows, columns, _triangle, 1)
 
@@ -184,15 +204,18 @@ def torch_bicubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray
 _Kernel = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
-def _torch(pixels: NDArray[np.uint8], rows: int, columns: int, kernel: _Kernel, reach: int) -> NDArray[np.uint8]:
+def _torch(
+    pixels: NDArray[np.uint8], rows: int, columns: int, kernel: _Kernel, reach: int
+) -> NDArray[np.uint8]:
     wide = _gathered_by_torch(pixels, _torch_weights(pixels.shape[1], columns, kernel, reach), axis=1)
     values = _gathered_by_torch(wide, _torch_weights(pixels.shape[0], rows, kernel, reach), axis=0)
     return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
 
 
 def _gathered_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis: int) -> NDArray[np.float32]:
-    """As `_gathered`, rounded as torch's loop over the cells after the first: its compiled code multiplies four at once and adds
-    these rounded products one by one; what is left of a cell's four is fused, so only the sum is rounded.
+    """As `_gathered`, rounded as torch's loop over the cells after the first: its compiled code multiplies
+    four at once and adds these rounded products one by one; what is left of a cell's four is fused, so only
+    the sum is rounded.
     """
     cells, shares, used = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
@@ -223,7 +246,9 @@ def _gathered(values: NDArray[np.float32], weights: _Weights, axis: int) -> NDAr
 
 
 def _tf_weights(size: int, target: int) -> _Weights:
-    """Per target cell, source cells and their weights: two arrays taps x target (scale_and_translate_op.cc, ComputeSpansCore)."""
+    """Per target cell, source cells and their weights: two arrays taps x target (scale_and_translate_op.cc,
+    ComputeSpansCore).
+    """
     one, half = np.float32(1), np.float32(0.5)
     ratio = one / (np.float32(target) / np.float32(size))
     reach = max(ratio, one)
@@ -237,8 +262,8 @@ def _tf_weights(size: int, target: int) -> _Weights:
 
 
 def _torch_weights(size: int, target: int, kernel: _Kernel, reach: int) -> _TorchWeights:
-    """As `_tf_weights`, in UpSampleKernel.cpp's `_compute_indices_weights_aa`, whose numbers 0.5 and 1.0 are doubles. The third
-    is the number of source cells of each target cell; further ones have no weight.
+    """As `_tf_weights`, in UpSampleKernel.cpp's `_compute_indices_weights_aa`, whose numbers 0.5 and 1.0 are
+    doubles. The third is the number of source cells of each target cell; further ones have no weight.
     """
     ratio = np.float32(size) / np.float32(target)
     stretch = max(ratio, np.float32(1))
@@ -272,6 +297,8 @@ def _keys(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.where(x < 1, near, np.where(x < 2, far, np.float32(0)))
 
 
-def _fused(first: NDArray[np.float32] | np.float32, second: NDArray[np.float32], third: np.float32) -> NDArray[np.float32]:
+def _fused(
+    first: NDArray[np.float32] | np.float32, second: NDArray[np.float32], third: np.float32
+) -> NDArray[np.float32]:
     """first * second + third, rounded once."""
     return (np.asarray(first, np.float64) * second + third).astype(np.float32)

@@ -23,7 +23,8 @@ _ROUNDED = {"even": "to even", "down": "down"}
 
 def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
     """A protocol that a user states: as port.json has it, as its JSON, as a file of either, or as
-    `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`; a mean or a std is one number or three.
+    `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`; a mean or a std is one number or
+    three.
 
     Raises:
         UsageError: it states no protocol. FileError: a file cannot be read.
@@ -36,7 +37,10 @@ def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
 
 
 def _next() -> str:
-    return f"write it as {example(224, 'pil_bilinear')}, or as port.json has it; {page('protocols.md')} has all words"
+    return (
+        f"write it as {example(224, 'pil_bilinear')}, or as port.json has it; {page('protocols.md')} "
+        "has all words"
+    )
 
 
 def example(size: int, interpolation: str, scaling: str = ",divide=255") -> str:
@@ -84,7 +88,9 @@ def _is_there(text: str) -> bool:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, Any]]:
-    """`mean=0.5,0.5,0.4,std=1`: a part without a name belongs to the name before it. Three numbers may stand in brackets."""
+    """`mean=0.5,0.5,0.4,std=1`: a part without a name belongs to the name before it. Three numbers may stand
+    in brackets.
+    """
     values: dict[str, list[str]] = {}
     name = ""
     for part in text.replace("\n", ",").split(","):
@@ -92,7 +98,12 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
         name = before.strip() if equals else name
         values.setdefault(name, []).append(value.strip())
     for name, parts in values.items():
-        yield name, list(filter(None, (part.strip("[]() ") for part in parts))) if name in _TRIPLES else ",".join(parts)
+        yield (
+            name,
+            list(filter(None, (part.strip("[]() ") for part in parts)))
+            if name in _TRIPLES
+            else ",".join(parts),
+        )
 
 
 def _protocol(stated: Mapping[str, Any]) -> Preprocess:
@@ -126,7 +137,9 @@ def _value(name: str, value: Any) -> Any:
 
 def fed(protocol: Preprocess, rows: int, columns: int) -> str:
     """The input of a model in words, for predict and eval: `160x160: resized to 183, cropped to 160`."""
-    steps = [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
+    steps = (
+        [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
+    )
     square = f"resized to {protocol.size}x{protocol.size}"
     words = {"none": "as they are", "squash": square, "square": f"cut to a square, {square}"}
     steps.append(words.get(protocol.resize, f"resized to {protocol.size}"))
@@ -140,7 +153,11 @@ def in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
     parts = [] if protocol.jpeg is None else [f"JPEGs decoded {protocol.jpeg}"]
     parts += [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
     square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
-    words = {"none": f"{square} as they are", "squash": f"{square} by {kernel}", "square": f"central square {square} by {kernel}"}
+    words = {
+        "none": f"{square} as they are",
+        "squash": f"{square} by {kernel}",
+        "square": f"central square {square} by {kernel}",
+    }
     parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
     if protocol.crop is not None:
         parts.append(f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}")

@@ -1,7 +1,8 @@
 """TFRecord files of tf.train.Example, read in place and without TensorFlow.
 
-A record is its length in eight bytes, the checksum of these, the payload and its checksum (porter.files.crc32c). The payload is a
-protobuf message, of which only the features that are asked for are read; a photo in it stays where it is until it is decoded.
+A record is its length in eight bytes, the checksum of these, the payload and its checksum
+(porter.files.crc32c). The payload is a protobuf message, of which only the features that are asked for are
+read; a photo in it stays where it is until it is decoded.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
     """The records of a file, in their order. Their lengths are checked, not their payloads.
 
     Raises:
-        FileError: a length is not that of its checksum or goes beyond the file, the file is cut off, or it has too many records.
+        FileError: a length is not that of its checksum or goes beyond the file, the file is cut off, or it
+            has too many records.
     """
     size = file.seek(0, 2)
     start = 0
@@ -74,14 +76,24 @@ def records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
             raise FileError(f"the file is cut off after {size:,} bytes", where=where, next=again)
         length, checksum = _HEADER.unpack(head)
         if masked_crc32c(head[:8]) != checksum:
-            raise FileError(f"byte {start:,} is not the beginning of a record: its checksum is another", where=where, next=again)
+            raise FileError(
+                f"byte {start:,} is not the beginning of a record: its checksum is another",
+                where=where,
+                next=again,
+            )
         left = size - start - _HEADER.size - _CHECKSUM.size
         if length > left:
-            raise FileError(f"a record of {length:,} bytes, and {max(left, 0):,} are left of the file", where=where, next=again)
+            raise FileError(
+                f"a record of {length:,} bytes, and {max(left, 0):,} are left of the file",
+                where=where,
+                next=again,
+            )
         start += _HEADER.size
         yield TfRecord(start, start + length)
         start += length + _CHECKSUM.size
-    raise FileError(f"more than {_MAX_RECORDS:,} records in one file", where=str(path), next="split it into shards")
+    raise FileError(
+        f"more than {_MAX_RECORDS:,} records in one file", where=str(path), next="split it into shards"
+    )
 
 
 def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
@@ -94,7 +106,9 @@ def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
         raise FileError("the checksum of its record is another: the file is damaged", where=str(path))
 
 
-def read_example(file: BinaryIO, record: TfRecord, photos: Collection[str], wanted: Collection[str]) -> Example | str:
+def read_example(
+    file: BinaryIO, record: TfRecord, photos: Collection[str], wanted: Collection[str]
+) -> Example | str:
     """The features of a record; why there are none if it is no Example.
 
     Args:
@@ -123,7 +137,11 @@ def _entries(file: BinaryIO, record: TfRecord) -> Iterator[TfRecord]:
     """Example.features.feature: the entries of the map."""
     for number, features in _fields(file, record):
         if number == 1 and isinstance(features, TfRecord):
-            yield from (entry for place, entry in _fields(file, features) if place == 1 and isinstance(entry, TfRecord))
+            yield from (
+                entry
+                for place, entry in _fields(file, features)
+                if place == 1 and isinstance(entry, TfRecord)
+            )
 
 
 def _named(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
@@ -139,7 +157,14 @@ def _named(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
 def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
     for kind, values in _fields(file, feature):
         if kind == _BYTES_LIST and isinstance(values, TfRecord):
-            return next((value for number, value in _fields(file, values) if number == 1 and isinstance(value, TfRecord)), None)
+            return next(
+                (
+                    value
+                    for number, value in _fields(file, values)
+                    if number == 1 and isinstance(value, TfRecord)
+                ),
+                None,
+            )
     return None
 
 

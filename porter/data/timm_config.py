@@ -1,7 +1,7 @@
 """A protocol as timm's config.json states it (`pretrained_cfg`), both ways.
 
-timm's evaluation (timm.data.create_transform) resizes to the crop's side over `crop_pct`, rounded down, takes the centre,
-and scales pixels to 0 to 1 before mean and std.
+timm's evaluation (timm.data.create_transform) resizes to the crop's side over `crop_pct`, rounded down, takes
+the centre, and scales pixels to 0 to 1 before mean and std.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def from_timm(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A protocol as porter.data.statements reads it.
 
     Raises:
-        KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that porter can prepare.
+        KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that
+        porter can prepare.
     """
     channels, rows, columns = settings["input_size"]
     kernel, mode = settings["interpolation"], settings.get("crop_mode") or "center"
@@ -41,7 +42,10 @@ def from_timm(settings: Mapping[str, Any]) -> dict[str, Any]:
 def to_timm(protocol: Preprocess) -> dict[str, Any]:
     """As `from_timm` reads it; where timm prepares photos otherwise (`unlike_timm`), the nearest."""
     side = protocol.crop or protocol.size
-    mean, std = ([round(value * protocol.divide / 255, 9) for value in values] for values in (protocol.mean, protocol.std))
+    mean, std = (
+        [round(value * protocol.divide / 255, 9) for value in values]
+        for values in (protocol.mean, protocol.std)
+    )
     kernel = protocol.interpolation.removeprefix("pil_")
     return {
         "input_size": [3, side, side],
@@ -55,9 +59,10 @@ def to_timm(protocol: Preprocess) -> dict[str, Any]:
 
 def unlike_timm(protocol: Preprocess) -> tuple[str, ...]:
     """What timm's transforms do otherwise than a protocol."""
+    by_pillow = protocol.interpolation.startswith(("pil_", "none"))
     differs = {
         "they resize": protocol.resize == "none",
-        f"they resize by Pillow, the protocol by {protocol.interpolation}": not protocol.interpolation.startswith(("pil_", "none")),
+        f"they resize by Pillow, the protocol by {protocol.interpolation}": not by_pillow,
         "they feed squares": protocol.fed_side is None,
         "they keep the whole photo before resizing": protocol.central_fraction is not None,
         "they feed RGB": protocol.channels != "rgb",

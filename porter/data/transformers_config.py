@@ -1,11 +1,12 @@
 """A protocol as the preprocessor_config.json of transformers states it.
 
-Its image processors resize, take the centre, rescale and normalise, each if `do_...` says so (transformers 5: `PilBackend` in
-image_processing_backends.py). They round both corners of the centre down (`center_crop` in image_transforms.py); torchvision's
-transforms round to even. ConvNeXT's (image_processing_pil_convnext.py) resizes to the size over `crop_pct`, rounded down, and takes
-the centre, and squashes from 384 on. LeViT's resizes the shorter side to the size times 256/224. EfficientNet's subtracts 1 after
-rescaling where `rescale_offset` says so, and divides by the deviations once more for a network with its head. MobileViT's does not
-normalise. What a file leaves out is its class's default.
+Its image processors resize, take the centre, rescale and normalise, each if `do_...` says so (transformers 5:
+`PilBackend` in image_processing_backends.py). They round both corners of the centre down (`center_crop` in
+image_transforms.py); torchvision's transforms round to even. ConvNeXT's (image_processing_pil_convnext.py)
+resizes to the size over `crop_pct`, rounded down, and takes the centre, and squashes from 384 on. LeViT's
+resizes the shorter side to the size times 256/224. EfficientNet's subtracts 1 after rescaling where
+`rescale_offset` says so, and divides by the deviations once more for a network with its head. MobileViT's
+does not normalise. What a file leaves out is its class's default.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ _KERNELS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 _SQUASHED_FROM = 384
 _USUAL_SHARE = 224 / 256
 _LEVITS_SHARE = 256 / 224
-_OTHERWISE = {"do_pad": "", "keep_aspect_ratio": "", "do_flip_channel_order": "MobileViT", "rescale_offset": "EfficientNet"}
+_OTHERWISE = {
+    "do_pad": "",
+    "keep_aspect_ratio": "",
+    "do_flip_channel_order": "MobileViT",
+    "rescale_offset": "EfficientNet",
+}
 """Settings that porter follows of one class only, or of none."""
 
 
@@ -56,20 +62,24 @@ _PROCESSORS: Mapping[str, _Processor] = {
     "Siglip": _Processor(3, True, False),
     "ViT": _Processor(2, True, False),
 }
-"""By the name of the class without `ImageProcessor` or `FeatureExtractor` (as it was called before 4.26). ResNet and RegNet
-use ConvNeXT's, Swin ViT's, ViTs of DINOv2 Bit's."""
+"""By the name of the class without `ImageProcessor` or `FeatureExtractor` (as it was called before 4.26).
+ResNet and RegNet use ConvNeXT's, Swin ViT's, ViTs of DINOv2 Bit's.
+"""
 
 
 def from_transformers(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A protocol as porter.data.statements reads it.
 
     Raises:
-        KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that porter can prepare.
+        KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that
+        porter can prepare.
     """
     name, settings = _name(settings), {key: value for key, value in settings.items() if value is not None}
     kind = _kind(name)
     if kind not in _PROCESSORS:
-        raise ValueError(f"porter does not know what '{name}' does; it knows those of {', '.join(_PROCESSORS)}")
+        raise ValueError(
+            f"porter does not know what '{name}' does; it knows those of {', '.join(_PROCESSORS)}"
+        )
     if strange := [key for key, known in _OTHERWISE.items() if settings.get(key) and kind != known]:
         raise ValueError(f"'{strange[0]}'")
     if not settings.get("do_resize", True):
@@ -86,10 +96,18 @@ def from_transformers(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unlike_transformers(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a processor does otherwise than the protocol of `from_transformers`, which is that of transformers' PIL processors."""
+    """What a processor does otherwise than the protocol of `from_transformers`, which is that of
+    transformers' PIL processors.
+    """
     name = _name(settings)
-    resized = f"photos are resized by Pillow, and {name} resizes them by torch: some values differ by a level or two"
-    twice = f"{name} divides twice by the deviations, and porter once by their squares: some values differ in the last bit"
+    resized = (
+        f"photos are resized by Pillow, and {name} resizes them by torch: some values differ by a "
+        "level or two"
+    )
+    twice = (
+        f"{name} divides twice by the deviations, and porter once by their squares: some values "
+        "differ in the last bit"
+    )
     differs = {resized: name.endswith("Fast"), twice: _divides_twice(settings, _kind(name))}
     return tuple(said for said, so in differs.items() if so)
 
@@ -99,7 +117,12 @@ def _name(settings: Mapping[str, Any]) -> str:
 
 
 def _kind(name: str) -> str:
-    return name.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+    return (
+        name.removesuffix("Fast")
+        .removesuffix("Pil")
+        .removesuffix("ImageProcessor")
+        .removesuffix("FeatureExtractor")
+    )
 
 
 def _stated(settings: Mapping[str, Any], key: str, usual: Any) -> Any:

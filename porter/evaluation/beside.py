@@ -20,8 +20,8 @@ Beside = tuple[str, Classifier, tuple[str, ...]]
 def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: str) -> Beside:
     """The name of the source's model, its classifier, and warnings.
 
-    It is the first form of the source that can run (porter.verification.source_forms), in float32, with the file's numbers and the
-    shipped pads.
+    It is the first form of the source that can run (porter.verification.source_forms), in float32, with the
+    file's numbers and the shipped pads.
 
     Raises:
         MissingFramework: none of them can run here, or only porter's own build can, which is the port.
@@ -36,7 +36,12 @@ def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: 
         warnings: tuple[str, ...] = ()
         if isinstance(form, OwnBuild):
             form = replace(form, graph=opened.shipped or opened.graph)
-            warnings = ("the source beside the port is porter's own build, not an implementation that porter did not write",)
+            warnings = (
+                (
+                    "the source beside the port is porter's own build, not an implementation "
+                    "that porter did not write"
+                ),
+            )
         classifier, slower = _placed(partial(form.classifier, output, (side, side), protocol), device)
         return form.name + note, classifier, (*warnings, *slower)
 
@@ -45,7 +50,9 @@ def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: 
 
 
 def _placed(classifier: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:
-    """The classifier on the port's device, otherwise on the CPU: TensorFlow often lacks a GPU where torch has one."""
+    """The classifier on the port's device, otherwise on the CPU: TensorFlow often lacks a GPU where torch has
+    one.
+    """
     try:
         return classifier(device), ()
     except UsageError as error:

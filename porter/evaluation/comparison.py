@@ -20,7 +20,9 @@ PORT, SOURCE, PLAIN = "port", "source", "fp32"
 
 PAIRED_PHOTOS = 20
 PAIRS_PER_PHOTO = 200
-"""The logits of a scatter plot: this many photos, spread over the set, and this many classes of each, spread over the head."""
+"""The logits of a scatter plot: this many photos, spread over the set, and this many classes of each, spread
+over the head.
+"""
 
 
 @dataclass
@@ -50,7 +52,9 @@ class Comparison:
             self.max_abs[position], self.rel_l2[position] = apart.max_abs, apart.rel_l2
             if position in self._paired:
                 classes = spread(range(source.shape[-1]), PAIRS_PER_PHOTO)
-                self.pairs[position] = np.stack([source[0, classes], port[0, classes]], axis=1).astype(np.float64)
+                self.pairs[position] = np.stack([source[0, classes], port[0, classes]], axis=1).astype(
+                    np.float64
+                )
 
 
 def merged(parts: Sequence[Comparison]) -> Comparison:
@@ -68,11 +72,15 @@ def differing_positions(scored: Scored) -> list[int]:
     return [int(position) for position in np.flatnonzero((source >= 0) & (port >= 0) & (source != port))]
 
 
-def agreement(reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, seen: Comparison) -> Agreement:
+def agreement(
+    reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, seen: Comparison
+) -> Agreement:
     """The result of the comparison; `accuracy` is the source's."""
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
     both, differ = int(((source >= 0) & (port >= 0)).sum()), differing_positions(scored)
-    differing = tuple(Differing(photos[at].name, photos[at].labels, int(source[at]), int(port[at])) for at in differ)
+    differing = tuple(
+        Differing(photos[at].name, photos[at].labels, int(source[at]), int(port[at])) for at in differ
+    )
     return Agreement(
         reference=reference,
         accuracy=accuracy,

@@ -1,4 +1,6 @@
-"""The details of an evaluation for a report: pairs of logits, and a few photos with the classes seen in them."""
+"""The details of an evaluation for a report: pairs of logits, and a few photos with the classes seen in
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from porter.base.errors import FileError
 from porter.data.photos import Photo
 from porter.data.preprocess import open_image
 from porter.data.reading import read_bytes
-from porter.evaluation.comparison import PAIRED_PHOTOS, PAIRS_PER_PHOTO, PORT, SOURCE, Comparison, differing_positions, spread
+from porter.evaluation.comparison import (
+    PAIRED_PHOTOS,
+    PAIRS_PER_PHOTO,
+    PORT,
+    SOURCE,
+    Comparison,
+    differing_positions,
+    spread,
+)
 from porter.evaluation.scoring import Scored, Scores
 from porter.files import write_whole
 from porter.port import Port
@@ -41,7 +51,8 @@ class LikelyClass:
 class SamplePhoto:
     """A photo with the likeliest classes of both frameworks; `source` is None if it was not run.
 
-    `labels` are as in porter.data.photos.Photo, `thumbnail` is a JPEG in base64, or None where the photo cannot be read any more.
+    `labels` are as in porter.data.photos.Photo, `thumbnail` is a JPEG in base64, or None where the photo
+    cannot be read any more.
     """
 
     name: str
@@ -65,13 +76,20 @@ def write_details(port: Port, photos: tuple[Photo, ...], scored: Scored, seen: C
     Raises:
         FileError: the folder cannot be written.
     """
-    pairs = () if seen is None else tuple(pair for position in sorted(seen.pairs) for pair in seen.pairs[position].tolist())
+    pairs = (
+        ()
+        if seen is None
+        else tuple(pair for position in sorted(seen.pairs) for pair in seen.pairs[position].tolist())
+    )
     samples = tuple(_photo(port, photos[position], position, scored) for position in _chosen(scored))
-    write_whole(port.folder / DETAILS, json.dumps(asdict(Details(pairs, samples)), indent=1, allow_nan=False) + "\n")
+    write_whole(
+        port.folder / DETAILS, json.dumps(asdict(Details(pairs, samples)), indent=1, allow_nan=False) + "\n"
+    )
 
 
 def _chosen(scored: Scored) -> list[int]:
-    """Photos in which source and port differ, then wrong ones, then right ones, each kind spread over the set.
+    """Photos in which source and port differ, then wrong ones, then right ones, each kind spread over the
+    set.
 
     Each kind except the last takes at most half of the remaining places.
     """
@@ -87,7 +105,9 @@ def _chosen(scored: Scored) -> list[int]:
 def _photo(port: Port, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
     beside = scored.models.get(SOURCE)
     source = None if beside is None else _top(port, beside, position)
-    return SamplePhoto(photo.name, photo.labels, _thumbnail(photo), source, _top(port, scored.models[PORT], position))
+    return SamplePhoto(
+        photo.name, photo.labels, _thumbnail(photo), source, _top(port, scored.models[PORT], position)
+    )
 
 
 def _top(port: Port, scores: Scores, position: int) -> tuple[LikelyClass, ...]:

@@ -1,4 +1,6 @@
-"""One evaluation in several processes, as torchrun starts them: each scores its part of the photos, all get the whole result."""
+"""One evaluation in several processes, as torchrun starts them: each scores its part of the photos, all get
+the whole result.
+"""
 
 from __future__ import annotations
 
@@ -54,19 +56,23 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Process:
         local_rank = int(environment.get("LOCAL_RANK", rank))
         local_world = int(environment.get("LOCAL_WORLD_SIZE", world))
     except ValueError as error:
-        raise UsageError(f"torchrun's variables are whole numbers: {error}", where="RANK, WORLD_SIZE") from None
+        raise UsageError(
+            f"torchrun's variables are whole numbers: {error}", where="RANK, WORLD_SIZE"
+        ) from None
     if not (0 <= rank < world and 0 <= local_rank < local_world <= world):
-        raise UsageError(f"there is no process {rank} of {world}", where="RANK, WORLD_SIZE", next="start it with torchrun")
+        raise UsageError(
+            f"there is no process {rank} of {world}", where="RANK, WORLD_SIZE", next="start it with torchrun"
+        )
     return Process(rank, world, local_rank, local_world)
 
 
 @contextmanager
 def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[[T], list[T]]]:
-    """Joins the processes of a run. It gives a function that each process calls once with its own result, and that returns the
-    results of all, in the order of the processes.
+    """Joins the processes of a run. It gives a function that each process calls once with its own result, and
+    that returns the results of all, in the order of the processes.
 
-    If a block fails before that, the other processes are told and fail too. A process that dies or does not answer in time is
-    noticed.
+    If a block fails before that, the other processes are told and fail too. A process that dies or does not
+    answer in time is noticed.
 
     Raises:
         PorterError: the other processes cannot be reached, or one of them failed.

@@ -71,21 +71,28 @@ def evaluate(
     afresh: bool = False,
     recipes: AnyPath | None = None,
 ) -> Evaluation:
-    """Measures a port's accuracy on labelled photos, prepared by the port's own protocol, beside the published accuracy.
+    """Measures a port's accuracy on labelled photos, prepared by the port's own protocol, beside the
+    published accuracy.
 
-    The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the run, nothing
-    is written there, the result has the figures so far and is not `complete`. The next run of the same port, photos and settings
-    goes on where that one stopped, also after one that was killed (porter.evaluation.unfinished). Under torchrun every process
-    scores its part of the photos, and all get the same result; the first process writes.
+    The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the
+    run, nothing is written there, the result has the figures so far and is not `complete`. The next run of
+    the same port, photos and settings goes on where that one stopped, also after one that was killed
+    (porter.evaluation.unfinished). Under torchrun every process scores its part of the photos, and all get
+    the same result; the first process writes.
 
     Args:
-        data: class folders, the official validation tar, or Parquet or webdataset shards (porter.data.layouts).
-        source: runs the source in its own framework beside the port, over the same batches, in float32 on the same device.
-        weights: the file or the model in memory that the port was made from; None for the zoo's published one.
-        precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, `bf16` or `fp16` (torch's autocast: batch norms stay in float32).
+        data: class folders, the official validation tar, or Parquet or webdataset shards
+            (porter.data.layouts).
+        source: runs the source in its own framework beside the port, over the same batches, in float32 on the
+            same device.
+        weights: the file or the model in memory that the port was made from; None for the zoo's published
+            one.
+        precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, `bf16` or `fp16` (torch's autocast: batch
+            norms stay in float32).
         amp: `bf16` or `fp16`, in place of `precision`.
         compiled, channels_last: of torch ports (porter.frameworks.Run).
-        fast: takes the fastest way of running the port on this device (porter.evaluation.speed), and runs it in fp32 beside it.
+        fast: takes the fastest way of running the port on this device (porter.evaluation.speed), and runs it
+            in fp32 beside it.
         device: `cpu` or `cuda`.
         crops: 1, or 10: the mean of the crops' probabilities.
         batch_size: photos at a time; None for 16 on a CPU and 64 on a GPU.
@@ -93,10 +100,12 @@ def evaluate(
         limit: of photos.
         cache: a folder in which prepared photos are kept for the next run.
         split: `train`, `val` or `test` of a data set that has several; None for its validation set.
-        labels: ReaL's real.json, ImageNet's development kit or a list of labels (docs/data.md), instead of the data set's own.
+        labels: ReaL's real.json, ImageNet's development kit or a list of labels (docs/data.md), instead of
+            the data set's own.
         preprocess, class_names: as `convert` takes them, in place of the port's own.
         real_labels: ReaL's real.json, whose figures stand beside those of the photos' own labels.
-        expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
+        expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05
+            if None) of it.
         predictions: a CSV to write, with what the port saw in every photo (porter.evaluation.predictions).
         afresh: measures all photos, also where Ctrl-C ended an earlier run.
 
@@ -163,14 +172,16 @@ def evaluate_several(
 ) -> tuple[OfPort, ...]:
     """Measures several ports as `evaluate` measures one. Each gets the figures that it would get by itself.
 
-    Ports that tell the same classes apart, and whose protocols resize and crop alike, are run in one pass: every photo is decoded
-    once for all of them, and their models are in memory together. The others take a pass for each such group.
+    Ports that tell the same classes apart, and whose protocols resize and crop alike, are run in one pass:
+    every photo is decoded once for all of them, and their models are in memory together. The others take a
+    pass for each such group.
 
     Args:
         predictions: of one port only. The other arguments are those of `evaluate`, for every port.
 
     Returns:
-        The results in the order of the folders. If Ctrl-C ends the run, ports that have no figures yet are left out.
+        The results in the order of the folders. If Ctrl-C ends the run, ports that have no figures yet are
+        left out.
     """
     options = Options(
         device,
@@ -188,18 +199,31 @@ def evaluate_several(
     )
     if fast and options.run != FP32:
         advice = "leave it out, or --precision, --amp, --compile and --channels-first"
-        raise UsageError(f"it chooses how the port runs, and {options.run.words} is asked for", where="--fast", next=advice)
+        raise UsageError(
+            f"it chooses how the port runs, and {options.run.words} is asked for", where="--fast", next=advice
+        )
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
-        raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")
+        raise UsageError(
+            "these weights are the source's, and --source is not given",
+            where="--weights",
+            next="add --source",
+        )
     _expect_apart(folders, predictions)
     process = this_process()
     if fast and process.world > 1:
         advice = "run it in one process first, and give all of them what it takes"
-        raise UsageError("each of several processes would choose a way of its own", where="--fast", next=advice)
+        raise UsageError(
+            "each of several processes would choose a way of its own", where="--fast", next=advice
+        )
     with joined(process) as gather:
-        entrants = [_entrant(folder, source, weights_of(weights), path_of(recipes), options) for folder in folders]
-        sets = {classes: _photos(Path(data), classes, options) for classes in dict.fromkeys(map(_classes, entrants))}
+        entrants = [
+            _entrant(folder, source, weights_of(weights), path_of(recipes), options) for folder in folders
+        ]
+        sets = {
+            classes: _photos(Path(data), classes, options)
+            for classes in dict.fromkeys(map(_classes, entrants))
+        }
         real = replace(options, labels=path_of(real_labels), limit=None)
         relabelled = {classes: _photos(Path(data), classes, real) for classes in sets} if real.labels else {}
         here = _passes(entrants, sets, options, process, afresh or fast)
@@ -213,13 +237,20 @@ def evaluate_several(
         measured, data_set = merged(shares), sets[_classes(entrant)]
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
-        result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes)))
+        result = _evaluation(
+            entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes))
+        )
         if relabelled:
-            found = _relabelled(data_set, relabelled[_classes(entrant)], measured.scored, entrant.port.record.background)
+            found = _relabelled(
+                data_set, relabelled[_classes(entrant)], measured.scored, entrant.port.record.background
+            )
             result = replace(result, real=found, real_labels=str(real.labels))
         if kept and not result.complete:
             at = int(measured.scored.reached.sum())
-            result = _warned(result, f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew")
+            result = _warned(
+                result,
+                f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew",
+            )
         if expected is not None:
             met = result.complete and abs(result.top1 - expected[0]) <= expected[1] + 1e-9
             result = replace(result, expected=expected, ok=met)
@@ -227,10 +258,14 @@ def evaluate_several(
         if process.leads and result.complete:
             result = _written(entrant.port, data_set, measured, result)
             if predictions is not None:
-                write_predictions(Path(predictions), record, data_set.photos, measured.scored.models[PORT], result.failed)
+                write_predictions(
+                    Path(predictions), record, data_set.photos, measured.scored.models[PORT], result.failed
+                )
         elif predictions is not None and not result.complete:
             result = _warned(result, f"{predictions} is not written: the run was interrupted")
-        results.append(OfPort(str(entrant.port.folder), record.name, record.framework, result, _parameters(entrant.port)))
+        results.append(
+            OfPort(str(entrant.port.folder), record.name, record.framework, result, _parameters(entrant.port))
+        )
     if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
     return tuple(results)
@@ -240,32 +275,49 @@ def _parameters(port: Port) -> int:
     """How many numbers training changes: statistics of norms are none."""
     tensors = tensor_shapes(port.graph)
     held = (tensors.get(path, {}) for path in port.graph.calls)
-    return sum(math.prod(shape) for roles in held for role, shape in roles.items() if role not in ("mean", "variance"))
+    return sum(
+        math.prod(shape)
+        for roles in held
+        for role, shape in roles.items()
+        if role not in ("mean", "variance")
+    )
 
 
 def _precision(precision: str, amp: str | None) -> Precision:
     if amp is not None and precision not in ("fp32", amp):
         raise UsageError(f"{amp}, and --precision {precision}", where="--amp", next="give one of both")
-    return one_of(precision if amp is None else amp, get_args(Precision), "--precision" if amp is None else "--amp")
+    return one_of(
+        precision if amp is None else amp, get_args(Precision), "--precision" if amp is None else "--amp"
+    )
 
 
 def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
     if not folders:
         raise UsageError("there is no port to measure")
     places = [Path(folder).resolve() for folder in folders]
-    twice = next((str(folder) for folder, place in zip(folders, places, strict=True) if places.count(place) > 1), None)
+    twice = next(
+        (str(folder) for folder, place in zip(folders, places, strict=True) if places.count(place) > 1), None
+    )
     if twice is not None:
         raise UsageError("this port is given twice", where=twice)
     if predictions is not None and len(folders) > 1:
-        raise UsageError(f"it is of one port, and {len(folders)} are given", where="--predictions", next="run that port by itself")
+        raise UsageError(
+            f"it is of one port, and {len(folders)} are given",
+            where="--predictions",
+            next="run that port by itself",
+        )
     if predictions is not None:
         expect_folder(Path(predictions))
 
 
-def _entrant(folder: AnyPath, source: bool, weights: Weights | None, recipes: Path | None, options: Options) -> Entrant:
+def _entrant(
+    folder: AnyPath, source: bool, weights: Weights | None, recipes: Path | None, options: Options
+) -> Entrant:
     port = read_port(Path(folder))
     port = replace(port, record=options.stated.of(port.record, str(folder)))
-    return Entrant(port, protocol_of(port, options.crops), source_of(port, weights, recipes) if source else None)
+    return Entrant(
+        port, protocol_of(port, options.crops), source_of(port, weights, recipes) if source else None
+    )
 
 
 def _classes(entrant: Entrant) -> Classes:
@@ -274,7 +326,9 @@ def _classes(entrant: Entrant) -> Classes:
 
 
 def _photos(data: Path, classes: Classes, options: Options) -> PhotoSet:
-    photos = open_photos(data, classes=classes, labels=options.labels, limit=options.limit, split=options.split)
+    photos = open_photos(
+        data, classes=classes, labels=options.labels, limit=options.limit, split=options.split
+    )
     if not (photos.photos or photos.failed):
         raise UsageError(f"there is no photo to score in these {photos.layout}", where=str(data))
     return photos
@@ -282,7 +336,9 @@ def _photos(data: Path, classes: Classes, options: Options) -> PhotoSet:
 
 @dataclass(frozen=True)
 class _Passes:
-    """What this process measured, by the place of each entrant, and where each pass is kept if the run does not end."""
+    """What this process measured, by the place of each entrant, and where each pass is kept if the run does
+    not end.
+    """
 
     measured: dict[int, Measured] = field(default_factory=dict)
     files: dict[Path, list[int]] = field(default_factory=dict)
@@ -294,7 +350,9 @@ class _Passes:
                 unfinished.drop(file)
             return False
         passes = {file: [self.measured[place] for place in places] for file, places in self.files.items()}
-        return all(unfinished.keep(file, group) for file, group in passes.items() if group[0].scored.reached.any())
+        return all(
+            unfinished.keep(file, group) for file, group in passes.items() if group[0].scored.reached.any()
+        )
 
 
 def _whole(part: Mapping[int, Measured], entrants: int) -> bool:
@@ -302,7 +360,11 @@ def _whole(part: Mapping[int, Measured], entrants: int) -> bool:
 
 
 def _passes(
-    entrants: Sequence[Entrant], sets: Mapping[Classes, PhotoSet], options: Options, process: Process, afresh: bool
+    entrants: Sequence[Entrant],
+    sets: Mapping[Classes, PhotoSet],
+    options: Options,
+    process: Process,
+    afresh: bool,
 ) -> _Passes:
     """Runs all passes, unless Ctrl-C ends one; where an earlier run was ended, goes on there."""
     groups: dict[tuple[Classes, Preprocess, int | None, Rounding], list[int]] = {}
@@ -343,30 +405,43 @@ def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float
 
 
 def _member(record: Record, recipes: Path | None) -> Member | None:
-    """The recipe's variant, which has the published figure; None if there is none: a port outlives its recipe."""
+    """The recipe's variant, which has the published figure; None if there is none: a port outlives its
+    recipe.
+    """
     try:
         return member_of(record, recipes)
     except UsageError:
         return None
 
 
-def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: Measured, member: Member | None) -> Evaluation:
+def _evaluation(
+    entrant: Entrant, photos: PhotoSet, options: Options, measured: Measured, member: Member | None
+) -> Evaluation:
     record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, member)
     other = other_protocol(record)
-    against = other + obstacles(protocol.square, photos, accuracy, options, published, scored.complete) if published else []
+    against = (
+        other + obstacles(protocol.square, photos, accuracy, options, published, scored.complete)
+        if published
+        else []
+    )
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     beside, warnings = None, (*doubted(record, record.zoo), *rescaled(record, protocol), *measured.warnings)
     if measured.earlier:
-        went_on = f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"
+        went_on = (
+            f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"
+        )
         warnings = (*warnings, went_on)
     if measured.compared is not None:
         theirs = _accuracy(scored, SOURCE, len(photos.failed))
         beside = agreement(measured.reference, theirs, photos.photos, scored, measured.compared)
         if lost := scored.models[SOURCE].failed:
             first = lost[min(lost)]
-            warnings = (*warnings, f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}")
+            warnings = (
+                *warnings,
+                f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}",
+            )
     return Evaluation(
         **vars(accuracy),
         **vars(judgement),
@@ -394,7 +469,9 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
         classes=record.classes,
         run=measured.way.run.words,
         tried=measured.way.tried,
-        fp32=_accuracy(scored, PORT if measured.way.run == FP32 else PLAIN, len(photos.failed)) if measured.way.tried else None,
+        fp32=_accuracy(scored, PORT if measured.way.run == FP32 else PLAIN, len(photos.failed))
+        if measured.way.tried
+        else None,
         waited=None if measured.way.network is None else scored.waited / scored.seconds,
         network=measured.way.network,
     )
@@ -411,11 +488,23 @@ def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
 
 
 def _relabelled(photos: PhotoSet, relabelled: PhotoSet, scored: Scored, background: bool) -> Accuracy | None:
-    """The port's accuracy with other labels of the same photos; None if no photo has one. Photos that have none are left out."""
+    """The port's accuracy with other labels of the same photos; None if no photo has one. Photos that have
+    none are left out.
+    """
     labels = {photo.place: photo.labels for photo in relabelled.photos}
-    pairs = [(scored.models[PORT].top[at], labels[photo.place]) for at, photo in enumerate(photos.photos) if photo.place in labels]
-    right, among5 = (sum(bool({*top[:most] - background} & {*known}) for top, known in pairs) for most in (1, 5))
-    return Accuracy(len(pairs), 100 * right / len(pairs), 100 * among5 / len(pairs), wilson(right, len(pairs))) if pairs else None
+    pairs = [
+        (scored.models[PORT].top[at], labels[photo.place])
+        for at, photo in enumerate(photos.photos)
+        if photo.place in labels
+    ]
+    right, among5 = (
+        sum(bool({*top[:most] - background} & {*known}) for top, known in pairs) for most in (1, 5)
+    )
+    return (
+        Accuracy(len(pairs), 100 * right / len(pairs), 100 * among5 / len(pairs), wilson(right, len(pairs)))
+        if pairs
+        else None
+    )
 
 
 def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
@@ -424,8 +513,9 @@ def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
 
 
 def _written(port: Port, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
-    """Puts the figures into the port's folder; where the record's are of more photos, measured in the same way, only a line. A
-    warning beside the figures says so, as it does where they replace those of more photos, or the folder cannot be written.
+    """Puts the figures into the port's folder; where the record's are of more photos, measured in the same
+    way, only a line. A warning beside the figures says so, as it does where they replace those of more
+    photos, or the folder cannot be written.
     """
     kept = port.record.evaluation
     images = kept.get("images") if kept else None
@@ -433,7 +523,10 @@ def _written(port: Port, photos: PhotoSet, measured: Measured, result: Evaluatio
     try:
         if kept is not None and larger and _alike(kept, result):
             update_record(port.folder, "evaluation", kept, result.line())
-            return _warned(result, f"the port's record and report keep the figures of {images:,} photos; these are in its list")
+            return _warned(
+                result,
+                f"the port's record and report keep the figures of {images:,} photos; these are in its list",
+            )
         write_details(port, photos.photos, measured.scored, measured.compared)
         update_record(port.folder, "evaluation", result.summary(), result.line())
     except FileError as error:
@@ -445,8 +538,13 @@ def _written(port: Port, photos: PhotoSet, measured: Measured, result: Evaluatio
 
 
 def _alike(kept: Mapping[str, Any], result: Evaluation) -> bool:
-    """Whether figures of a record are of the same data and measured in the same way. Where they are not, one may be a mistake."""
-    same = all(kept.get(name) == getattr(result, name) for name in ("split", "labels", "class_names", "protocol", "crops"))
+    """Whether figures of a record are of the same data and measured in the same way. Where they are not, one
+    may be a mistake.
+    """
+    same = all(
+        kept.get(name) == getattr(result, name)
+        for name in ("split", "labels", "class_names", "protocol", "crops")
+    )
     return same and list(kept.get("photos", ())) == list(result.photos)
 
 

@@ -17,4 +17,6 @@ def wilson(right: int, images: int) -> tuple[float, float]:
     centre = (share + z2 / (2 * images)) / (1 + z2 / images)
     half = Z95 / (1 + z2 / images) * sqrt(share * (1 - share) / images + z2 / (4 * images * images))
     # At 0 and 100 the interval touches the end; rounding must not carry it past the end.
-    return (0.0 if right == 0 else 100 * (centre - half)), (100.0 if right == images else 100 * (centre + half))
+    return (0.0 if right == 0 else 100 * (centre - half)), (
+        100.0 if right == images else 100 * (centre + half)
+    )

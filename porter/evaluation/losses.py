@@ -1,4 +1,6 @@
-"""The losses of a model's answers, photo by photo and in nats: the log-loss of the true class, and the entropy of the answer."""
+"""The losses of a model's answers, photo by photo and in nats: the log-loss of the true class, and the
+entropy of the answer.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +13,40 @@ Losses = NDArray[np.float64]
 """One loss for each photo, in their order; nan where there is none, inf where the logits are not finite."""
 
 
-def log_losses(logits: NDArray[np.float64], labels: Sequence[tuple[int, ...]], activation: str | None) -> Losses:
-    """For each photo of `logits` (N x crops x classes), minus the logarithm of the probability of the photo's labels together: the
-    cross-entropy. The probability is the mean of the crops'; nothing is rounded to 0, so the loss of finite logits is finite.
+def log_losses(
+    logits: NDArray[np.float64], labels: Sequence[tuple[int, ...]], activation: str | None
+) -> Losses:
+    """For each photo of `logits` (N x crops x classes), minus the logarithm of the probability of the photo's
+    labels together: the cross-entropy. The probability is the mean of the crops'; nothing is rounded to 0, so
+    the loss of finite logits is finite.
 
-    If the source ends in a sigmoid, every class is a separate question, and the logarithms of all right answers are added.
+    If the source ends in a sigmoid, every class is a separate question, and the logarithms of all right
+    answers are added.
     """
     wanted = np.zeros((len(logits), 1, logits.shape[2]), np.bool_)
     for row, right in zip(wanted[:, 0], labels, strict=True):
         row[list(right)] = True
     crops = np.log(logits.shape[1])
     if activation == "sigmoid":
-        return np.asarray((crops - _log_sum(-np.logaddexp(0, np.where(wanted, -logits, logits)), 1)).sum(axis=-1)[:, 0])
+        return np.asarray(
+            (crops - _log_sum(-np.logaddexp(0, np.where(wanted, -logits, logits)), 1)).sum(axis=-1)[:, 0]
+        )
     shares = logits - _log_sum(logits, 2)
     return np.asarray(crops - _log_sum(np.where(wanted, shares, -np.inf), (1, 2))[:, 0, 0])
 
 
 def _log_sum(logs: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
-    """The logarithm of the sum of numbers that are given by their logarithms; the axes stay, with length 1."""
+    """The logarithm of the sum of numbers that are given by their logarithms; the axes stay, with length
+    1.
+    """
     largest = logs.max(axis=axes, keepdims=True)
     return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=axes, keepdims=True)))
 
 
 def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:
-    """For each row of `logits` (N x classes), the entropy of the model's answer: 0 if it is sure of a class, log(classes) if all
-    are equally likely. After a sigmoid, the sum of the entropies of all classes, because each is a separate yes or no.
+    """For each row of `logits` (N x classes), the entropy of the model's answer: 0 if it is sure of a class,
+    log(classes) if all are equally likely. After a sigmoid, the sum of the entropies of all classes, because
+    each is a separate yes or no.
     """
     if activation == "sigmoid":
         shares = 0.5 * (1 + np.tanh(0.5 * logits))

@@ -40,8 +40,9 @@ KEPT_EVERY = 60.0
 
 LARGE_BATCH = 64
 BATCHES = {"cpu": 16}
-"""Photos at a time by device. On a CPU the maps of more do not stay in its caches: MobileNet v2 in torch on two cores takes 45 to
-68 images a second by 16, and 29 to 44 by 64, in torchvision's own module too."""
+"""Photos at a time by device. On a CPU the maps of more do not stay in its caches: MobileNet v2 in torch on
+two cores takes 45 to 68 images a second by 16, and 29 to 44 by 64, in torchvision's own module too.
+"""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,11 @@ class Options:
     fast: bool = False
 
     def __post_init__(self) -> None:
-        numbers = (("--batch-size", self.batch_size, 1), ("--workers", self.workers, 0), ("--limit", self.limit, 1))
+        numbers = (
+            ("--batch-size", self.batch_size, 1),
+            ("--workers", self.workers, 0),
+            ("--limit", self.limit, 1),
+        )
         for name, value, least in numbers:
             if value is not None and value < least:
                 raise UsageError(f"at least {least}, got {value}", where=name)
@@ -137,7 +142,8 @@ class Entrant:
     """A port to measure.
 
     Attributes:
-        protocol: how photos are prepared for it; ports of one pass have its `geometry` and its crop in common.
+        protocol: how photos are prepared for it; ports of one pass have its `geometry` and its crop in
+            common.
         opened: the source to run beside the port, or None.
     """
 
@@ -157,7 +163,8 @@ def measure(
     """Runs the models over this process's part of the photos, in one pass for all ports.
 
     Args:
-        earlier: what a run of the same ports, photos and settings measured before it was ended. This one goes on there.
+        earlier: what a run of the same ports, photos and settings measured before it was ended. This one goes
+            on there.
         keep: is given what was measured so far, every KEPT_EVERY seconds.
 
     Raises:
@@ -174,7 +181,9 @@ def measure(
     for place, entrant in enumerate(entrants):
         port, own, source = entrant.port, _named(PORT, place), _named(SOURCE, place)
         if options.fast:
-            tried[place] = tried_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)
+            tried[place] = tried_runs(
+                partial(classifier_of, entrant, device), options.made_pixels(entrant), device
+            )
         runs[place] = tried[place][0].run if options.fast else options.run
         models[own] = classifier_of(entrant, device, runs[place])
         if options.fast and runs[place] != FP32:
@@ -184,7 +193,9 @@ def measure(
             models[own](options.made_pixels(entrant))()
         logits |= dict.fromkeys((own, source, _named(PLAIN, place)), logits_of(port.record))
         if entrant.opened is not None:
-            reference, models[source], warnings = source_classifier(port, entrant.opened, entrant.protocol, device)
+            reference, models[source], warnings = source_classifier(
+                port, entrant.opened, entrant.protocol, device
+            )
             seen[place], beside[place] = Comparison(len(photos)), (reference, warnings)
 
     def watch(positions: Sequence[int], given: Mapping[str, Array]) -> None:
@@ -219,8 +230,12 @@ def measure(
 
 
 def classifier_of(entrant: Entrant, device: str, run: Run) -> Classifier:
-    """A port as it runs over photos: its weights as it stores them, computed in float32 for every storage type."""
-    return entrant.port.destination.ENGINE.classifier(entrant.port.build("float32", device), entrant.protocol, device, run)
+    """A port as it runs over photos: its weights as it stores them, computed in float32 for every storage
+    type.
+    """
+    return entrant.port.destination.ENGINE.classifier(
+        entrant.port.build("float32", device), entrant.protocol, device, run
+    )
 
 
 def _continued(earlier: Measured, later: Measured) -> Measured:
@@ -250,6 +265,8 @@ def merged(parts: Sequence[Measured]) -> Measured:
 
 
 def default_workers(photos: int, process: Process) -> int:
-    """The default number of processes that decode: this process's part of the machine's cores, none for a few photos."""
+    """The default number of processes that decode: this process's part of the machine's cores, none for a few
+    photos.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(max(1, cores // process.local_world), photos // process.world // PHOTOS_PER_WORKER)

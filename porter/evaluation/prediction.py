@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Photo: TypeAlias = "AnyPath | Image | Array"
-"""A photo as callers of the API give it: a file, an image of Pillow, or an array H x W x RGB (or H x W) of bytes."""
+"""A photo as callers of the API give it: a file, an image of Pillow, or an array H x W x RGB (or H x W) of
+bytes.
+"""
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One class of a photo. `wnid` and `name` are None if the port's classes have no names, `probability` is None if the port has a
-    single output that is no sigmoid's: nothing says what it is.
+    """One class of a photo. `wnid` and `name` are None if the port's classes have no names, `probability` is
+    None if the port has a single output that is no sigmoid's: nothing says what it is.
     """
 
     index: int
@@ -44,7 +46,8 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The likeliest classes of a photo, best first, all of its logits, and the part of it that the model was fed.
+    """The likeliest classes of a photo, best first, all of its logits, and the part of it that the model was
+    fed.
 
     Attributes:
         image: the file; of a photo in memory its place among the photos, from 1.
@@ -70,22 +73,30 @@ def predict(
     """The five likeliest classes of each photo.
 
     Args:
-        images: photos, each a file, an image of Pillow or an array H x W x RGB (or H x W) of bytes; one of them, or a sequence.
+        images: photos, each a file, an image of Pillow or an array H x W x RGB (or H x W) of bytes; one of
+            them, or a sequence.
         preprocess, class_names: as `convert` takes them, in place of the port's own.
     """
     folder, photos = Path(folder), _each(images)
     for path in (Path(photo) for photo in photos if isinstance(photo, str | PathLike)):
         if path.is_dir():
             raise UsageError(
-                "predict takes photos, and this is a folder", where=str(path), next=f"porter predict {folder} {path}/*"
+                "predict takes photos, and this is a folder",
+                where=str(path),
+                next=f"porter predict {folder} {path}/*",
             )
     port = read_port(folder)
     port = replace(port, record=read_stated(preprocess, class_names).of(port.record, str(folder)))
     protocol = fitted(expect_protocol(port), port.record.input, str(folder))
     batches = [pixels_of(photo, protocol)[np.newaxis] for photo in photos]
     model = port.build()
-    names = [Path(photo if isinstance(photo, str | PathLike) else f"photo {place}") for place, photo in enumerate(photos, 1)]
-    return tuple(_predict(port, model, protocol, name, batch) for name, batch in zip(names, batches, strict=True))
+    names = [
+        Path(photo if isinstance(photo, str | PathLike) else f"photo {place}")
+        for place, photo in enumerate(photos, 1)
+    ]
+    return tuple(
+        _predict(port, model, protocol, name, batch) for name, batch in zip(names, batches, strict=True)
+    )
 
 
 def _each(images: Photo | Sequence[Photo]) -> list[Photo]:
@@ -105,8 +116,8 @@ def pixels_of(photo: Photo, protocol: Preprocess) -> NDArray[np.float32]:
 
 
 def transform_of(folder: AnyPath) -> Callable[[Photo], Tensor | Array]:
-    """What makes a photo the input of a port, without the axis of the batch: a tensor C x H x W for a port in torch, otherwise an
-    array in the port's own order.
+    """What makes a photo the input of a port, without the axis of the batch: a tensor C x H x W for a port in
+    torch, otherwise an array in the port's own order.
 
     Raises:
         UsageError: nothing says how photos become the input.
@@ -127,13 +138,18 @@ def transform_of(folder: AnyPath) -> Callable[[Photo], Tensor | Array]:
 
 
 def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
-    logits = port.destination.ENGINE.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64).reshape(-1)
+    logits = (
+        port.destination.ENGINE.run(model, batch, [port.graph.output])[port.graph.output][0]
+        .astype(np.float64)
+        .reshape(-1)
+    )
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so it cannot rank classes", where=str(image))
     shares = probabilities(logits, port.record.activation)
     alone = len(logits) == 1 and port.record.activation != "sigmoid"
     guesses = []
-    for index in map(int, top_classes(logits[np.newaxis])[0]):  # by logits, because small probabilities underflow to 0
+    # By logits, because small probabilities underflow to 0.
+    for index in map(int, top_classes(logits[np.newaxis])[0]):
         label = port.record.label_of(index)
         wnid, name = (label.wnid, label.name) if label else (None, None)
         share = None if alone else float(shares[index])

@@ -15,17 +15,24 @@ from porter.evaluation.scoring import Scores
 from porter.files import write_whole
 from porter.port import Record
 
-_HEAD = ("photo", "label", "rank", *(f"{what}{place}" for place in range(1, TOP + 1) for what in ("class", "name", "probability")))
+_HEAD = (
+    "photo",
+    "label",
+    "rank",
+    *(f"{what}{place}" for place in range(1, TOP + 1) for what in ("class", "name", "probability")),
+)
 
 
 _RESULTS = ("port", "name", "framework", "protocol", "photos", "top1", "top5", "loss", "photos_per_second")
 _OF_TIMM = ("model", "img_size", "top1_err", "top5_err", "param_count", "crop_pct", "interpolation")
-"""Further columns of the tables that timm's validate.py writes; its top1 and top5 are those above. param_count is in millions."""
+"""Further columns of the tables that timm's validate.py writes; its top1 and top5 are those above.
+param_count is in millions.
+"""
 
 
 def write_results(path: Path, results: Sequence[OfPort]) -> None:
-    """Writes a CSV with a line for each port: accuracies in percent of all photos, the loss in nats, and the speed of its pass,
-    which several ports may have shared. timm's columns are there too.
+    """Writes a CSV with a line for each port: accuracies in percent of all photos, the loss in nats, and the
+    speed of its pass, which several ports may have shared. timm's columns are there too.
 
     Raises:
         FileError: it cannot be written.
@@ -63,9 +70,12 @@ def _of_timm(each: OfPort) -> tuple[object, ...]:
     return each.name, crop or size, *errors, round(each.parameters / 1e6, 2), part, interpolation
 
 
-def write_predictions(path: Path, record: Record, photos: Sequence[Photo], scores: Scores, failed: Sequence[Failure]) -> None:
-    """Writes a CSV with a line for each photo: its labels, the number of classes before the best of them (0 is top-1), and the five
-    likeliest classes with their names and probabilities. Classes are rows of the port's logits. Failed photos have only a name.
+def write_predictions(
+    path: Path, record: Record, photos: Sequence[Photo], scores: Scores, failed: Sequence[Failure]
+) -> None:
+    """Writes a CSV with a line for each photo: its labels, the number of classes before the best of them (0
+    is top-1), and the five likeliest classes with their names and probabilities. Classes are rows of the
+    port's logits. Failed photos have only a name.
 
     Raises:
         FileError: it cannot be written.
@@ -77,7 +87,11 @@ def write_predictions(path: Path, record: Record, photos: Sequence[Photo], score
         rank = int(scores.ranks[position])
         if rank < 0:
             continue
-        cells: list[object] = [photo.name, "|".join(str(label + record.background) for label in photo.labels), rank]
+        cells: list[object] = [
+            photo.name,
+            "|".join(str(label + record.background) for label in photo.labels),
+            rank,
+        ]
         for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
             label = record.label_of(row) if row >= 0 else None
             cells += [row, escaped(label.name) if label else "", f"{share:.6g}"] if row >= 0 else ["", "", ""]

@@ -8,8 +8,8 @@ from porter.base.progress import progress_bar
 
 
 class Progress:
-    """A bar on stderr with images per second and, for labelled photos, the top-1 so far; nothing if stderr is no terminal or
-    `shown` is false. `done` photos were counted in an earlier run.
+    """A bar on stderr with images per second and, for labelled photos, the top-1 so far; nothing if stderr is
+    no terminal or `shown` is false. `done` photos were counted in an earlier run.
     """
 
     def __init__(self, photos: int, shown: bool = True, labelled: bool = True, done: int = 0) -> None:
@@ -21,7 +21,9 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.close()
 
     def advance(self, photos: int, right: int) -> None:

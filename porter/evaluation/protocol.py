@@ -20,10 +20,15 @@ def expect_protocol(port: Port) -> Preprocess:
     """The protocol of a port that predicts classes.
 
     Raises:
-        UsageError: the port gives no logits, takes no photos or has no protocol; the error has the line to type.
+        UsageError: the port gives no logits, takes no photos or has no protocol; the error has the line to
+            type.
     """
     _expect_photos(port)
-    return _expect_classes(port.record, str(port.folder)) if port.record.output == "features" else expect_prepared(port)
+    return (
+        _expect_classes(port.record, str(port.folder))
+        if port.record.output == "features"
+        else expect_prepared(port)
+    )
 
 
 def expect_prepared(port: Port) -> Preprocess:
@@ -37,7 +42,9 @@ def expect_prepared(port: Port) -> Preprocess:
     _expect_colours(record.input.channels, where)
     if record.preprocess is None:
         size = max(record.input.size or record.input.native_size)
-        trained_in_tf = FORMATS[record.source.format].framework == "tf" if record.source.format in FORMATS else False
+        trained_in_tf = (
+            FORMATS[record.source.format].framework == "tf" if record.source.format in FORMATS else False
+        )
         scaling = _SCALINGS.get(stated_range(port.graph, None) or UNIT, ",divide=255")
         raise _no_protocol(where, example(size, "tf_bilinear" if trained_in_tf else "pil_bilinear", scaling))
     return record.preprocess
@@ -47,25 +54,32 @@ def _expect_photos(port: Port) -> None:
     record = port.record
     if port.graph.further_inputs:
         next = "porter.load gives the model, which takes them in this order"
-        message = f"this model takes several inputs, and porter feeds photos only: input{further_text(port.graph)}"
+        message = (
+            f"this model takes several inputs, and porter feeds photos only: input{further_text(port.graph)}"
+        )
         raise UsageError(message, where=str(port.folder), next=next)
     if record.input.layout in ("NC", "file"):
         next = "porter.load gives the model, which takes it"
-        raise UsageError(f"this model takes {axes_text(port.graph.axes)}, no photos", where=str(port.folder), next=next)
+        raise UsageError(
+            f"this model takes {axes_text(port.graph.axes)}, no photos", where=str(port.folder), next=next
+        )
 
 
 def _no_protocol(where: str, line: str) -> UsageError:
     return UsageError(
         "nothing says how a photo becomes this model's input",
         where=where,
-        next=f"say how the photos were prepared that it was trained on, such as {line}; {page('protocols.md')} has all words",
+        next=f"say how the photos were prepared that it was trained on, such as {line}; "
+        f"{page('protocols.md')} has all words",
     )
 
 
 def _expect_classes(facts: Facts, where: str) -> Preprocess:
     if facts.output == "features":
         raise UsageError(
-            "this model has no classifier head, so it cannot predict classes", where=where, next="run it for its features"
+            "this model has no classifier head, so it cannot predict classes",
+            where=where,
+            next="run it for its features",
         )
     if facts.preprocess is None:
         raise _no_protocol(where, example(224, "pil_bilinear", ",divide=255"))
@@ -95,7 +109,8 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
     """The protocol in proportion for a port of one size; the protocol itself for a port of any size.
 
     Raises:
-        UsageError: the port's only size is not square or too large for the protocol, or the protocol gives each photo another size.
+        UsageError: the port's only size is not square or too large for the protocol, or the protocol gives
+            each photo another size.
     """
     if taken.size is None:
         return protocol
@@ -108,7 +123,8 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         )
     if protocol.fed_side is None:
         raise UsageError(
-            f"this model's protocol gives every photo another size, and this port takes only {rows}x{columns}",
+            "this model's protocol gives every photo another size, and this port takes only "
+            f"{rows}x{columns}",
             where=where,
             next="give it a crop: --preprocess",
         )
@@ -116,19 +132,27 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         return protocol.at(rows)
     except ProtocolError as error:
         raise UsageError(
-            f"this model's protocol does not reach {rows}x{columns}, the only size that this port takes: {error.message}",
+            f"this model's protocol does not reach {rows}x{columns}, the only size that this port takes: "
+            f"{error.message}",
             where=where,
             next="convert again with a smaller --input-size or any",
         ) from None
 
 
 def rescaled(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
-    """One line where photos are not prepared as a user or a file states it, but in proportion for a port of one size."""
+    """One line where photos are not prepared as a user or a file states it, but in proportion for a port of
+    one size.
+    """
     own = facts.preprocess
     if own is None or facts.protocol_by not in ("user", "file") or own.fed_side == fed.fed_side:
         return ()
     stated, taken = (f"{side}x{side}" for side in (own.fed_side, fed.fed_side))
-    return (f"the protocol feeds {stated}, and this port takes only {taken}: it is taken in proportion, {in_words(fed)}",)
+    return (
+        (
+            f"the protocol feeds {stated}, and this port takes only {taken}: it is taken in proportion, "
+            f"{in_words(fed)}"
+        ),
+    )
 
 
 def _expect_colours(channels: int, where: str) -> None:
@@ -140,17 +164,26 @@ def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Prep
     """The protocol of a model that predicts classes, which feeds it squares.
 
     Raises:
-        UsageError: the model gives no logits, has a single output or has no protocol, or the protocol gives photos several sizes or
-            does not allow as many crops.
+        UsageError: the model gives no logits, has a single output or has no protocol, or the protocol gives
+            photos several sizes or does not allow as many crops.
     """
     protocol = _expect_classes(facts, where)
     if facts.classes - facts.background == 1:
         raise UsageError(
-            "this model has one output, so there are no classes to tell apart", where=where, next="porter predict prints its output"
+            "this model has one output, so there are no classes to tell apart",
+            where=where,
+            next="porter predict prints its output",
         )
     if protocol.fed_side is None:
-        raise UsageError("this model's protocol gives every photo another size", where=where, next="give it a crop: --preprocess")
+        raise UsageError(
+            "this model's protocol gives every photo another size",
+            where=where,
+            next="give it a crop: --preprocess",
+        )
     _expect_colours(channels, where)
     if crops == 10 and protocol.crop is None:
-        raise UsageError("ten crops need a protocol that crops, and this model's takes the whole photo", next="use --crops 1")
+        raise UsageError(
+            "ten crops need a protocol that crops, and this model's takes the whole photo",
+            next="use --crops 1",
+        )
     return protocol

@@ -21,13 +21,18 @@ def published_figure(record: Record, member: Member | None) -> Published | None:
     return member.zoo.published.get(member.variant) if member and record.labels == IMAGENET else None
 
 
-def obstacles(side: int, photos: PhotoSet, accuracy: Accuracy, options: Options, published: Published, complete: bool) -> list[str]:
-    """Why a measurement cannot be compared with a published figure, which is of a single crop, in float32, over all 50,000 photos.
+def obstacles(
+    side: int, photos: PhotoSet, accuracy: Accuracy, options: Options, published: Published, complete: bool
+) -> list[str]:
+    """Why a measurement cannot be compared with a published figure, which is of a single crop, in float32,
+    over all 50,000 photos.
 
     Args:
         side: of the squares that the model was fed.
     """
-    relabelled = any(len(photo.labels) > 1 for photo in photos.photos) or bool(photos.excluded and photos.labels is not None)
+    relabelled = any(len(photo.labels) > 1 for photo in photos.photos) or bool(
+        photos.excluded and photos.labels is not None
+    )
     left_out = () if relabelled else photos.excluded
     reasons = {
         "it was interrupted": not complete,
@@ -35,7 +40,9 @@ def obstacles(side: int, photos: PhotoSet, accuracy: Accuracy, options: Options,
             photos.validation and accuracy.images == VALIDATION_IMAGES
         ),
         "labels other than the set's own": relabelled,
-        f"{len(left_out)} left out: {'; '.join(f'{each.name}: {each.why}' for each in left_out[:1])}": bool(left_out),
+        f"{len(left_out)} left out: {'; '.join(f'{each.name}: {each.why}' for each in left_out[:1])}": bool(
+            left_out
+        ),
         f"{options.crops} crops, published is one": options.crops != 1,
         f"{options.run.precision}, published is float32": options.run.precision != "fp32",
         f"fed {side}x{side}, published at {published.size}x{published.size}": side != published.size,
@@ -49,12 +56,16 @@ def other_protocol(record: Record) -> list[str]:
     return [f"the preprocessing is {whose}, and not the zoo's"] if whose else []
 
 
-def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str], notes: Sequence[str] = ()) -> Judgement:
+def judge(
+    accuracy: Accuracy, published: Published | None, against: Sequence[str], notes: Sequence[str] = ()
+) -> Judgement:
     """The verdict. `against` are the obstacles to a comparison, `notes` other facts about it."""
     low, high = accuracy.ci95
     measured = f"top-1 {accuracy.top1:.3f}, at 95 % between {low:.2f} and {high:.2f}"
     if published is None:
-        return Judgement("no published figure", f"{measured}; porter knows no published accuracy for this model")
+        return Judgement(
+            "no published figure", f"{measured}; porter knows no published accuracy for this model"
+        )
     figure = f"published {published.top1:.3f} ({published.source})"
     notes = [*notes, *([published.note] if published.note else [])]
     if against:
@@ -66,12 +77,19 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
 
 
 def notes_on_weights(record: Record, member: Member | None) -> list[str]:
-    """A note if the published figure is of a file that the port was not made from, or if its record does not tell."""
+    """A note if the published figure is of a file that the port was not made from, or if its record does not
+    tell.
+    """
     file = member.file if member else None
     published = record.source.is_published(file)
     if file is None or published:
         return []
     name = PurePosixPath(file.member or file.name).name
     if published is None:
-        return [f"the port does not record whether its {record.source.file} is the published {name}: convert again"]
+        return [
+            (
+                f"the port does not record whether its {record.source.file} is the published {name}: "
+                "convert again"
+            )
+        ]
     return [f"the port was made from {record.source.file}, which is not the published {name}"]

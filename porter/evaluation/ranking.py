@@ -21,11 +21,12 @@ def probabilities(logits: NDArray[Any], activation: str | None) -> NDArray[np.fl
 
 
 def averaged(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64]:
-    """Scores N x classes for logits N x crops x classes: for one crop the logits, for more crops the mean of their probabilities.
+    """Scores N x classes for logits N x crops x classes: for one crop the logits, for more crops the mean of
+    their probabilities.
 
-    The mean is of probabilities, as in TensorNets' table, the only ten-crop figures that porter's recipes cite (its
-    tests/all_imagenet_models.py averages the networks' outputs, which end in a softmax). fb.resnet.torch adds the crops' logits
-    instead (`computeScore` in train.lua: its `exp` is commented out).
+    The mean is of probabilities, as in TensorNets' table, the only ten-crop figures that porter's recipes
+    cite (its tests/all_imagenet_models.py averages the networks' outputs, which end in a softmax).
+    fb.resnet.torch adds the crops' logits instead (`computeScore` in train.lua: its `exp` is commented out).
     """
     if logits.shape[1] == 1:
         return logits[:, 0].astype(np.float64)
@@ -33,24 +34,30 @@ def averaged(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64
 
 
 def label_ranks(scores: NDArray[Any], labels: Sequence[tuple[int, ...]]) -> NDArray[np.int32]:
-    """For each row of `scores` (N x classes), the number of classes before the best of its labels: 0 is top-1, below 5 top-5; the
-    number of all classes if no row has a label.
+    """For each row of `scores` (N x classes), the number of classes before the best of its labels: 0 is
+    top-1, below 5 top-5; the number of all classes if no row has a label.
 
     Equal scores are in the order of their classes, as after a stable sort.
     """
     most = max(map(len, labels), default=0)
     # Rows with fewer labels repeat their first one.
-    filled = np.array([[*right, *right[:1] * (most - len(right))] for right in labels], np.intp).reshape(len(labels), most)
+    filled = np.array([[*right, *right[:1] * (most - len(right))] for right in labels], np.intp).reshape(
+        len(labels), most
+    )
     classes = np.arange(scores.shape[1])
     ranks = []
     for column in filled.T[:, :, np.newaxis]:
         own = np.take_along_axis(scores, column, axis=1)
         ranks.append(((scores > own) | ((scores == own) & (classes < column))).sum(axis=1))
-    return np.min(ranks, axis=0).astype(np.int32) if ranks else np.full(len(labels), scores.shape[1], np.int32)
+    return (
+        np.min(ranks, axis=0).astype(np.int32) if ranks else np.full(len(labels), scores.shape[1], np.int32)
+    )
 
 
 def top_classes(scores: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The five best classes of each row (all if there are fewer), best first; equal ones are in the order of the classes."""
+    """The five best classes of each row (all if there are fewer), best first; equal ones are in the order of
+    the classes.
+    """
     left, rows, found = scores.copy(), np.arange(len(scores)), []
     for _ in range(min(TOP, scores.shape[1])):  # several times as fast as sorting all classes
         found.append(left.argmax(axis=1))  # the first of equal ones

@@ -1,4 +1,6 @@
-"""The results of evaluations and studies, and their JSON. Accuracies and errors are percentages of all images."""
+"""The results of evaluations and studies, and their JSON. Accuracies and errors are percentages of all
+images.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ class Accuracy:
 
     Attributes:
         ci95: of top-1: Wilson's interval at 95 %.
-        loss: the mean cross-entropy in nats, of the photos that have one: failed ones do not (porter.evaluation.losses.log_losses).
-            None if no photo has one, and in records of older porters.
+        loss: the mean cross-entropy in nats, of the photos that have one: failed ones do not
+            (porter.evaluation.losses.log_losses). None if no photo has one, and in records of older porters.
     """
 
     images: int
@@ -35,7 +37,9 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Differing:
-    """A photo in which source and port see different classes: rows of the port's logits. `labels` are without a background row."""
+    """A photo in which source and port see different classes: rows of the port's logits. `labels` are without
+    a background row.
+    """
 
     name: str
     labels: tuple[int, ...]
@@ -48,7 +52,8 @@ class Agreement:
     """The source in its own framework beside the port, photo by photo.
 
     Attributes:
-        reference: the model that computed the source's logits: the file's own graph, the zoo's implementation, or `self`.
+        reference: the model that computed the source's logits: the file's own graph, the zoo's
+            implementation, or `self`.
         compared: photos for which both gave logits.
         agreeing: of these, photos with the same likeliest class.
         max_abs: largest distance between two logits.
@@ -66,7 +71,9 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict: `reproduced`, `off by +0.31`, `not comparable`, or `no published figure`, and the sentence that explains it."""
+    """The verdict: `reproduced`, `off by +0.31`, `not comparable`, or `no published figure`, and the sentence
+    that explains it.
+    """
 
     verdict: str
     why: str
@@ -143,7 +150,18 @@ class Evaluation(Judgement, Accuracy):
     def line(self) -> dict[str, Any]:
         """As port.json lists all evaluations: what was measured, on what and when."""
         figures = ("images", "top1", "top5", "loss")
-        settings = ("photos", "split", "limit", "labels", "class_names", "protocol", "crops", "precision", "run", "device")
+        settings = (
+            "photos",
+            "split",
+            "limit",
+            "labels",
+            "class_names",
+            "protocol",
+            "crops",
+            "precision",
+            "run",
+            "device",
+        )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"date": now, **{name: getattr(self, name) for name in (*figures, *settings)}}
 
@@ -153,8 +171,14 @@ class Evaluation(Judgement, Accuracy):
         return self.classes is None or self.classes > 5
 
     def summary(self) -> dict[str, Any]:
-        """As port.json keeps it: with the first `NAMED` of each list of photos, and with the names of the fields here."""
-        lists = {"failed": self.failed, "excluded": self.excluded, "differing": self.source.differing if self.source else ()}
+        """As port.json keeps it: with the first `NAMED` of each list of photos, and with the names of the
+        fields here.
+        """
+        lists = {
+            "failed": self.failed,
+            "excluded": self.excluded,
+            "differing": self.source.differing if self.source else (),
+        }
         cut = replace(
             self,
             failed=self.failed[:NAMED],
@@ -194,10 +218,11 @@ class Case:
         sites: the differences from the zoo's own pads: path to convention, in words.
         top1_error, top5_error: of the centre crop; None if the photos have no labels, as are the next two.
         ten_crop_top5_error: also None without ten crops.
-        log_loss: of the true classes, in nats, over each photo and its mirror image; also None if some logits are not finite.
+        log_loss: of the true classes, in nats, over each photo and its mirror image; also None if some logits
+            are not finite.
         entropy: of the answers, likewise.
-        p: the probability that a case that is truly no worse than the best looks at least so much worse, by the study's measure;
-            1 for the best.
+        p: the probability that a case that is truly no worse than the best looks at least so much worse, by
+            the study's measure; 1 for the best.
     """
 
     name: str
@@ -220,8 +245,8 @@ class StudyAnswer:
         certain: whether it is the only such case, and no case is missing.
         also: the other such cases, the simplest first.
         why: the reason in a sentence.
-        in_short: what is certain, at which sites the photos are too few, and about how many would decide; empty in records of older
-            porters.
+        in_short: what is certain, at which sites the photos are too few, and about how many would decide;
+            empty in records of older porters.
     """
 
     name: str
@@ -244,7 +269,8 @@ class Study:
         preprocess, limit, split, labels, class_names: see Evaluation.
         skipped: by name, why a case was not run.
         complete: False if Ctrl-C ended it; cases that were not measured on all photos are then left out.
-        between: the two zoos that it decides between; empty if it is about pads. `trained` then names one of them.
+        between: the two zoos that it decides between; empty if it is about pads. `trained` then names one of
+            them.
     """
 
     variant: str

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from porter.data.pipeline import Batch, Feed
 
 Watch = Callable[[Sequence[int], Mapping[str, Array]], None]
-"""Called with every batch that has readable photos: their positions, and each model's logits, N x crops x classes."""
+"""Called with every batch that has readable photos: their positions, and each model's logits, N x crops x
+classes.
+"""
 
 _NOT_FINITE = "its logits are not finite"
 
@@ -47,7 +49,8 @@ class Logits:
 
     Attributes:
         background: row 0 is ImageNet's background class, so every label is one row later.
-        activation: the source's, after its logits (None for softmax), for probabilities and the average of ten crops.
+        activation: the source's, after its logits (None for softmax), for probabilities and the average of
+            ten crops.
     """
 
     background: bool = False
@@ -60,12 +63,16 @@ class Logits:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one model for every photo, by the photo's position; -1, or nan, if the photo failed or was not reached.
+    """The scores of one model for every photo, by the photo's position; -1, or nan, if the photo failed or
+    was not reached.
 
     Attributes:
-        ranks: the number of classes before the photo's label: 0 is top-1, below 5 top-5. For several crops, by their average.
-        centre: the same only by the first crop, which is the centre: single-crop figures from a ten-crop pass.
-        losses: the cross-entropies (porter.evaluation.losses.log_losses), in float64; nan also if the photos have no labels.
+        ranks: the number of classes before the photo's label: 0 is top-1, below 5 top-5. For several crops,
+            by their average.
+        centre: the same only by the first crop, which is the centre: single-crop figures from a ten-crop
+            pass.
+        losses: the cross-entropies (porter.evaluation.losses.log_losses), in float64; nan also if the photos
+            have no labels.
         top: the five likeliest classes, best first; rows of the logits.
         shares: their probabilities.
         failed: photos whose logits are not finite.
@@ -108,7 +115,8 @@ def score(
     logits: Mapping[str, Logits] | None = None,
     watching: Watching = Watching(),
 ) -> Scored:
-    """Prepares every photo once and feeds it to all `models`. Ctrl-C ends the pass and keeps the scores so far.
+    """Prepares every photo once and feeds it to all `models`. Ctrl-C ends the pass and keeps the scores so
+    far.
 
     Args:
         photos: all with labels, or all without; ranks are then the number of classes.
@@ -145,10 +153,23 @@ def _merged(parts: Sequence[Scores]) -> Scores:
     """A photo that no process reached is -1 in all parts, its loss is nan and its probabilities are 0."""
     fields = ((part.ranks, part.centre, part.losses, part.top, part.shares) for part in parts)
     ranks, centre, losses, top, shares = (np.fmax.reduce(arrays) for arrays in zip(*fields, strict=True))
-    return Scores(ranks, centre, losses, top, shares, {position: why for part in parts for position, why in part.failed.items()})
+    return Scores(
+        ranks,
+        centre,
+        losses,
+        top,
+        shares,
+        {position: why for part in parts for position, why in part.failed.items()},
+    )
 
 
-def _pass(stream: Iterator[Batch], models: Mapping[str, Classifier], tally: _Tally, watching: Watching, progress: Progress) -> bool:
+def _pass(
+    stream: Iterator[Batch],
+    models: Mapping[str, Classifier],
+    tally: _Tally,
+    watching: Watching,
+    progress: Progress,
+) -> bool:
     """Counts each batch after the next one has begun, so that a GPU always has work."""
 
     def count(batch: Batch, begun: Mapping[str, Callable[[], Array]]) -> None:
@@ -180,7 +201,10 @@ def _begin(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Callable
 
 
 def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> dict[str, Array]:
-    return {name: (logits := wait()).reshape(len(batch.positions), -1, logits.shape[-1]) for name, wait in begun.items()}
+    return {
+        name: (logits := wait()).reshape(len(batch.positions), -1, logits.shape[-1])
+        for name, wait in begun.items()
+    }
 
 
 class _Tally:
@@ -201,7 +225,10 @@ class _Tally:
 
     def add(self, batch: Batch, logits: Mapping[str, Array]) -> int:
         """Adds a batch; returns the number of photos that the first model recognises."""
-        right = [self._add(batch.positions, self._models[name], self._scores[name], values) for name, values in logits.items()]
+        right = [
+            self._add(batch.positions, self._models[name], self._scores[name], values)
+            for name, values in logits.items()
+        ]
         self._failed.update(batch.failed)
         for position in (*batch.positions, *(position for position, _ in batch.failed)):
             self._reached[position] = True
@@ -230,7 +257,9 @@ class _Tally:
             for values in (scores.ranks, scores.centre, scores.top):
                 values[~self._reached] = -1
             scores.losses[~self._reached] = np.nan
-        return Scored(self._scores, self._reached, self._failed, complete, perf_counter() - self._start, self._waited)
+        return Scored(
+            self._scores, self._reached, self._failed, complete, perf_counter() - self._start, self._waited
+        )
 
 
 def unscored(photos: int) -> Scores:

@@ -1,4 +1,6 @@
-"""How fast a model runs by itself, over made photos, and which way of running it is the fastest on a device."""
+"""How fast a model runs by itself, over made photos, and which way of running it is the fastest on a
+device.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,15 @@ AS_ASKED = Way()
 
 def made_pixels(protocol: Preprocess, crops: int, photos: int) -> NDArray[Any]:
     """A batch of noise as porter.data.pipeline gives photos: N x crops x H x W x RGB."""
-    noise = np.random.default_rng(0).integers(0, 256, (photos, crops, protocol.square, protocol.square, 3), np.uint8)
+    noise = np.random.default_rng(0).integers(
+        0, 256, (photos, crops, protocol.square, protocol.square, 3), np.uint8
+    )
     return noise.astype(np.float32) if protocol.resampling.floats else noise
 
 
 def images_a_second(model: Classifier, pixels: NDArray[Any]) -> float:
-    """As fast as a model takes a batch again and again. As in a pass, the next one begins before the last one's logits are waited
-    for.
+    """As fast as a model takes a batch again and again. As in a pass, the next one begins before the last
+    one's logits are waited for.
     """
     model(pixels)()
     start, images, last = perf_counter(), 0, model(pixels)
@@ -76,8 +80,8 @@ def images_a_second(model: Classifier, pixels: NDArray[Any]) -> float:
 
 
 def tried_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: str) -> tuple[Tried, ...]:
-    """Every precision of a device with both orders of the channels, then the fastest of these compiled; the fastest one that runs
-    comes first, and those that do not come last.
+    """Every precision of a device with both orders of the channels, then the fastest of these compiled; the
+    fastest one that runs comes first, and those that do not come last.
 
     Args:
         make: gives the model as it runs so.

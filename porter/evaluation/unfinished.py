@@ -1,4 +1,6 @@
-"""What a run that was ended had measured, kept in porter's cache until a run of the same ports, photos and settings goes on."""
+"""What a run that was ended had measured, kept in porter's cache until a run of the same ports, photos and
+settings goes on.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,12 @@ _MOST = 8
 _BY_PHOTO = ("ranks", "centre", "losses", "top", "shares")
 
 
-def place_of(entrants: Sequence[Entrant], photos: Sequence[Photo], options: Options, process: Process) -> Path:
-    """Where this process's part of a pass is kept. The name is a digest of everything that decides the figures: the ports' records
-    and model files, the sources' files, the versions of porter, the frameworks and Pillow, the protocols, the photos with their
-    labels, sizes and times of change, and the settings.
+def place_of(
+    entrants: Sequence[Entrant], photos: Sequence[Photo], options: Options, process: Process
+) -> Path:
+    """Where this process's part of a pass is kept. The name is a digest of everything that decides the
+    figures: the ports' records and model files, the sources' files, the versions of porter, the frameworks
+    and Pillow, the protocols, the photos with their labels, sizes and times of change, and the settings.
     """
     ports = [
         (
@@ -44,14 +48,24 @@ def place_of(entrants: Sequence[Entrant], photos: Sequence[Photo], options: Opti
         )
         for entrant in entrants
     ]
-    settings = (options.device, asdict(options.run), options.fast, options.crops, options.batch_size, process.rank, process.world)
+    settings = (
+        options.device,
+        asdict(options.run),
+        options.fast,
+        options.crops,
+        options.batch_size,
+        process.rank,
+        process.world,
+    )
     listed = [(photo.name, photo.labels, identity(photo.place)) for photo in photos]
     text = json.dumps([_FORMAT, __version__, PIL.__version__, ports, settings, listed])
     return cache_dir() / "unfinished" / f"{sha256(text.encode()).hexdigest()}.json"
 
 
 def keep(place: Path, measured: Sequence[Measured]) -> bool:
-    """Keeps what was measured, and removes the oldest of too many such files. Gives whether it could be written."""
+    """Keeps what was measured, and removes the oldest of too many such files. Gives whether it could be
+    written.
+    """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         write_whole(place, json.dumps([_stored(each) for each in measured]))
@@ -84,7 +98,8 @@ def _stored(measured: Measured) -> dict[str, Any]:
         "seconds": [scored.seconds, scored.waited],
         "failed": _failures(scored.failed),
         "models": {
-            name: {field: getattr(scores, field)[at].tolist() for field in _BY_PHOTO} | {"failed": _failures(scores.failed)}
+            name: {field: getattr(scores, field)[at].tolist() for field in _BY_PHOTO}
+            | {"failed": _failures(scores.failed)}
             for name, scores in scored.models.items()
         },
         "compared": seen

@@ -1,8 +1,10 @@
-"""Sums, products, bounds and norms of an op graph, for every format: a format's reader decodes its attributes.
+"""Sums, products, bounds and norms of an op graph, for every format: a format's reader decodes its
+attributes.
 
-An added vector is the bias of the convolution or dense layer just before, and a trained vector of factors is a scale; other
-constants make affine steps. Numbers broadcast from the last axis, so numbers for each channel are C×1×1 beside a map N×C×H×W.
-Functions take the values that a node reads as references; axes are places in the tensor as the file has it, from either end.
+An added vector is the bias of the convolution or dense layer just before, and a trained vector of factors is
+a scale; other constants make affine steps. Numbers broadcast from the last axis, so numbers for each channel
+are C×1×1 beside a map N×C×H×W. Functions take the values that a node reads as references; axes are places in
+the tensor as the file has it, from either end.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
 
 
 def _beside_zeros(walk: Walk[N], sources: Sequence[Reference]) -> View | None:
-    """The value that stands beside zeros of its size, which the file makes as it runs; None where the sources are others."""
+    """The value that stands beside zeros of its size, which the file makes as it runs; None where the sources
+    are others.
+    """
     values = [source for source in sources if source not in walk.blank]
     sizes = walk.sizes(values[0]) if len(values) == 1 < len(sources) else None
     same = sizes is not None and all(sizes == walk.blank.get(source, sizes) for source in sources)
@@ -72,12 +76,15 @@ def _filling(walk: Walk[N], node: N, sources: Sequence[Reference]) -> Lacks | No
     if not product:
         return Lacks(zeros=sizes[0])
     return Lacks(
-        f"{node.op} of constants", repeated=Repeated(walk.flow.stated(f"{node.name}:number", np.asarray(product)), sizes[0])
+        f"{node.op} of constants",
+        repeated=Repeated(walk.flow.stated(f"{node.name}:number", np.asarray(product)), sizes[0]),
     )
 
 
 def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
-    """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1 themselves."""
+    """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1
+    themselves.
+    """
     if source not in walk.repeated:
         return source
     before, sizes = walk.repeated[source].before, walk.repeated[source].sizes
@@ -85,11 +92,15 @@ def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
     if not given or not shape or max(len(given), len(shape)) != len(sizes):
         return source
     narrow, wide = ((*[1] * (len(sizes) - len(each)), *each) for each in (given, shape))
-    fits = all(size == (one if other == 1 else other) for one, other, size in zip(narrow, wide, sizes, strict=True))
+    fits = all(
+        size == (one if other == 1 else other) for one, other, size in zip(narrow, wide, sizes, strict=True)
+    )
     return before if fits else source
 
 
-def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool = True) -> Read:
+def combine_constant(
+    walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool = True
+) -> Read:
     """As `combine`, of a value and a constant. `first` is the value's place."""
     count = math.prod(walk.flow.shape(other) or ())
     if not _fits(walk, view, other) or (view.value.is_array and count > 1):
@@ -107,7 +118,12 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
     numbers, origin = walk.flow.shape(other), walk.flow.origin(other)
     if view.axes is not None and len(numbers or ()) > len(view.axes):
         return Lacks(f"{node.op} by numbers of more axes than the value has")
-    if kind == "Add" and numbers and walk.views.along_channels(view, numbers) and (held := walk.flow.constants.declared(origin)):
+    if (
+        kind == "Add"
+        and numbers
+        and walk.views.along_channels(view, numbers)
+        and (held := walk.flow.constants.declared(origin))
+    ):
         biased = walk.builder.bias(node.name, view.value, Stored(origin, "O" * len(held)))
         if biased is not None:
             return walk.views.like(view, biased)
@@ -124,9 +140,13 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
 
 
 def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
-    """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the file's own layout."""
+    """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the
+    file's own layout.
+    """
     tensor, numbers, shape = walk.flow.weights(other), walk.flow.value(other), walk.flow.shape(other)
-    if numbers is not None and (tensor is None or (tensor.is_vector and not Tensor("", numbers.shape).is_vector)):
+    if numbers is not None and (
+        tensor is None or (tensor.is_vector and not Tensor("", numbers.shape).is_vector)
+    ):
         tensor = walk.flow.hold(f"{name}:stored", numbers)
     if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
@@ -146,7 +166,11 @@ def with_stored(walk: Walk[N], name: str, kind: str, value: Value, tensor: Tenso
     if len(sizes) != rank:
         return None
     if kind in ("Sub", "Div"):
-        array = walk.flow.constants.array(stored) if stored not in walk.flow.evaluated else walk.flow.evaluated[stored]
+        array = (
+            walk.flow.constants.array(stored)
+            if stored not in walk.flow.evaluated
+            else walk.flow.evaluated[stored]
+        )
         wide = np.asarray(array, np.float64)
         with np.errstate(divide="ignore"):
             inverse = -wide if kind == "Sub" else 1 / wide
@@ -183,22 +207,34 @@ def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Source]) -> R
 
 
 def _merge(walk: Walk[N], node: N, op: ops.Merge | None, sources: Sequence[Source]) -> Read:
-    """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a difference."""
+    """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a
+    difference.
+    """
     whole = [walk.view(source) for source in sources]
     rank = max(len(view.axes or ()) for view in whole)
     wide = [view.with_axes(range(1, 1 + rank - len(view.axes))) if view.axes else None for view in whole]
     once = unrepeated([view for view in wide if view is not None])
-    views = [walk.as_array(f"{node.name}:{place}", view) for place, view in enumerate(once)] if len(once) == len(wide) else []
+    views = (
+        [walk.as_array(f"{node.name}:{place}", view) for place, view in enumerate(once)]
+        if len(once) == len(wide)
+        else []
+    )
     found = [view for view in views if view is not None]
     if len(found) < len(sources) or len({len(view.value.shape or ()) for view in found}) > 1:
         return Lacks(f"{node.op} of values of different axes")
     values = [view.value for view in found]
-    value = walk.builder.add(node.name, op, *values) if op is not None else walk.builder.subtract(node.name, *values)
+    value = (
+        walk.builder.add(node.name, op, *values)
+        if op is not None
+        else walk.builder.subtract(node.name, *values)
+    )
     return walk.views.led(value, rank)
 
 
 def _unstretched(walk: Walk[N], sources: Sequence[Source]) -> Sequence[Source]:
-    """The values, before they were repeated to the size of another one of them: porter's ops stretch sizes of 1 themselves."""
+    """The values, before they were repeated to the size of another one of them: porter's ops stretch sizes of
+    1 themselves.
+    """
     whole = {walk.view(source).sizes for source in sources if source not in walk.repeated}
     found = [(source, None if isinstance(source, View) else walk.repeated.get(source)) for source in sources]
     return [each.before if each is not None and each.sizes in whole else source for source, each in found]
@@ -215,7 +251,9 @@ def _fits(walk: Walk[N], view: View, source: Reference) -> bool:
 
 
 def _with_tensor(walk: Walk[N], node: N, kind: str, value: Value, other: Reference) -> Value | None:
-    """A bias, or a trained scale. Factors of the input are constants, because they scale pixels and no layer's values."""
+    """A bias, or a trained scale. Factors of the input are constants, because they scale pixels and no
+    layer's values.
+    """
     origin = walk.flow.origin(other)
     shape = walk.flow.constants.declared(origin)
     if not shape or math.prod(shape) != value.channels:
@@ -228,7 +266,9 @@ def _with_tensor(walk: Walk[N], node: N, kind: str, value: Value, other: Referen
     return None
 
 
-def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Reference, first: bool) -> Value | None:
+def _with_constant(
+    walk: Walk[N], node: N, kind: str, value: Value, other: Reference, first: bool
+) -> Value | None:
     """A constant on one side. `first` is the value's place."""
     constant = walk.flow.value(other)
     if constant is None:
@@ -239,7 +279,9 @@ def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Refer
         low, high = (number[0], math.inf) if kind == "Max" else (-math.inf, number[0])
         return builder.clip(name, value, low, high)
     if kind in ("Max", "Min") or (kind == "Div" and not first):
-        return builder.add(name, _OF_VALUES[kind], builder.affine(f"{name}:constant", value, (0.0,), number), value)
+        return builder.add(
+            name, _OF_VALUES[kind], builder.affine(f"{name}:constant", value, (0.0,), number), value
+        )
     if kind == "Pow" and first and len(number) == 1:
         return _power(builder, name, value, number[0])
     if kind == "Div" and not all(number):
@@ -328,9 +370,15 @@ def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
 
 
 def batch_norm(
-    walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float, momentum: float = 0.0
+    walk: Walk[N],
+    node: N,
+    source: Reference,
+    tensors: Mapping[str, Reference],
+    epsilon: float,
+    momentum: float = 0.0,
 ) -> Read:
-    """A norm by stored vectors, by role. A scale that the file does not train and that is 1 is left out, as is an offset of 0.
+    """A norm by stored vectors, by role. A scale that the file does not train and that is 1 is left out, as
+    is an offset of 0.
 
     Args:
         momentum: as in torch; 0 where the file does not state it.
@@ -350,13 +398,18 @@ def batch_norm(
         learnt = name in walk.trained or name.rpartition("/")[2] == role
         if name and not learnt and np.all(walk.flow.held(name) == neutral):
             del names[role]
-    found = _each_cell(walk, node, view, ops.BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names)
+    found = _each_cell(
+        walk, node, view, ops.BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names
+    )
     return found if apart is None else found.reshaped(walk.view(source).sizes or ()) or Lacks()
 
 
-def _of_each_image(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> tuple[View, Mapping[str, Reference]] | None:
-    """The images of a tensor whose channels stand one after the other in its second axis, and the vectors of one of them; None for
-    other tensors, and where each image has vectors of its own. torch writes an InstanceNorm with running statistics so.
+def _of_each_image(
+    walk: Walk[N], view: View, tensors: Mapping[str, Reference]
+) -> tuple[View, Mapping[str, Reference]] | None:
+    """The images of a tensor whose channels stand one after the other in its second axis, and the vectors of
+    one of them; None for other tensors, and where each image has vectors of its own. torch writes an
+    InstanceNorm with running statistics so.
     """
     sizes, channels = view.sizes or (), view.value.channels
     if len(sizes) != 4 or sizes[0] != 1 or not view.value.is_map or not channels or not view.has_batch(1):
@@ -383,12 +436,15 @@ def _of_one_image(walk: Walk[N], source: Reference, images: Dim, channels: int) 
     return (walk.flow.hold(f"{source[0]}:of one image", rows[0]).name, 0) if np.all(rows == rows[0]) else None
 
 
-def response_norm(walk: Walk[N], node: N, means: Pattern, pool: str, size_of: Callable[[N, Value], int | None]) -> Value | None:
-    """What torch.nn.functional.local_response_norm writes, x / (bias + alpha * means of squares) ** beta; None for other quotients.
-    Its alpha multiplies a mean, porter's a sum.
+def response_norm(
+    walk: Walk[N], node: N, means: Pattern, pool: str, size_of: Callable[[N, Value], int | None]
+) -> Value | None:
+    """What torch.nn.functional.local_response_norm writes, x / (bias + alpha * means of squares) ** beta;
+    None for other quotients. Its alpha multiplies a mean, porter's a sum.
 
     Args:
-        means: the means of squares over neighbouring channels, as a pattern whose `pool` is the op that takes them.
+        means: the means of squares over neighbouring channels, as a pattern whose `pool` is the op that takes
+            them.
         size_of: over how many channels that does, from its node and x; None where it takes others.
     """
     found = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
@@ -411,7 +467,9 @@ def norm_of_cells(
     tensors: Mapping[str, Reference],
     places: Collection[int],
 ) -> Read:
-    """A norm over the last axes, with stored tensors of these axes by role: over the channels, which several axes become first."""
+    """A norm over the last axes, with stored tensors of these axes by role: over the channels, which several
+    axes become first.
+    """
     if len(places) > 1:
         return _norm_of_axes(walk, node, source, op, tensors, places)
     view = walk.by_cell(source)
@@ -443,11 +501,15 @@ def _norm_of_axes(
     if joined is None or any(each is None or each.shape != sizes[len(lead) :] for each in stored.values()):
         return Lacks()
     held = {role: Stored(each.name, "O" * count) for role, each in stored.items() if each is not None}
-    normed = walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held)).reshaped(sizes)
+    normed = walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held)).reshaped(
+        sizes
+    )
     return walk.views.as_held(f"{node.name}:map", normed, view) if normed is not None else Lacks()
 
 
-def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float) -> Read:
+def group_norm(
+    walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float
+) -> Read:
     """A norm over all cells of each group of channels, with stored vectors by role."""
     view = walk.by_cell(source, walk.views.channels_place)
     names = _vectors(walk, view, tensors)
@@ -457,7 +519,9 @@ def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: 
     return _each_cell(walk, node, view, op, names) if names is not None else Lacks()
 
 
-def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float) -> Read:
+def instance_norm(
+    walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float
+) -> Read:
     """A norm over all axes but the first two, which are the batch and the channels, or groups of channels.
 
     A scale that is 1 and an offset that is 0 are left out; groups have no others.
@@ -468,18 +532,28 @@ def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[st
         return Lacks(f"{node.op} over other axes than the cells of channels")
     numbers = {role: walk.flow.value(each) for role, each in tensors.items()}
     neutral = {
-        role for role, each in numbers.items() if each is not None and each.size == groups and np.all(each == (role == "gamma"))
+        role
+        for role, each in numbers.items()
+        if each is not None and each.size == groups and np.all(each == (role == "gamma"))
     }
     names = _vectors(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
     if names is None:
         return Lacks(f"{node.op} with numbers for each group")
-    return _each_cell(walk, node, view, ops.GroupNorm(groups, epsilon, "gamma" in names, "beta" in names), names)
+    return _each_cell(
+        walk, node, view, ops.GroupNorm(groups, epsilon, "gamma" in names, "beta" in names), names
+    )
 
 
 def _vectors(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:
-    """The names of stored vectors that have a number for each channel; None where one of them is something else."""
+    """The names of stored vectors that have a number for each channel; None where one of them is something
+    else.
+    """
     found = {role: walk.flow.weights(source) for role, source in tensors.items()}
-    fitting = {role: tensor.name for role, tensor in found.items() if tensor and is_vector(tensor, view.value.channels)}
+    fitting = {
+        role: tensor.name
+        for role, tensor in found.items()
+        if tensor and is_vector(tensor, view.value.channels)
+    }
     return fitting if len(fitting) == len(tensors) else None
 
 

@@ -1,6 +1,7 @@
-"""Atrous convolutions and pools as TensorFlow's graphs write them: a map, or a row of cells, is taken apart into images of cells
-that are `block` apart (SpaceToBatchND), these are convolved or pooled, and the map is put together again (BatchToSpaceND). The
-three are one convolution or pool that is dilated; ops of each cell may stand behind it before the map is put together.
+"""Atrous convolutions and pools as TensorFlow's graphs write them: a map, or a row of cells, is taken apart
+into images of cells that are `block` apart (SpaceToBatchND), these are convolved or pooled, and the map is
+put together again (BatchToSpaceND). The three are one convolution or pool that is dilated; ops of each cell
+may stand behind it before the map is put together.
 """
 
 from __future__ import annotations
@@ -18,16 +19,37 @@ _TOGETHER = ("BatchToSpaceND", "BatchToSpace")
 _WINDOWS = ("Conv2D", "DepthwiseConv2dNative", "MaxPool", "AvgPool")
 _OF_EACH_CELL = frozenset(
     {
-        *(*ELEMENTWISE, "Clip", "Elu", "Erf", "Gelu", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Relu6", "Selu", "Sigmoid"),
-        *("Softplus", "Softsign", "Tanh", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Squeeze"),
+        *(
+            *ELEMENTWISE,
+            "Clip",
+            "Elu",
+            "Erf",
+            "Gelu",
+            "HardSwish",
+            "LeakyRelu",
+            "PRelu",
+            "Relu",
+            "Relu6",
+            "Selu",
+            "Sigmoid",
+        ),
+        *(
+            "Softplus",
+            "Softsign",
+            "Tanh",
+            "FusedBatchNorm",
+            "FusedBatchNormV2",
+            "FusedBatchNormV3",
+            "Squeeze",
+        ),
     }
 )
 """Kinds of ops that give the same whatever stands beside a cell."""
 
 
 def nodes_read(node: N, kind: Callable[[N], str]) -> list[str]:
-    """The nodes that a node reads, in the order in which they are to be read: what is cropped of a map before the map, because the
-    pads of an atrous convolution are what its crops leave of them.
+    """The nodes that a node reads, in the order in which they are to be read: what is cropped of a map before
+    the map, because the pads of an atrous convolution are what its crops leave of them.
     """
     sources = [source for source, _ in node.inputs]
     return sources[::-1] if kind(node) in _TOGETHER else sources
@@ -52,14 +74,28 @@ def take_apart(walk: Walk[N], node: N, stated_by: Callable[[Walk[N], N], Stated]
     value, sizes = walk.value(source), source.sizes if isinstance(source, View) else walk.sizes(source)
     (block, pads), *others = stated
     crops = others[0][1]
-    if block is None or pads is None or sizes is None or not value.is_map or len(block) != 2 or len(pads) != 4:
-        return Lacks(f"{node.op} of other axes than rows and columns, or by numbers that the model computes as it runs")
+    if (
+        block is None
+        or pads is None
+        or sizes is None
+        or not value.is_map
+        or len(block) != 2
+        or len(pads) != 4
+    ):
+        return Lacks(
+            f"{node.op} of other axes than rows and columns, or by numbers that the model computes as it runs"
+        )
     if crops is None or any(each != (block, crops) for each in others):
-        return Lacks(f"{node.op} whose {ends[0].op} is by another block, or by numbers that the model computes as it runs")
+        return Lacks(
+            f"{node.op} whose {ends[0].op} is by another block, or by numbers that the "
+            "model computes as it runs"
+        )
     for axis, (size, step) in enumerate(zip(sizes[1:3], block, strict=True)):
         around, cut = pads[2 * axis : 2 * axis + 2], crops[2 * axis : 2 * axis + 2]
         if not any(isinstance(pad, Open) for pad in around) and not divides(step, size + sum(around)):
-            return Lacks(f"{node.op} by a block of which the padded map has no whole number, at some size of the image")
+            return Lacks(
+                f"{node.op} by a block of which the padded map has no whole number, at some size of the image"
+            )
         # Numbers for the cells of an image would then fit those of the map.
         if not any(isinstance(crop, Open) for crop in cut) and sum(cut) >= step:
             return Lacks(f"{node.op} before a {ends[0].op} that crops a whole block or more")
@@ -72,7 +108,11 @@ def take_apart(walk: Walk[N], node: N, stated_by: Callable[[Walk[N], N], Stated]
 def put_together(walk: Walk[N], node: N) -> Read:
     """BatchToSpaceND: the value that the nodes inside have given of the whole map."""
     source = node.inputs[0]
-    return walk.view(source) if source[0] in walk.apart else Lacks(f"{node.op} behind something else than a convolution")
+    return (
+        walk.view(source)
+        if source[0] in walk.apart
+        else Lacks(f"{node.op} behind something else than a convolution")
+    )
 
 
 def _of_map(block: list[int] | None, pads: list[Dim] | None, place: int) -> Stated:
@@ -83,8 +123,8 @@ def _of_map(block: list[int] | None, pads: list[Dim] | None, place: int) -> Stat
 
 
 def _until_together(walk: Walk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
-    """The nodes that compute with the map that a node takes apart, those that put it together, and where an ExpandDims makes the
-    map of a row of cells; None where none does.
+    """The nodes that compute with the map that a node takes apart, those that put it together, and where an
+    ExpandDims makes the map of a row of cells; None where none does.
 
     Raises:
         NoOp: they are no window and ops of each cell behind it.
@@ -104,7 +144,9 @@ def _until_together(walk: Walk[N], node: N) -> tuple[dict[str, N], list[N], int 
             raise NoOp(f"{node.op} before {each.op}")
         waiting += [] if each.name in inside else walk.flow.readers.get(each.name, ())
         inside[each.name] = each
-    beside = {source for each in inside.values() for source in each.inputs if source[0] not in inside} - {(node.name, 0)}
+    beside = {source for each in inside.values() for source in each.inputs if source[0] not in inside} - {
+        (node.name, 0)
+    }
     if any(map(walk.flow.is_value, beside)):
         raise NoOp(f"{node.op} before an op of several values")
     if not ends:

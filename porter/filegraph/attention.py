@@ -37,8 +37,9 @@ class _Heads:
 
 
 def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
-    """The graph with an `Attention` for what computes one: the product of values and of a softmax of products of queries and keys,
-    of heads that are cut out of the channels of values and joined again. What has another form stays as it is.
+    """The graph with an `Attention` for what computes one: the product of values and of a softmax of products
+    of queries and keys, of heads that are cut out of the channels of values and joined again. What has
+    another form stays as it is.
 
     Args:
         shapes: of the values, by node, where they are known.
@@ -48,17 +49,25 @@ def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
     found = {
         node.name: steps
         for node in graph.nodes
-        if isinstance(node.op, Rearrange) and readers[node.inputs[0]] == 1 and (steps := _attention(node, known, shapes))
+        if isinstance(node.op, Rearrange)
+        and readers[node.inputs[0]] == 1
+        and (steps := _attention(node, known, shapes))
     }
     if not found:
         return graph
-    merged = replace(graph, nodes=tuple(step for node in graph.nodes for step in found.get(node.name, (node,))))
+    merged = replace(
+        graph, nodes=tuple(step for node in graph.nodes for step in found.get(node.name, (node,)))
+    )
     leading = merged.leading_to(merged.outputs)
     return replace(merged, nodes=tuple(node for node in merged.nodes if node.name in leading))
 
 
-def _attention(node: FileNode, known: Mapping[str, FileNode], shapes: Mapping[str, Shape]) -> tuple[FileNode, ...]:
-    """The attention that a node joins the heads of, and what takes its operands out of values; nothing if it is none."""
+def _attention(
+    node: FileNode, known: Mapping[str, FileNode], shapes: Mapping[str, Shape]
+) -> tuple[FileNode, ...]:
+    """The attention that a node joins the heads of, and what takes its operands out of values; nothing if it
+    is none.
+    """
     mixed = _before(node, known, MatMul)
     shares = mixed and _before(mixed, known, Softmax)
     numbers = _numbers(shapes.get(mixed.name)) if mixed is not None else None
@@ -66,7 +75,9 @@ def _attention(node: FileNode, known: Mapping[str, FileNode], shapes: Mapping[st
         return ()
     *outer, heads, tokens, width = numbers.shape
     joined = _moved(node.op, numbers)
-    if joined is None or not np.array_equal(joined, numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)):
+    if joined is None or not np.array_equal(
+        joined, numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)
+    ):
         return ()
     factor, products = 1.0, known.get(shares.inputs[0])
     while products is not None and (scale := _scale(products.op)) is not None:
@@ -82,7 +93,9 @@ def _attention(node: FileNode, known: Mapping[str, FileNode], shapes: Mapping[st
     return _with_sources(replace(node, op=op), found, shapes)
 
 
-def _with_sources(node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, Shape]) -> tuple[FileNode, ...]:
+def _with_sources(
+    node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, Shape]
+) -> tuple[FileNode, ...]:
     """An attention after what gives its operands: their channels side by side, or each apart."""
     steps: dict[str, FileNode] = {}
 
@@ -91,7 +104,10 @@ def _with_sources(node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, 
         return name
 
     maps = [each.source for each in heads if is_map(shapes[each.source])]
-    lists = {source: add(f"{node.name}:tokens{place or ''}", _TOKENS, source) for place, source in enumerate(dict.fromkeys(maps))}
+    lists = {
+        source: add(f"{node.name}:tokens{place or ''}", _TOKENS, source)
+        for place, source in enumerate(dict.fromkeys(maps))
+    }
     sources = [lists.get(each.source, each.source) for each in heads]
     channels = [shapes[each.source][0 if is_map(shapes[each.source]) else -1] or 0 for each in heads]
     beside = [each.first for each in heads] == [heads[0].width * place for place in range(3)]
@@ -105,9 +121,11 @@ def _with_sources(node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, 
     return *steps.values(), replace(node, inputs=tuple(sources))
 
 
-def _heads(name: str, turned: bool, known: Mapping[str, FileNode], shapes: Mapping[str, Shape]) -> _Heads | None:
-    """The value before the moves, cuts and factors that lead to an operand, which may be `turned`; None if its heads are not
-    channels side by side.
+def _heads(
+    name: str, turned: bool, known: Mapping[str, FileNode], shapes: Mapping[str, Shape]
+) -> _Heads | None:
+    """The value before the moves, cuts and factors that lead to an operand, which may be `turned`; None if
+    its heads are not channels side by side.
     """
     moves, factor = list[Op](), 1.0
     while (node := known.get(name)) is not None and len(node.inputs) == 1:

@@ -1,8 +1,9 @@
 """From a file's layers or ops to a FileGraph.
 
-A reader says what each layer is: its window and convention, its tensors and their axes, its constants. The builder follows the
-values: their shapes, pads that a window may take into its convention, and reshapes and clips that are one op together. Nodes that
-nothing reads, such as a pad layer whose readers have all taken its pads, are left out at the end.
+A reader says what each layer is: its window and convention, its tensors and their axes, its constants. The
+builder follows the values: their shapes, pads that a window may take into its convention, and reshapes and
+clips that are one op together. Nodes that nothing reads, such as a pad layer whose readers have all taken its
+pads, are left out at the end.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class Clipped:
 
 @dataclass
 class Builder:
-    """A FileGraph in the making. Each method adds one layer, as no node, one or several, and gives the layer's value.
+    """A FileGraph in the making. Each method adds one layer, as no node, one or several, and gives the
+    layer's value.
 
     `name` is the layer's; the node's is unique. A layer whose input does not fit becomes foreign.
 
@@ -101,9 +103,11 @@ class Builder:
         channels, size, axes: of the input.
         order: how the file lays out a map.
         shapes: of the values that nodes give, where they are known.
-        fixed: the graph takes only images of the size that it was made for, so a pool over a whole map is a global one.
+        fixed: the graph takes only images of the size that it was made for, so a pool over a whole map is a
+            global one.
         left_out: layers that act in training only, each behind the node that gives its input.
-        truths: names of nodes that say whether something holds. Files have these values in no type of numbers, so none is compared.
+        truths: names of nodes that say whether something holds. Files have these values in no type of
+            numbers, so none is compared.
         further_inputs: what the file's graph takes beside its first input, under the file's names.
     """
 
@@ -133,7 +137,14 @@ class Builder:
         self.further_inputs.append(image)
         return Value(image.path, image.shape(self.size))
 
-    def add(self, name: str, op: Op | Foreign, *values: Value, tensors: Tensors | None = None, tap: str | None = None) -> Value:
+    def add(
+        self,
+        name: str,
+        op: Op | Foreign,
+        *values: Value,
+        tensors: Tensors | None = None,
+        tap: str | None = None,
+    ) -> Value:
         """One node; `tap` is as in FileNode. What follows a value of unknown shape has none."""
         shape = None
         known = [value.shape for value in values if value.shape is not None]
@@ -154,12 +165,21 @@ class Builder:
             self.truths.add(name)
         found = Value(name, shape)
         if isinstance(op, ops.Relu | ops.Relu6 | ops.Clip):
-            low, high = (op.low, op.high) if isinstance(op, ops.Clip) else (0.0, 6.0 if isinstance(op, ops.Relu6) else math.inf)
+            low, high = (
+                (op.low, op.high)
+                if isinstance(op, ops.Clip)
+                else (0.0, 6.0 if isinstance(op, ops.Relu6) else math.inf)
+            )
             return replace(found, clipped=Clipped(values[0], low, high))
         return found
 
     def foreign(
-        self, name: str, kind: str, *values: Value, tensors: Tensors | None = None, reads: tuple[str | None, ...] = ()
+        self,
+        name: str,
+        kind: str,
+        *values: Value,
+        tensors: Tensors | None = None,
+        reads: tuple[str | None, ...] = (),
     ) -> Value:
         """A layer that porter has no op for. `reads` are what the file calls its values."""
         return self.add(name, Foreign(kind, reads), *values, tensors=tensors)
@@ -170,14 +190,23 @@ class Builder:
         """A convolution, with a bias if `tensors` has one; of a map that is apart one that is dilated."""
         of_map = self._together(f"{name}:pad", value, op.window, op.convention)
         if of_map is None:
-            return self.foreign(name, "a convolution of a map that is taken apart, with a stride or pads of its own", value)
+            return self.foreign(
+                name, "a convolution of a map that is taken apart, with a stride or pads of its own", value
+            )
         value, window, convention = of_map
         value, convention = _under("conv", value, window, convention)
-        return self.add(name, replace(op, window=window, convention=convention, bias="bias" in tensors), value, tensors=tensors)
+        return self.add(
+            name,
+            replace(op, window=window, convention=convention, bias="bias" in tensors),
+            value,
+            tensors=tensors,
+        )
 
-    def _together(self, name: str, value: Value, window: Window, convention: Convention) -> tuple[Value, Window, Convention] | None:
-        """A window as it stands; over a map that is apart, the one of the whole map, which is dilated; None where it has a stride
-        or pads of its own. `name` is of the pads.
+    def _together(
+        self, name: str, value: Value, window: Window, convention: Convention
+    ) -> tuple[Value, Window, Convention] | None:
+        """A window as it stands; over a map that is apart, the one of the whole map, which is dilated; None
+        where it has a stride or pads of its own. `name` is of the pads.
         """
         if value.apart is None:
             return value, window, convention
@@ -190,20 +219,35 @@ class Builder:
         """A transposed convolution, with a bias if `tensors` has one."""
         return self.add(name, replace(op, bias="bias" in tensors), value, tensors=tensors)
 
-    def pool(self, name: str, value: Value, function: Function, window: Window, convention: Convention) -> Value:
-        """A pool; none if each cell is one of its own. What fills a max pool's own pads is the convention's."""
+    def pool(
+        self, name: str, value: Value, function: Function, window: Window, convention: Convention
+    ) -> Value:
+        """A pool; none if each cell is one of its own. What fills a max pool's own pads is the
+        convention's.
+        """
         of_map = self._together(f"{name}:pad", value, window, convention)
         if of_map is None:
-            return self.foreign(name, "a pool of a map that is taken apart, with a stride or pads of its own", value)
+            return self.foreign(
+                name, "a pool of a map that is taken apart, with a stride or pads of its own", value
+            )
         value, window, convention = of_map
         largest = function == "max"
         all_of_it = value.shape is not None and value.shape[1:] == window.kernel and window.dilation == (1, 1)
-        if self.fixed and all_of_it and value.padded is None and (convention.rule == "valid" or window.kernel == (1, 1)):
-            return self.add(name, ops.GlobalMaxPool(keep=True) if largest else ops.GlobalAvgPool(keep=True), value)
+        if (
+            self.fixed
+            and all_of_it
+            and value.padded is None
+            and (convention.rule == "valid" or window.kernel == (1, 1))
+        ):
+            return self.add(
+                name, ops.GlobalMaxPool(keep=True) if largest else ops.GlobalAvgPool(keep=True), value
+            )
         if window == _POINT and not any(convention.pads):
             return value
         value, convention = _under("max_pool" if largest else "avg_pool", value, window, convention)
-        return self.add(name, ops.MaxPool(window, convention) if largest else ops.AvgPool(window, convention), value)
+        return self.add(
+            name, ops.MaxPool(window, convention) if largest else ops.AvgPool(window, convention), value
+        )
 
     def pad(self, name: str, value: Value, pads: Pads, fill: float = 0.0) -> Value:
         """Pads around a map: top, bottom, left, right; negative ones crop it.
@@ -227,7 +271,9 @@ class Builder:
     # Layers of features, biases and constants.
 
     def dense(self, name: str, value: Value, units: int, tensors: Tensors) -> Value:
-        """A dense layer, with a bias if `tensors` has one; over the channels of a map it is a 1x1 convolution."""
+        """A dense layer, with a bias if `tensors` has one; over the channels of a map it is a 1x1
+        convolution.
+        """
         if value.is_map:
             return self.conv(name, value, ops.Conv(units, _POINT, Convention()), tensors)
         return self.add(name, ops.Dense(units, "bias" in tensors), value, tensors=tensors)
@@ -237,13 +283,19 @@ class Builder:
         node = self.nodes.get(value.node)
         if node is not None and isinstance(node.op, ops.GroupNorm) and not node.op.center:
             return self._extended(name, node, replace(node.op, center=True), value, beta=bias)
-        if node is None or not isinstance(node.op, ops.Conv | ops.ConvTranspose | ops.Dense | ops.ChannelScale) or node.op.bias:
+        if (
+            node is None
+            or not isinstance(node.op, ops.Conv | ops.ConvTranspose | ops.Dense | ops.ChannelScale)
+            or node.op.bias
+        ):
             return None
         role = "beta" if isinstance(node.op, ops.ChannelScale) else "bias"
         return self._extended(name, node, replace(node.op, bias=True), value, **{role: bias})
 
     def scale(self, name: str, value: Value, gamma: Stored) -> Value:
-        """value * gamma, which is trained, one number for each channel: by the norm that gives it, if that has no scale."""
+        """value * gamma, which is trained, one number for each channel: by the norm that gives it, if that
+        has no scale.
+        """
         node = self.nodes.get(value.node)
         if node is not None and isinstance(node.op, ops.GroupNorm) and not (node.op.scale or node.op.center):
             return self._extended(name, node, replace(node.op, scale=True), value, gamma=gamma)
@@ -273,10 +325,14 @@ class Builder:
         if tuple(scale) == (1 / 6,) and not any(offset) and (shifted := self._shifted_relu6(value)):
             return self.add(name, ops.HardSigmoid(), shifted)
         wide = np.broadcast_arrays(np.asarray(scale, np.float64), np.asarray(offset, np.float64) + 0.0)
-        return self.add(name, ops.Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors)
+        return self.add(
+            name, ops.Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors
+        )
 
     def clip(self, name: str, value: Value, low: float = -math.inf, high: float = math.inf) -> Value:
-        """min(max(value, low), high). Clips after each other, and after a ReLU, are one; equal bounds are that number."""
+        """min(max(value, low), high). Clips after each other, and after a ReLU, are one; equal bounds are
+        that number.
+        """
         before = value.clipped or Clipped(value, -math.inf, math.inf)
         low, high = (min(max(bound, low), high) for bound in (before.low, before.high))
         if low == high:
@@ -289,8 +345,14 @@ class Builder:
     def _shifted_relu6(self, value: Value) -> Value | None:
         """x, if the value is relu6(x + 3)."""
         clipped = value.clipped
-        before = self.nodes.get(clipped.value.node) if clipped and (clipped.low, clipped.high) == (0, 6) else None
-        return Value(before.inputs[0], value.shape) if before and before.op == ops.Affine((1.0,), (3.0,)) else None
+        before = (
+            self.nodes.get(clipped.value.node) if clipped and (clipped.low, clipped.high) == (0, 6) else None
+        )
+        return (
+            Value(before.inputs[0], value.shape)
+            if before and before.op == ops.Affine((1.0,), (3.0,))
+            else None
+        )
 
     # Several values.
 
@@ -302,21 +364,25 @@ class Builder:
         return self.affine(name, value, (-1.0,), (0.0,))
 
     def concat(self, name: str, *values: Value) -> Value:
-        """Values joined along their channels; the input's own channels, each scaled, are the input scaled, in their order or turned
-        around.
+        """Values joined along their channels; the input's own channels, each scaled, are the input scaled, in
+        their order or turned around.
         """
         parts = [part for value in values if (part := self._scaled_input(value)) is not None]
         places = [place for part in parts for place in part[0]] if len(parts) == len(values) else []
         every = range(len(places))
         if len(places) == self.input.channels and places in ([*every], [*every[::-1]]):
-            scale, offset = (np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
+            scale, offset = (
+                np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True)
+            )
             whole = Value(INPUT, (len(places), *(values[0].shape or ())[1:]))
             turned = [] if places == [*every] else [ops.SliceChannels(every[-1], -1, -1)]
             return self.affine(name, self.chain(name, whole, turned), scale, offset)
         return self.add(name, ops.ConcatChannels(), *values) if len(values) > 1 else values[0]
 
     def join(self, name: str, axis: int, *values: Value) -> Value:
-        """Arrays one after the other along an axis, which is counted without the batch; features along their channels."""
+        """Arrays one after the other along an axis, which is counted without the batch; features along their
+        channels.
+        """
         if not values[0].is_array:
             return self.concat(name, *values)
         return self.add(name, ops.Join(axis), *values) if len(values) > 1 else values[0]
@@ -327,7 +393,12 @@ class Builder:
         while node is not None and isinstance(node.op, ops.Affine):
             offset, scale = offset + scale * node.op.offset, scale * node.op.scale
             node = self.nodes.get(node.inputs[0])
-        if node is None or not isinstance(node.op, ops.SliceChannels) or node.inputs != (INPUT,) or self.channels > MOST_CONSTANTS:
+        if (
+            node is None
+            or not isinstance(node.op, ops.SliceChannels)
+            or node.inputs != (INPUT,)
+            or self.channels > MOST_CONSTANTS
+        ):
             return None
         places = node.op.channels
         return places, np.broadcast_to(scale, len(places)), np.broadcast_to(offset, len(places))
@@ -338,26 +409,32 @@ class Builder:
 
     # Along axes, counted without the batch: each has a form for maps and features, and one for arrays.
 
-    def reduce(self, name: str, value: Value, function: Function, axes: Collection[int], keep: bool = True) -> Value:
-        """The mean, the largest value or the norm over axes: of an array they go, of a map they stay with one cell; without `keep`
-        over all rows and columns.
+    def reduce(
+        self, name: str, value: Value, function: Function, axes: Collection[int], keep: bool = True
+    ) -> Value:
+        """The mean, the largest value or the norm over axes: of an array they go, of a map they stay with one
+        cell; without `keep` over all rows and columns.
         """
         if value.is_array:
-            return self.chain(name, value, [ops.ReduceAxis(function, axis) for axis in sorted(axes, reverse=True)])
+            return self.chain(
+                name, value, [ops.ReduceAxis(function, axis) for axis in sorted(axes, reverse=True)]
+            )
         if not value.is_map:
             return self.foreign(name, f"a {function} of what is not a map", value)
         both = {*CELLS} <= {*axes}
         if both and function == "norm":
             end = [] if keep else [ops.Flatten()]
-            return self.chain(name, value, [*(ops.ReduceMap(function, AXES[axis]) for axis in sorted(axes)), *end])
+            return self.chain(
+                name, value, [*(ops.ReduceMap(function, AXES[axis]) for axis in sorted(axes)), *end]
+            )
         whole = ops.GlobalAvgPool if function == "mean" else ops.GlobalMaxPool
         first: list[Op] = [whole(keep)] if both else []
         rest = [AXES[axis] for axis in sorted(axes) if not (both and axis in CELLS)]
         return self.chain(name, value, first + [ops.ReduceMap(function, axis) for axis in rest])
 
     def cut(self, name: str, value: Value, slices: Mapping[int, slice]) -> Value | None:
-        """A part of a value, as Python's slices take it; None where it depends on a size that is unknown, or turns another axis
-        around than the channels of a map.
+        """A part of a value, as Python's slices take it; None where it depends on a size that is unknown, or
+        turns another axis around than the channels of a map.
         """
         every, shape = range(value.channels or 0), value.shape or ()
         cells = range(len(shape)) if value.is_array else range(1, len(shape))
@@ -366,9 +443,13 @@ class Builder:
         if value.shape is None or len(known) < len(ends):
             return None
         if value.is_array:
-            return self.chain(name, value, [ops.CropAxis(axis, *each) for axis, each in known.items() if each != (0, 0, 1)])
+            return self.chain(
+                name, value, [ops.CropAxis(axis, *each) for axis, each in known.items() if each != (0, 0, 1)]
+            )
         channels = every[slices.get(0, slice(None))]
-        cuts: list[Op] = [ops.SliceChannels(channels.start, channels.stop, channels.step)] if channels != every else []
+        cuts: list[Op] = (
+            [ops.SliceChannels(channels.start, channels.stop, channels.step)] if channels != every else []
+        )
         if value.is_map:
             down, across = (known[axis] for axis in CELLS)
             pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
@@ -377,7 +458,8 @@ class Builder:
         return self.chain(name, value, cuts)
 
     def widen(self, name: str, value: Value, ends: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Value:
-        """Cells of `fill` before and after those of axes, of a map's channels and of features zeros; negative amounts cut some off.
+        """Cells of `fill` before and after those of axes, of a map's channels and of features zeros; negative
+        amounts cut some off.
 
         Raises:
             PaddingError: as `pad`.
@@ -385,8 +467,12 @@ class Builder:
         if value.is_array:
             links = list[Op]()
             for axis, (before, after) in sorted(ends.items()):
-                links += [ops.CropAxis(axis, max(-before, 0), max(-after, 0))] if min(before, after) < 0 else []
-                links += [ops.PadAxis(axis, max(before, 0), max(after, 0), fill)] if max(before, after) > 0 else []
+                links += (
+                    [ops.CropAxis(axis, max(-before, 0), max(-after, 0))] if min(before, after) < 0 else []
+                )
+                links += (
+                    [ops.PadAxis(axis, max(before, 0), max(after, 0), fill)] if max(before, after) > 0 else []
+                )
             return self.chain(name, value, links)
         channels, rows, columns = (ends.get(axis, (0, 0)) for axis in range(3))
         if any((*rows, *columns)):
@@ -412,18 +498,26 @@ class Builder:
         leading = graph.leading_to(ends)
         read = {name for node in graph.nodes if node.name in leading for name in node.inputs}
         further = tuple(each for each in self.further_inputs if each.path in read)
-        left_out = [each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out]
+        left_out = [
+            each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out
+        ]
         kept = tuple(node for node in graph.nodes if node.name in leading)
         taken = {each.path: each.shape(self.size) for each in further}
         known = {**taken, **({INPUT: self.input.shape} if self.input.shape else {}), **self.shapes}
-        return with_attention(replace(graph, nodes=kept, left_out=tuple(left_out), further_inputs=further), known)
+        return with_attention(
+            replace(graph, nodes=kept, left_out=tuple(left_out), further_inputs=further), known
+        )
 
 
 def _under(kind: SiteKind, value: Value, window: Window, convention: Convention) -> tuple[Value, Convention]:
-    """What a window reads, and its convention: without the pads of a pad layer before it, if the convention can include them."""
+    """What a window reads, and its convention: without the pads of a pad layer before it, if the convention
+    can include them.
+    """
     padded, own = value.padded, any(convention.pads)
     # `same` depends on the padded size; one cell is never padded.
-    stated = convention.rule in ("valid", "explicit") or (convention.rule == "same" and window.extent(0) == window.extent(1) == 1)
+    stated = convention.rule in ("valid", "explicit") or (
+        convention.rule == "same" and window.extent(0) == window.extent(1) == 1
+    )
     if padded is None or not stated or convention.rounding != "floor":
         return value, convention
     pads, fill = _sum(padded.pads, convention.pads), padded.fill
@@ -443,7 +537,9 @@ def _sum(one: Pads, other: Pads) -> Pads:
 
 
 def _ends(part: slice, size: int | None) -> tuple[int, int, int] | None:
-    """Cells that a slice leaves out before and after, and its step; None where they depend on a size that is unknown."""
+    """Cells that a slice leaves out before and after, and its step; None where they depend on a size that is
+    unknown.
+    """
     if size is not None:
         start, stop, step = part.indices(size)
         return None if step < 1 else (start, max(size - stop, 0), step)

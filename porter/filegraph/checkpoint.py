@@ -23,14 +23,19 @@ class Checkpoint:
     Attributes:
         path: where it was read from.
         format: one of the names that `porter inspect` prints, such as `keras-h5`.
-        dialect: the framework whose names and axis order the tensors have; None if the file does not tell (safetensors).
-        tensors: name to array, in the file's own axis order. Keras names are `layer/variable` without the `:0`.
+        dialect: the framework whose names and axis order the tensors have; None if the file does not tell
+            (safetensors).
+        tensors: name to array, in the file's own axis order. Keras names are `layer/variable` without the
+            `:0`.
         notes: what the reader removed or ignored, one line each: a wrapping key, a `module.` prefix.
-        counted: names are `class_counter/variable` in Keras's topological order, because the file holds no layer names.
+        counted: names are `class_counter/variable` in Keras's topological order, because the file holds no
+            layer names.
         graph: what the file's layers compute, where it says so.
         files: the checkpoint's files, if it is not the one file `path`.
-        digests: of each of its files, if they were read with their digests (porter.formats.reading.read_weights).
-        stated: what the file says of its model by name, as porter writes it into a file that can hold it (porter.conversion).
+        digests: of each of its files, if they were read with their digests
+            (porter.formats.reading.read_weights).
+        stated: what the file says of its model by name, as porter writes it into a file that can hold it
+            (porter.conversion).
         scaling: names of layers that scale the input, in a file that does not say what they compute.
     """
 
@@ -64,7 +69,9 @@ class Checkpoint:
 
     @property
     def sha256(self) -> str:
-        """Of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints them."""
+        """Of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints
+        them.
+        """
         if len(self.digests) == 1:
             return next(iter(self.digests.values()))["sha256"]
         lines = "".join(f"{found['sha256']}  {path.name}\n" for path, found in sorted(self.digests.items()))

@@ -1,4 +1,6 @@
-"""Comparisons of numbers, and choices by them: a comparison is 1 where it holds and 0 elsewhere, so that a choice is a sum."""
+"""Comparisons of numbers, and choices by them: a comparison is 1 where it holds and 0 elsewhere, so that a
+choice is a sum.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,21 @@ from porter.filegraph.walk import Lacks, Read, Reader, Walk, apply
 from porter.graph import Affine, Step
 
 COMPARISONS: Mapping[str, tuple[bool, bool]] = {
-    **{"Greater": (False, False), "GreaterOrEqual": (False, True), "Less": (True, False), "LessOrEqual": (True, True)},
+    **{
+        "Greater": (False, False),
+        "GreaterOrEqual": (False, True),
+        "Less": (True, False),
+        "LessOrEqual": (True, True),
+    },
 }
 """By kind: whether the second value is the larger one, and whether it holds of equal ones too."""
 _OPPOSITE = Affine((-1.0,), (1.0,))
 
 
 def compare(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
-    """A comparison of two values, or of a value and a constant, by the sign of their difference, which is exact."""
+    """A comparison of two values, or of a value and a constant, by the sign of their difference, which is
+    exact.
+    """
     turned, inclusive = COMPARISONS[kind]
     difference = combine(walk, _within(node, "difference"), "Sub", sources[::-1] if turned else sources)
     return apply(walk, node, difference, Step(inclusive)) if isinstance(difference, View) else difference
@@ -39,12 +48,25 @@ def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Re
         return Lacks(f"{node.op} by what the file stores")
     share = walk.kept(test)
     for zeros, other, truth in ((first, second, False), (second, first, True)):
-        if zeros in walk.blank and walk.blank[zeros] == share.sizes:  # only the other value is left of the sum
-            return _times(walk, node, share if truth else apply(walk, _within(node, "otherwise"), share, _OPPOSITE), other)
+        # Only the other value is left of the sum.
+        if zeros in walk.blank and walk.blank[zeros] == share.sizes:
+            return _times(
+                walk,
+                node,
+                share if truth else apply(walk, _within(node, "otherwise"), share, _OPPOSITE),
+                other,
+            )
     rest = apply(walk, _within(node, "otherwise"), share, _OPPOSITE)
-    parts = [_times(walk, _within(node, "first"), share, first), _times(walk, _within(node, "second"), rest, second)]
+    parts = [
+        _times(walk, _within(node, "first"), share, first),
+        _times(walk, _within(node, "second"), rest, second),
+    ]
     views = [part for part in parts if isinstance(part, View)]
-    return of_values(walk, node, "Add", views) if len(views) == 2 else next(each for each in parts if not isinstance(each, View))
+    return (
+        of_values(walk, node, "Add", views)
+        if len(views) == 2
+        else next(each for each in parts if not isinstance(each, View))
+    )
 
 
 def choice(walk: Walk[N], node: N) -> Read:

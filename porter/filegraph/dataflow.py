@@ -1,6 +1,8 @@
-"""What the nodes of an op graph compute from constants and sizes, each once, and the layers that they write as several ops.
+"""What the nodes of an op graph compute from constants and sizes, each once, and the layers that they write
+as several ops.
 
-It is the same for every format that is a graph of ops: a format says which of its ops numpy evaluates, and how.
+It is the same for every format that is a graph of ops: a format says which of its ops numpy evaluates, and
+how.
 """
 
 from __future__ import annotations
@@ -27,16 +29,23 @@ Operand = Reference | float
 """What a node reads: a value, or a number that it states itself."""
 Found = Mapping[str, Any]
 Pattern = float | str | tuple[Any, ...]
-"""A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the layer takes, "$name", a
-number, "#name", whole numbers, or "name", a stored vector in the shape in which it is read; the same capture stands for the same
-everywhere."""
+"""A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the
+layer takes, "$name", a number, "#name", whole numbers, or "name", a stored vector in the shape in which it is
+read; the same capture stands for the same everywhere.
+"""
 
 MOST_COMPUTED = 1 << 22
-"""The most numbers of a value that a file computes from stored tensors, if these have fewer: a table of relative positions."""
+"""The most numbers of a value that a file computes from stored tensors, if these have fewer: a table of
+relative positions.
+"""
 MOST_OF_SIZES = 1 << 18
-"""The most numbers of a value that a file computes from sizes: a detector has 8,400 cells for an image of 640x640."""
+"""The most numbers of a value that a file computes from sizes: a detector has 8,400 cells for an image of
+640x640.
+"""
 _MOST_STEPS = 1 << 18
-"""Nodes that `Dataflow.weights` goes through in all: a kernel that a model standardises has ten, and no other has any of them."""
+"""Nodes that `Dataflow.weights` goes through in all: a kernel that a model standardises has ten, and no other
+has any of them.
+"""
 _COMPARING: Mapping[str, Callable[..., Any]] = {
     "Less": np.less,
     "Greater": np.greater,
@@ -54,16 +63,52 @@ def _quotient(first: Numbers, second: Numbers) -> Numbers:
 
 
 ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
-    **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum, "Min": np.minimum, "Pow": np.power},
-    **{"Div": _quotient, "FloorDiv": np.floor_divide, "FloorMod": np.mod, "Equal": np.equal, "Less": np.less, "Neg": np.negative},
-    **{"Sqrt": np.sqrt, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil, "Round": np.round, "Abs": np.abs, "Sign": np.sign},
-    **{"Exp": np.exp, "Log": np.log, "Sin": np.sin, "Cos": np.cos, "Mod": np.fmod, "NotEqual": np.not_equal, **_COMPARING},
+    **{
+        "Add": np.add,
+        "Sub": np.subtract,
+        "Mul": np.multiply,
+        "Max": np.maximum,
+        "Min": np.minimum,
+        "Pow": np.power,
+    },
+    **{
+        "Div": _quotient,
+        "FloorDiv": np.floor_divide,
+        "FloorMod": np.mod,
+        "Equal": np.equal,
+        "Less": np.less,
+        "Neg": np.negative,
+    },
+    **{
+        "Sqrt": np.sqrt,
+        "Square": np.square,
+        "Floor": np.floor,
+        "Ceil": np.ceil,
+        "Round": np.round,
+        "Abs": np.abs,
+        "Sign": np.sign,
+    },
+    **{
+        "Exp": np.exp,
+        "Log": np.log,
+        "Sin": np.sin,
+        "Cos": np.cos,
+        "Mod": np.fmod,
+        "NotEqual": np.not_equal,
+        **_COMPARING,
+    },
     **{"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Not": np.logical_not},
     **{"LogicalAnd": np.logical_and, "LogicalOr": np.logical_or, "LogicalNot": np.logical_not},
     "SquaredDifference": lambda x, other: np.square(x - other),
-    **{"Reciprocal": lambda x: 1 / x, "Rsqrt": lambda x: 1 / np.sqrt(x), "Where": lambda test, x, other: np.where(test, x, other)},
+    **{
+        "Reciprocal": lambda x: 1 / x,
+        "Rsqrt": lambda x: 1 / np.sqrt(x),
+        "Where": lambda test, x, other: np.where(test, x, other),
+    },
 }
-"""Functions of each number, by the kinds of nodes; operands broadcast. numpy's own take open sizes too, but for `ON_SIZES`."""
+"""Functions of each number, by the kinds of nodes; operands broadcast. numpy's own take open sizes too, but
+for `ON_SIZES`.
+"""
 
 
 def _each(kind: str, values: Sequence[Numbers]) -> Any:
@@ -142,8 +187,10 @@ class Dataflow(Generic[N]):
         nodes: in order, without nodes that give their input unchanged.
         live: names of the nodes that depend on the input.
         kind: the op of a node in patterns, and in ELEMENTWISE.
-        evaluators: by op, of those that are not functions of each number. What they give has no more numbers than they take.
-        is_cast: whether a node gives the numbers of its first input, as a copy or in another type that has them.
+        evaluators: by op, of those that are not functions of each number. What they give has no more numbers
+            than they take.
+        is_cast: whether a node gives the numbers of its first input, as a copy or in another type that has
+            them.
         reshapes: ops that keep the numbers of their first input, in their order.
         operands: what a node reads in patterns: its inputs, and numbers that its format has as attributes.
         budget: bytes that all values computed from constants may take.
@@ -170,7 +217,8 @@ class Dataflow(Generic[N]):
     passed: Sequence[tuple[LeftOut, Reference]] = ()
 
     def compute(self, node: N) -> bool:
-        """Computes a node's values where numpy can, from no more numbers than an op of porter's may state, or from sizes.
+        """Computes a node's values where numpy can, from no more numbers than an op of porter's may state, or
+        from sizes.
 
         Each is computed once: in 64 sums of a value with itself it would be read 2**64 times.
         """
@@ -187,12 +235,17 @@ class Dataflow(Generic[N]):
         return True
 
     def _results(self, node: N, inputs: Sequence[Numbers], most: int) -> dict[Reference, Numbers] | None:
-        """What a node gives; None where numpy cannot compute it, from no more than `most` numbers, within the budget."""
+        """What a node gives; None where numpy cannot compute it, from no more than `most` numbers, within the
+        budget.
+        """
         evaluator, kind = self.evaluators.get(node.op), self.kind(node)
         if evaluator is None and (not inputs or kind not in ELEMENTWISE):
             return None
         try:
-            if kind in ELEMENTWISE and math.prod(np.broadcast_shapes(*(value.shape for value in inputs))) > most:
+            if (
+                kind in ELEMENTWISE
+                and math.prod(np.broadcast_shapes(*(value.shape for value in inputs))) > most
+            ):
                 return None
             with np.errstate(all="ignore"):
                 found = _each(kind, inputs) if evaluator is None else evaluator(node, *inputs)
@@ -201,7 +254,9 @@ class Dataflow(Generic[N]):
             return None
         results = [np.asarray(value) for value in (found if isinstance(found, list) else [found])]
         results = [of_sizes(value) if are_open(value) else value for value in results]
-        fits = self.affords(sum(value.nbytes for value in results)) and all(value.size <= most for value in results)
+        fits = self.affords(sum(value.nbytes for value in results)) and all(
+            value.size <= most for value in results
+        )
         return {(node.name, index): value for index, value in enumerate(results)} if fits else None
 
     def affords(self, count: int) -> bool:
@@ -219,10 +274,14 @@ class Dataflow(Generic[N]):
         return self.evaluated[name] if name in self.evaluated else self.constants.array(name)
 
     def once(self, tensor: Tensor) -> Tensor:
-        """A tensor that is the same all along its first axis, as a file repeats it for each image of a stated batch, with one cell
-        there; another one as it is.
+        """A tensor that is the same all along its first axis, as a file repeats it for each image of a stated
+        batch, with one cell there; another one as it is.
         """
-        array = self.held(tensor.name).reshape(tensor.shape) if len(tensor.shape) > 2 and tensor.shape[0] > 1 else None
+        array = (
+            self.held(tensor.name).reshape(tensor.shape)
+            if len(tensor.shape) > 2 and tensor.shape[0] > 1
+            else None
+        )
         if array is None or np.any(array[1:] != array[:1]):
             return tensor
         return self.hold(f"{tensor.name}:once", np.asarray(array[:1], np.float64))
@@ -237,8 +296,8 @@ class Dataflow(Generic[N]):
         return source[0] in self.live and source not in self.computed
 
     def value(self, source: Reference) -> Numbers | None:
-        """A constant, floats in float64, or what is computed from known sizes; None where it depends on the input, or numpy cannot
-        compute it.
+        """A constant, floats in float64, or what is computed from known sizes; None where it depends on the
+        input, or numpy cannot compute it.
 
         Raises:
             FileError: a constant does not hold what it declares.
@@ -246,7 +305,11 @@ class Dataflow(Generic[N]):
         if source[0] in self.live:
             computed = self.computed.get(source)
             return computed if computed is not None and computed.dtype.kind in "iuf" else None
-        return self._stored(source) if self.constants.declared(source[0]) is not None else self.computed.get(source)
+        return (
+            self._stored(source)
+            if self.constants.declared(source[0]) is not None
+            else self.computed.get(source)
+        )
 
     def number(self, source: Operand) -> float | None:
         """A constant that is a single number."""
@@ -259,7 +322,9 @@ class Dataflow(Generic[N]):
     def truth(self, source: Reference) -> bool | None:
         """A constant that is a single truth, or one that holds whatever the open sizes are."""
         value = self._small(source)
-        return bool(value.item()) if value is not None and value.size == 1 and value.dtype.kind == "b" else None
+        return (
+            bool(value.item()) if value is not None and value.size == 1 and value.dtype.kind == "b" else None
+        )
 
     def dims(self, source: Reference) -> list[Dim] | None:
         """Whole numbers, also those that depend on sizes; None where they are unknown or not whole."""
@@ -278,14 +343,17 @@ class Dataflow(Generic[N]):
         return None if dims is None else known(dims)
 
     def tensor(self, source: Reference) -> Tensor | None:
-        """The constant or variable that a value is; None for a computed value, or a reshaped one that is not a vector."""
+        """The constant or variable that a value is; None for a computed value, or a reshaped one that is not
+        a vector.
+        """
         origin = self.origin(source)
         shape = self.constants.declared(origin)
         found = None if shape is None or source[0] in self.live else Tensor(origin, shape)
         return found if found and (found.is_vector or self._uncast.get(source[0]) == origin) else None
 
     def weights(self, source: Reference) -> Tensor | None:
-        """As `tensor`, or what numpy computes from stored tensors, in float64: a kernel that a model standardises as it runs.
+        """As `tensor`, or what numpy computes from stored tensors, in float64: a kernel that a model
+        standardises as it runs.
 
         No step of it has more numbers than its largest operand.
         """
@@ -328,9 +396,15 @@ class Dataflow(Generic[N]):
         return known.get(end)
 
     def shape(self, source: Reference) -> tuple[int, ...] | None:
-        """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot compute it."""
+        """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot
+        compute it.
+        """
         computed = self.computed.get(source)
-        stored = None if source[0] in self.live else self.constants.declared(self._uncast.get(source[0], source[0]))
+        stored = (
+            None
+            if source[0] in self.live
+            else self.constants.declared(self._uncast.get(source[0], source[0]))
+        )
         return stored if computed is None else computed.shape
 
     @cached_property
@@ -389,7 +463,11 @@ class Dataflow(Generic[N]):
         if isinstance(pattern, float | int):
             number = self.number(source)
             if number is not None and np.float32(number) == np.float32(pattern):
-                exact = {self.origin(source): float(pattern)} if number != pattern and not isinstance(source, float) else {}
+                exact = (
+                    {self.origin(source): float(pattern)}
+                    if number != pattern and not isinstance(source, float)
+                    else {}
+                )
                 yield {**found, "exact": {**found.get("exact", {}), **exact}}
         elif isinstance(pattern, str):
             bound = self._bound(source, pattern)

@@ -1,6 +1,7 @@
 """Sizes as values: whole numbers, and sums of products of unknowns where a file leaves a size open.
 
-What is asked of an open size is answered where it holds whatever the unknowns are, and is refused elsewhere: nothing is guessed.
+What is asked of an open size is answered where it holds whatever the unknowns are, and is refused elsewhere:
+nothing is guessed.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ _Factor = int | Fraction
 
 @dataclass(frozen=True)
 class Open:
-    """A size that is open: a sum of products of unknowns, each a number of times, which is a fraction where a file states that
-    dividing leaves nothing (`exactly`).
+    """A size that is open: a sum of products of unknowns, each a number of times, which is a fraction where a
+    file states that dividing leaves nothing (`exactly`).
 
     Two of them are equal (==) where their sums are the same, whatever the unknowns are; see `is_equal`.
 
@@ -134,8 +135,9 @@ BATCH = unknown("images")
 PLACE = unknown("the place of an image", 0)
 """The place of each image in a free batch."""
 ONLY = unknown("the only image")
-"""The one image of a file that states a batch of one, which is free in the port: its axis is not lost among those of one cell, and
-counts as one."""
+"""The one image of a file that states a batch of one, which is free in the port: its axis is not lost among
+those of one cell, and counts as one.
+"""
 
 
 def _name(unknown: Unknown) -> str:
@@ -152,13 +154,21 @@ def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
 
 
 def _is_real(*numbers: Any) -> bool:
-    return any(number.is_real if isinstance(number, Open) else isinstance(number, float) for number in numbers)
+    return any(
+        number.is_real if isinstance(number, Open) else isinstance(number, float) for number in numbers
+    )
 
 
 def _made(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
-    kept = sorted((item for item in terms.items() if item[1]), key=lambda item: [each.name for each in item[0]])
-    found = tuple((product, factor.numerator if factor.denominator == 1 else factor) for product, factor in kept)
-    if len(found) > _MOST_TERMS or any(_is_large(factor) or len(product) > _MOST_TERMS for product, factor in found):
+    kept = sorted(
+        (item for item in terms.items() if item[1]), key=lambda item: [each.name for each in item[0]]
+    )
+    found = tuple(
+        (product, factor.numerator if factor.denominator == 1 else factor) for product, factor in kept
+    )
+    if len(found) > _MOST_TERMS or any(
+        _is_large(factor) or len(product) > _MOST_TERMS for product, factor in found
+    ):
         raise Undecided
     if not any(product for product, _ in found):
         number = sum(factor for _, factor in found)
@@ -190,11 +200,15 @@ def _divided(number: Any, by: Any) -> tuple[Any, Any]:
 
 
 def _rounded_down(terms: Mapping[_Product, _Factor]) -> Any:
-    """A sum rounded down: its whole factors, and an unknown for what is left of one unknown and a number. That is the same unknown
-    however a file comes to it, and rounding twice is rounding once.
+    """A sum rounded down: its whole factors, and an unknown for what is left of one unknown and a number.
+    That is the same unknown however a file comes to it, and rounding twice is rounding once.
     """
     whole = _made({product: math.floor(factor) for product, factor in terms.items()}, False)
-    left = {product: factor - math.floor(factor) for product, factor in terms.items() if factor != math.floor(factor)}
+    left = {
+        product: factor - math.floor(factor)
+        for product, factor in terms.items()
+        if factor != math.floor(factor)
+    }
     constant = left.pop((), Fraction())
     if not left:
         return whole
@@ -263,7 +277,9 @@ def ratio(one: Dim, other: Dim) -> int | None:
 
 
 def quotient(number: Dim, by: Dim) -> Dim | None:
-    """A size divided by another one, where that leaves nothing, or only one unknown says whether it does; None for others."""
+    """A size divided by another one, where that leaves nothing, or only one unknown says whether it does;
+    None for others.
+    """
     if divides(by, number):
         return number // by
     divisors = _terms(by)
@@ -309,7 +325,11 @@ def text(dims: Iterable[Dim]) -> str:
 def of_sizes(numbers: Any) -> Numbers:
     """Sizes as an array: of whole numbers, or of objects where some are open."""
     array = np.asarray(numbers, object)
-    return array if any(isinstance(each, Open) for each in array.flat) else np.asarray(array.tolist(), None if array.size else int)
+    return (
+        array
+        if any(isinstance(each, Open) for each in array.flat)
+        else np.asarray(array.tolist(), None if array.size else int)
+    )
 
 
 def are_open(array: Numbers) -> bool:
@@ -323,7 +343,9 @@ def whole(number: Any) -> Dim:
 
 def as_whole(array: Numbers) -> Numbers:
     """A cast to whole numbers."""
-    return of_sizes(np.frompyfunc(whole, 1, 1)(array)) if are_open(array) else np.trunc(array).astype(np.int64)
+    return (
+        of_sizes(np.frompyfunc(whole, 1, 1)(array)) if are_open(array) else np.trunc(array).astype(np.int64)
+    )
 
 
 def as_real(array: Numbers) -> Numbers:
@@ -352,7 +374,9 @@ def _remainder(number: Any, by: Any) -> Any:
 
 def _rounded(function: Callable[[float], int]) -> Callable[..., Any]:
     """Each number rounded to a real one; an open size is whole."""
-    found: Callable[..., Any] = np.frompyfunc(lambda each: each if isinstance(each, Open) else each * 0 + function(each), 1, 1)
+    found: Callable[..., Any] = np.frompyfunc(
+        lambda each: each if isinstance(each, Open) else each * 0 + function(each), 1, 1
+    )
     return found
 
 
@@ -363,4 +387,6 @@ ON_SIZES: Mapping[str, Callable[..., Any]] = {
     "NotEqual": np.frompyfunc(lambda one, other: not is_equal(one, other), 2, 1),
     **{"Floor": _rounded(math.floor), "Ceil": _rounded(math.ceil), "Round": _rounded(round)},
 }
-"""Functions of arrays in which sizes are open, by the kinds of porter.filegraph.dataflow.ELEMENTWISE: those that numpy lacks."""
+"""Functions of arrays in which sizes are open, by the kinds of porter.filegraph.dataflow.ELEMENTWISE: those
+that numpy lacks.
+"""

@@ -1,8 +1,10 @@
-"""The graph that a file carries, in porter's ops, under the names that the file gives to its layers and tensors.
+"""The graph that a file carries, in porter's ops, under the names that the file gives to its layers and
+tensors.
 
-It is exact: every node that is not `Foreign` is an op of porter.graph whose inputs fit. Whether a value is a map or features is
-explicit. A reader flattens nested models, merges a pad layer into the windowed layer that it feeds, separates an activation from
-the layer that applies it, and leaves out layers that do nothing in inference (dropout, augmentation).
+It is exact: every node that is not `Foreign` is an op of porter.graph whose inputs fit. Whether a value is a
+map or features is explicit. A reader flattens nested models, merges a pad layer into the windowed layer that
+it feeds, separates an activation from the layer that applies it, and leaves out layers that do nothing in
+inference (dropout, augmentation).
 """
 
 from __future__ import annotations
@@ -15,7 +17,18 @@ from functools import cached_property
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError, MappingError, MissingFramework
 from porter.base.left_out import LeftOut
-from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, FurtherInput, MaxPool, Op, Shape, input_shapes
+from porter.graph import (
+    INPUT,
+    USUAL_MOMENTUM,
+    AvgPool,
+    BatchNorm,
+    Conv,
+    FurtherInput,
+    MaxPool,
+    Op,
+    Shape,
+    input_shapes,
+)
 from porter.graph.ops import Axes
 from porter.graph.walks import upstream
 from porter.padding import ANY, Size
@@ -42,11 +55,12 @@ class Stored:
 
     Attributes:
         name: in the checkpoint.
-        axes: one letter for each axis, in the file's order: O units or filters, I input channels of a group, H rows, W columns,
-            M the multiplier of a depthwise kernel, whose I are all channels. The letters of a transposed convolution are those of
-            the convolution that it is the gradient of: O its input channels, I its filters. Several axes of one letter are one
-            axis in porter, such as the heads of an attention and their units. Axes of one cell may have none. Empty: a number for
-            each channel, or porter's own axes.
+        axes: one letter for each axis, in the file's order: O units or filters, I input channels of a group,
+            H rows, W columns, M the multiplier of a depthwise kernel, whose I are all channels. The letters
+            of a transposed convolution are those of the convolution that it is the gradient of: O its input
+            channels, I its filters. Several axes of one letter are one axis in porter, such as the heads of
+            an attention and their units. Axes of one cell may have none. Empty: a number for each channel, or
+            porter's own axes.
     """
 
     name: str
@@ -61,7 +75,8 @@ class FileNode:
         name: unique; a layer's own name, which its tensors' names begin with.
         inputs: names of earlier nodes, or porter.graph.INPUT.
         tensors: by role (porter.graph.tensor_shapes).
-        tap: the framework's name for this node's value when it runs the file's graph; None where it does not give the value.
+        tap: the framework's name for this node's value when it runs the file's graph; None where it does not
+            give the value.
     """
 
     name: str
@@ -83,15 +98,15 @@ class FileGraph:
         size: of the input; None for rows or columns that are free.
         axes: of an input that is no map, as porter.graph.Graph has them.
         resizable: the framework can run the same layers, with the same pads, at another size.
-        evaluated: tensors by name that porter computed from the file's, in float64, such as kernels that the model standardises as
-            it runs.
+        evaluated: tensors by name that porter computed from the file's, in float64, such as kernels that the
+            model standardises as it runs.
         traced: numbers in it were computed from its size, so that it holds for no other.
         sizable: its size is open, and porter has an op for every node only where a size is stated.
         definition: the graph as the file states it, for its framework to run.
         left_out: layers that act in training only, which it lacks.
         further_inputs: what it takes beside its first input, under the file's names.
-        language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto,
-            `torch-export` an ExportedProgram as JSON.
+        language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a
+            ModelProto, `torch-export` an ExportedProgram as JSON.
     """
 
     nodes: tuple[FileNode, ...]
@@ -120,11 +135,15 @@ class FileGraph:
         return None if rows is None or columns is None else (rows, columns)
 
     def sizes(self, native: tuple[int, int]) -> InputSizes:
-        """The input sizes of a recipe's model with this graph's numbers, built for `native` where the graph is free."""
+        """The input sizes of a recipe's model with this graph's numbers, built for `native` where the graph
+        is free.
+        """
         return InputSizes(self.built_size or native, self.built_size if self.traced else None)
 
     def own_sizes(self, native: tuple[int, int]) -> InputSizes:
-        """As `sizes`, of the graph itself: it holds at every size if all are open, or nothing in it is of the stated one."""
+        """As `sizes`, of the graph itself: it holds at every size if all are open, or nothing in it is of the
+        stated one.
+        """
         built = self.size[0] or native[0], self.size[1] or native[1]
         return InputSizes(built, None if self.resizable or self.size == ANY else built)
 
@@ -141,14 +160,18 @@ class FileGraph:
     def arrays(self) -> frozenset[str]:
         """The taps of values that are no maps, whatever axes they have."""
         known = self.shapes
-        return frozenset(node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes))
+        return frozenset(
+            node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes)
+        )
 
     def fits(self, size: Size) -> bool:
         """Whether porter has an op for every node, and each takes what it gets at a size of the input."""
         return not self.foreign and not self._shapes(size)[1]
 
     def has_room(self, size: tuple[int, int]) -> bool:
-        """Whether every window has room in its map at a size of the input: a framework runs no window that lacks it."""
+        """Whether every window has room in its map at a size of the input: a framework runs no window that
+        lacks it.
+        """
         return not any(isinstance(node.op, Conv | MaxPool | AvgPool) for node in self._shapes(size)[1])
 
     @cached_property
@@ -171,7 +194,8 @@ class FileGraph:
 
     @property
     def shown(self) -> list[str]:
-        """The taps of all nodes that are not foreign and do not follow a foreign node. Other nodes are never compared.
+        """The taps of all nodes that are not foreign and do not follow a foreign node. Other nodes are never
+        compared.
 
         Raises:
             MissingFramework: there are none.
@@ -182,7 +206,9 @@ class FileGraph:
                 foreign.add(node.name)
         taps = [node.tap for node in self.nodes if node.tap is not None and node.name not in foreign]
         if not taps:
-            raise MissingFramework(f"the graph begins with layers that porter has no op for: {', '.join(sorted(foreign))[:200]}")
+            raise MissingFramework(
+                f"the graph begins with layers that porter has no op for: {', '.join(sorted(foreign))[:200]}"
+            )
         return taps
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
@@ -197,8 +223,8 @@ def completed(size: Size, stated: Size | None) -> Size:
 
 
 def with_momentum(op: Op) -> Op:
-    """The op; a batch norm whose file does not state its momentum, which readers give as 0, with the usual one: with 0, fine-tuning
-    would never move its statistics.
+    """The op; a batch norm whose file does not state its momentum, which readers give as 0, with the usual
+    one: with 0, fine-tuning would never move its statistics.
     """
     return replace(op, momentum=USUAL_MOMENTUM) if isinstance(op, BatchNorm) and not op.momentum else op
 
@@ -206,8 +232,8 @@ def with_momentum(op: Op) -> Op:
 def canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
     """A file's array in porter's axis order (porter.graph.ops), as a view where possible.
 
-    Sizes of 1 are added and taken away: a dense kernel I×O is also the kernel O×I×1×1 of a 1x1 convolution. An array that does not
-    fit `shape` otherwise is given in its own shape.
+    Sizes of 1 are added and taken away: a dense kernel I×O is also the kernel O×I×1×1 of a 1x1 convolution.
+    An array that does not fit `shape` otherwise is given in its own shape.
 
     Raises:
         MappingError: the array has another number of axes than the file's reader stated.
@@ -215,7 +241,10 @@ def canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
     if stored.axes:
         array = array if array.ndim == len(stored.axes) else array.squeeze()
         if array.ndim != len(stored.axes):
-            raise MappingError(f"tensor '{stored.name}': expected {len(stored.axes)} axes ({stored.axes}), got shape {array.shape}")
+            raise MappingError(
+                f"tensor '{stored.name}': expected {len(stored.axes)} axes ({stored.axes}), got shape "
+                f"{array.shape}"
+            )
         # With a multiplier, each channel has M filters of its own: I×M×1×H×W.
         order = "IMOHW" if "M" in stored.axes else _CANONICAL
         array = array.transpose(sorted(range(array.ndim), key=lambda axis: order.index(stored.axes[axis])))

@@ -1,5 +1,5 @@
-"""What files of layers say in the same way, such as Caffe's, MXNet's and Torch7's: windows with pads on both sides, slopes, and
-layers that make features of what they read.
+"""What files of layers say in the same way, such as Caffe's, MXNet's and Torch7's: windows with pads on both
+sides, slopes, and layers that make features of what they read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Dataflow, N, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.views import View
-from porter.filegraph.walk import Image, Lacks, NoOp, Read, Reader, Tap, Walk, apply, begin, own_name, read_nodes
+from porter.filegraph.walk import (
+    Image,
+    Lacks,
+    NoOp,
+    Read,
+    Reader,
+    Tap,
+    Walk,
+    apply,
+    begin,
+    own_name,
+    read_nodes,
+)
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Rounding, Window
 
@@ -49,12 +61,16 @@ def pool(
     rounding: Rounding = "floor",
     counted: bool = True,
 ) -> Value:
-    """A pool of a map. Pads take no part in a largest value; in a mean those in the padded map count if they are `counted`."""
+    """A pool of a map. Pads take no part in a largest value; in a mean those in the padded map count if they
+    are `counted`.
+    """
     window, pads = windows
     if function == "max":
         convention = Convention.stated(pads, LOWEST, rounding=rounding)
     else:
-        convention = Convention.stated(pads, 0.0, "clipped_window" if counted and any(pads) else "real_cells", rounding)
+        convention = Convention.stated(
+            pads, 0.0, "clipped_window" if counted and any(pads) else "real_cells", rounding
+        )
     return walk.builder.pool(node.name, walk.first(node), function, window, convention)
 
 

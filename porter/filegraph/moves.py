@@ -1,7 +1,8 @@
-"""What an op graph does with the axes of its tensors: reshapes, transposes, parts, joins and pads, for every format.
+"""What an op graph does with the axes of its tensors: reshapes, transposes, parts, joins and pads, for every
+format.
 
-A reshape or a transpose adds no node: the views follow it, until an op needs the value. Functions take the values that a node reads
-as references; axes are places in the tensor as the file has it, from either end.
+A reshape or a transpose adds no node: the views follow it, until an op needs the value. Functions take the
+values that a node reads as references; axes are places in the tensor as the file has it, from either end.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from porter.graph.ops import AXES, Mode
 MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""
 _LARGEST = 2**29
-"""So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end, and tf2onnx's 10^9."""
+"""So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end, and
+tf2onnx's 10^9.
+"""
 
 
 def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
@@ -71,7 +74,9 @@ def squeeze(walk: Walk[N], node: N, source: Reference, places: Collection[int] |
     names, shape = walk.views.names(view), view.value.shape
     if names and shape and None in shape:
         stated = {names[place] for place in chosen}
-        whole = tuple(1 if size is None and axis in stated else size for axis, size in zip(AXES, shape, strict=False))
+        whole = tuple(
+            1 if size is None and axis in stated else size for axis, size in zip(AXES, shape, strict=False)
+        )
         view = walk.views.laid(replace(view.value, shape=whole), names) or view
     return view.without(chosen) or Lacks()
 
@@ -85,12 +90,16 @@ def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -
     filled = walk.repeated.get(source)
     if filled is not None and not walk.is_value(source) and walk.flow.number(filled.before) is not None:
         sizes = Items(filled.sizes)
-        return Lacks(f"{node.op} of a constant", repeated=replace(filled, sizes=tuple(sizes[axis] for axis in order)))
+        return Lacks(
+            f"{node.op} of a constant", repeated=replace(filled, sizes=tuple(sizes[axis] for axis in order))
+        )
     return walk.view(source).transposed(order) or Lacks()
 
 
 def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> Read:
-    """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of one cell."""
+    """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of
+    one cell.
+    """
     sizes = walk.sizes(source) or ()
     if not walk.flow.is_value(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
         return expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
@@ -98,8 +107,8 @@ def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> R
 
 
 def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
-    """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and 1 keep an axis. A
-    constant may get axes before its own.
+    """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and
+    1 keep an axis. A constant may get axes before its own.
     """
     own = walk.sizes(source)
     if own is not None and not walk.flow.is_value(source):
@@ -110,7 +119,9 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> R
     times: list[Dim] = [size if old == 1 and size != -1 else 1 for size, old in zip(wanted, own, strict=True)]
     if any(size not in (-1, 1, old) for size, old in zip(wanted, own, strict=True) if old != 1):
         return Lacks()
-    repeated = Repeated(walk.before(source), tuple(size * count for size, count in zip(own, times, strict=True)))
+    repeated = Repeated(
+        walk.before(source), tuple(size * count for size, count in zip(own, times, strict=True))
+    )
     if not walk.flow.is_value(source):
         return Lacks(f"{node.op} of a constant", repeated=repeated)
     if any(isinstance(count, Open) for count in times):  # an op of the value may repeat it by itself
@@ -120,11 +131,14 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> R
 
 
 def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]) -> Read:
-    """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part without cells only the
-    sizes are known.
+    """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part
+    without cells only the sizes are known.
     """
     sizes = [*(walk.view(source).sizes or ())]
-    parts = {place: _slice(part, sizes[place]) if sizes and isinstance(part, slice) else part for place, part in parts.items()}
+    parts = {
+        place: _slice(part, sizes[place]) if sizes and isinstance(part, slice) else part
+        for place, part in parts.items()
+    }
     for place, part in parts.items():
         if sizes and isinstance(part, slice) and isinstance(size := sizes[place], int):
             sizes[place] = len(range(size)[part])
@@ -134,10 +148,16 @@ def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]
 
 
 def take(walk: Walk[N], node: N, source: Reference, index: Sequence[slice | int | None]) -> Read:
-    """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one of one cell."""
+    """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one
+    of one cell.
+    """
     given = [part for part in index if part is not None]
     found = cut(walk, node, source, dict(enumerate(given)))
-    added = [place for place, part in enumerate(part for part in index if not isinstance(part, int)) if part is None]
+    added = [
+        place
+        for place, part in enumerate(part for part in index if not isinstance(part, int))
+        if part is None
+    ]
     return found.with_axes(added) if isinstance(found, View) and added else found
 
 
@@ -146,8 +166,13 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
     if aligned is None:
         return Lacks()
     gone = view.places(place for place, part in parts.items() if isinstance(part, int))
-    cells = {place: slice(part, part + 1 or None) if isinstance(part, int) else part for place, part in parts.items()}
-    slices = aligned.by_axis({place: part for place, part in cells.items() if not _is_whole(part, view.size(place))})
+    cells = {
+        place: slice(part, part + 1 or None) if isinstance(part, int) else part
+        for place, part in parts.items()
+    }
+    slices = aligned.by_axis(
+        {place: part for place, part in cells.items() if not _is_whole(part, view.size(place))}
+    )
     if slices is None:
         return Lacks(f"{node.op} of the batch")
     value = walk.builder.cut(name, aligned.value, slices)
@@ -164,12 +189,19 @@ def _is_whole(part: slice, size: Dim) -> bool:
 
 
 def _slice(part: slice, size: Dim) -> slice:
-    """Of an axis of `size` cells, by known numbers: ends that depend on an open size are counted from its end."""
+    """Of an axis of `size` cells, by known numbers: ends that depend on an open size are counted from its
+    end.
+    """
     if isinstance(size, int):
-        whole = slice(*(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step)))
+        whole = slice(
+            *(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step))
+        )
         cells = range(size)[whole]
         return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else whole
-    start, stop = (None if end is None else end - size if isinstance(end, Open) else end for end in (part.start, part.stop))
+    start, stop = (
+        None if end is None else end - size if isinstance(end, Open) else end
+        for end in (part.start, part.stop)
+    )
     (first,) = known([start or 0])
     if first >= 0 and isinstance(part.start, Open):
         raise Undecided
@@ -178,8 +210,12 @@ def _slice(part: slice, size: Dim) -> slice:
     return slice(start, stop, part.step)
 
 
-def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence[Dim], keep: bool = True) -> Read | list[Read]:
-    """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and lose the axis."""
+def split(
+    walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence[Dim], keep: bool = True
+) -> Read | list[Read]:
+    """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and
+    lose the axis.
+    """
     view = walk.kept(source)
     size, stated = view.size(place), known(sizes)
     if isinstance(size, Open):
@@ -195,7 +231,9 @@ def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence
     return found
 
 
-def split_evenly(walk: Walk[N], node: N, source: Reference, place: int, count: int, keep: bool = True) -> Read | list[Read]:
+def split_evenly(
+    walk: Walk[N], node: N, source: Reference, place: int, count: int, keep: bool = True
+) -> Read | list[Read]:
     """As `split`, into `count` parts of one size."""
     sizes = walk.sizes(source)
     size = None if sizes is None else sizes[place]
@@ -210,7 +248,11 @@ def gather(walk: Walk[N], node: N, source: Source, place: int, places: Sequence[
     size = view.size(place)
     cells = [] if isinstance(size, Open) else [place_of(each, size) for each in places]
     steps = {after - before for before, after in pairwise(cells)}
-    if len(steps) == 1 and (step := min(steps)) and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place))):
+    if (
+        len(steps) == 1
+        and (step := min(steps))
+        and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place)))
+    ):
         end = cells[-1] + step
         return cut(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
     if (shuffled := _shuffled(view, place_of(place, len(view.sizes or ())), cells)) is not None:
@@ -218,15 +260,23 @@ def gather(walk: Walk[N], node: N, source: Source, place: int, places: Sequence[
     if not 0 < len(cells) <= MOST_PARTS:
         return Lacks(f"{node.op} of {len(places)} places")
     parts = [cut(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
-    views = [part if isinstance(part, View) else walk.views.of(part) for part in parts if isinstance(part, View | Value)]
+    views = [
+        part if isinstance(part, View) else walk.views.of(part)
+        for part in parts
+        if isinstance(part, View | Value)
+    ]
     if len(views) < len(cells):
         return next((part for part in parts if isinstance(part, Lacks)), Lacks())
     whole = _by_channels(walk, node, views, place)
     return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
 
 
-def gather_cells(walk: Walk[N], node: N, source: Reference, index: np.ndarray[Any, np.dtype[np.int64]]) -> Read:
-    """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by axes of their own."""
+def gather_cells(
+    walk: Walk[N], node: N, source: Reference, index: np.ndarray[Any, np.dtype[np.int64]]
+) -> Read:
+    """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by
+    axes of their own.
+    """
     view = walk.view(source)
     count, outer = index.shape[-1], index.shape[:-1]
     if view.sizes is None or not 0 < count <= len(view.sizes) or not index.size:
@@ -234,7 +284,9 @@ def gather_cells(walk: Walk[N], node: N, source: Reference, index: np.ndarray[An
     ends = [0]
     for place in range(count):  # each place varies along the axes that follow those of the last one
         numbers = index[..., place]
-        varying = [axis for axis, size in enumerate(outer) if size > 1 and np.any(numbers != numbers.take([0], axis))]
+        varying = [
+            axis for axis, size in enumerate(outer) if size > 1 and np.any(numbers != numbers.take([0], axis))
+        ]
         if varying and varying[0] < ends[-1]:
             return Lacks(f"{node.op} of other places than rows by columns")
         ends.append(max((axis + 1 for axis in varying), default=ends[-1]))
@@ -244,18 +296,28 @@ def gather_cells(walk: Walk[N], node: N, source: Reference, index: np.ndarray[An
     for place in range(count):
         if not isinstance(found, View):
             return found
-        first = tuple(slice(None) if ends[place] <= axis < ends[place + 1] else 0 for axis in range(len(outer)))
+        first = tuple(
+            slice(None) if ends[place] <= axis < ends[place + 1] else 0 for axis in range(len(outer))
+        )
         found = gather(walk, node, found, order.index(place), index[(*first, place)].ravel().tolist())
     back = [order.index(axis) for axis in range(len(order))]
     turned = found.transposed(back) if isinstance(found, View) else None
-    return (turned and turned.reshaped([*outer, *(turned.sizes or ())[count:]])) or (Lacks() if turned else found)
+    return (turned and turned.reshaped([*outer, *(turned.sizes or ())[count:]])) or (
+        Lacks() if turned else found
+    )
 
 
 def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
-    """All cells of an axis, one of each of so many equal groups at a time; None where they have another order."""
+    """All cells of an axis, one of each of so many equal groups at a time; None where they have another
+    order.
+    """
     sizes, count = view.sizes or (), len(cells)
     each = cells[1] if count > 1 else 0
-    if not 1 < each < count or count % each or [*cells] != [at for first in range(each) for at in range(first, count, each)]:
+    if (
+        not 1 < each < count
+        or count % each
+        or [*cells] != [at for first in range(each) for at in range(first, count, each)]
+    ):
         return None
     apart = view.reshaped([*sizes[:place], count // each, each, *sizes[place + 1 :]])
     order = [*range(place), place + 1, place, *range(place + 2, len(sizes) + 1)]
@@ -275,7 +337,9 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
 
 
 def _by_channels(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
-    """Maps or features one after the other along an axis that is their channels; None where it is another one."""
+    """Maps or features one after the other along an axis that is their channels; None where it is another
+    one.
+    """
     names = walk.views.alike(views)
     if names is None or names[place] != "channels":
         return None
@@ -294,7 +358,9 @@ def _joined(walk: Walk[N], node: N, views: Sequence[View | None], place: int) ->
 
 
 def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
-    """Values with one number everywhere before and after them, mostly zeros; None where other constants are among them."""
+    """Values with one number everywhere before and after them, mostly zeros; None where other constants are
+    among them.
+    """
     values = [number for number, source in enumerate(sources) if walk.is_value(source)]
     if not values or any(not walk.is_value(source) for source in sources[values[0] : values[-1] + 1]):
         return None
@@ -306,11 +372,15 @@ def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int
     inner = sources[values[0] : values[-1] + 1]
     found = concat(walk, node, inner, place) if len(inner) > 1 else walk.kept(inner[0])
     first, last = (sum(known([size for size, _ in each])) for each in stated)
-    return _padded(walk, node, found, {place: (first, last)}, fills.pop()) if isinstance(found, View) else None
+    return (
+        _padded(walk, node, found, {place: (first, last)}, fills.pop()) if isinstance(found, View) else None
+    )
 
 
 def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
-    """Stored arrays beside values: before an array of tokens they are further ones, others are added to the zeros of a pad."""
+    """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
+    zeros of a pad.
+    """
     values = [source for source in sources if walk.is_value(source)]
     view = _joined(walk, node, [*map(walk.array, values)], place) if values else Lacks()
     if not isinstance(view, View):
@@ -326,7 +396,11 @@ def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference
     stored = [None if at in live else walk.flow.value(source) for at, source in enumerate(sources)]
     held = [each for each in stored if each is not None]
     sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
-    fits = len(held) + len(live) == len(sources) and live == [*range(live[0], live[-1] + 1)] and len(sizes) == len(view.axes or ())
+    fits = (
+        len(held) + len(live) == len(sources)
+        and live == [*range(live[0], live[-1] + 1)]
+        and len(sizes) == len(view.axes or ())
+    )
     if not fits or None in shape or sizes[: 1 - walk.views.whole] not in ([], [1]):
         return None
     sizes[place] = view.size(place)
@@ -336,12 +410,16 @@ def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference
     after = numbers.shape[place] - before - sizes[place]
     wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(place): (before, after)})
     tensor = walk.flow.hold(f"{node.name}:stored", numbers)
-    value = with_stored(walk, node.name, "Add", wide, replace(tensor, shape=numbers.shape[1 - walk.views.whole :]))
+    value = with_stored(
+        walk, node.name, "Add", wide, replace(tensor, shape=numbers.shape[1 - walk.views.whole :])
+    )
     return walk.views.led_like(view, value) if value is not None else None
 
 
 def _among_tokens(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
-    """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where one is none."""
+    """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
+    one is none.
+    """
     parts, stored, only = list[View](), list[Reference](), sum(map(walk.is_value, sources)) == 1
     for source in sources:
         if not walk.is_value(source):
@@ -372,12 +450,16 @@ def _with_tokens(walk: Walk[N], name: str, view: View, stored: Sequence[Referenc
 
 
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
-    """Values one after the other along a new axis, which has this place; of maps their channels, of which it counts the parts."""
+    """Values one after the other along a new axis, which has this place; of maps their channels, of which it
+    counts the parts.
+    """
     views = [walk.kept(source) for source in sources]
     if (stacked := _stacked(walk, node, views, place)) is not None:
         return stacked
     wide = [view.with_axes([place]) for view in views]
-    of_one_channel = _by_channels(walk, node, wide, place) if all(view.value.is_map for view in wide) else None
+    of_one_channel = (
+        _by_channels(walk, node, wide, place) if all(view.value.is_map for view in wide) else None
+    )
     whole = [walk.view(source).with_axes([place]) for source in sources]
     if of_one_channel is not None or any(view.axes is None for view in whole):
         return of_one_channel or Lacks()
@@ -403,8 +485,12 @@ def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View 
     return split and split.transposed(order)
 
 
-def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Read:
-    """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative pads crop others."""
+def pad(
+    walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0
+) -> Read:
+    """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
+    pads crop others.
+    """
     return _padded(walk, node, walk.kept(source), pairs, fill)
 
 
@@ -420,7 +506,9 @@ def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, i
     return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill)) or Lacks()
 
 
-def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode) -> Read:
+def extend(
+    walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode
+) -> Read:
     """Cells of a map's own before and after its rows and columns."""
     view = walk.kept(source)
     names = walk.views.names(view)
@@ -432,12 +520,17 @@ def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[
     rows, columns = (pads.get(axis, (0, 0)) for axis in AXES[1:])
     if not pads:
         return view
-    return walk.views.laid(walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value), names) or Lacks()
+    return (
+        walk.views.laid(walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value), names)
+        or Lacks()
+    )
 
 
 def turned_round(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
     """The cells of these axes from the last one to the first."""
-    return cut(walk, node, source, dict.fromkeys(places, slice(None, None, -1))) if places else walk.view(source)
+    return (
+        cut(walk, node, source, dict.fromkeys(places, slice(None, None, -1))) if places else walk.view(source)
+    )
 
 
 def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -> Read:
@@ -464,18 +557,29 @@ def each_image(walk: Walk[N], node: N, source: Reference, times: int) -> Read:
     """Each image so many times, one copy after the other: a map of one cell has so many rows."""
     array = walk.array(source)
     sizes, shape = (array.sizes, array.value.shape) if array is not None else (None, None)
-    if sizes is None or shape is None or None in shape or array is None or not array.value.is_array or len(shape) != len(sizes) - 1:
+    if (
+        sizes is None
+        or shape is None
+        or None in shape
+        or array is None
+        or not array.value.is_array
+        or len(shape) != len(sizes) - 1
+    ):
         return Lacks(f"{node.op} of images that are no arrays of known size")
     stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
     pattern = f"{' '.join(stated.values())} -> ({' '.join(stated)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
-    rows = walk.views.laid(walk.builder.add(node.name, Upsample(times, 1), cell), ("batch", "rows", "columns", "channels"))
+    rows = walk.views.laid(
+        walk.builder.add(node.name, Upsample(times, 1), cell), ("batch", "rows", "columns", "channels")
+    )
     return (rows and rows.reshaped([sizes[0] * times, *sizes[1:]])) or Lacks()
 
 
-def cells_as_channels(walk: Walk[N], source: Reference, block: int, channels_first: bool, outer: bool = False) -> Read:
-    """The cells of each block of a map as channels, block rows first, before the channels that were there or, if these are `outer`,
-    behind.
+def cells_as_channels(
+    walk: Walk[N], source: Reference, block: int, channels_first: bool, outer: bool = False
+) -> Read:
+    """The cells of each block of a map as channels, block rows first, before the channels that were there or,
+    if these are `outer`, behind.
     """
     view = walk.view(source)
     sizes = view.sizes or ()
@@ -492,4 +596,6 @@ def cells_as_channels(walk: Walk[N], source: Reference, block: int, channels_fir
     turned = apart and apart.transposed(order)
     ends: list[Dim] = [rows // block, columns // block]
     whole = channels * block**2
-    return (turned and turned.reshaped([images, whole, *ends] if channels_first else [images, *ends, whole])) or Lacks()
+    return (
+        turned and turned.reshaped([images, whole, *ends] if channels_first else [images, *ends, whole])
+    ) or Lacks()

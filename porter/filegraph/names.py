@@ -26,11 +26,15 @@ def expect_values(names: Sequence[str], known: Iterable[str]) -> None:
     if lacking is not None:
         near = get_close_matches(lacking, words, 3, 0.5) or words[-3:]
         message = f"the file's graph has no value '{lacking}'"
-        raise UsageError(message, where=OUTPUTS, next=f"write the file's own name of a value, such as {', '.join(near)}")
+        raise UsageError(
+            message, where=OUTPUTS, next=f"write the file's own name of a value, such as {', '.join(near)}"
+        )
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:
-    """`name`, or the first of `name_2`, `name_3`, ... where it is taken. Of many names, `Names` gives each in constant time."""
+    """`name`, or the first of `name_2`, `name_3`, ... where it is taken. Of many names, `Names` gives each in
+    constant time.
+    """
     candidate, count = name, 1
     while candidate in taken:
         count += 1
@@ -46,7 +50,9 @@ class Names:
         self._last: dict[str, int] = {}
 
     def take(self, wanted: str, first: int = 1) -> str:
-        """Takes `wanted`, or `wanted_2`, `wanted_3`, ... where it is taken, from the one of `first` on, and gives it."""
+        """Takes `wanted`, or `wanted_2`, `wanted_3`, ... where it is taken, from the one of `first` on, and
+        gives it.
+        """
         count = 1 if first == 1 and wanted not in self.taken else max(first, self._last.get(wanted, 1))
         name = wanted if count == 1 else f"{wanted}_{count}"
         while name in self.taken:
@@ -73,9 +79,14 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
         scope, title = scopes[node.name], titles.get(node.name, node.name)
         uses[title] += 1
         names[node.name] = scope if scope and counts[scope] == 1 else free.take(title, uses[title])
-    nodes = (replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs)) for node in graph.nodes)
+    nodes = (
+        replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs))
+        for node in graph.nodes
+    )
     left_out = tuple(replace(each, after=names.get(each.after or "")) for each in graph.left_out)
-    return replace(graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs), left_out=left_out)
+    return replace(
+        graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs), left_out=left_out
+    )
 
 
 def titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:

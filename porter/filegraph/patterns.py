@@ -54,18 +54,27 @@ def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
 
 
 def _norms() -> list[Fused]:
-    """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma (tf.nn.batch_normalization), (x - mean) * inv +
-    beta (Flax), and (x - mean) / sqrt(variance + epsilon) * gamma + beta (torch.onnx before opset 17).
+    """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma
+    (tf.nn.batch_normalization), (x - mean) * inv + beta (Flax), and (x - mean) / sqrt(variance + epsilon) *
+    gamma + beta (torch.onnx before opset 17).
     """
     mean: Pattern = ("Mean", "x", "#axes")
     apart: Pattern = ("Sub", "x", mean)
-    squares: list[Pattern] = [("SquaredDifference", "x", mean), ("Square", apart), ("Pow", apart, 2), ("Mul", apart, apart)]
+    squares: list[Pattern] = [
+        ("SquaredDifference", "x", mean),
+        ("Square", apart),
+        ("Pow", apart, 2),
+        ("Mul", apart, apart),
+    ]
     variances: list[Pattern] = [("Mean", square, "#axes") for square in squares]
     square_of_mean: Pattern = ("Mul", mean, mean)
     mean_of_squares: Pattern = ("Mean", ("Mul", "x", "x"), "#axes")
     variances.append(("Max", 0, ("Sub", mean_of_squares, square_of_mean)))
     found = []
-    for center, variance, op in [("mean", "variance", _batch_norm), *((mean, variance, _layer_norm) for variance in variances)]:
+    for center, variance, op in [
+        ("mean", "variance", _batch_norm),
+        *((mean, variance, _layer_norm) for variance in variances),
+    ]:
         total = "Add", variance, "$epsilon"
         for root in _inverse_roots(total):
             for factor in (("Mul", root, "gamma"), root):
@@ -74,10 +83,16 @@ def _norms() -> list[Fused]:
                 shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
                 found += [Fused(("Add", ("Mul", "x", factor), each), op) for each in shifts]
                 normal: Pattern = ("Mul", ("Sub", "x", center), factor)
-                found += [Fused(("Add", normal, "beta"), op), Fused(("Mul", ("Sub", "x", center), factor), op)]
+                found += [
+                    Fused(("Add", normal, "beta"), op),
+                    Fused(("Mul", ("Sub", "x", center), factor), op),
+                ]
     for variance in variances:
         total = "Add", variance, "$epsilon"
-        for normal in (("Div", apart, ("Sqrt", total)), *(("Mul", apart, root) for root in _inverse_roots(total))):
+        for normal in (
+            ("Div", apart, ("Sqrt", total)),
+            *(("Mul", apart, root) for root in _inverse_roots(total)),
+        ):
             scaled = "Mul", normal, "gamma"
             found += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
     return [*found, *_norms_by_the_root()]
@@ -114,13 +129,23 @@ def _activations() -> list[Fused]:
     x, negative = "x", ("Neg", "x")
     three = "Add", x, 3
     sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
-    sums: list[Pattern] = [("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))), ("Add", 1, ("Erf", ("Div", x, math.sqrt(2))))]
-    sums += [("Erfc", ("Mul", negative, math.sqrt(0.5))), ("Sub", 1, ("Erf", ("Mul", negative, math.sqrt(0.5))))]
+    sums: list[Pattern] = [
+        ("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))),
+        ("Add", 1, ("Erf", ("Div", x, math.sqrt(2)))),
+    ]
+    sums += [
+        ("Erfc", ("Mul", negative, math.sqrt(0.5))),
+        ("Sub", 1, ("Erf", ("Mul", negative, math.sqrt(0.5)))),
+    ]
     cube = "Mul", 0.044715, ("Pow", x, 3)
     tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
     line = "Add", ("Mul", x, "$slope"), "$offset"
     by_one = "Mul", x, 1  # torch's beta
-    smooth = [(x, ("Log1p", ("Exp", x))), (x, ("Softplus", x)), (by_one, ("Div", ("Log1p", ("Exp", by_one)), 1))]
+    smooth = [
+        (x, ("Log1p", ("Exp", x))),
+        (x, ("Softplus", x)),
+        (by_one, ("Div", ("Log1p", ("Exp", by_one)), 1)),
+    ]
     raised: list[Pattern] = [("Elu", x), *(part for each in (x, ("Min", x, 0)) for part in _raised(each))]
     sixths = [sixth for six in sixes for sixth in (("Div", six, 6), ("Mul", six, 1 / 6))]
     table: list[tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]] = [
@@ -131,8 +156,14 @@ def _activations() -> list[Fused]:
         (lambda found: HardSwish(), [("Div", ("Mul", x, six), 6) for six in sixes]),
         (lambda found: HardSwish(), [("Mul", ("Mul", x, six), 1 / 6) for six in sixes]),
         (lambda found: HardSigmoid(), sixths),
-        (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Max", ("Min", line, 1), 0), ("Clip", line, 0, 1)]),
-        (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Min", ("Relu", line), 1), ("Min", ("Max", line, 0), 1)]),
+        (
+            lambda found: HardSigmoid(found["$slope"], found["$offset"]),
+            [("Max", ("Min", line, 1), 0), ("Clip", line, 0, 1)],
+        ),
+        (
+            lambda found: HardSigmoid(found["$slope"], found["$offset"]),
+            [("Min", ("Relu", line), 1), ("Min", ("Max", line, 0), 1)],
+        ),
         (lambda found: Mish(), [("Mul", x, ("Tanh", ("Softplus", x)))]),
         (lambda found: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
         (
@@ -141,14 +172,27 @@ def _activations() -> list[Fused]:
         ),
         (lambda found: LeakyRelu(found["$slope"]), _where_above_zero(("Mul", "$slope", x))),
         (lambda found: Elu(), [pattern for each in raised for pattern in _where_above_zero(each)]),
-        (lambda found: Elu(found["$alpha"]), [each for part in raised for each in _where_above_zero(("Mul", "$alpha", part))]),
+        (
+            lambda found: Elu(found["$alpha"]),
+            [each for part in raised for each in _where_above_zero(("Mul", "$alpha", part))],
+        ),
         (
             lambda found: Celu(found["$alpha"]) if found["$alpha"] > 0 else None,
-            [each for part in _raised(("Div", x, "$alpha")) for each in _where_above_zero(("Mul", "$alpha", part))],
+            [
+                each
+                for part in _raised(("Div", x, "$alpha"))
+                for each in _where_above_zero(("Mul", "$alpha", part))
+            ],
         ),
         (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), ("Relu", negative)))]),
-        (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))]),
-        (lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None, [("Max", x, ("Mul", "$slope", x))]),
+        (
+            lambda found: LeakyRelu(found["$slope"]),
+            [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))],
+        ),
+        (
+            lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None,
+            [("Max", x, ("Mul", "$slope", x))],
+        ),
     ]
     return [Fused(pattern, op) for op, patterns in table for pattern in patterns]
 
@@ -171,4 +215,8 @@ def _where_above_zero(other: Pattern) -> list[tuple[Pattern, ...]]:
 
 def _halves(factor: Pattern) -> list[tuple[Pattern, ...]]:
     """0.5 * x * factor in any order."""
-    return [("Mul", ("Mul", 0.5, "x"), factor), ("Mul", 0.5, ("Mul", "x", factor)), ("Mul", "x", ("Mul", 0.5, factor))]
+    return [
+        ("Mul", ("Mul", 0.5, "x"), factor),
+        ("Mul", 0.5, ("Mul", "x", factor)),
+        ("Mul", "x", ("Mul", 0.5, factor)),
+    ]

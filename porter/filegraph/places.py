@@ -1,4 +1,6 @@
-"""What a file counts: to count further than it has is damage of the file, and an IndexError is a fault of porter's."""
+"""What a file counts: to count further than it has is damage of the file, and an IndexError is a fault of
+porter's.
+"""
 
 from __future__ import annotations
 

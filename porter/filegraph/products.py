@@ -1,5 +1,5 @@
-"""Products of a value and a stored kernel, as dense layers, and of two values: of their last axes, or by an equation such as
-`abc,cd->abd`, as Keras, TensorFlow and others write the layers of an attention.
+"""Products of a value and a stored kernel, as dense layers, and of two values: of their last axes, or by an
+equation such as `abc,cd->abd`, as Keras, TensorFlow and others write the layers of an attention.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Product:
     Attributes:
         axes: of the kernel, as in Stored.
         bias: a constant of one number, or one for each unit.
-        place: of the features in the value; if it is not the last, the value is transposed before its product.
+        place: of the features in the value; if it is not the last, the value is transposed before its
+            product.
     """
 
     kernel: Reference
@@ -56,7 +57,10 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
     view = view if place == -1 else view.transposed((1, 0)) or view
     if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view) or view
-    if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (None, taken):
+    if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (
+        None,
+        taken,
+    ):
         return Lacks(f"{node.op} over other axes than the channels")
     tensors = {"kernel": Stored(tensor.name, axes)}
     vector = None if bias is None or factors[1] != 1 else walk.flow.weights(bias)
@@ -73,12 +77,15 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
             held = walk.flow.hold(f"{node.name}:bias", numbers * factors[1])
             added = with_stored(walk, node.name, "Add", value, held)
             return walk.views.like(view, added) if added is not None else Lacks()
-        value = walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist())
+        value = walk.builder.affine(
+            f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist()
+        )
     return walk.views.like(view, value)
 
 
 def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]) -> Read:
-    """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along its diagonals.
+    """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along
+    its diagonals.
 
     Args:
         kernel: 1×1×numbers; the value is N×1×channels.
@@ -98,10 +105,14 @@ def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference,
     for place, row in enumerate(padded):
         row[place : place + numbers.size] = numbers.ravel()
     held = walk.flow.hold(node.name, padded[:, first : first + channels])
-    return walk.views.like(view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(held.name, "OI")}))
+    return walk.views.like(
+        view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(held.name, "OI")})
+    )
 
 
-def matmul(walk: Walk[N], node: N, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)) -> Read:
+def matmul(
+    walk: Walk[N], node: N, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)
+) -> Read:
     """The product of two values over their last two axes, or over these axes `turned`."""
     views = []
     for source, turns, is_held in zip(sources, turned, (False, True), strict=True):
@@ -110,13 +121,20 @@ def matmul(walk: Walk[N], node: N, sources: Sequence[Reference], turned: Sequenc
             walk.array(source)
         views.append(_with_last_turned(view) if turns else view)
     found = [view for view in views if view is not None]
-    return _of_matrices(walk, node, found) if len(found) == len(views) else Lacks(f"{node.op} of values of fewer than two axes")
+    return (
+        _of_matrices(walk, node, found)
+        if len(found) == len(views)
+        else Lacks(f"{node.op} of values of fewer than two axes")
+    )
 
 
 def _of_matrices(walk: Walk[N], node: N, views: Sequence[View]) -> Read:
     """As `matmul`, of views."""
     rank, held = len(views[1].axes or ()), _turned(walk, views[1])
-    first, second = walk.as_array(f"{node.name}:first", views[0]), held or walk.as_array(f"{node.name}:second", views[1])
+    first, second = (
+        walk.as_array(f"{node.name}:first", views[0]),
+        held or walk.as_array(f"{node.name}:second", views[1]),
+    )
     if first is None or second is None or len(first.axes or ()) != rank or rank < 3:
         return Lacks(f"{node.op} of values of different axes")
     value = walk.builder.add(node.name, MatMul(held is not None), first.value, second.value)
@@ -124,7 +142,9 @@ def _of_matrices(walk: Walk[N], node: N, views: Sequence[View]) -> Read:
 
 
 def _turned(walk: Walk[N], view: View) -> View | None:
-    """An array that a file turns for a product, before that: what is turned in the file, is not turned again."""
+    """An array that a file turns for a product, before that: what is turned in the file, is not turned
+    again.
+    """
     turned = _with_last_turned(view)
     return walk.settled_array(turned) if turned is not None else None
 
@@ -135,10 +155,15 @@ def _with_last_turned(view: View) -> View | None:
 
 
 def attention(
-    walk: Walk[N], node: N, heads: Sequence[View | None], mask: Reference | None, scale: float | None, cap: float = 0.0
+    walk: Walk[N],
+    node: N,
+    heads: Sequence[View | None],
+    mask: Reference | None,
+    scale: float | None,
+    cap: float = 0.0,
 ) -> Read:
-    """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays; the usual scale is one over the
-    root of q's channels. Under a `cap`, scores are cap * tanh(score / cap).
+    """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays; the usual
+    scale is one over the root of q's channels. Under a `cap`, scores are cap * tanh(score / cap).
     """
     query, key, value = heads
     if query is None or key is None or value is None or not query.value.channels:
@@ -189,7 +214,11 @@ def read_equation(text: str, rank: int) -> Equation | None:
     unnamed = "".join(each for each in "ABCDEFGHIJ" if each not in text)[: max(rank - len(first) + 3, 0)]
     inputs, _, result = f"{first},{rest}".replace("...", unnamed).partition("->")
     sides = (*inputs.split(","), result)
-    return Equation(*sides) if len(sides) == 3 and all(each.isalpha() and len({*each}) == len(each) for each in sides) else None
+    return (
+        Equation(*sides)
+        if len(sides) == 3 and all(each.isalpha() and len({*each}) == len(each) for each in sides)
+        else None
+    )
 
 
 def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> Read:
@@ -206,12 +235,17 @@ def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> R
         return _scaled(walk, node, equation, sources, tensor)
     kernel = Kernel(tensor.name, tensor.shape) if tensor is not None else None
     view = walk.kept(sources[0])
-    found = kernel and (with_kernel(walk, node.name, view, equation, kernel) or _by_groups(walk, node.name, view, equation, kernel))
+    found = kernel and (
+        with_kernel(walk, node.name, view, equation, kernel)
+        or _by_groups(walk, node.name, view, equation, kernel)
+    )
     return found or _unsaid(node, text)
 
 
 def with_matrices(walk: Walk[N], node: N, source: Reference, matrices: Tensor) -> Read:
-    """A value times stored matrices, of which each has a place of its own in the value's axes before the last two."""
+    """A value times stored matrices, of which each has a place of its own in the value's axes before the last
+    two.
+    """
     rank, shape = len(walk.sizes(source) or ()), matrices.shape
     while shape[0] == 1:
         shape = shape[1:]
@@ -225,7 +259,9 @@ def with_matrices(walk: Walk[N], node: N, source: Reference, matrices: Tensor) -
 
 
 def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Read:
-    """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned queries meet its tokens."""
+    """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
+    queries meet its tokens.
+    """
     matrix, rank = walk.flow.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
         return Lacks(f"{node.op} of a constant and a value")
@@ -238,7 +274,9 @@ def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Re
     return found or Lacks(f"{node.op} of a constant of other axes and a value")
 
 
-def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None) -> Read:
+def _scaled(
+    walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None
+) -> Read:
     """A value times a stored array that has some of its axes."""
     x, held, _ = equation
     if x.endswith(held):
@@ -253,7 +291,9 @@ def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Refere
 
 
 def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
-    """A dense layer over axes of a value, whose features and whose units may be several axes; None where it is another product."""
+    """A dense layer over axes of a value, whose features and whose units may be several axes; None where it
+    is another product.
+    """
     x, held, result = equation
     summed, units = [axis for axis in held if axis in x], [axis for axis in held if axis not in x]
     kept = [axis for axis in x if axis not in held]
@@ -274,10 +314,15 @@ def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel
 
 
 def _by_groups(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
-    """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are the groups."""
+    """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are
+    the groups.
+    """
     x, held, result = equation
     summed, units = [axis for axis in held if axis not in result], [axis for axis in held if axis not in x]
-    groups, kept = [axis for axis in held if axis in x and axis in result], [axis for axis in x if axis not in held]
+    groups, kept = (
+        [axis for axis in held if axis in x and axis in result],
+        [axis for axis in x if axis not in held],
+    )
     letters = "".join("I" if axis in summed else "O" for axis in held)
     ordered = [axis for axis in held if axis not in summed] == groups + units and {*summed} <= {*x}
     if not ordered or not (summed and groups and kept) or sorted(result) != sorted(kept + groups + units):
@@ -298,19 +343,30 @@ def _by_groups(walk: Walk[N], name: str, view: View, equation: Equation, kernel:
 def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference]) -> View | None:
     x, y, result = equation
     views = [walk.kept(source) for source in sources]
-    shared, summed = [axis for axis in x if axis in y and axis in result], [axis for axis in x if axis in y and axis not in result]
+    shared, summed = (
+        [axis for axis in x if axis in y and axis in result],
+        [axis for axis in x if axis in y and axis not in result],
+    )
     left, right = ([axis for axis in one if axis not in other] for one, other in ((x, y), (y, x)))
     if sorted(result) != sorted(shared + left + right) or not (shared and summed):
         return None
     sizes = _sizes(x, views[0]) | _sizes(y, views[1])
-    of_batch = {letter for letter, axis in zip(x, views[0].axes or (), strict=False) if any(piece.axis == "N" for piece in axis)}
+    of_batch = {
+        letter
+        for letter, axis in zip(x, views[0].axes or (), strict=False)
+        if any(piece.axis == "N" for piece in axis)
+    }
     shared.sort(key=lambda axis: axis not in of_batch)
     first = _joined(views[0], x, [*([axis] for axis in shared), left, summed], sizes)
     second = _joined(views[1], y, [*([axis] for axis in shared), summed, right], sizes)
     if first is None or second is None:
         return None
     found = _of_matrices(walk, node, (first, second))
-    return _apart(found, [*([axis] for axis in shared), left, right], result, sizes) if isinstance(found, View) else None
+    return (
+        _apart(found, [*([axis] for axis in shared), left, right], result, sizes)
+        if isinstance(found, View)
+        else None
+    )
 
 
 def _sizes(letters: str, view: View) -> dict[str, Dim]:
@@ -318,7 +374,9 @@ def _sizes(letters: str, view: View) -> dict[str, Dim]:
     return dict(zip(letters, sizes, strict=True)) if len(letters) == len(sizes) else {}
 
 
-def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, Dim]) -> View | None:
+def _joined(
+    view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, Dim]
+) -> View | None:
     """The tensor with these axes, of which each is several of its own, outermost first."""
     if view.axes is None or len(view.axes) != len(letters):
         return None
@@ -326,10 +384,20 @@ def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Ma
     return turned and turned.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
 
 
-def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, Dim]) -> View | None:
-    """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the result."""
+def _apart(
+    view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, Dim]
+) -> View | None:
+    """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the
+    result.
+    """
     own = zip(letters, view.sizes or (), strict=True)  # an open size has another number in each value
-    split = view.reshaped([size for axes, whole in own for size in ([whole] if len(axes) == 1 else [sizes[axis] for axis in axes])])
+    split = view.reshaped(
+        [
+            size
+            for axes, whole in own
+            for size in ([whole] if len(axes) == 1 else [sizes[axis] for axis in axes])
+        ]
+    )
     order = [axis for axes in letters for axis in axes]
     return split and split.transposed([order.index(axis) for axis in result])
 

@@ -1,4 +1,6 @@
-"""What an op graph computes along axes: means, sums and extremes, softmaxes, and what files say by several of these."""
+"""What an op graph computes along axes: means, sums and extremes, softmaxes, and what files say by several of
+these.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from porter.graph.ops import AXES, Function
 Reduction = Function | Literal["sum", "min"]
 
 
-def reduce(walk: Walk[N], node: N, source: Source, function: Reduction, places: Collection[int], keep: bool) -> Read:
+def reduce(
+    walk: Walk[N], node: N, source: Source, function: Reduction, places: Collection[int], keep: bool
+) -> Read:
     """What a function makes of all numbers along axes, which stay with one cell if `keep`."""
     if function == "sum":
         return _total(walk, node, source, places, keep)
@@ -35,16 +39,24 @@ def reduce(walk: Walk[N], node: N, source: Source, function: Reduction, places: 
     if "batch" in axes:
         return Lacks(f"{node.op} over the batch")
     stays = keep or axes != {"rows", "columns"}
-    value = walk.builder.reduce(node.name, view.value, function, [AXES.index(axis) for axis in AXES if axis in axes], stays)
+    value = walk.builder.reduce(
+        node.name, view.value, function, [AXES.index(axis) for axis in AXES if axis in axes], stays
+    )
     found = walk.views.laid(value, names if stays else tuple(name for name in names if name not in axes))
     return (found if keep or not stays or found is None else found.without(gone)) or Lacks()
 
 
-def _of_array(walk: Walk[N], node: N, source: Source, function: Function, places: Collection[int], keep: bool) -> Read:
+def _of_array(
+    walk: Walk[N], node: N, source: Source, function: Function, places: Collection[int], keep: bool
+) -> Read:
     view = walk.view(source)
     order, gone = view.batch_first, view.places(places)
     array = walk.array(source, order)
-    found = Lacks() if array is None else _along(walk, node, array, function, sorted(order.index(place) for place in gone))
+    found = (
+        Lacks()
+        if array is None
+        else _along(walk, node, array, function, sorted(order.index(place) for place in gone))
+    )
     if not isinstance(found, View):
         return found
     whole = found.restored(order)
@@ -56,7 +68,9 @@ def _along(walk: Walk[N], node: N, view: View, function: Function, places: Seque
     if not places or view.has_batch(places[0]):
         return Lacks(f"{node.op} over the batch")
     images = [] if walk.views.whole else [(view.sizes or ())[0]]
-    if len(places) == len(view.axes or ()) - len(images) and (len(places) > len(images) or not view.value.is_array):
+    if len(places) == len(view.axes or ()) - len(images) and (
+        len(places) > len(images) or not view.value.is_array
+    ):
         flat = view.reshaped([*images, 1, -1])
         whole = walk.as_array(f"{node.name}:whole", flat) if flat is not None else None
         found = _along(walk, node, whole, function, [len(images) + 1]) if whole is not None else Lacks()
@@ -67,8 +81,8 @@ def _along(walk: Walk[N], node: N, view: View, function: Function, places: Seque
 
 
 def _total(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
-    """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the channels, such as that of
-    a stack, as a sum of these.
+    """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
+    channels, such as that of a stack, as a sum of these.
     """
     parts = _parts(walk, node, walk.kept(source), *places) if len(places) == 1 else ()
     if parts:
@@ -89,7 +103,11 @@ def _least(walk: Walk[N], node: N, source: Source, places: Collection[int], keep
     view = walk.kept(source)
     opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
     most = reduce(walk, node, opposite, "max", places, keep)
-    return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value)) if isinstance(most, View) else most
+    return (
+        walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value))
+        if isinstance(most, View)
+        else most
+    )
 
 
 def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
@@ -106,9 +124,11 @@ def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
 _SOFTMAX = Softmax()
 
 
-def softmax(walk: Walk[N], node: N, source: Reference, *places: int, op: Softmax | LogSoftmax = _SOFTMAX) -> Read:
-    """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or along other axes, of which
-    several are one; or with that `op` its logarithm.
+def softmax(
+    walk: Walk[N], node: N, source: Reference, *places: int, op: Softmax | LogSoftmax = _SOFTMAX
+) -> Read:
+    """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or
+    along other axes, of which several are one; or with that `op` its logarithm.
     """
     if not places:
         return Lacks(f"{node.op} over no axes")
@@ -132,7 +152,11 @@ def _softmax_of_last(walk: Walk[N], node: N, whole: View, last: Sequence[int], o
     order = [*(place for place in range(len(whole.sizes)) if place not in last), *last]
     sizes = [whole.sizes[place] for place in order]
     turned = whole.transposed(order)
-    flat = turned and turned.reshaped([*sizes[: -len(last)], product(sizes[-len(last) :])]) if len(last) > 1 else turned
+    flat = (
+        turned and turned.reshaped([*sizes[: -len(last)], product(sizes[-len(last) :])])
+        if len(last) > 1
+        else turned
+    )
     view = walk.as_array(f"{node.name}:last", flat) if flat is not None else None
     if view is None or whole.has_batch(last[0]):
         return Lacks(f"{node.op} over the batch")
@@ -161,7 +185,9 @@ def root(walk: Walk[N], node: N, keeps: Callable[[N], bool]) -> Read:
 
 
 def unit_of(walk: Walk[N], node: N) -> Read | None:
-    """A product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter write it."""
+    """A product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter write
+    it.
+    """
     for square in (("Mul", "x", "x"), ("Square", "x")):
         total = "Sum", square, "#axes"
         if (found := walk.flow.match(node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))) is not None:
@@ -171,7 +197,9 @@ def unit_of(walk: Walk[N], node: N) -> Read | None:
     return None
 
 
-def over_norm(walk: Walk[N], node: N, source: Reference, places: Collection[int], least: float, order: int = 2) -> Read:
+def over_norm(
+    walk: Walk[N], node: N, source: Reference, places: Collection[int], least: float, order: int = 2
+) -> Read:
     """A value over its norm of order 1 or 2 along axes, or over `least` where the norm is smaller."""
     if order == 1:
         view = walk.kept(source)
@@ -190,7 +218,9 @@ def glu(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
     size = walk.view(source).size(place)
     if isinstance(size, Open) or size % 2:
         return Lacks(f"{node.op} over an axis that has no known halves")
-    halves = [moves.cut(walk, node, source, {place: part}) for part in (slice(0, size // 2), slice(size // 2, size))]
+    halves = [
+        moves.cut(walk, node, source, {place: part}) for part in (slice(0, size // 2), slice(size // 2, size))
+    ]
     first, second = (half if isinstance(half, View) else None for half in halves)
     if first is None or second is None:
         return next((half for half in halves if isinstance(half, Lacks)), Lacks())
@@ -198,9 +228,11 @@ def glu(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
     return of_values(walk, node, "Mul", (first, gate))
 
 
-def variance(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool, less: float) -> Read:
-    """The mean square distance from the mean along axes, where `less` is taken from the count that it is divided by; the root of it
-    for an operator that is called `std`.
+def variance(
+    walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool, less: float
+) -> Read:
+    """The mean square distance from the mean along axes, where `less` is taken from the count that it is
+    divided by; the root of it for an operator that is called `std`.
     """
     sizes = [walk.view(source).size(place) for place in places]
     known = [size for size in sizes if isinstance(size, int)]

@@ -22,8 +22,9 @@ _SAME_SCALE = 1e-12
 
 
 def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, counts: tuple[Dim, Dim]) -> Read:
-    """The mean or the largest value of so many windows of rows and of columns, which lie evenly over a map. Where they do not
-    divide it they overlap, and may differ by a cell (start_index and end_index in torch's aten/src/ATen/native/AdaptivePooling.h).
+    """The mean or the largest value of so many windows of rows and of columns, which lie evenly over a map.
+    Where they do not divide it they overlap, and may differ by a cell (start_index and end_index in torch's
+    aten/src/ATen/native/AdaptivePooling.h).
     """
     own = _cells(walk, value)
     if all(count in (1, size) for size, count in zip(own, counts, strict=True)):
@@ -34,9 +35,13 @@ def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, coun
         return Lacks(f"{node.op} to {text(counts)} of a map of any size: export the model for one size")
     down, across = (_steps(*each) for each in zip(own, (rows, columns), strict=True))
     if down is None or across is None:
-        return walk.builder.add(node.name, (AdaptiveMaxPool if function == "max" else AdaptiveAvgPool)(rows, columns), value)
+        return walk.builder.add(
+            node.name, (AdaptiveMaxPool if function == "max" else AdaptiveAvgPool)(rows, columns), value
+        )
     convention = Convention("explicit", fill=LOWEST if function == "max" else 0.0)
-    return walk.builder.pool(node.name, value, function, Window((down[0], across[0]), (down[1], across[1])), convention)
+    return walk.builder.pool(
+        node.name, value, function, Window((down[0], across[0]), (down[1], across[1])), convention
+    )
 
 
 def _steps(size: Dim, count: int) -> tuple[int, int] | None:
@@ -44,8 +49,17 @@ def _steps(size: Dim, count: int) -> tuple[int, int] | None:
     return None if isinstance(size, Open) or count > size else alike(windows(size, count))
 
 
-def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Read:
-    """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has none of these."""
+def resize(
+    walk: Walk[N],
+    node: N,
+    source: Reference,
+    op: Resize,
+    scales: Mapping[int, float],
+    sizes: Mapping[int, Dim],
+) -> Read:
+    """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has
+    none of these.
+    """
     view = walk.kept(source)
     if view.value.is_array and len(view.axes or ()) == 4:
         view = walk.views.of(walk.value(source))
@@ -61,19 +75,32 @@ def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mappin
         return view
     rows, columns = (_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:])
     if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
-        found = walk.builder.add(node.name, Upsample(int(rows.scale or 1), int(columns.scale or 1)), view.value)
+        found = walk.builder.add(
+            node.name, Upsample(int(rows.scale or 1), int(columns.scale or 1)), view.value
+        )
     elif rows.scale and columns.scale:
         found = walk.builder.add(node.name, replace(op, scale=(rows.scale, columns.scale)), view.value)
     elif rows.size and columns.size:
         found = walk.builder.add(node.name, replace(op, size=(rows.size, columns.size)), view.value)
     else:
         given = tuple(wanted.get(axis, old[axis]) for axis in AXES[1:])
-        like = next((each.value for each in walk.found.values() if each.value.is_map and _cells(walk, each.value) == given), None)
+        like = next(
+            (
+                each.value
+                for each in walk.found.values()
+                if each.value.is_map and _cells(walk, each.value) == given
+            ),
+            None,
+        )
         if like is None:
             return Lacks(f"{node.op} to a size that depends on the input's")
         if op.mode == "nearest":
-            return Lacks(f"{node.op} (nearest) to the size of another value, which float32 may round otherwise")
-        found = walk.builder.add(node.name, ResizeLike(op.mode, op.coordinates, op.a, op.inside), view.value, like)
+            return Lacks(
+                f"{node.op} (nearest) to the size of another value, which float32 may round otherwise"
+            )
+        found = walk.builder.add(
+            node.name, ResizeLike(op.mode, op.coordinates, op.a, op.inside), view.value, like
+        )
     return walk.views.laid(found, names) or Lacks()
 
 
@@ -95,18 +122,22 @@ def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
         new = None if isinstance(old, Open) else math.floor(old * scale)
         # A scale that is no float32 is one in no ONNX file; at a known size it may say the same as that.
         same = not isinstance(old, Open) and new is not None and abs(new / old - scale) < scale * _SAME_SCALE
-        return _Target(scale if not same or float(np.float32(scale)) == scale else None, new if same else None)
+        return _Target(
+            scale if not same or float(np.float32(scale)) == scale else None, new if same else None
+        )
     times = ratio(wanted, old)
     return _Target(None if times is None else float(times), None if isinstance(wanted, Open) else wanted)
 
 
 def _repeats(op: Resize, scales: tuple[float | None, float | None]) -> bool:
-    """Whether the nearest cells are every cell equally often. A half is never reached, because a half pixel of a whole factor is
-    none.
+    """Whether the nearest cells are every cell equally often. A half is never reached, because a half pixel
+    of a whole factor is none.
     """
     if any(not scale or scale != int(scale) for scale in scales):
         return False
     if op.coordinates == "half_pixel":
         return op.rounding.startswith("round")
-    down = op.rounding == "floor" or (op.rounding == "round_prefer_floor" and max(scale or 1 for scale in scales) <= 2)
+    down = op.rounding == "floor" or (
+        op.rounding == "round_prefer_floor" and max(scale or 1 for scale in scales) <= 2
+    )
     return op.coordinates == "asymmetric" and down

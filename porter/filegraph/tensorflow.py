@@ -1,4 +1,6 @@
-"""What TensorFlow's graphs and TensorFlow Lite's say in the same way: slices, parts, pads, resizes, transposed convolutions."""
+"""What TensorFlow's graphs and TensorFlow Lite's say in the same way: slices, parts, pads, resizes,
+transposed convolutions.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,14 @@ def strided(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
 
 def sliced(begins: list[Dim], sizes: list[Dim]) -> Index:
     """What a Slice takes; a size of -1 is all that is left."""
-    return [slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)]
+    return [
+        slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)
+    ]
 
 
 def cut_off(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: str) -> Pads:
-    """What a transposed convolution cuts off, which is the gradient of a convolution that pads by SAME or VALID
-    (tensorflow/core/framework/common_shape_fns.cc).
+    """What a transposed convolution cuts off, which is the gradient of a convolution that pads by SAME or
+    VALID (tensorflow/core/framework/common_shape_fns.cc).
 
     Args:
         sizes: rows and columns of its value.
@@ -86,12 +90,18 @@ def nearest_or_linear(kind: str, linear: bool, by: Sequence[int], half: bool, en
     # Without half pixels TensorFlow multiplies by a float32, which is exact for powers of two.
     if coordinates == "asymmetric" and all(by) and any(factor & (factor - 1) for factor in by):
         return f"{kind} by {by[0]}x{by[1]} without half_pixel_centers"
-    return Resize("nearest", coordinates=coordinates, rounding="floor" if coordinates == "asymmetric" else "round_prefer_ceil")
+    return Resize(
+        "nearest",
+        coordinates=coordinates,
+        rounding="floor" if coordinates == "asymmetric" else "round_prefer_ceil",
+    )
 
 
-def further_image(source: Reference, sizes: Sequence[int | None], batch: int | None, cells: Size) -> Image | None:
-    """What an input beside an image of `cells` is: a map of known channels, or numbers of stated sizes for each image; None of
-    others. A map of the rows and columns of the image has them at every size.
+def further_image(
+    source: Reference, sizes: Sequence[int | None], batch: int | None, cells: Size
+) -> Image | None:
+    """What an input beside an image of `cells` is: a map of known channels, or numbers of stated sizes for
+    each image; None of others. A map of the rows and columns of the image has them at every size.
     """
     first, *rest = sizes or (None,)
     if first != batch:
@@ -102,7 +112,9 @@ def further_image(source: Reference, sizes: Sequence[int | None], batch: int | N
     return Image(source, channels, ANY if (rows, columns) == cells else (rows, columns)) if channels else None
 
 
-def read_slice(walk: Walk[N], node: N, index: Callable[[int, list[list[Dim]]], Sequence[slice | int | None]]) -> Read:
+def read_slice(
+    walk: Walk[N], node: N, index: Callable[[int, list[list[Dim]]], Sequence[slice | int | None]]
+) -> Read:
     """A Slice or a StridedSlice; `index` is what it takes of so many axes by its bounds, as numpy's."""
     bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.dims(source)) is not None]
     sizes = walk.sizes(node.inputs[0])
@@ -113,9 +125,15 @@ def read_slice(walk: Walk[N], node: N, index: Callable[[int, list[list[Dim]]], S
     return moves.take(walk, node, node.inputs[0], index(len(sizes), bounds))
 
 
-def read_split(walk: Walk[N], node: N, kind: Literal["Split", "SplitV", "Unpack"], axis: int, count: int) -> Read | list[Read]:
-    """Split (axis, value), SplitV (value, sizes, axis) and Unpack, whose `axis` is an attribute, into `count` parts."""
-    source, place = {"Split": node.inputs[::-1], "SplitV": (node.inputs[0], node.inputs[-1])}.get(kind, (node.inputs[0], None))
+def read_split(
+    walk: Walk[N], node: N, kind: Literal["Split", "SplitV", "Unpack"], axis: int, count: int
+) -> Read | list[Read]:
+    """Split (axis, value), SplitV (value, sizes, axis) and Unpack, whose `axis` is an attribute, into `count`
+    parts.
+    """
+    source, place = {"Split": node.inputs[::-1], "SplitV": (node.inputs[0], node.inputs[-1])}.get(
+        kind, (node.inputs[0], None)
+    )
     stated = axis if place is None else walk.flow.number(place)
     if stated is None:
         return Lacks()
@@ -146,12 +164,18 @@ def pads_of(walk: Walk[N], node: N) -> dict[int, tuple[int, int]]:
 
 
 def read_resize(walk: Walk[N], node: N, how: Callable[[Sequence[int]], Resize | str]) -> Read:
-    """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`, by their factors."""
+    """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`,
+    by their factors.
+    """
     sizes, wanted = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1])
     if wanted is None or sizes is None or len(sizes) != 4 or len(wanted) != 2:
         return Lacks()
     op = how([ratio(new, old) or 0 for new, old in zip(wanted, sizes[1:3], strict=True)])
-    return Lacks(op) if isinstance(op, str) else resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
+    return (
+        Lacks(op)
+        if isinstance(op, str)
+        else resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
+    )
 
 
 def numbers_from(start: Numbers, limit: Numbers, step: Numbers) -> Numbers:

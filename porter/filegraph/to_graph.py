@@ -1,4 +1,6 @@
-"""A file's graph as porter's own, with no recipe: the paths are the file's names, and what comes after the logits is taken off."""
+"""A file's graph as porter's own, with no recipe: the paths are the file's names, and what comes after the
+logits is taken off.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from porter.graph.walks import downstream
 LONGEST_PATH = 160
 _MOST_ENDS = 16
 _GROWTH = 4096
-"""So many numbers for each of the input's are assumed of a graph that porter cannot read whole: four times a network's most."""
+"""So many numbers for each of the input's are assumed of a graph that porter cannot read whole: four times a
+network's most.
+"""
 _QUANTISED = re.compile("quant|qlinear|integer$", re.IGNORECASE)
 """Kinds of nodes that compute in whole numbers, or go there and back."""
 
@@ -39,19 +43,21 @@ class Translated:
 def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     """The graph that gives the file's outputs, in their order.
 
-    A softmax, a log_softmax or a sigmoid that gives the only output is taken off if its values are features, so that the port gives
-    logits. Of a number of each image, the logit is one feature.
+    A softmax, a log_softmax or a sigmoid that gives the only output is taken off if its values are features,
+    so that the port gives logits. Of a number of each image, the logit is one feature.
 
     Args:
         keep_activation: keep it.
 
     Raises:
-        MappingError: there is no layer, porter has no op for a node, or the file's values do not fit each other; `where` is the
-            file's name of it.
+        MappingError: there is no layer, porter has no op for a node, or the file's values do not fit each
+            other; `where` is the file's name of it.
     """
     expect_ops(file)
     if all(isinstance(node.op, Identity) for node in file.nodes):
-        raise MappingError("this model has no layers: it gives its input", next="save a model that computes something")
+        raise MappingError(
+            "this model has no layers: it gives its input", next="save a model that computes something"
+        )
     paths = _paths((node.name for node in file.nodes), [each.path for each in file.further_inputs])
     beside = tuple(replace(each, path=paths[each.path]) for each in file.further_inputs)
     nodes = [
@@ -60,13 +66,17 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         if isinstance(op := node.op, Op)
     ]
     output, *further = (paths[name] for name in file.outputs)
-    graph = Graph(tuple(nodes), file.channels, output, further=tuple(further), axes=file.axes, further_inputs=beside)
+    graph = Graph(
+        tuple(nodes), file.channels, output, further=tuple(further), axes=file.axes, further_inputs=beside
+    )
     try:
         known = shapes(graph, file.size)
     except GraphError as error:
         where = next((name for name, path in paths.items() if path == error.where), error.where)
         advice = error.next if None not in file.size else "build and save the model for images of one size"
-        raise MappingError(f"the file's graph does not fit together: {error.message}", where=where, next=advice) from None
+        raise MappingError(
+            f"the file's graph does not fit together: {error.message}", where=where, next=advice
+        ) from None
     names = {paths[node.name]: node.name for node in file.nodes}
     graph = _with_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, known)
     try:
@@ -75,10 +85,16 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         advice = f"{error.next}, if the file states none"
         raise MappingError(error.message, where=names.get(error.where or ""), next=advice) from None
     last = graph.by_path[output]
-    if known[output] == () and last.inputs[0] in graph.by_path:  # a number of each image, which one feature was
+    # A number of each image, which one feature was.
+    if known[output] == () and last.inputs[0] in graph.by_path:
         last = graph.by_path[last.inputs[0]]
     logits = last.inputs[0]
-    removable = isinstance(last.op, OF_LOGITS) and not further and len(known[last.path]) == 1 and logits in graph.by_path
+    removable = (
+        isinstance(last.op, OF_LOGITS)
+        and not further
+        and len(known[last.path]) == 1
+        and logits in graph.by_path
+    )
     if keep_activation or not removable:
         return Translated(graph, names, None)
     kept = tuple(node for node in graph.nodes if node.path not in (last.path, output))
@@ -86,8 +102,11 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     return Translated(replace(graph, nodes=kept, output=logits), names, last.op_name)
 
 
-def _with_calls(graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], known: Mapping[str, Shape]) -> Graph:
-    """The graph, whose nodes say that they are calls of one layer where the file has the same tensors for them.
+def _with_calls(
+    graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], known: Mapping[str, Shape]
+) -> Graph:
+    """The graph, whose nodes say that they are calls of one layer where the file has the same tensors for
+    them.
 
     Args:
         tensors, known: the file's tensors by role, and the shape, of every path.
@@ -117,39 +136,59 @@ def expect_ops(file: FileGraph) -> None:
         first = [name for name in foreign if reached.isdisjoint(file.by_name[name].inputs)]
         kinds = ", ".join(f"'{name}' ({foreign[name]})" for name in first[:5])
         more = f" and {len(first) - 5} more" if len(first) > 5 else ""
-        behind = f"; of the nodes behind, {len(foreign) - len(first)} cannot be read" if len(foreign) > len(first) else ""
+        behind = (
+            f"; of the nodes behind, {len(foreign) - len(first)} cannot be read"
+            if len(foreign) > len(first)
+            else ""
+        )
         exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
         before = file.leading_to(source for name in first for source in file.by_name[name].inputs)
         ends, is_named = _ends_before(file, reached), any(file.by_name[name].tap for name in before)
-        other = "save a model that ends before them" if is_named else "save the layers behind them, which then take what they give"
+        other = (
+            "save a model that ends before them"
+            if is_named
+            else "save the layers behind them, which then take what they give"
+        )
         cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else other
-        advice = f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else "")
+        advice = f"a port without them would be another function: {cut}" + (
+            exported if file.language == "keras" else ""
+        )
         if any(_QUANTISED.search(foreign[name]) for name in first):
             advice = "name the file that it was quantised from: porter ports models of real numbers"
         if file.sizable:
-            advice = "say at which size the model runs: --input-size ROWSxCOLUMNS, which is then the port's only one"
+            advice = (
+                "say at which size the model runs: --input-size ROWSxCOLUMNS, which is then the "
+                "port's only one"
+            )
         unsized = "without the input's size, " if file.sizable else ""
         raise MappingError(f"{unsized}porter has no op for {kinds}{more}{behind}", next=advice)
 
 
 def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
-    """The file's names of the values that `refused` nodes read and others give, and of the outputs that are none of theirs; none if
-    the file has no names for them, or they are too many to type.
+    """The file's names of the values that `refused` nodes read and others give, and of the outputs that are
+    none of theirs; none if the file has no names for them, or they are too many to type.
     """
     names: dict[str, None] = {}
     for node in file.nodes:
         if node.name in refused:
-            reads = node.op.reads if isinstance(node.op, Foreign) and len(node.op.reads) == len(node.inputs) else ()
+            reads = (
+                node.op.reads
+                if isinstance(node.op, Foreign) and len(node.op.reads) == len(node.inputs)
+                else ()
+            )
             taps = reads or [file.by_name[name].tap if name in file.by_name else None for name in node.inputs]
             names |= {
-                tap or "": None for name, tap in zip(node.inputs, taps, strict=True) if name in file.by_name and name not in refused
+                tap or "": None
+                for name, tap in zip(node.inputs, taps, strict=True)
+                if name in file.by_name and name not in refused
             }
     names |= {file.by_name[name].tap or "": None for name in file.outputs if name not in refused}
     return [] if "" in names or len(names) > _MOST_ENDS else list(names)
 
 
 def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
-    """For each name of the file a path: words of letters, digits and _, joined by slashes; of an input one word.
+    """For each name of the file a path: words of letters, digits and _, joined by slashes; of an input one
+    word.
 
     No path is another node's scope, because a model's layer cannot hold another layer.
     """
@@ -158,8 +197,12 @@ def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
     if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()):
         split = {name: parts[1:] for name, parts in split.items()}
     short = {name: "/".join(parts)[-LONGEST_PATH:].lstrip("/_") or "layer" for name, parts in split.items()}
-    free = Names({path[:end] for path in short.values() for end, letter in enumerate(path) if letter == "/"} | {INPUT})
-    return {name: free.take(path) for name, path in ({name: path_word(name) for name in inputs} | short).items()}
+    free = Names(
+        {path[:end] for path in short.values() for end, letter in enumerate(path) if letter == "/"} | {INPUT}
+    )
+    return {
+        name: free.take(path) for name, path in ({name: path_word(name) for name in inputs} | short).items()
+    }
 
 
 def path_word(name: str) -> str:
@@ -169,7 +212,8 @@ def path_word(name: str) -> str:
 
 
 def expect_batch(file: FileGraph, images: int, size: tuple[int, int]) -> None:
-    """Refuses to fill a batch that takes more memory than any network's: a file may state any number of images.
+    """Refuses to fill a batch that takes more memory than any network's: a file may state any number of
+    images.
 
     Args:
         images: that the file takes at once.
@@ -184,5 +228,8 @@ def expect_batch(file: FileGraph, images: int, size: tuple[int, int]) -> None:
     except MappingError:
         each = _GROWTH * file.channels * size[0] * size[1]
     if images * each > MOST_IN_ALL:
-        message = f"the file takes {images} images at once, whose values have {images * each} numbers, more than {MOST_IN_ALL}"
+        message = (
+            f"the file takes {images} images at once, whose values have {images * each} numbers, "
+            f"more than {MOST_IN_ALL}"
+        )
         raise MissingFramework(message, next="export it for fewer images, or for any number")

@@ -1,7 +1,8 @@
-"""How a file's tensors hold a graph's values: reshapes and transposes are followed, axis by axis, until one op says them.
+"""How a file's tensors hold a graph's values: reshapes and transposes are followed, axis by axis, until one
+op says them.
 
-A map as features, channels first in between, channels shuffled or laid out as cells, cells listed for a matrix product: formats
-write each of them as several ops that only move numbers.
+A map as features, channels first in between, channels shuffled or laid out as cells, cells listed for a
+matrix product: formats write each of them as several ops that only move numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,20 @@ from typing import Literal, NamedTuple, TypeVar, cast
 
 from porter.base.errors import GraphError
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dims import BATCH, ONLY, Dim, Open, Undecided, divides, exactly, product, quotient, ratio, text, unknown
+from porter.filegraph.dims import (
+    BATCH,
+    ONLY,
+    Dim,
+    Open,
+    Undecided,
+    divides,
+    exactly,
+    product,
+    quotient,
+    ratio,
+    text,
+    unknown,
+)
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.places import Items, place_of
 from porter.graph import (
@@ -37,8 +51,8 @@ T = TypeVar("T")
 
 
 class Piece(NamedTuple):
-    """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W, channels C, or along an array.s axis, which
-    has a small letter; R is a repetition.
+    """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W, channels C, or along
+    an array.s axis, which has a small letter; R is a repetition.
     """
 
     axis: str
@@ -55,7 +69,8 @@ class View:
     """A value as one of the file's tensors holds it.
 
     Attributes:
-        axes: of the tensor, batch included, each as its pieces, outermost first; None for a value of unknown shape.
+        axes: of the tensor, batch included, each as its pieces, outermost first; None for a value of unknown
+            shape.
     """
 
     value: Value
@@ -135,14 +150,19 @@ class View:
         """Each axis so many times, one whole copy after the other."""
         if self.axes is None or len(times) != len(self.axes) or min(times, default=1) < 1:
             return None
-        return replace(self, axes=joined((Piece("R", count, 0), *axis) for count, axis in zip(times, self.axes, strict=True)))
+        return replace(
+            self,
+            axes=joined((Piece("R", count, 0), *axis) for count, axis in zip(times, self.axes, strict=True)),
+        )
 
     def reshaped(self, sizes: Sequence[Dim]) -> View | None:
         """Other axes over the same numbers; -1 is what is left. None where an axis cannot be split so."""
         if self.axes is None or self.sizes is None:
             return None
         total = product(self.sizes)
-        wanted = next((found for each in (list(sizes), _exact(sizes)) if (found := _whole(each, total))), list(sizes))
+        wanted = next(
+            (found for each in (list(sizes), _exact(sizes)) if (found := _whole(each, total))), list(sizes)
+        )
         batch = self.sizes[0]
         if wanted and wanted[0] == 1 and total == batch * product(wanted):
             wanted[0] = batch  # a graph for one image, whose batch is free in the port
@@ -156,7 +176,8 @@ class View:
 
 @dataclass(frozen=True)
 class Aligned:
-    """A value whose axes are those of a tensor: what an op does along one of them, the file does along the tensor's.
+    """A value whose axes are those of a tensor: what an op does along one of them, the file does along the
+    tensor's.
 
     Attributes:
         axes: the value's, by the places of the tensor's; None for the batch.
@@ -168,7 +189,8 @@ class Aligned:
     held: Callable[[Value], View | None]
 
     def by_axis(self, stated: Mapping[int, T]) -> dict[int, T] | None:
-        """What a file states for places of its tensor, by the value's axes; None where the batch is among them.
+        """What a file states for places of its tensor, by the value's axes; None where the batch is among
+        them.
 
         Raises:
             ValueError: the tensor lacks one of them, or one is stated twice.
@@ -181,19 +203,28 @@ class Aligned:
 
 
 def unrepeated(views: Sequence[View]) -> list[View]:
-    """Tensors of as many axes; an axis that is only repeated in one of them has one cell, where another has its own numbers."""
-    own = [{at for at, axis in enumerate(view.axes or ()) if any(piece.axis != "R" for piece in axis)} for view in views]
+    """Tensors of as many axes; an axis that is only repeated in one of them has one cell, where another has
+    its own numbers.
+    """
+    own = [
+        {at for at, axis in enumerate(view.axes or ()) if any(piece.axis != "R" for piece in axis)}
+        for view in views
+    ]
     filled = set().union(*own)
 
     def once(view: View, held: Collection[int]) -> View:
         axes = enumerate(view.axes or ())
-        return replace(view, axes=view.axes and tuple(() if at in filled - {*held} else axis for at, axis in axes))
+        return replace(
+            view, axes=view.axes and tuple(() if at in filled - {*held} else axis for at, axis in axes)
+        )
 
     return [once(view, held) for view, held in zip(views, own, strict=True)]
 
 
 def _exact(sizes: Sequence[Dim]) -> list[Dim]:
-    """Sizes of which no part is rounded, since a file's reshape keeps all numbers; as they are where that is undecided."""
+    """Sizes of which no part is rounded, since a file's reshape keeps all numbers; as they are where that is
+    undecided.
+    """
     try:
         return [exactly(size) for size in sizes]
     except Undecided:
@@ -209,13 +240,20 @@ def _whole(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
 
 
 def _place_of_only(sizes: Sequence[Dim], before: Dim) -> int:
-    """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in any near them: in one
-    of its own, otherwise at the head of the next one, but not of the channels, which are the last.
+    """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in
+    any near them: in one of its own, otherwise at the head of the next one, but not of the channels, which
+    are the last.
     """
     counts: list[Dim] = [*accumulate(sizes, operator.mul, initial=1)]
-    ends = (place for place, count in enumerate(counts[1:]) if counts[place] == before or not divides(count, before))
+    ends = (
+        place
+        for place, count in enumerate(counts[1:])
+        if counts[place] == before or not divides(count, before)
+    )
     place = next(ends, len(sizes) - 1)
-    return place - 1 if 0 < place == len(sizes) - 1 and counts[place] == before and sizes[place] != 1 else place
+    return (
+        place - 1 if 0 < place == len(sizes) - 1 and counts[place] == before and sizes[place] != 1 else place
+    )
 
 
 def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
@@ -228,7 +266,12 @@ def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
             piece = left.pop()
             if isinstance(missing, int) and missing < 1:
                 return None
-            if isinstance(missing, int) and isinstance(piece.size, int) and missing % piece.size and not piece.size % missing:
+            if (
+                isinstance(missing, int)
+                and isinstance(piece.size, int)
+                and missing % piece.size
+                and not piece.size % missing
+            ):
                 inner = piece.size // missing
                 left.append(Piece(piece.axis, inner, piece.stride))
                 piece = Piece(piece.axis, missing, piece.stride * inner)
@@ -265,7 +308,8 @@ class Views:
     """The values of a graph in the making, as the file's tensors hold them.
 
     Attributes:
-        batch: the batch that the file states; None where it is free, 0 where its tensors have none: they are one image's.
+        batch: the batch that the file states; None where it is free, 0 where its tensors have none: they are
+            one image's.
     """
 
     builder: Builder
@@ -273,11 +317,15 @@ class Views:
     _open: dict[tuple[str, str], Dim] = field(default_factory=dict)
 
     def of(self, value: Value) -> View:
-        """The value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features; an array has its own."""
+        """The value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features; an array has
+        its own.
+        """
         if value.shape is None:
             return View(value, None)
         n, *axes = self._pieces(value)
-        order = [n, *axes[1:], *axes[:1]] if self.builder.order == "HWC" and not value.is_array else [n, *axes]
+        order = (
+            [n, *axes[1:], *axes[:1]] if self.builder.order == "HWC" and not value.is_array else [n, *axes]
+        )
         return View(value, joined((piece,) for piece in order[self.whole :]))
 
     @property
@@ -286,7 +334,9 @@ class Views:
         return self.batch == 0
 
     def led(self, value: Value, rank: int) -> View:
-        """An array as a tensor of so many axes, of which the first is the batch and those of the array's that are too many."""
+        """An array as a tensor of so many axes, of which the first is the batch and those of the array's that
+        are too many.
+        """
         if value.shape is None:
             return View(value, None)
         n, *axes = self._pieces(value)
@@ -298,13 +348,19 @@ class Views:
         return self.led(value, len(view.axes or ()))
 
     def around(self, value: Value, at: int, before: bool, behind: bool) -> View:
-        """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it in that axis."""
+        """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it
+        in that axis.
+        """
         n, *axes = self._pieces(value)
         first, last = at + before, at + before + behind
         return View(
             value,
             joined(
-                [*((piece,) for piece in axes[:at]), (*axes[at:first], n, *axes[first:last]), *((piece,) for piece in axes[last:])]
+                [
+                    *((piece,) for piece in axes[:at]),
+                    (*axes[at:first], n, *axes[first:last]),
+                    *((piece,) for piece in axes[last:]),
+                ]
             ),
         )
 
@@ -323,8 +379,8 @@ class Views:
         return -1 if self.builder.order == "HWC" else 1
 
     def names(self, view: View) -> Names | None:
-        """What each axis of the tensor is; None where it is more than a transposed map or features. A value of unknown shape is a
-        map.
+        """What each axis of the tensor is; None where it is more than a transposed map or features. A value
+        of unknown shape is a map.
         """
         if view.axes is None:
             return self.layout()
@@ -341,26 +397,41 @@ class Views:
         if plain is None:
             return View(value, None)
         layout = self.layout(len(plain))
-        return View(value, tuple(plain[layout.index(name)] for name in names)) if {*layout} == {*names} else None
+        return (
+            View(value, tuple(plain[layout.index(name)] for name in names)) if {*layout} == {*names} else None
+        )
 
     def alike(self, views: Collection[View]) -> Names | None:
-        """What each axis of all these tensors is; None where they have others, or one of them is more than a transposed value."""
+        """What each axis of all these tensors is; None where they have others, or one of them is more than a
+        transposed value.
+        """
         orders = filter(None, map(self.names, views))
-        return next((names for names in orders if all(self.laid(view.value, names) == view for view in views)), None)
+        return next(
+            (names for names in orders if all(self.laid(view.value, names) == view for view in views)), None
+        )
 
     def has_channels(self, view: View, place: int) -> bool:
-        """Whether an axis has exactly the channels of the value, so that what a file does there is done to each cell."""
+        """Whether an axis has exactly the channels of the value, so that what a file does there is done to
+        each cell.
+        """
         if view.axes is None or view.value.shape is None:
             layout = self.layout()
             return layout.index("channels") in (place, place + len(layout))
         return view.axes[place : place + 1 or None] == joined([[self._channels(view.value)]])
 
     def along_channels(self, view: View, shape: Sequence[Dim]) -> bool:
-        """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for each channel."""
+        """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for
+        each channel.
+        """
         channels = self._channels(view.value) if view.value.shape else None
-        found = [tuple(piece for piece in axis if channels and piece.axis == channels.axis) for axis in view.axes or ()]
+        found = [
+            tuple(piece for piece in axis if channels and piece.axis == channels.axis)
+            for axis in view.axes or ()
+        ]
         sizes = [product(piece.size for piece in axis) for axis in found]
-        in_order = joined([[piece for axis in found for piece in axis]]) == joined([[channels] if channels else []])
+        in_order = joined([[piece for axis in found for piece in axis]]) == joined(
+            [[channels] if channels else []]
+        )
         return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
 
     def of_each_image(self, view: View) -> bool:
@@ -368,7 +439,9 @@ class Views:
         return view.axes is not None and view.axes[:1] == joined([self._pieces(view.value)[:1]])
 
     def groups(self, view: View, place: int) -> int | None:
-        """The groups of channels that an axis counts, which may have one channel each; None where it is something else."""
+        """The groups of channels that an axis counts, which may have one channel each; None where it is
+        something else.
+        """
         axis, channels = Items(view.axes or ())[place], view.value.channels or 0
         count = product(piece.size for piece in axis)
         if isinstance(count, Open) or (inner := ratio(channels, count)) is None:
@@ -376,20 +449,27 @@ class Views:
         return count if (axis,) == joined([[Piece("C", count, inner)]]) else None
 
     def normed_groups(self, view: View, places: Iterable[int]) -> int | None:
-        """The groups of a norm over these axes, which are all but the batch and that of the groups; None if it has none."""
+        """The groups of a norm over these axes, which are all but the batch and that of the groups; None if
+        it has none.
+        """
         if not self.of_each_image(view):
             return None
         left = {*range(len(view.axes or ()))} - view.places(places) - {0}
         return self.groups(view, left.pop()) if len(left) == 1 else None
 
     def like(self, view: View, value: Value) -> View:
-        """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels may be others."""
+        """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels
+        may be others.
+        """
         if view.axes is None or value.shape is None:
             return self.of(value)
         for axis in "HWabcdefgh":
             if (view.value.node, axis) in self._open:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
-        return View(value, joined([*view.axes[:-1], [self._channels(value)]]) if self.has_channels(view, -1) else view.axes)
+        return View(
+            value,
+            joined([*view.axes[:-1], [self._channels(value)]]) if self.has_channels(view, -1) else view.axes,
+        )
 
     def as_held(self, name: str, view: View, before: View) -> View:
         """A value of the same axes as one `before`: as a map, if that held one in the file's own layout."""
@@ -397,16 +477,20 @@ class Views:
         return self.of(self.settled(name, view)) if plain else view
 
     def settled(self, name: str, view: View, tap: str | None = None) -> Value:
-        """The value in the file's own layout, by the op that the moves are together: a tensor of four axes is a map, one of two is
-        features, and another one is an array; a foreign one where porter has none.
+        """The value in the file's own layout, by the op that the moves are together: a tensor of four axes is
+        a map, one of two is features, and another one is an array; a foreign one where porter has none.
         """
         plain = self.of(view.value)
-        if view.axes is None or (view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)):
+        if view.axes is None or (
+            view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)
+        ):
             return view.value
         special = None if view.value.is_array else self.op(view)
         if special is None and (spread := self.spread(f"{name}:repeated", view)) != view:
             return self.settled(name, spread, tap)
-        op: Op | Foreign | None = special or self.rearranged(view, of_map=len(view.axes) == 4 and not self.whole)
+        op: Op | Foreign | None = special or self.rearranged(
+            view, of_map=len(view.axes) == 4 and not self.whole
+        )
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
             old, new = (text((each.sizes or ())[1:]) for each in (plain, view))
@@ -414,19 +498,32 @@ class Views:
         return self.builder.add(name, op, view.value, tap=tap)
 
     def spread(self, name: str, view: View) -> View:
-        """A tensor that has each row or each column of a map several times, over the map that has them so; another one as it is."""
-        found = [(axis[max(at - 1, 0)], piece) for axis in view.axes or () for at, piece in enumerate(axis) if piece.axis == "R"]
-        if not found or not view.value.is_map or not all(before in self._pieces(view.value)[2:] for before, _ in found):
+        """A tensor that has each row or each column of a map several times, over the map that has them so;
+        another one as it is.
+        """
+        found = [
+            (axis[max(at - 1, 0)], piece)
+            for axis in view.axes or ()
+            for at, piece in enumerate(axis)
+            if piece.axis == "R"
+        ]
+        if (
+            not found
+            or not view.value.is_map
+            or not all(before in self._pieces(view.value)[2:] for before, _ in found)
+        ):
             return view
         times = {before.axis: _stated(piece.size) for before, piece in found}
         whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), view.value)
         wide = dict(zip("HW", self._pieces(whole)[2:], strict=True))
-        axes = [[wide.get(piece.axis, piece) for piece in axis if piece.axis != "R"] for axis in view.axes or ()]
+        axes = [
+            [wide.get(piece.axis, piece) for piece in axis if piece.axis != "R"] for axis in view.axes or ()
+        ]
         return View(whole, joined(axes))
 
     def op(self, view: View) -> Op | None:
-        """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that is none or a
-        `rearranged`.
+        """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that
+        is none or a `rearranged`.
         """
         value, axes = view.value, view.axes
         if axes is None or axes == self.of(value).axes:
@@ -437,7 +534,10 @@ class Views:
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []
         size = [cell.size for cell in cells if isinstance(cell.size, int)]
         if len(size) == 2:
-            ops = [(Flatten(size[0], size[1], "HWC"), [(n,), (*cells, c)]), (Flatten(size[0], size[1], "CHW"), [(n,), (c, *cells)])]
+            ops = [
+                (Flatten(size[0], size[1], "HWC"), [(n,), (*cells, c)]),
+                (Flatten(size[0], size[1], "CHW"), [(n,), (c, *cells)]),
+            ]
             ops = [(Flatten(), [(n,), (c,)]), *ops] if size == [1, 1] else ops
         if not cells:
             ops = [(AsMap(), self._map(n, (), (), (c,)))]
@@ -446,12 +546,17 @@ class Views:
         return next((op for op, wanted in ops if axes == joined(wanted)), None)
 
     def rearranged(self, view: View, of_map: bool = False) -> Rearrange | None:
-        """The op that gives the tensor's axes as an array or features, or with `of_map` as a map in the file's own layout; None for
-        repetitions, and where the batch is not the first axis. What stands beside the batch in that axis becomes one of its own.
+        """The op that gives the tensor's axes as an array or features, or with `of_map` as a map in the
+        file's own layout; None for repetitions, and where the batch is not the first axis. What stands beside
+        the batch in that axis becomes one of its own.
         """
         n, *whole = self._pieces(view.value)
         first, *axes = ((), *(view.axes or ())) if self.whole else view.axes or ((),)
-        if not whole or first[:1] != joined([[n]])[0] or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis):
+        if (
+            not whole
+            or first[:1] != joined([[n]])[0]
+            or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis)
+        ):
             return None
         axes = [first[1:], *axes] if first[1:] else axes
         if of_map and len(axes) != 3:
@@ -464,24 +569,46 @@ class Views:
         becoming = axes[0 if of_map else -1] if axes else ()
         for letter in (each.axis for each in whole):
             parts = [piece for piece in placed if piece.axis == letter]
-            names |= {piece: letter.lower() + (str(place) if len(parts) > 1 else "") for place, piece in enumerate(parts)}
+            names |= {
+                piece: letter.lower() + (str(place) if len(parts) > 1 else "")
+                for place, piece in enumerate(parts)
+            }
             # The number of channels is known at any size of the input.
-            sized = letter != channels and any(piece in becoming and isinstance(piece.size, int) for piece in parts)
-            split.append([names[piece] + (f"={piece.size}" if place or sized else "") for place, piece in enumerate(parts)])
+            sized = letter != channels and any(
+                piece in becoming and isinstance(piece.size, int) for piece in parts
+            )
+            split.append(
+                [
+                    names[piece] + (f"={piece.size}" if place or sized else "")
+                    for place, piece in enumerate(parts)
+                ]
+            )
         after = [[names[piece] for piece in axis] for axis in axes]
-        return Rearrange(" -> ".join(" ".join(map(_written, side)) for side in (split, after)).strip(), of_map)
+        return Rearrange(
+            " -> ".join(" ".join(map(_written, side)) for side in (split, after)).strip(), of_map
+        )
 
-    def _moves(self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
+    def _moves(
+        self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes
+    ) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
         """Ops from a map to a map, with the numbers that the axes suggest."""
         rows, across, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
         block, columns = (_stated(axis[-1].size) if axis else 1 for axis in (rows, across))
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
-            (Upsample(block, columns), self._map(n, (h, Piece("R", block, 0)), (w, Piece("R", columns, 0)), (c,)))
+            (
+                Upsample(block, columns),
+                self._map(n, (h, Piece("R", block, 0)), (w, Piece("R", columns, 0)), (c,)),
+            )
         ]
         if len(channels) == 2:
             groups = _stated(channels[1].size)
             inner = c.size // groups
-            ops.append((ChannelShuffle(groups), self._map(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner)))))
+            ops.append(
+                (
+                    ChannelShuffle(groups),
+                    self._map(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner))),
+                )
+            )
         if (rest := ratio(c.size, block**2)) is not None:
             cell = (h, Piece("C", block, block * rest)), (w, Piece("C", block, rest))
             ops.append((DepthToSpace(block, "DCR"), self._map(n, *cell, (Piece("C", rest),))))
@@ -490,19 +617,27 @@ class Views:
         block = next((_stated(piece.size) for piece in channels if piece.axis == h.axis), 1)
         fewer, narrower = (quotient(cell.size, block) for cell in (h, w))
         if block > 1 and fewer is not None and narrower is not None:
-            blocks, within = ((Piece("H", fewer, block),), (Piece("W", narrower, block),)), (Piece("H", block), Piece("W", block))
+            blocks, within = (
+                ((Piece("H", fewer, block),), (Piece("W", narrower, block),)),
+                (Piece("H", block), Piece("W", block)),
+            )
             ops.append((SpaceToDepth(block, "DCR"), self._map(n, *blocks, (*within, c))))
             ops.append((SpaceToDepth(block, "CRD"), self._map(n, *blocks, (c, *within))))
         return ops
 
-    def _map(self, n: Piece, h: tuple[Piece, ...], w: tuple[Piece, ...], c: tuple[Piece, ...]) -> list[tuple[Piece, ...]]:
+    def _map(
+        self, n: Piece, h: tuple[Piece, ...], w: tuple[Piece, ...], c: tuple[Piece, ...]
+    ) -> list[tuple[Piece, ...]]:
         return [(n,), h, w, c] if self.builder.order == "HWC" else [(n,), c, h, w]
 
     def _pieces(self, value: Value) -> list[Piece]:
         """Batch, channels, and the rows and columns of a map, or the axes of an array, each whole."""
         batch = BATCH if self.batch is None else ONLY if self.batch == 1 else self.batch or 1
         sizes = zip("abcdefgh" if value.is_array else "CHW", value.shape or (), strict=False)
-        return [Piece("N", batch), *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes)]
+        return [
+            Piece("N", batch),
+            *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes),
+        ]
 
     def _channels(self, value: Value) -> Piece:
         _, *axes = self._pieces(value)
@@ -515,10 +650,17 @@ class Views:
         return self._open[value.node, axis]
 
     def _computed(self, name: str, axis: str) -> Dim | None:
-        """The rows or columns of a map as its op makes them of those of the maps that it takes; None where that is undecided."""
+        """The rows or columns of a map as its op makes them of those of the maps that it takes; None where
+        that is undecided.
+        """
         node, place = self.builder.nodes.get(name), "CHW".find(axis)
         values = [] if node is None else [self.builder.value(each) for each in node.inputs]
-        if node is None or place < 1 or isinstance(node.op, Foreign | Resize) or not all(each.is_map for each in values):
+        if (
+            node is None
+            or place < 1
+            or isinstance(node.op, Foreign | Resize)
+            or not all(each.is_map for each in values)
+        ):
             return None
         sizes = [tuple(piece.size for piece in self._pieces(value)[1:]) for value in values]
         try:

@@ -1,4 +1,6 @@
-"""Reading an op graph: the values of its nodes, the steps of porter's graph found so far, and the loop that reads the nodes."""
+"""Reading an op graph: the values of its nodes, the steps of porter's graph found so far, and the loop that
+reads the nodes.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Repeated:
 Source = Reference | View
 """What a node reads, or what is made of that first."""
 Result = View | Value | Numbers | Repeated
-"""What a node gives: a value as the file's tensor holds it, or in the file's own layout; or numbers that it states about sizes."""
+"""What a node gives: a value as the file's tensor holds it, or in the file's own layout; or numbers that it
+states about sizes.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Lacks:
 
     Attributes:
         what: in words; empty for the node's op itself.
-        zeros: sizes of the node's value, of which nothing else is known than that it is zeros, or that it has no cells.
+        zeros: sizes of the node's value, of which nothing else is known than that it is zeros, or that it has
+            no cells.
         repeated: the constant that the node repeats.
     """
 
@@ -67,7 +72,9 @@ Reader = Callable[["Walk[N]", N], Read | list[Read]]
 
 
 class ReaderFault(RuntimeError):
-    """A reader has a mistake: what a file may state wrongly is a ValueError or a GraphError (porter.filegraph.places)."""
+    """A reader has a mistake: what a file may state wrongly is a ValueError or a GraphError
+    (porter.filegraph.places).
+    """
 
 
 class NoOp(Exception):
@@ -113,14 +120,18 @@ class Walk(Generic[N]):
 
     Attributes:
         batch: see porter.filegraph.views.Views.
-        trained: names of variables; of all that a file stores, where it does not tell variables from constants.
+        trained: names of variables; of all that a file stores, where it does not tell variables from
+            constants.
         found: the values so far, as the file's tensors hold them.
-        exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
+        exact: names of constants that a port says more exactly than the file can, such as the root of a half
+            in a GELU.
         repeated: values whose axes of one cell are repeated.
         blank: values that are zeros of the sizes of others, by their own sizes.
-        held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values among their inputs.
+        held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values
+            among their inputs.
         repeats: whether a node repeats a constant, its first input, for each image and no other axis.
-        tap: the framework's name for a value when it runs the file's graph; None where it does not give the value.
+        tap: the framework's name for a value when it runs the file's graph; None where it does not give the
+            value.
         images: what the graph takes.
         apart: names of nodes that give what the file holds taken apart, see porter.filegraph.atrous.
     """
@@ -163,7 +174,9 @@ class Walk(Generic[N]):
             own = [self.found[name, 0]] if (name, 0) in self.found else []
             inputs = own or [self.view(other) for other in node.inputs if self.flow.is_value(other)]
             values = [view.value for view in inputs]
-            self.found[source] = self.views.of(self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values))
+            self.found[source] = self.views.of(
+                self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values)
+            )
         return self.found[source]
 
     def sizes(self, source: Reference) -> tuple[Dim, ...] | None:
@@ -202,7 +215,9 @@ class Walk(Generic[N]):
         return self.repeated[source].before if source in self.repeated else source
 
     def filling(self, source: Reference, place: int) -> tuple[Dim, float] | None:
-        """The size of an axis of a constant that is one number everywhere, and the number; None for other constants."""
+        """The size of an axis of a constant that is one number everywhere, and the number; None for other
+        constants.
+        """
         if source in self.blank:
             return self.blank[source][place_of(place, len(self.blank[source]))], 0.0
         tensor = self.flow.weights(self.unrepeated(source))
@@ -215,8 +230,8 @@ class Walk(Generic[N]):
         return shape[place_of(place, len(shape))], float(numbers.flat[0])
 
     def array(self, source: Source, order: Sequence[int] | None = None) -> View | None:
-        """A value as an array with its tensor's axes, in another order if one is given, or as features; None where porter has no op
-        for that.
+        """A value as an array with its tensor's axes, in another order if one is given, or as features; None
+        where porter has no op for that.
         """
         view = self.view(source)
         turned = view if order is None else view.transposed(order)
@@ -225,12 +240,16 @@ class Walk(Generic[N]):
         return self.as_array(source[0], turned, self._tap_of(view, source) if turned == view else None)
 
     def _tap_of(self, view: View, source: Reference) -> str | None:
-        """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own layout."""
+        """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own
+        layout.
+        """
         held, tap = self.builder.nodes.get(view.value.node), self._called(source)
         return None if held is not None and held.tap == tap else tap
 
     def _called(self, source: Reference) -> str | None:
-        """The tap of a value; none of an image, which no graph can end at, and of what the file holds in another way."""
+        """The tap of a value; none of an image, which no graph can end at, and of what the file holds in
+        another way.
+        """
         return None if source in self.images or source[0] in self.apart else self.tap(source)
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View | None:
@@ -241,14 +260,21 @@ class Walk(Generic[N]):
         op = self.views.rearranged(view)
         if op is not None and view not in self._arrays:
             own = len(op.moves.joined) == len(view.axes) - (not self.views.whole)
-            self._arrays[view] = self.views.led(self.builder.add(name, op, view.value, tap=tap if own else None), len(view.axes))
+            self._arrays[view] = self.views.led(
+                self.builder.add(name, op, view.value, tap=tap if own else None), len(view.axes)
+            )
         return self._arrays.get(view)
 
     def _with_batch_within(self, name: str, view: View) -> View | None:
-        """A view whose batch does not come first, as an array of its axes in their order; None for others. What stands before and
-        behind the batch in its axis are axes of the array.
+        """A view whose batch does not come first, as an array of its axes in their order; None for others.
+        What stands before and behind the batch in its axis are axes of the array.
         """
-        found = [(at, place) for at, axis in enumerate(view.axes or ()) for place, piece in enumerate(axis) if piece.axis == "N"]
+        found = [
+            (at, place)
+            for at, axis in enumerate(view.axes or ())
+            for place, piece in enumerate(axis)
+            if piece.axis == "N"
+        ]
         if view.axes is None or found in ([], [(0, 0)]):
             return None
         at, place = found[0]
@@ -260,8 +286,8 @@ class Walk(Generic[N]):
         return self.views.around(array.value, at, len(before) > 0, len(behind) > 0)
 
     def aligned(self, name: str, view: View) -> Aligned | None:
-        """A value with the tensor's axes: a map or features in any order of theirs, or an array; None where porter has no op for
-        that. `name` is of the op that makes the array.
+        """A value with the tensor's axes: a map or features in any order of theirs, or an array; None where
+        porter has no op for that. `name` is of the op that makes the array.
         """
         names = self.views.names(view)
         if names is not None:
@@ -287,12 +313,21 @@ class Walk(Generic[N]):
         if axes is None or shape is None or view.value.is_map:
             return None
         lead = len(shape) - len(axes) + 1
-        return view if lead == self.views.has_more(axes[0]) and self.views.led(view.value, len(axes)) == view else None
+        return (
+            view
+            if lead == self.views.has_more(axes[0]) and self.views.led(view.value, len(axes)) == view
+            else None
+        )
 
     def as_cells(self, name: str, view: View) -> View | None:
         """An array as a map that has its channels, and its other axes as rows."""
         sizes = view.sizes
-        if sizes is None or view.axes is None or not self.views.has_channels(view, -1) or not view.value.is_array:
+        if (
+            sizes is None
+            or view.axes is None
+            or not self.views.has_channels(view, -1)
+            or not view.value.is_array
+        ):
             return None
         letters = "abcdefgh"[: len(view.value.shape or ())]
         stated = [*(view.value.shape or ())]
@@ -302,16 +337,26 @@ class Walk(Generic[N]):
         pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
         cells = self.builder.add(name, Rearrange(pattern, True), view.value)
         order = (0, 2, 3, 1) if self.views.builder.order == "CHW" else (0, 1, 2, 3)
-        whole = self.views.of(cells).transposed([axis - 1 for axis in order[1:]] if self.views.whole else order)
+        whole = self.views.of(cells).transposed(
+            [axis - 1 for axis in order[1:]] if self.views.whole else order
+        )
         return whole and whole.reshaped(sizes)
 
     def kept(self, source: Source) -> View:
-        """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise as `plain`."""
+        """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise
+        as `plain`.
+        """
         view = self.view(source)
-        return view if isinstance(source, View) or view.value.is_array or self.views.op(view) is None else self.plain(source)
+        return (
+            view
+            if isinstance(source, View) or view.value.is_array or self.views.op(view) is None
+            else self.plain(source)
+        )
 
     def by_cell(self, source: Reference, place: int = -1) -> View:
-        """As `kept`, but with the channels at a place: as an array, or as a map, where only these have them there."""
+        """As `kept`, but with the channels at a place: as an array, or as a map, where only these have them
+        there.
+        """
         view = self.kept(source)
         if self.views.has_channels(view, place):
             return view
@@ -325,24 +370,34 @@ class Walk(Generic[N]):
         """As `kept`, of several; arrays of four axes beside a map in the file's own layout are maps."""
         views = [self.kept(source) for source in sources]
         own = self.views.layout()
-        if any(view.value.is_map and self.views.names(view) == own for view in views):  # what stands beside such a map is one
+        # What stands beside such a map is one.
+        if any(view.value.is_map and self.views.names(view) == own for view in views):
             views = [
-                self.views.of(self.value(source)) if view.value.is_array and len(view.axes or ()) == 4 else view
+                self.views.of(self.value(source))
+                if view.value.is_array and len(view.axes or ()) == 4
+                else view
                 for source, view in zip(sources, views, strict=True)
             ]
         return views
 
-    def together(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View | None]] | None:
-        """Values whose tensors have the same axes in one order, or of which one has all axes and the others these or single cells;
-        and how a tensor holds what an op makes of them.
+    def together(
+        self, sources: Sequence[Source]
+    ) -> tuple[list[Value], Callable[[Value], View | None]] | None:
+        """Values whose tensors have the same axes in one order, or of which one has all axes and the others
+        these or single cells; and how a tensor holds what an op makes of them.
         """
         views = [self.kept(source) for source in sources]
         widest = next((view for view in views if all(map(view.covers, views))), None)
-        if widest is not None and len({(view.value.is_array, len(view.value.shape or ())) for view in views}) == 1:
+        if (
+            widest is not None
+            and len({(view.value.is_array, len(view.value.shape or ())) for view in views}) == 1
+        ):
             return [view.value for view in views], partial(self.views.like, widest)
         views = self.beside(sources)
         names = self.views.alike(views)
-        return None if names is None else ([view.value for view in views], partial(self.views.laid, names=names))
+        return (
+            None if names is None else ([view.value for view in views], partial(self.views.laid, names=names))
+        )
 
     def first(self, node: N) -> Value:
         """A node's first value, as a map or features."""
@@ -352,8 +407,8 @@ class Walk(Generic[N]):
         return [self.value(source) for source in sources]
 
     def ends(self, sources: Iterable[Reference]) -> list[Value]:
-        """The values of a graph's outputs, each once, without those that are constants. What is neither a map nor features in the
-        file's own layout, and what is an array already, is an array.
+        """The values of a graph's outputs, each once, without those that are constants. What is neither a map
+        nor features in the file's own layout, and what is an array already, is an array.
         """
         return [self._end(source) for source in dict.fromkeys(sources) if self.flow.is_value(source)]
 
@@ -362,15 +417,21 @@ class Walk(Generic[N]):
         if source[0] in self.apart:
             return self.builder.foreign(source[0], "an output that is taken apart into images", view.value)
         if view.value.node in self.builder.truths:
-            return self.builder.foreign(source[0], "an output that says whether something holds, in no numbers", view.value)
+            return self.builder.foreign(
+                source[0], "an output that says whether something holds, in no numbers", view.value
+            )
         if view.axes and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0]):
-            return self.builder.foreign(source[0], "an output whose first axis has more than the images", view.value)
+            return self.builder.foreign(
+                source[0], "an output whose first axis has more than the images", view.value
+            )
         if len(view.axes or ()) == (not self.views.whole) and view.value.shape != ():
             one = self.views.settled(source[0], view.with_axes([-1]))  # a number of each image
             return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
         array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
         rank = len(view.axes or ()) - (not self.views.whole)
-        return array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
+        return (
+            array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
+        )
 
     def give(self, node: N, given: Sequence[Read]) -> None:
         """Adds what a node gives. Outputs that porter lacks are foreign where something reads them."""
@@ -379,7 +440,9 @@ class Walk(Generic[N]):
             if isinstance(value, np.ndarray):
                 self.flow.computed[source] = value
                 continue
-            repeated = value if isinstance(value, Repeated) else value.repeated if isinstance(value, Lacks) else None
+            repeated = (
+                value if isinstance(value, Repeated) else value.repeated if isinstance(value, Lacks) else None
+            )
             if repeated is not None:
                 self.repeated[source] = repeated
             if isinstance(value, Lacks):
@@ -402,12 +465,20 @@ class Walk(Generic[N]):
         """A node that porter has no op for; the roles of its tensors are the last parts of their names."""
         held = self._read_tensors(node) if self.held is None else self.held(node)
         sources = [source for source in node.inputs if self.flow.is_value(source)]
-        tensors, reads = {role: Stored(name) for role, name in held.items()}, tuple(map(self._called, sources))
-        values = [self.view(source).value for source in sources]  # the op is what porter lacks, not a layout that nobody asked for
+        tensors, reads = (
+            {role: Stored(name) for role, name in held.items()},
+            tuple(map(self._called, sources)),
+        )
+        # The op is what porter lacks, not a layout that nobody asked for.
+        values = [self.view(source).value for source in sources]
         return self.builder.foreign(node.name, kind, *values, tensors=tensors, reads=reads)
 
     def _read_tensors(self, node: N) -> dict[str, str]:
-        found = [tensor for source in node.inputs if (tensor := self.flow.tensor(source)) is not None and tensor.shape]
+        found = [
+            tensor
+            for source in node.inputs
+            if (tensor := self.flow.tensor(source)) is not None and tensor.shape
+        ]
         names = [tensor.name for tensor in found if is_floating(self.flow.constants.array(tensor.name))]
         roles = Counter(name.rpartition("/")[2] for name in names)
         return {(role if roles[role := name.rpartition("/")[2]] == 1 else name): name for name in names}
@@ -430,7 +501,14 @@ def begin(
     builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
     images = (image, *further.values())
     walk = Walk(
-        builder, flow, trained, image.batch, held=held, repeats=repeats, tap=tap, images=tuple(each.source for each in images)
+        builder,
+        flow,
+        trained,
+        image.batch,
+        held=held,
+        repeats=repeats,
+        tap=tap,
+        images=tuple(each.source for each in images),
     )
     values = [builder.input, *(builder.take(_further_input(name, each)) for name, each in further.items())]
     for each, value in zip(images, values, strict=True):
@@ -479,11 +557,16 @@ def _read(walk: Walk[N], node: N, reader: Reader[N]) -> Read | list[Read]:
     except (TypeError, LookupError) as error:
         raise ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}") from error
     except (ValueError, ArithmeticError) as error:  # inputs or numbers that the op does not take, or lacks
-        return Lacks(f"{node.op} that could not be read, though porter has the op: {type(error).__name__}: {first_line(error)}")
+        return Lacks(
+            f"{node.op} that could not be read, though porter has the op: {type(error).__name__}: "
+            f"{first_line(error)}"
+        )
 
 
 def leave_out(walk: Walk[N], layer: LeftOut, source: Reference) -> View:
-    """The value that a layer takes, and gives back outside of training. One of rate 0 gives it back there too, and is not noted."""
+    """The value that a layer takes, and gives back outside of training. One of rate 0 gives it back there
+    too, and is not noted.
+    """
     view = walk.view(source)
     if layer.rate != 0:
         walk.builder.left_out.append(replace(layer, after=view.value.node))
@@ -491,7 +574,9 @@ def leave_out(walk: Walk[N], layer: LeftOut, source: Reference) -> View:
 
 
 def read_pattern(walk: Walk[N], node: N) -> View | None:
-    """The layer whose last op is this node, if several ops are one layer. Its tensors are along the channels."""
+    """The layer whose last op is this node, if several ops are one layer. Its tensors are along the
+    channels.
+    """
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
         found = walk.flow.match(node, layer.pattern)
         op = layer.op(found) if found else None
@@ -499,7 +584,11 @@ def read_pattern(walk: Walk[N], node: N) -> View | None:
             continue
         tensors: dict[str, Tensor] = {role: found[role] for role in ROLES if role in found}
         view = walk.kept(found["x"])
-        groups = walk.views.normed_groups(view, found["#axes"]) if isinstance(op, LayerNorm) and not view.value.is_array else None
+        groups = (
+            walk.views.normed_groups(view, found["#axes"])
+            if isinstance(op, LayerNorm) and not view.value.is_array
+            else None
+        )
         if isinstance(op, LayerNorm) and groups:
             op = GroupNorm(groups, op.epsilon, op.scale, op.center)
         elif tensors or isinstance(op, LayerNorm | RmsNorm):
@@ -521,7 +610,9 @@ def apply(walk: Walk[N], node: N, source: Source, *ops: Op) -> View:
 
 
 def by_numbers(move: Callable[[Walk[N], N, Reference, list[int]], Read]) -> Reader[N]:
-    """Reads a move of the first value by the whole numbers of the second, if these are not computed from pixels."""
+    """Reads a move of the first value by the whole numbers of the second, if these are not computed from
+    pixels.
+    """
 
     def read(walk: Walk[N], node: N) -> Read:
         numbers = walk.flow.integers(node.inputs[1])

@@ -6,5 +6,14 @@ Importing this costs next to nothing: what talks to a server or opens an archive
 from porter.files.folders import new_folder, recover_folder
 from porter.files.paths import AnyPath, path_of
 from porter.files.plain import expect_plain, is_plain
-from porter.files.weights import Digests, Fetched, WeightsFile, cache_dir, digest, digests, fetch, is_published
+from porter.files.weights import (
+    Digests,
+    Fetched,
+    WeightsFile,
+    cache_dir,
+    digest,
+    digests,
+    fetch,
+    is_published,
+)
 from porter.files.whole import expect_folder, write_whole

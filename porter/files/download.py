@@ -1,4 +1,6 @@
-"""Downloads over http(s): an interrupted one is continued, sizes are bounded, and https never redirects to http."""
+"""Downloads over http(s): an interrupted one is continued, sizes are bounded, and https never redirects to
+http.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,15 @@ class _SafeRedirects(HTTPRedirectHandler):
     ) -> Request | None:
         scheme = urlsplit(newurl).scheme
         if scheme != "https" and not (scheme == req.type == "http"):
-            raise DownloadError(f"redirects from {req.type} to {newurl}, which is refused", where=req.full_url)
+            raise DownloadError(
+                f"redirects from {req.type} to {newurl}, which is refused", where=req.full_url
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def copy_or_download(location: str, partial: Path) -> None:
-    """Copies a path, a file:// or an http(s):// address to `partial`; an interrupted http download is continued.
+    """Copies a path, a file:// or an http(s):// address to `partial`; an interrupted http download is
+    continued.
 
     Raises:
         DownloadError: it could not be obtained from there, or is larger than the disk or `MAX_BYTES` allow.
@@ -79,7 +84,9 @@ def require_room(size: int, folder: Path, where: str) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
         raise DownloadError(
-            f"needs {size:,} bytes, {free:,} are free in {folder}", where=where, next="make room or set PORTER_CACHE"
+            f"needs {size:,} bytes, {free:,} are free in {folder}",
+            where=where,
+            next="make room or set PORTER_CACHE",
         )
 
 
@@ -103,7 +110,8 @@ def _download(url: str, partial: Path) -> None:
             _attempt(url, partial)
             return
         except _Interrupted as error:
-            failures = 1 if _size(partial) > furthest else failures + 1  # an attempt that made progress starts the count again
+            # An attempt that made progress starts the count again.
+            failures = 1 if _size(partial) > furthest else failures + 1
             furthest = max(furthest, _size(partial))
             if failures == ATTEMPTS:
                 raise DownloadError(f"{error} ({ATTEMPTS} attempts)", where=url) from None
@@ -111,7 +119,8 @@ def _download(url: str, partial: Path) -> None:
 
 
 def _attempt(url: str, partial: Path) -> None:
-    # Content codings are declined: otherwise the bytes on disk would not be the file whose digest is published.
+    # Content codings are declined: otherwise the bytes on disk would not be the file whose digest is
+    # published.
     request = Request(url, headers={"User-Agent": "porter", "Accept-Encoding": "identity"})
     validator = _validator(partial, url)
     offset = _size(partial) if validator else 0
@@ -130,7 +139,9 @@ def _attempt(url: str, partial: Path) -> None:
         raise DownloadError(f"the server answers {error.code} {error.reason}", where=url) from None
     except (OSError, HTTPException, ValueError) as error:
         cause = error.reason if isinstance(error, URLError) else error
-        if isinstance(cause, socket.gaierror | ssl.SSLCertVerificationError | ConnectionRefusedError | ValueError):
+        if isinstance(
+            cause, socket.gaierror | ssl.SSLCertVerificationError | ConnectionRefusedError | ValueError
+        ):
             raise DownloadError(f"cannot be reached: {cause}", where=url) from None
         raise _Interrupted(f"the connection failed: {cause or type(cause).__name__}") from None
 
@@ -148,7 +159,10 @@ def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> No
     if total is not None:
         require_room(total - offset, partial.parent, url)
     done = offset
-    with _writing(partial, "ab" if offset else "wb", url, response) as write, _progress(url, total, offset) as advance:
+    with (
+        _writing(partial, "ab" if offset else "wb", url, response) as write,
+        _progress(url, total, offset) as advance,
+    ):
         while chunk := response.read(_CHUNK):
             done += len(chunk)
             if done > MAX_BYTES:

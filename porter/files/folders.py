@@ -16,21 +16,26 @@ from porter.files.locks import locked
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_PORT_FILE = re.compile(r"(port|evaluation|config)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new")
+_PORT_FILE = re.compile(
+    r"(port|evaluation|config)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new"
+)
 """What a port consists of, and what an import of its model.py or a killed write leaves in its folder."""
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 @contextmanager
 def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Gives an empty folder to fill, which takes the place of `target` when the block ends without an exception.
+    """Gives an empty folder to fill, which takes the place of `target` when the block ends without an
+    exception.
 
-    It is filled beside its place and exchanged into it, so after a failure or a kill either the old port or the new one is there,
-    complete. The next run removes what a killed one left. Nothing is synced to the disk, so a power cut can still lose a port.
+    It is filled beside its place and exchanged into it, so after a failure or a kill either the old port or
+    the new one is there, complete. The next run removes what a killed one left. Nothing is synced to the
+    disk, so a power cut can still lose a port.
 
     Raises:
         UsageError: before any work: `target` exists and `overwrite` is false, or porter did not write it.
-        FileError: nothing can be written there, the disk is full, or another process is writing to the same target.
+        FileError: nothing can be written there, the disk is full, or another process is writing to the same
+            target.
     """
     target = _resolved(target)  # through a link: the folder is exchanged, the link stays
     _refuse(target, overwrite)
@@ -58,7 +63,8 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def recover_folder(target: Path) -> None:
-    """Puts back the folder that a killed `new_folder` had moved aside, where folders cannot be exchanged in one step.
+    """Puts back the folder that a killed `new_folder` had moved aside, where folders cannot be exchanged in
+    one step.
 
     Readers call it when `target` is missing; it does nothing where there is nothing to put back.
 
@@ -90,7 +96,9 @@ def _refuse(target: Path, overwrite: bool) -> None:
     if not target.exists():
         return
     if not target.is_dir():
-        raise UsageError("a file stands where the folder should go", where=str(target), next="choose another --out")
+        raise UsageError(
+            "a file stands where the folder should go", where=str(target), next="choose another --out"
+        )
     if not overwrite:
         raise UsageError("the folder exists", where=str(target), next="give --overwrite, or another --out")
     try:
@@ -118,7 +126,8 @@ def _put(fresh: Path, target: Path) -> None:
     elif not _exchange(fresh, target):
         old = _beside(target, "old")
         target.rename(old)
-        fresh.rename(target)  # if this process is killed before this line, the next run puts the old folder back
+        # If this process is killed before this line, the next run puts the old folder back.
+        fresh.rename(target)
         _remove(old)
 
 
@@ -136,7 +145,9 @@ def _remove(folder: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swaps two folders in one step (renameat2(2)); False where the system, its C library or the file system cannot."""
+    """Swaps two folders in one step (renameat2(2)); False where the system, its C library or the file system
+    cannot.
+    """
     if sys.platform != "linux":
         return False
     import ctypes
@@ -154,7 +165,9 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _failed(target: Path, fresh: Path, error: OSError) -> FileError:
-    """The error of what fills `fresh`, about the file that it names: by the name that the file would have had in `target`."""
+    """The error of what fills `fresh`, about the file that it names: by the name that the file would have had
+    in `target`.
+    """
     if not isinstance(error.filename, str):
         return _unwritable(target, error)
     file = Path(error.filename)
@@ -165,4 +178,6 @@ def _failed(target: Path, fresh: Path, error: OSError) -> FileError:
 
 
 def _unwritable(target: Path, error: OSError) -> FileError:
-    return FileError(f"cannot be written: {error.strerror or error}", where=str(target), next="choose another --out")
+    return FileError(
+        f"cannot be written: {error.strerror or error}", where=str(target), next="choose another --out"
+    )

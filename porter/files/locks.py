@@ -13,7 +13,8 @@ from porter.base.errors import FileError
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Holds the lock file `path`, which exists only as long as it is held; if its holder is killed, the system releases it.
+    """Holds the lock file `path`, which exists only as long as it is held; if its holder is killed, the
+    system releases it.
 
     Without fcntl (Windows) nothing is locked, and two writers can disturb each other.
 
@@ -41,14 +42,17 @@ def _acquire(path: Path, wait: bool) -> int:
             raise FileError(f"cannot be written: {error.strerror}", where=str(path.parent)) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The holder before may have removed the file between our open and our lock: then that lock guards nothing.
+            # The holder before may have removed the file between our open and our lock: then that lock guards
+            # nothing.
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
         except FileNotFoundError:
             pass
         except BlockingIOError:
             os.close(descriptor)
-            raise FileError("another process is writing here", where=str(path.parent), next="wait for it to end") from None
+            raise FileError(
+                "another process is writing here", where=str(path.parent), next="wait for it to end"
+            ) from None
         except BaseException:
             os.close(descriptor)
             raise

@@ -26,4 +26,6 @@ def expect_plain(path: Path) -> None:
     if not os.path.lexists(path):
         raise FileError("there is no such file", where=str(path), next="check the path")
     if not is_plain(path):
-        raise FileError("this is not a plain file", where=str(path), next="put the file itself there, not a link to it")
+        raise FileError(
+            "this is not a plain file", where=str(path), next="put the file itself there, not a link to it"
+        )

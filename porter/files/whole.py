@@ -7,7 +7,9 @@ from pathlib import Path
 from porter.base.errors import FileError
 
 NEW = ".porter-new"
-"""Ends the name of a file while it is written, beside its place; the next run replaces one that a killed run left."""
+"""Ends the name of a file while it is written, beside its place; the next run replaces one that a killed run
+left.
+"""
 
 
 def expect_folder(path: Path) -> None:
@@ -19,7 +21,11 @@ def expect_folder(path: Path) -> None:
     if path.is_dir():
         raise FileError("this is a folder, expected the name of a file to write", where=str(path))
     if not path.parent.is_dir():
-        raise FileError(f"there is no folder {path.parent} to write it into", where=str(path), next="make the folder first")
+        raise FileError(
+            f"there is no folder {path.parent} to write it into",
+            where=str(path),
+            next="make the folder first",
+        )
 
 
 def write_whole(path: Path, text: str) -> None:

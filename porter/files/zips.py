@@ -23,8 +23,9 @@ def open_zip(path: Path, what: str, stream: IO[bytes] | None = None) -> Iterator
         stream: the archive, if it is in memory; `path` is then for messages.
 
     Raises:
-        FileError: the archive, or a member read inside the `with`, is damaged or encrypted; or a member is neither stored nor
-            deflated: no framework writes other codecs, and their readers have errors of their own.
+        FileError: the archive, or a member read inside the `with`, is damaged or encrypted; or a member is
+            neither stored nor deflated: no framework writes other codecs, and their readers have errors of
+            their own.
     """
     try:
         with zipfile.ZipFile(stream or path) as archive:
@@ -49,7 +50,9 @@ class Members:
         FileError: two members have one name.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, path: Path, budget: int, name: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, archive: zipfile.ZipFile, path: Path, budget: int, name: Callable[[str], str] = str
+    ) -> None:
         self._archive, self.path, self.left = archive, path, budget
         self.found: dict[str, zipfile.ZipInfo] = {}
         for member in archive.infolist():
@@ -69,7 +72,9 @@ class Members:
             raise self.damaged(f"this archive lacks '{name}'")
         most = self.left if limit is None else min(limit, self.left)
         if member.file_size > most:
-            raise self.damaged(f"'{name}' declares {member.file_size} bytes, more than the {most} it can have")
+            raise self.damaged(
+                f"'{name}' declares {member.file_size} bytes, more than the {most} it can have"
+            )
         self.left -= member.file_size
         return self._archive.read(member)  # zipfile stops at the declared size and checks the CRC
 

@@ -1,4 +1,6 @@
-"""Keras's Normalization that was adapted to data: a file of weights holds its mean and variance, and a graph has an affine step."""
+"""Keras's Normalization that was adapted to data: a file of weights holds its mean and variance, and a graph
+has an affine step.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ from porter.recipe import LayerName
 
 
 def adapted_tensors(layer: LayerName) -> tuple[str, ...]:
-    """The tensors that the layer holds: its mean, its variance and how much data it saw, which nothing needs."""
+    """The tensors that the layer holds: its mean, its variance and how much data it saw, which nothing
+    needs.
+    """
     return tuple(f"{layer.name}/{variable}" for variable in CLASSES["Normalization"].variables)
 
 
-def adapted_names(layers: Mapping[str, LayerName], reference: Mapping[str, LayerName], checkpoint: Checkpoint) -> dict[str, str]:
+def adapted_names(
+    layers: Mapping[str, LayerName], reference: Mapping[str, LayerName], checkpoint: Checkpoint
+) -> dict[str, str]:
     """The names that the zoo's own implementation has for the adapted tensors of a file."""
     return {
         name: own
@@ -49,5 +55,8 @@ def with_adapted(graph: Graph, layers: Mapping[str, LayerName], checkpoint: Chec
 
     adapted = {path for path, layer in layers.items() if layer.adapted}
     return replace(
-        graph, nodes=tuple(replace(node, op=numbers(node.path)) if node.path in adapted else node for node in graph.nodes)
+        graph,
+        nodes=tuple(
+            replace(node, op=numbers(node.path)) if node.path in adapted else node for node in graph.nodes
+        ),
     )

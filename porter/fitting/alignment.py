@@ -1,8 +1,8 @@
 """A recipe's graph compared with a file's own: which layer is which node.
 
-Nothing depends on names. A layer can be a node if it is of the node's kind and its inputs can be the node's inputs. This is decided
-node by node from the input on; the pairs are then chosen from the output backwards. A batch norm that the file has folded into the
-layer before it is that layer too.
+Nothing depends on names. A layer can be a node if it is of the node's kind and its inputs can be the node's
+inputs. This is decided node by node from the input on; the pairs are then chosen from the output backwards. A
+batch norm that the file has folded into the layer before it is that layer too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from porter.padding import Window
 
 _POINT = Window((1, 1))
 _MOST_ORDERS, _MOST_PARTS = 1024, 1024
-"""The most ways in which layers of a file are tried as the inputs of a node, and the most values that concats join in steps."""
+"""The most ways in which layers of a file are tried as the inputs of a node, and the most values that concats
+join in steps.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Alignment:
     """Which layers can be which nodes.
 
     Attributes:
-        candidates: by path (`input` included), names of layers that compute the node's value from the file's input, scaled or not.
+        candidates: by path (`input` included), names of layers that compute the node's value from the file's
+            input, scaled or not.
         parts: of each concat of the file, what it joins, with the parts of a concat in its place.
     """
 
@@ -52,23 +55,31 @@ class Alignment:
         return sum(bool(self.candidates[node.path]) for node in self.graph.nodes) / len(self.graph.nodes)
 
     def pairs(self, path: str, name: str) -> dict[str, str]:
-        """The layer of every node that leads to `path`, given that `name` is the layer of `path`; INPUT's is the trunk's input.
+        """The layer of every node that leads to `path`, given that `name` is the layer of `path`; INPUT's is
+        the trunk's input.
 
         Raises:
             MappingError: a node would have two layers, or a layer two nodes: the graphs differ.
         """
         layers_of: dict[str, str] = {}
-        walked: set[str] = set()  # each node once: the number of ways through a network is the product of its branches
+        # Each node once: the number of ways through a network is the product of its branches.
+        walked: set[str] = set()
         waiting = [(path, name)]
         while waiting:
             path, name = waiting.pop()
             if layers_of.setdefault(path, name) != name:
-                raise MappingError(f"'{layers_of[path]}' and '{name}' are two layers of the file for one node", where=path)
+                raise MappingError(
+                    f"'{layers_of[path]}' and '{name}' are two layers of the file for one node", where=path
+                )
             if path in self.graph.inputs or path in walked:
                 continue
             walked.add(path)
             node = self.graph.by_path[path]
-            inputs = (name,) if self._passes(node, name) else self._inputs(node, self.file.by_name[name], layers_of)
+            inputs = (
+                (name,)
+                if self._passes(node, name)
+                else self._inputs(node, self.file.by_name[name], layers_of)
+            )
             waiting += zip(node.inputs, inputs, strict=True)
         layers = [
             name
@@ -81,8 +92,12 @@ class Alignment:
         return layers_of
 
     def folded(self, pairs: Mapping[str, str]) -> dict[str, str]:
-        """The batch norms that the file has folded into the layers before them, by path, to the path of that layer."""
-        return {norm: path for norm, path in self.norms.items() if norm in pairs and pairs[norm] == pairs[path]}
+        """The batch norms that the file has folded into the layers before them, by path, to the path of that
+        layer.
+        """
+        return {
+            norm: path for norm, path in self.norms.items() if norm in pairs and pairs[norm] == pairs[path]
+        }
 
     def _passes(self, node: Node, name: str) -> bool:
         """Whether `name` is the layer of the node because it is the layer of the node's input."""
@@ -94,7 +109,11 @@ class Alignment:
         wanted = _key(layer.op, layer.inputs, self.parts)
         orders = _orders(node, self.candidates)
         fitting = [order for order in orders if _key(node.op, order, self.parts) == wanted]
-        agreeing = (order for order in fitting if all(known.get(p, n) == n for p, n in zip(node.inputs, order, strict=True)))
+        agreeing = (
+            order
+            for order in fitting
+            if all(known.get(p, n) == n for p, n in zip(node.inputs, order, strict=True))
+        )
         return next(agreeing, fitting[0])
 
     def expect(self, path: str) -> None:
@@ -106,16 +125,22 @@ class Alignment:
         if self.candidates[path]:
             return
         leading = _leading_to(self.graph, path)
-        node = next(node for node in self.graph.nodes if node.path in leading and not self.candidates[node.path])
+        node = next(
+            node for node in self.graph.nodes if node.path in leading and not self.candidates[node.path]
+        )
         readers = [
             layer
             for layer in self.file.nodes
-            if any(name in self.candidates[source] for source in node.inputs for name in layer.inputs) and layer.op != node.op
+            if any(name in self.candidates[source] for source in node.inputs for name in layer.inputs)
+            and layer.op != node.op
         ]
         matched = {name for names in self.candidates.values() for name in names}
         readers = [layer for layer in readers if layer.name not in matched]
         foreign = [layer for layer in readers if isinstance(layer.op, Foreign)]
-        instead = " or ".join(f"'{layer.name}' ({describe(layer.op)})" for layer in (foreign or readers)[:3]) or "nothing"
+        instead = (
+            " or ".join(f"'{layer.name}' ({describe(layer.op)})" for layer in (foreign or readers)[:3])
+            or "nothing"
+        )
         raise MappingError(
             f"the file's graph has {instead} where the recipe has {describe(node.op)}",
             where=node.path,
@@ -130,11 +155,13 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         native: rows and columns of the input, if the file does not state them.
 
     Raises:
-        MappingError: they take other numbers of inputs, a window of the recipe does not fit into the file's input, or the file has
-            too many equal layers.
+        MappingError: they take other numbers of inputs, a window of the recipe does not fit into the file's
+            input, or the file has too many equal layers.
     """
     if len(file.inputs) != len(graph.inputs):
-        raise MappingError(f"the file's graph takes {len(file.inputs)} inputs, and this one {len(graph.inputs)}")
+        raise MappingError(
+            f"the file's graph takes {len(file.inputs)} inputs, and this one {len(graph.inputs)}"
+        )
     file = without_cells(file)
     parts: dict[str, tuple[str, ...]] = {}
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
@@ -147,8 +174,12 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     try:
         sizes = shapes(graph, size)
     except GraphError as error:
-        raise MappingError(f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where) from None
-    candidates: dict[str, tuple[str, ...]] = {path: (name,) for path, name in zip(graph.inputs, file.inputs, strict=True)}
+        raise MappingError(
+            f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where
+        ) from None
+    candidates: dict[str, tuple[str, ...]] = {
+        path: (name,) for path, name in zip(graph.inputs, file.inputs, strict=True)
+    }
     candidates[INPUT] = _prepared_inputs(file)
     joins: list[FileNode] = []  # concats that the file has as a part of a larger one
     folded, head = set(only_readers(graph).values()), head_of(graph)
@@ -161,7 +192,9 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         shape = sizes[node.inputs[0]]
         fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
         if isinstance(node.op, ops.ConcatChannels) and not fitting:
-            inner = next((key for key in sorted(keys) if any(_within(key, joined) for joined in parts.values())), None)
+            inner = next(
+                (key for key in sorted(keys) if any(_within(key, joined) for joined in parts.values())), None
+            )
             if inner is not None:
                 joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
                 parts[joins[-1].name], fitting = inner, (joins[-1].name,)
@@ -181,15 +214,20 @@ def _keeps_values(op: Op) -> bool:
 
 
 def without_cells(file: FileGraph) -> FileGraph:
-    """The file's graph with features where it has maps of one cell, as recipes do: its global pools give features, and reshapes of
-    one cell go. What meets a larger map, as squeeze-and-excite does, stays. A pool whose only window is its whole map, at the size
-    that the file states, is a global one, if no window comes after it: small maps make others of such pools.
+    """The file's graph with features where it has maps of one cell, as recipes do: its global pools give
+    features, and reshapes of one cell go. What meets a larger map, as squeeze-and-excite does, stays. A pool
+    whose only window is its whole map, at the size that the file states, is a global one, if no window comes
+    after it: small maps make others of such pools.
     """
-    known, before = file.shapes, file.leading_to(source for node in file.nodes if _has_window(node.op) for source in node.inputs)
+    known, before = (
+        file.shapes,
+        file.leading_to(source for node in file.nodes if _has_window(node.op) for source in node.inputs),
+    )
     file = replace(
         file,
         nodes=tuple(
-            _whole(node, known.get(node.inputs[0])) if node.inputs and node.name not in before else node for node in file.nodes
+            _whole(node, known.get(node.inputs[0])) if node.inputs and node.name not in before else node
+            for node in file.nodes
         ),
     )
     cells: set[str] = set()
@@ -205,10 +243,16 @@ def without_cells(file: FileGraph) -> FileGraph:
     for node in file.nodes:
         inputs, free = tuple(moved[name] for name in node.inputs), node.name in cells - kept
         moved[node.name] = (
-            inputs[0] if free and isinstance(node.op, ops.Flatten | ops.AsMap) and inputs[0] not in file.inputs else node.name
+            inputs[0]
+            if free and isinstance(node.op, ops.Flatten | ops.AsMap) and inputs[0] not in file.inputs
+            else node.name
         )
         if moved[node.name] == node.name:
-            op = type(node.op)() if free and isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool) else node.op
+            op = (
+                type(node.op)()
+                if free and isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool)
+                else node.op
+            )
             nodes.append(replace(node, op=op, inputs=inputs))
     return replace(file, nodes=tuple(nodes), outputs=tuple(moved[name] for name in file.outputs))
 
@@ -221,9 +265,15 @@ def _has_window(op: Op | Foreign) -> bool:
 def _whole(node: FileNode, shape: Shape | None) -> FileNode:
     """A pool whose only window is its whole map as a global pool, with its cell; any other node as it is."""
     op = node.op
-    if not isinstance(op, ops.AvgPool | ops.MaxPool) or op.convention.rule != "valid" or op.window.kernel != (shape or ())[1:]:
+    if (
+        not isinstance(op, ops.AvgPool | ops.MaxPool)
+        or op.convention.rule != "valid"
+        or op.window.kernel != (shape or ())[1:]
+    ):
         return node
-    return replace(node, op=ops.GlobalAvgPool(keep=True) if isinstance(op, ops.AvgPool) else ops.GlobalMaxPool(keep=True))
+    return replace(
+        node, op=ops.GlobalAvgPool(keep=True) if isinstance(op, ops.AvgPool) else ops.GlobalMaxPool(keep=True)
+    )
 
 
 def _makes_cell(op: Op | Foreign) -> bool:
@@ -231,10 +281,11 @@ def _makes_cell(op: Op | Foreign) -> bool:
 
 
 def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool) -> bool:
-    """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ, and the classes of the `head`.
+    """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ, and the
+    classes of the `head`.
 
-    A head may be a 1x1 convolution of pooled features, an average over a whole map (`shape`) is a global one, and a norm whose
-    statistics became constants is a scale.
+    A head may be a 1x1 convolution of pooled features, an average over a whole map (`shape`) is a global one,
+    and a norm whose statistics became constants is a scale.
     """
     match wanted, found:
         case ops.Conv(), ops.Conv():
@@ -261,7 +312,9 @@ def describe(op: Op | Foreign) -> str:
             return kind
         case ops.Conv(filters=filters, window=window, groups=groups):
             rows, columns = window.kernel
-            return f"a {rows}x{columns} conv of {filters} filters" + (f" in {groups} groups" if groups > 1 else "")
+            return f"a {rows}x{columns} conv of {filters} filters" + (
+                f" in {groups} groups" if groups > 1 else ""
+            )
         case ops.Dense(units=units):
             return f"a dense layer of {units} units"
         case _:
@@ -269,7 +322,9 @@ def describe(op: Op | Foreign) -> str:
 
 
 def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
-    """The file's input, and the layers that only prepare it: they scale it by constants, or porter has no op for them."""
+    """The file's input, and the layers that only prepare it: they scale it by constants, or porter has no op
+    for them.
+    """
     found = [INPUT]
     for layer in file.nodes:
         prepares = isinstance(layer.op, ops.Affine) or (isinstance(layer.op, Foreign) and not layer.tensors)
@@ -291,7 +346,9 @@ def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
 
 
 def _key(op: Op | Foreign, names: Iterable[str], parts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """What an op reads: in any order where that does not matter, and for a concat all that is joined, in one step or several."""
+    """What an op reads: in any order where that does not matter, and for a concat all that is joined, in one
+    step or several.
+    """
     if isinstance(op, ops.ConcatChannels):
         return tuple(part for name in names for part in parts.get(name, (name,)))
     return tuple(sorted(names)) if isinstance(op, Merge) else tuple(names)

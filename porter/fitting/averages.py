@@ -1,4 +1,6 @@
-"""Moving averages of weights, which a training file holds beside the weights. They were evaluated and published."""
+"""Moving averages of weights, which a training file holds beside the weights. They were evaluated and
+published.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,15 @@ def prefer_averages(
 ) -> tuple[dict[tuple[str, str], str], dict[str, str], tuple[str, ...]]:
     """Replaces each tensor by its moving average, if there is one.
 
-    TF-slim's evaluation restores `X/ExponentialMovingAverage` into `X` (research/slim/eval_image_classifier.py,
-    `variables_to_restore`): always for the trained variables, and for a batch norm's statistics if training averaged these too.
+    TF-slim's evaluation restores `X/ExponentialMovingAverage` into `X`
+    (research/slim/eval_image_classifier.py, `variables_to_restore`): always for the trained variables, and
+    for a batch norm's statistics if training averaged these too.
 
     Args:
         found: (path, role) to source tensor name.
         names: every tensor of the file.
-        suffix: an average's name is the tensor's name with this suffix; None if the framework has no such convention.
+        suffix: an average's name is the tensor's name with this suffix; None if the framework has no such
+            convention.
 
     Returns:
         `found` with the averages, the unused names with the reason, and a note.
@@ -38,7 +42,8 @@ def prefer_averages(
         lacking = sorted(name for key, name in members.items() if key not in averaged)
         if averaged and lacking:
             raise MappingError(
-                f"{len(averaged)} of {len(members)} {group} have a moving average, {len(lacking)} have none: {some(lacking)}",
+                f"{len(averaged)} of {len(members)} {group} have a moving average, {len(lacking)} have "
+                f"none: {some(lacking)}",
                 next="the file is incomplete; save it again, all averages or none",
             )
         chosen |= averaged

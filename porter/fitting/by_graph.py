@@ -1,5 +1,6 @@
-"""The file's own graph wins: its pads, strides, epsilons and activations go into the recipe's nodes. Its layers before and after
-these, such as scaled pixels and the user's own head, become nodes too. Layers that porter has no op for are refused by name.
+"""The file's own graph wins: its pads, strides, epsilons and activations go into the recipe's nodes. Its
+layers before and after these, such as scaled pixels and the user's own head, become nodes too. Layers that
+porter has no op for are refused by name.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ AFTER = "the file's graph does not use it for the logits"
 
 
 def fit_by_graph(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
-    """Fits a variant to a file that carries its graph. The file's own output is the head, unless `wishes.map` chooses another layer
-    of the file: LAYER=head/logits.
+    """Fits a variant to a file that carries its graph. The file's own output is the head, unless `wishes.map`
+    chooses another layer of the file: LAYER=head/logits.
 
     Raises:
-        MappingError: the graphs differ, or the file's graph has several outputs or a layer that porter has no op for; `maps` lists
-            the layers that can be the head.
+        MappingError: the graphs differ, or the file's graph has several outputs or a layer that porter has no
+            op for; `maps` lists the layers that can be the head.
     """
     output = candidate.graph.output
     candidate = replace(candidate, mapped=parse_map(wishes.map, candidate.graph)) if wishes.map else candidate
@@ -56,13 +57,20 @@ def fit_by_graph(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
 
 
 def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
-    member, draft, checkpoint, aligned = candidate.member, candidate.graph, candidate.checkpoint, candidate.alignment
+    member, draft, checkpoint, aligned = (
+        candidate.member,
+        candidate.graph,
+        candidate.checkpoint,
+        candidate.alignment,
+    )
     file = aligned.file
     base, name = trunk_end(aligned, end.layer)
     pairs = aligned.pairs(base, name)
     for path, layer in candidate.mapped.items():
         if path != draft.output and pairs.get(path) != layer:
-            raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
+            raise MappingError(
+                f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path
+            )
     folded = aligned.folded(pairs)
     grafted = graft(draft, file, pairs, folded, base, end.layer)
     size = file.built_size or member.native_size()
@@ -97,7 +105,9 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         tensors=names,
         stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
-        ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(names.values())},
+        ignored={
+            name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(names.values())
+        },
         source_classes=_rows(grafted.graph, base == draft.output),
         own_head=end.own,
         head=end.layer,
@@ -115,8 +125,14 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
 
 
 def _rows(graph: Graph, whole: bool) -> int:
-    """Classes of the graph's output; 0 if it gives features, because it is not `whole` and has no dense layer."""
-    return channels_of(graph)[graph.output] if whole or any(isinstance(node.op, ops.Dense) for node in graph.nodes) else 0
+    """Classes of the graph's output; 0 if it gives features, because it is not `whole` and has no dense
+    layer.
+    """
+    return (
+        channels_of(graph)[graph.output]
+        if whole or any(isinstance(node.op, ops.Dense) for node in graph.nodes)
+        else 0
+    )
 
 
 def _with_classes(graph: Graph, more: int) -> Graph:
@@ -129,15 +145,23 @@ def _with_classes(graph: Graph, more: int) -> Graph:
 
 def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tuple[str, ...]:
     """What the file has made of the recipe's batch norms, if they are none in it."""
-    norms = [node.path for node in draft.nodes if isinstance(node.op, ops.BatchNorm) and node.path in grafted.by_path]
+    norms = [
+        node.path
+        for node in draft.nodes
+        if isinstance(node.op, ops.BatchNorm) and node.path in grafted.by_path
+    ]
     scales = sum(isinstance(grafted.by_path[path].op, ops.ChannelScale) for path in norms)
-    counts = {f"{len(folded)} folded into the layers before them": folded, f"{scales} scales and offsets": scales}
+    counts = {
+        f"{len(folded)} folded into the layers before them": folded,
+        f"{scales} scales and offsets": scales,
+    }
     made = ", ".join(words for words, there in counts.items() if there)
     return (f"of its batch norms {made}",) if made else ()
 
 
 def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Size) -> list[str]:
-    """The differences of the file's graph from the recipe's, for a message; pads that are equal at the file's size are none.
+    """The differences of the file's graph from the recipe's, for a message; pads that are equal at the file's
+    size are none.
 
     Args:
         folded: layers that have taken in the norm after them, and so have its offset as a bias.
@@ -160,29 +184,47 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
         if type(mine) is not type(theirs) and not isinstance(theirs, ops.ChannelScale):
             lines.append(f"{node.path}: {describe(theirs)} where the recipe has {describe(mine)}")
         ours = mine if isinstance(mine, ops.Conv | ops.Dense) else None
-        if ours and isinstance(theirs, ops.Conv | ops.Dense) and ours.bias != theirs.bias and node.path not in folded:
+        if (
+            ours
+            and isinstance(theirs, ops.Conv | ops.Dense)
+            and ours.bias != theirs.bias
+            and node.path not in folded
+        ):
             lines.append(
-                f"{node.path}: {'a' if theirs.bias else 'no'} bias where the recipe has {'none' if theirs.bias else 'one'}"
+                f"{node.path}: {'a' if theirs.bias else 'no'} bias where the recipe has "
+                f"{'none' if theirs.bias else 'one'}"
             )
     return lines
 
 
 def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> None:
-    """Refuses an average over a whole map of the recipe that is not over the file's whole map, because their strides differ."""
+    """Refuses an average over a whole map of the recipe that is not over the file's whole map, because their
+    strides differ.
+    """
     sizes = shapes(grafted.graph, size)
     for path, layer in grafted.layers.items():
         found, node = file.by_name[layer].op, grafted.graph.by_path[path]
         if isinstance(node.op, ops.GlobalAvgPool) and isinstance(found, ops.AvgPool):
             rows, columns = sizes[node.inputs[0]][1:]
             if found.window.kernel != (rows, columns):
-                (height, width), where = found.window.kernel, f"where the recipe averages all of it, {rows}x{columns}"
+                (height, width), where = (
+                    found.window.kernel,
+                    f"where the recipe averages all of it, {rows}x{columns}",
+                )
                 raise MappingError(f"'{layer}' averages {height}x{width} cells of a map {where}", where=path)
 
 
 def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoint: Checkpoint) -> None:
-    lacking = [f"{path}:{role}" for path, roles in tensor_shapes(graph).items() for role in roles if (path, role) not in found]
+    lacking = [
+        f"{path}:{role}"
+        for path, roles in tensor_shapes(graph).items()
+        for role in roles
+        if (path, role) not in found
+    ]
     if lacking:
-        raise MappingError(f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path))
+        raise MappingError(
+            f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path)
+        )
 
 
 def _reference_names(
@@ -193,5 +235,7 @@ def _reference_names(
     for (path, role), tensor in found.items():
         spellings = tensor_names(dialect, graph, path, layers[path])[role]
         variable = tensor.rpartition(dialect.SEPARATOR)[2]
-        names[tensor] = next((name for name in spellings if name.endswith(f"{dialect.SEPARATOR}{variable}")), spellings[0])
+        names[tensor] = next(
+            (name for name in spellings if name.endswith(f"{dialect.SEPARATOR}{variable}")), spellings[0]
+        )
     return names

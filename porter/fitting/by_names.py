@@ -32,7 +32,8 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     """Fits a variant to a file of weights by the zoo's names.
 
     Raises:
-        MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be found.
+        MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be
+            found.
     """
     checkpoint, current, last = candidate.checkpoint, candidate.member.zoo, candidate.head.path
     mapped = parse_map(wishes.map, candidate.graph)
@@ -48,16 +49,24 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     plain = candidate.located if zoo is current else locate(draft, naming.layers, zoo, checkpoint)
     head = Heads(candidate, naming.layers[last], plain.unexpected, chosen).find()
     headed = _with_head(candidate, naming, head, chosen, wishes.background)
-    located = plain if headed.as_drafted(draft, naming) else locate(headed.graph, headed.named, zoo, checkpoint)
+    located = (
+        plain if headed.as_drafted(draft, naming) else locate(headed.graph, headed.named, zoo, checkpoint)
+    )
     ignored, left_out = _ignored(candidate, located, plain, naming, head)
-    places = {path: member.recipe.source.where(layer.location) for path, layer in headed.layers.items() if layer.location}
+    places = {
+        path: member.recipe.source.where(layer.location)
+        for path, layer in headed.layers.items()
+        if layer.location
+    }
     _expect_cover(located, [name for name in located.unexpected if name not in ignored], places, candidate)
     _assert_ignored_values(zoo, checkpoint, ignored)
     found, unused, averaged = prefer_averages(located.tensors, checkpoint.tensors, dialect.AVERAGE_SUFFIX)
     taps, row = tap_names(member, draft), headed.row
     stand_in = None
     if head.layer is None or row:
-        tensors = stand_in_head(candidate, naming.reference_layers[last], _spelling(candidate, headed.layers, located))
+        tensors = stand_in_head(
+            candidate, naming.reference_layers[last], _spelling(candidate, headed.layers, located)
+        )
         stand_in = StandIn(tensors, taps[draft.output], without_head(draft).output)
     joined = (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     return Fit(
@@ -71,7 +80,9 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
         head=head.layer.name if head.layer else None,
         background=headed.background and wishes.background,
         activation=_activation(zoo, head.rows),
-        reference_taps={path: name for path, name in taps.items() if path in headed.graph.by_path and path not in row},
+        reference_taps={
+            path: name for path, name in taps.items() if path in headed.graph.by_path and path not in row
+        },
         stand_in=stand_in,
         reference_names={
             name: naming.reference_layers[path].name
@@ -112,9 +123,14 @@ class _Headed:
         return self.graph is draft and self.layers == naming.layers
 
 
-def _with_head(candidate: Candidate, naming: Naming, head: Head, chosen: DenseHead | None, keep_background: bool) -> _Headed:
+def _with_head(
+    candidate: Candidate, naming: Naming, head: Head, chosen: DenseHead | None, keep_background: bool
+) -> _Headed:
     draft, last = candidate.graph, candidate.head.path
-    layers, transforms = dict(naming.layers), {path: layer.transforms for path, layer in naming.layers.items()}
+    layers, transforms = (
+        dict(naming.layers),
+        {path: layer.transforms for path, layer in naming.layers.items()},
+    )
     background = head.own and "drop_background" in transforms[last]
     if head.layer is None:
         return _Headed(without_head(draft), layers, transforms, {}, background)
@@ -134,13 +150,15 @@ def _with_head(candidate: Candidate, naming: Naming, head: Head, chosen: DenseHe
 def _ignored(
     candidate: Candidate, located: Located, plain: Located, naming: Naming, head: Head
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The file's tensors that stay unused, each with the reason, and a warning about those beside the network.
+    """The file's tensors that stay unused, each with the reason, and a warning about those beside the
+    network.
 
     Args:
         plain: of the variant with the zoo's own head.
     """
     ignored, warnings = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}, tuple[str, ...]()
-    # Beside the network, if the file's names begin with a prefix: tensors of a loss, of metrics, of a second network.
+    # Beside the network, if the file's names begin with a prefix: tensors of a loss, of metrics, of a second
+    # network.
     outside = [name for name in plain.unexpected if naming.prefix and not name.startswith(naming.prefix)]
     if outside and head.within(naming.prefix):
         ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
@@ -150,7 +168,9 @@ def _ignored(
     return ignored | dict.fromkeys(scales, SCALES), warnings
 
 
-def _expect_cover(located: Located, unexpected: list[str], places: Mapping[str, str], candidate: Candidate) -> None:
+def _expect_cover(
+    located: Located, unexpected: list[str], places: Mapping[str, str], candidate: Candidate
+) -> None:
     """Refuses a file that lacks tensors, or has some that nothing uses."""
     if not located.missing and not unexpected:
         return
@@ -164,7 +184,11 @@ def _spelling(candidate: Candidate, layers: Mapping[str, LayerName], located: Lo
     """The index of the framework's name for a kernel that the file uses."""
     for (path, role), name in located.tensors.items():
         names = tensor_names(candidate.dialect, candidate.graph, path, layers[path])[role]
-        if role == "kernel" and name in names and not is_depthwise(candidate.graph, candidate.graph.by_path[path]):
+        if (
+            role == "kernel"
+            and name in names
+            and not is_depthwise(candidate.graph, candidate.graph.by_path[path])
+        ):
             return names.index(name)
     return 0
 
@@ -173,13 +197,22 @@ def _generation_warnings(current: Zoo, older: Zoo, generation: str | None) -> tu
     """A warning if the code that wrote the file computed another function than today's code."""
     if older is current:
         return ()
-    different = [f"{name} {value}" for name, value in older.options.items() if value != current.options.get(name)]
+    different = [
+        f"{name} {value}" for name, value in older.options.items() if value != current.options.get(name)
+    ]
     different += ["its own pads"] if older.padding != current.padding else []
-    return (f"the port computes what {generation} did, not what zoo '{current.name}' does today: {', '.join(different)}",)
+    return (
+        (
+            f"the port computes what {generation} did, not what zoo '{current.name}' does today: "
+            f"{', '.join(different)}"
+        ),
+    )
 
 
 def _activation(zoo: Zoo, classes: int) -> str | None:
-    """The zoo's activation after logits. A softmax of one class is 1 for every photo, so one class has a sigmoid."""
+    """The zoo's activation after logits. A softmax of one class is 1 for every photo, so one class has a
+    sigmoid.
+    """
     if classes == 1 and zoo.activation == "softmax":
         return "sigmoid"
     return zoo.activation if classes else None
@@ -188,14 +221,21 @@ def _activation(zoo: Zoo, classes: int) -> str | None:
 def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[str, str]) -> None:
     for rule in zoo.ignore:
         for name in ignored:
-            if rule.equals is not None and fnmatchcase(name, rule.pattern) and not holds(checkpoint.tensors[name], rule.equals):
+            if (
+                rule.equals is not None
+                and fnmatchcase(name, rule.pattern)
+                and not holds(checkpoint.tensors[name], rule.equals)
+            ):
                 raise MappingError(f"this tensor may be ignored only if it equals {rule.equals}", where=name)
 
 
 def _two_lists(located: Located, unexpected: list[str], places: Mapping[str, str]) -> str:
     parts = []
     if located.missing:
-        names = [(f"{name} {shape_text(lacking.shape)}", places.get(lacking.path)) for name, lacking in located.missing.items()]
+        names = [
+            (f"{name} {shape_text(lacking.shape)}", places.get(lacking.path))
+            for name, lacking in located.missing.items()
+        ]
         parts.append(f"{len(names)} tensors missing: {some(placed(names))}")
     if unexpected:
         parts.append(f"{len(unexpected)} tensors unexpected: {some(unexpected)}")

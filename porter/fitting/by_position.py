@@ -1,4 +1,6 @@
-"""Files that a zoo's own loader reads by position. Their names may be anything, such as those of the file before a conversion."""
+"""Files that a zoo's own loader reads by position. Their names may be anything, such as those of the file
+before a conversion.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,24 @@ _ROLES: Mapping[str, str] = {
     **{word: word for word in ("gamma", "beta", "moving_mean", "moving_variance")},
     **{"running_mean": "moving_mean", "running_var": "moving_variance"},
 }
-"""The role of a norm's tensor by the last word of its name, in TensorFlow and in PyTorch. Their shapes are equal."""
+"""The role of a norm's tensor by the last word of its name, in TensorFlow and in PyTorch. Their shapes are
+equal.
+"""
 
 
 def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
-    """The file under the names of the zoo's own variables, with a warning, if it has none of these names and keeps the order
-    in which the zoo's code makes them; otherwise the candidate itself.
+    """The file under the names of the zoo's own variables, with a warning, if it has none of these names and
+    keeps the order in which the zoo's code makes them; otherwise the candidate itself.
 
-    TensorNets loads by position. It reads names only to exchange a beta and the gamma after it (tensornets/utils.py,
-    `parse_weights` and `pretrained_initializer`). Here every shape must agree too, and the roles in the names of norms.
+    TensorNets loads by position. It reads names only to exchange a beta and the gamma after it
+    (tensornets/utils.py, `parse_weights` and `pretrained_initializer`). Here every shape must agree too, and
+    the roles in the names of norms.
 
     Raises:
-        MappingError: the file has more or fewer tensors than the zoo's code makes, or one of another shape or role.
-        MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not installed.
+        MappingError: the file has more or fewer tensors than the zoo's code makes, or one of another shape or
+            role.
+        MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not
+            installed.
     """
     member, checkpoint = candidate.member, candidate.checkpoint
     zoo, tensors = member.zoo, checkpoint.tensors
@@ -45,10 +52,16 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     try:
         wanted = own_variables(member.variant, tensors[list(tensors)[-1]].size)
     except MissingFramework as error:
-        message = f"the file's names are not those of zoo '{zoo.name}', and the zoo's code has their order: {error.message}"
+        message = (
+            f"the file's names are not those of zoo '{zoo.name}', and the zoo's code has their "
+            f"order: {error.message}"
+        )
         raise MissingFramework(message, where=str(checkpoint.path), next=error.next) from None
     if len(arrays) != len(wanted):
-        message = f"none of the file's {len(arrays)} names is one of the zoo's {len(wanted)}, such as '{next(iter(wanted))}'"
+        message = (
+            f"none of the file's {len(arrays)} names is one of the zoo's {len(wanted)}, such as "
+            f"'{next(iter(wanted))}'"
+        )
         raise MappingError(message, where=str(checkpoint.path))
     named: dict[str, Array] = {}
     for (theirs, array), (own, shape) in zip(arrays.items(), wanted.items(), strict=True):
@@ -57,17 +70,21 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
         role = _ROLES.get(_last(theirs))
         if named[own].shape != shape or role not in (None, _ROLES.get(_last(own))):
             raise MappingError(
-                f"by its position '{theirs}' ({shape_text(array.shape)}) would be '{own}' ({shape_text(shape)})",
+                f"by its position '{theirs}' ({shape_text(array.shape)}) would be '{own}' "
+                f"({shape_text(shape)})",
                 where=str(checkpoint.path),
                 next=f"save it with {zoo.reference}'s own code, which writes the names",
             )
-    note = f"the names are not those of zoo '{zoo.name}': all {len(named)} tensors are taken by position, as its loader does"
+    note = (
+        f"the names are not those of zoo '{zoo.name}': all {len(named)} tensors are taken by "
+        "position, as its loader does"
+    )
     return candidate.renamed(replace(checkpoint, tensors=named, notes=(*checkpoint.notes, note))), (note,)
 
 
 def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:
-    """An .npz keeps the order in which it was written. So does an .h5 of Keras's layout, if the zoo's own file is one. A checkpoint
-    of TensorFlow sorts its names.
+    """An .npz keeps the order in which it was written. So does an .h5 of Keras's layout, if the zoo's own
+    file is one. A checkpoint of TensorFlow sorts its names.
     """
     url = published.url or "" if published else ""
     return checkpoint.format == "npz" or (checkpoint.format == "keras-h5" and url.endswith(".h5"))

@@ -1,4 +1,6 @@
-"""A variant that a file may be. It is made once, where files are ranked or where a user names the variant, and is opened from."""
+"""A variant that a file may be. It is made once, where files are ranked or where a user names the variant,
+and is opened from.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,12 @@ class Candidate:
     def head_kernels(self) -> frozenset[str]:
         """The zoo's names of its head's kernel, of today's code and of older code."""
         expect_head(self.member.recipe, self.graph)
-        tables = (layer_names(self.member, self.graph, label) for label in (None, *self.member.zoo.generations))
-        names = (self.dialect.tensor_names(self.graph, self.head, table[self.head.path].name) for table in tables)
+        tables = (
+            layer_names(self.member, self.graph, label) for label in (None, *self.member.zoo.generations)
+        )
+        names = (
+            self.dialect.tensor_names(self.graph, self.head, table[self.head.path].name) for table in tables
+        )
         return frozenset(name for roles in names for name in roles["kernel"])
 
     @cached_property
@@ -65,9 +71,11 @@ class Candidate:
 
     @cached_property
     def publisher(self) -> Member | None:
-        """The variant in the zoo that publishes exactly this file, among the zoos with the same names as its own.
+        """The variant in the zoo that publishes exactly this file, among the zoos with the same names as its
+        own.
 
-        Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.
+        Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and
+        published figures.
         """
         for other in self.member.kin():
             if other.file is None or other.zoo.names != self.member.zoo.names:
@@ -78,12 +86,16 @@ class Candidate:
 
     @cached_property
     def twins(self) -> tuple[Twin, ...]:
-        """The same variant in other zoos that takes these tensors and computes something else; none if the file's graph decides."""
+        """The same variant in other zoos that takes these tensors and computes something else; none if the
+        file's graph decides.
+        """
         return () if self.checkpoint.graph is not None else twins_of(self.member)
 
     @cached_property
     def equals(self) -> frozenset[tuple[str, str]]:
-        """The variant in the zoos, its own among them, where it takes the same tensors and computes the same."""
+        """The variant in the zoos, its own among them, where it takes the same tensors and computes the
+        same.
+        """
         others = (each for each, apart in alike(self.member) if not apart)
         return frozenset((each.variant, each.zoo.name) for each in (self.member, *others))
 

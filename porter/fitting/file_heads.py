@@ -28,7 +28,8 @@ class End:
 def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
     """The layer that `--map` chose, otherwise the file's output.
 
-    A hidden layer may have as many units as the zoo has classes, so one that is not an output is the zoo's head only by its name.
+    A hidden layer may have as many units as the zoo has classes, so one that is not an output is the zoo's
+    head only by its name.
 
     Args:
         kernels: the zoo's names of its head's kernel.
@@ -39,10 +40,14 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
     graph, file = aligned.graph, aligned.file
     outputs = _outputs(file)
     if chosen is None and len(outputs) > 1:
-        raise MappingError(f"the file's graph has {len(outputs)} outputs: {some(outputs)}", where=str(checkpoint.path))
+        raise MappingError(
+            f"the file's graph has {len(outputs)} outputs: {some(outputs)}", where=str(checkpoint.path)
+        )
     layer = outputs[0] if chosen is None else _layer_called(file, chosen, checkpoint)
     own = False
-    if layer in aligned.candidates[graph.output] and (layer in outputs or _has_name(file.by_name[layer], kernels)):
+    if layer in aligned.candidates[graph.output] and (
+        layer in outputs or _has_name(file.by_name[layer], kernels)
+    ):
         head = head_of(graph).path
         found = file.by_name[aligned.pairs(graph.output, layer)[head]]
         own = _units(found.op) == tensor_shapes(graph)[head]["kernel"][0]
@@ -51,18 +56,22 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
 
 
 def possible_heads(aligned: Alignment) -> list[str]:
-    """The layers that could give the logits: the outputs of the file, then dense layers and other possible heads, the last one
-    first; none if no layer can be the end of the recipe's trunk.
+    """The layers that could give the logits: the outputs of the file, then dense layers and other possible
+    heads, the last one first; none if no layer can be the end of the recipe's trunk.
     """
     if not any(aligned.candidates[path] for path in _ends(aligned.graph)):
         return []
     heads = aligned.candidates[aligned.graph.output]
-    inner = [node.name for node in reversed(aligned.file.nodes) if node.name in heads or isinstance(node.op, Dense)]
+    inner = [
+        node.name for node in reversed(aligned.file.nodes) if node.name in heads or isinstance(node.op, Dense)
+    ]
     return list(dict.fromkeys([*_outputs(aligned.file), *inner]))
 
 
 def left_out(file: FileGraph, layer: str) -> list[str]:
-    """Layers that lead to the file's outputs and not to `layer`, without its activation, which is recorded."""
+    """Layers that lead to the file's outputs and not to `layer`, without its activation, which is
+    recorded.
+    """
     shown = {node.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs}
     return sorted(file.leading_to(file.outputs) - file.leading_to((layer,)) - shown)
 
@@ -79,15 +88,22 @@ def _has_name(layer: FileNode, kernels: frozenset[str]) -> bool:
 
 
 def _logits_of(file: FileGraph, name: str) -> str:
-    """The input of `name` if that is an activation, otherwise `name`; only one activation, because a port records one."""
+    """The input of `name` if that is an activation, otherwise `name`; only one activation, because a port
+    records one.
+    """
     layer = file.by_name.get(name)
     return layer.inputs[0] if layer and isinstance(layer.op, OF_LOGITS) else name
 
 
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
-    known = {**{node.tap: node.name for node in file.nodes if node.tap}, **{node.name: node.name for node in file.nodes}}
+    known = {
+        **{node.tap: node.name for node in file.nodes if node.tap},
+        **{node.name: node.name for node in file.nodes},
+    }
     if name not in known:
-        raise MappingError(f"the file's graph has no layer '{name}'", where=str(checkpoint.path), next=TENSORS)
+        raise MappingError(
+            f"the file's graph has no layer '{name}'", where=str(checkpoint.path), next=TENSORS
+        )
     return _logits_of(file, known[name])
 
 
@@ -96,11 +112,12 @@ def _units(op: object) -> int | None:
 
 
 def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
-    """The last node of the recipe that leads to the layer `end`, and its layer: the output, otherwise the head's input, otherwise
-    the map before that.
+    """The last node of the recipe that leads to the layer `end`, and its layer: the output, otherwise the
+    head's input, otherwise the map before that.
 
     Raises:
-        MappingError: the graphs differ, or the file has another head where the recipe has a pool behind its own.
+        MappingError: the graphs differ, or the file has another head where the recipe has a pool behind its
+            own.
     """
     graph, file = aligned.graph, aligned.file
     if end in aligned.candidates[graph.output]:
@@ -109,7 +126,9 @@ def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
     if not before:
         message = "the recipe's head stands before its pool, and the file has another end"
         raise MappingError(
-            message, where=head.path, next="a file with its graph needs no recipe: porter convert FILE --to FRAMEWORK"
+            message,
+            where=head.path,
+            next="a file with its graph needs no recipe: porter convert FILE --to FRAMEWORK",
         )
     leading = file.leading_to((end,))
     for path in before:
@@ -121,8 +140,8 @@ def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:
-    """The nodes at which a file may leave the recipe: the output; if the head is the output, the pool before it, and the map before
-    that.
+    """The nodes at which a file may leave the recipe: the output; if the head is the output, the pool before
+    it, and the map before that.
     """
     head = head_of(graph)
     if head.path != graph.output:

@@ -47,22 +47,28 @@ class Fit:
         source_classes: rows of the file's head; 0 if it has none.
         background, activation: see porter.port.Facts.
         tensors: (path, role) to source tensor name.
-        stored: the same tensors as the file's graph says them, with their axes; empty if the names tell the axes.
-        options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty if the graph is the
-            file's.
+        stored: the same tensors as the file's graph says them, with their axes; empty if the names tell the
+            axes.
+        options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty
+            if the graph is the file's.
         transforms: by path, the changes of its arrays besides the axis order (porter.recipe.transforms).
         ignored: source tensor name to the reason.
         own_head: the head is the zoo's own, with its classes and their order.
-        head: the file's layer that gives the logits or features; None if a file without a head does not name it.
-        taps: by path, the name under which the file's own graph shows the node's value; empty if the file has no graph.
+        head: the file's layer that gives the logits or features; None if a file without a head does not name
+            it.
+        taps: by path, the name under which the file's own graph shows the node's value; empty if the file has
+            no graph.
         reference_taps: the same for the zoo's own implementation.
-        reference_names: source tensor name to its name in the zoo's own implementation; empty if that computes another function
-            than the file.
-        stand_in: replaces the head of the zoo's own implementation; the file's layers after the features follow it.
-        folded: by path, the batch norms of the recipe that the file has folded into the layers before them, to these layers' paths.
+        reference_names: source tensor name to its name in the zoo's own implementation; empty if that
+            computes another function than the file.
+        stand_in: replaces the head of the zoo's own implementation; the file's layers after the features
+            follow it.
+        folded: by path, the batch norms of the recipe that the file has folded into the layers before them,
+            to these layers' paths.
         differences: how many other differences the file's graph has from the recipe's.
         scaling: the ops of the file's graph on its input before the network's first layer.
-        places: by path, file:line:column of the recipe's name for the node; empty if the file's graph names its tensors.
+        places: by path, file:line:column of the recipe's name for the node; empty if the file's graph names
+            its tensors.
         warnings: for the user; `notes`: for port.json.
     """
 
@@ -97,7 +103,9 @@ class Fit:
     def output(self) -> Gives:
         if not self.source_classes:
             return "features"
-        kept = self.activation is None and isinstance(self.graph.by_path[self.graph.output].op, Softmax | Sigmoid)
+        kept = self.activation is None and isinstance(
+            self.graph.by_path[self.graph.output].op, Softmax | Sigmoid
+        )
         return "probabilities" if kept else "logits"
 
 
@@ -138,12 +146,15 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> d
 
 
 def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
-    """Refuses NaN: one in the weights can make every logit NaN. Infinities may be intended: see --allow-overflow."""
+    """Refuses NaN: one in the weights can make every logit NaN. Infinities may be intended: see
+    --allow-overflow.
+    """
     for name in fit.tensors.values():
         array = checkpoint.tensors[name]
         if is_floating(array) and (lost := int(np.count_nonzero(np.isnan(array)))):
             raise FileError(
-                f"{lost} of {array.size} values in tensor '{name}' are NaN: the training diverged, or the file is damaged",
+                f"{lost} of {array.size} values in tensor '{name}' are NaN: the training diverged, or "
+                "the file is damaged",
                 where=str(checkpoint.path),
                 next="take an earlier checkpoint, or fetch the file again",
             )
@@ -166,9 +177,14 @@ def without_head(graph: Graph) -> Graph:
 
 
 def placed(lines: Sequence[tuple[str, str | None]]) -> list[str]:
-    """Each line with the place in the recipe that names its tensor, unless the line before is named there too."""
+    """Each line with the place in the recipe that names its tensor, unless the line before is named there
+    too.
+    """
     before = (None, *(place for _, place in lines))
-    return [line if place in (None, last) else f"{line} ({place})" for (line, place), last in zip(lines, before, strict=False)]
+    return [
+        line if place in (None, last) else f"{line} ({place})"
+        for (line, place), last in zip(lines, before, strict=False)
+    ]
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

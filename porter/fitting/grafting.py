@@ -1,4 +1,6 @@
-"""The recipe's graph with the file's ops in its nodes; the file's layers before and after these become nodes of their own."""
+"""The recipe's graph with the file's ops in its nodes; the file's layers before and after these become nodes
+of their own.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,13 @@ from porter.filegraph.to_graph import path_word
 from porter.fitting.alignment import passed
 from porter.graph import INPUT, Graph, Node, Op, ops, shapes
 
-OUTSIDE = "save the model without the layers before the network, and compute outside what they do to the photos"
-POOL = "porter ports a head that reads a global pool, and not yet one that reads a map: pool the map, and train the head again"
+OUTSIDE = (
+    "save the model without the layers before the network, and compute outside what they do to the photos"
+)
+POOL = (
+    "porter ports a head that reads a global pool, and not yet one that reads a map: pool the map, "
+    "and train the head again"
+)
 UP_TO = "save the model up to '{}', port that, and compute what follows outside"
 
 
@@ -27,11 +34,14 @@ class Grafted:
     warnings: tuple[str, ...]
 
 
-def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mapping[str, str], base: str, end: str) -> Grafted:
+def graft(
+    draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mapping[str, str], base: str, end: str
+) -> Grafted:
     """Joins both graphs.
 
     Args:
-        pairs, folded: path to layer, and the norms that the file has folded, as porter.fitting.alignment.Alignment gives them.
+        pairs, folded: path to layer, and the norms that the file has folded, as
+        porter.fitting.alignment.Alignment gives them.
         base: the last node of the recipe that the file has.
         end: the layer that gives the logits: that of `base`, or one after it.
 
@@ -41,7 +51,9 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mappi
     entrance = _chain(file, pairs[INPUT])
     paths = {layer.name: f"input/{path_word(layer.name)}" for layer in entrance}
     nodes = [
-        Node(paths[layer.name], _own_op(layer, OUTSIDE), tuple(paths.get(name, name) for name in layer.inputs))
+        Node(
+            paths[layer.name], _own_op(layer, OUTSIDE), tuple(paths.get(name, name) for name in layer.inputs)
+        )
         for layer in entrance
     ]
     source = nodes[-1].path if nodes else INPUT
@@ -60,12 +72,16 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mappi
         output = map_end.path
     headless = end == pairs[base] and base != draft.output
     warnings = ("the file has no head: the port gives features, one value per channel",) if headless else ()
-    scopes = tuple(scope for scope in draft.scopes if any(node.path.startswith(f"{scope.path}/") for node in trunk))
+    scopes = tuple(
+        scope for scope in draft.scopes if any(node.path.startswith(f"{scope.path}/") for node in trunk)
+    )
     graph = Graph(tuple(nodes), draft.channels, output, scopes)
     try:
         shapes(graph, (None, None))
     except GraphError as error:
-        raise MappingError(f"the file's graph does not fit together: {error.message}", where=error.where) from None
+        raise MappingError(
+            f"the file's graph does not fit together: {error.message}", where=error.where
+        ) from None
     scaling = tuple(layer.op for layer in entrance if isinstance(layer.op, ops.Affine))
     plain = not entrance and output in (draft.output, map_end.path) and len(nodes) <= len(draft.nodes)
     return Grafted(graph, {path: name for name, path in paths.items()}, plain, scaling, warnings)
@@ -74,12 +90,20 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mappi
 def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str], nodes: list[Node]) -> str:
     """Adds the layers between the trunk and the logits; returns the path of the logits."""
     by_path = {node.path: node for node in nodes}
-    features = {node.path for node in nodes if isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense)}
+    features = {
+        node.path for node in nodes if isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense)
+    }
     leading = file.leading_to((end,))
     for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
-        op = _own_op(layer, UP_TO.format(layer.inputs[0]) if features.issuperset(map(paths.get, layer.inputs)) else POOL)
+        op = _own_op(
+            layer,
+            UP_TO.format(layer.inputs[0]) if features.issuperset(map(paths.get, layer.inputs)) else POOL,
+        )
         if any(name not in paths for name in layer.inputs):
-            raise MappingError("this layer reads the file's input beside the network; porter cannot port it", where=layer.name)
+            raise MappingError(
+                "this layer reads the file's input beside the network; porter cannot port it",
+                where=layer.name,
+            )
         inputs = tuple(paths[name] for name in layer.inputs)
         if isinstance(op, ops.Conv) and inputs[0] in features and op.window.kernel == (1, 1):
             op = ops.Dense(op.filters, op.bias)
@@ -107,7 +131,9 @@ def _chain(file: FileGraph, name: str) -> list[FileNode]:
 
 def _own_op(layer: FileNode, next: str | None = None) -> Op:
     if isinstance(layer.op, Foreign):
-        raise MappingError(f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name, next=next)
+        raise MappingError(
+            f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name, next=next
+        )
     return with_momentum(layer.op)
 
 
@@ -117,5 +143,6 @@ def _adopted(op: Op, layer: FileNode) -> Op:
     if isinstance(op, ops.Dense) and isinstance(found, ops.Conv):
         return ops.Dense(found.filters, found.bias)
     if isinstance(op, ops.BatchNorm) and isinstance(layer.op, ops.BatchNorm) and not layer.op.momentum:
-        return replace(layer.op, momentum=op.momentum)  # a graph made for inference does not state its momentum
+        # A graph made for inference does not state its momentum.
+        return replace(layer.op, momentum=op.momentum)
     return op if isinstance(op, ops.GlobalAvgPool) else found

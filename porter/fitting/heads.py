@@ -48,7 +48,10 @@ class Head:
         if self.layer is None:
             return ("the file has no head: the port gives features, one value per channel",)
         shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
-        after = f"left out, because they come after the head: {some(sorted(self.after))}; --map LAYER=NODE chooses another head"
+        after = (
+            f"left out, because they come after the head: {some(sorted(self.after))}; --map "
+            "LAYER=NODE chooses another head"
+        )
         return (*((shape,) if self.by_shape else ()), *((after,) if self.after else ()))
 
 
@@ -58,7 +61,8 @@ class Heads:
 
     Attributes:
         layer: the file's name of the recipe's head.
-        unexpected: tensors that the trunk does not use, with those of the zoo's own head if `--map` chose another layer.
+        unexpected: tensors that the trunk does not use, with those of the zoo's own head if `--map` chose
+            another layer.
         chosen: the head of `--map`; its last layer is `layer`.
     """
 
@@ -80,8 +84,8 @@ class Heads:
         """The file's head.
 
         Raises:
-            MappingError: several layers could be the head, or dense layers follow each other and nothing says what is between
-                them, or nothing says whether a layer stands before or after the pool.
+            MappingError: several layers could be the head, or dense layers follow each other and nothing says
+                what is between them, or nothing says whether a layer stands before or after the pool.
         """
         if self.rows is None and self.chosen:
             raise self._refusal(f"the file has no layer '{self.layer.name}'", self.dense, next=TENSORS)
@@ -104,7 +108,10 @@ class Heads:
             return
         own = [self.layer.name] if reads_features(self.candidate, self.layer.name) else []
         if doubtful := sorted(self.dense) if self.rows is None else own:
-            message = f"the network ends in a convolution and a pool, and the file does not say where it has '{some(doubtful)}'"
+            message = (
+                "the network ends in a convolution and a pool, and the file does not say where it "
+                f"has '{some(doubtful)}'"
+            )
             next = "a convolution takes the place of the network's own, a dense layer reads the pooled map"
             raise self._refusal(message, doubtful, next=next)
 
@@ -122,16 +129,26 @@ class Heads:
         return next(iter(direct), None)
 
     def _row(self, first: str, units: int) -> MappingError:
-        """Of dense layers that can follow the head: each takes as many values as the layer before it gives."""
+        """Of dense layers that can follow the head: each takes as many values as the layer before it
+        gives.
+        """
         row = [first]
-        while following := [name for name, shape in self.dense.items() if shape[1] == units and name not in row]:
+        while following := [
+            name for name, shape in self.dense.items() if shape[1] == units and name not in row
+        ]:
             row.append(following[0])
             units = self.dense[following[0]][0]
         format = FORMATS.get(self.candidate.checkpoint.format)
-        whole = f", as {format.whole} would" if format and format.whole else ""  # torch's whole model would be code
+        # Torch's whole model would be code.
+        whole = f", as {format.whole} would" if format and format.whole else ""
         listed = some([*map(repr, row)])
-        message = f"dense layers follow each other ({listed}), and the file does not say what is between them{whole}"
-        return self._refusal(message, [DenseHead(tuple(row), (word,) * (len(row) - 1)).text for word in BETWEEN])
+        message = (
+            f"dense layers follow each other ({listed}), and the file does not say what is between "
+            f"them{whole}"
+        )
+        return self._refusal(
+            message, [DenseHead(tuple(row), (word,) * (len(row) - 1)).text for word in BETWEEN]
+        )
 
     def _after(self, head: str, layers: Collection[str]) -> Iterator[str]:
         """The tensors of layers, without those of the head."""
@@ -154,19 +171,31 @@ def head_rows(candidate: Candidate, layer: str) -> int | None:
 
 
 def reads_features(candidate: Candidate, layer: str) -> bool:
-    """Whether the file has a dense layer where the recipe's head is a convolution: it reads the pooled map."""
-    return isinstance(candidate.head.op, Conv) and any(array.ndim == 2 for array in _tensors(candidate, layer, "kernel"))
+    """Whether the file has a dense layer where the recipe's head is a convolution: it reads the pooled
+    map.
+    """
+    return isinstance(candidate.head.op, Conv) and any(
+        array.ndim == 2 for array in _tensors(candidate, layer, "kernel")
+    )
 
 
 def _tensors(candidate: Candidate, layer: str, role: str) -> list[Array]:
     """The tensors that the file has of `layer`, which takes the place of the recipe's head."""
-    names, tensors = candidate.dialect.tensor_names(candidate.graph, candidate.head, layer), candidate.checkpoint.tensors
+    names, tensors = (
+        candidate.dialect.tensor_names(candidate.graph, candidate.head, layer),
+        candidate.checkpoint.tensors,
+    )
     return [tensors[name] for name in names[role] if name in tensors]
 
 
 def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tuple[int, int]]:
     """Layer to (units, features), for the layers that could be dense by their tensors among `names`."""
-    graph, head, dialect, dense = candidate.graph, candidate.head, candidate.dialect, dict[str, tuple[int, int]]()
+    graph, head, dialect, dense = (
+        candidate.graph,
+        candidate.head,
+        candidate.dialect,
+        dict[str, tuple[int, int]](),
+    )
     for name in names:
         layer, array = name.rpartition(dialect.SEPARATOR)[0], candidate.checkpoint.tensors[name]
         if name not in dialect.tensor_names(graph, head, layer)["kernel"] or array.ndim not in (2, 4):
@@ -179,10 +208,14 @@ def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tup
 
 
 def flattened(candidate: Candidate, names: Collection[str]) -> str | None:
-    """The dense layer among `names` that reads several cells of the last map, all channels of each; None if there is none."""
+    """The dense layer among `names` that reads several cells of the last map, all channels of each; None if
+    there is none.
+    """
     features = _kernel(candidate)[1]
     dense = _dense_layers(candidate, names)
-    return next((name for name, (_, width) in dense.items() if width > features and width % features == 0), None)
+    return next(
+        (name for name, (_, width) in dense.items() if width > features and width % features == 0), None
+    )
 
 
 def dense_op(candidate: Candidate, layer: str) -> Dense:
@@ -193,7 +226,9 @@ def dense_op(candidate: Candidate, layer: str) -> Dense:
     """
     rows = head_rows(candidate, layer)
     if rows is None:
-        raise MappingError(f"the file has no layer '{layer}'", where=str(candidate.checkpoint.path), next=TENSORS)
+        raise MappingError(
+            f"the file has no layer '{layer}'", where=str(candidate.checkpoint.path), next=TENSORS
+        )
     return Dense(rows, bool(_tensors(candidate, layer, "bias")))
 
 
@@ -205,7 +240,8 @@ def _kernel(candidate: Candidate) -> tuple[int, ...]:
 def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict[str, Array]:
     """Tensors of a head that returns its features unchanged, under the names of the zoo's own implementation.
 
-    With this head the implementation can be built for a file without one: 1 * x + 0 is x in every number type.
+    With this head the implementation can be built for a file without one: 1 * x + 0 is x in every number
+    type.
 
     Args:
         layer: the zoo's name of the head.
@@ -214,7 +250,10 @@ def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict
     graph, dialect, features = candidate.graph, candidate.dialect, _kernel(candidate)[1]
     kernel, node = np.eye(features, dtype=np.float32), candidate.head
     if isinstance(node.op, Conv) or "conv1x1_to_dense" in layer.transforms:
-        kernel, node = kernel[:, :, None, None], replace(node, op=Conv(features, Window((1, 1)), Convention(), bias=True))
+        kernel, node = (
+            kernel[:, :, None, None],
+            replace(node, op=Conv(features, Window((1, 1)), Convention(), bias=True)),
+        )
     names = dialect.tensor_names(graph, node, layer.name)
     arrays = {"kernel": kernel, "bias": np.zeros(features, np.float32)}
     return {

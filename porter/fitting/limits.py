@@ -18,7 +18,8 @@ class Limit(NamedTuple):
 
     Attributes:
         score: the score is no higher.
-        opened: the score is at least this if the file can be opened as the variant, with any head; more than 1 if it cannot.
+        opened: the score is at least this if the file can be opened as the variant, with any head; more than
+            1 if it cannot.
     """
 
     score: float
@@ -46,7 +47,9 @@ def limits(checkpoint: Checkpoint) -> Callable[[Fingerprint], Limit]:
 
 
 def _whole(variant: Fingerprint, sizes: Counter[str]) -> float:
-    """See `Limit.opened`: the score if the file has all tensors but the head's, and no other of its own is the variant's."""
+    """See `Limit.opened`: the score if the file has all tensors but the head's, and no other of its own is
+    the variant's.
+    """
     if any(count > sizes[size] for size, count in variant.sizes.items()):
         return _NEVER
     needed = sum(variant.sizes.values())
@@ -54,8 +57,8 @@ def _whole(variant: Fingerprint, sizes: Counter[str]) -> float:
 
 
 def _by_names(variant: Fingerprint, sizes: Counter[str]) -> float:
-    """The largest share of the variant's tensors that the file can have, whatever their names. A norm of torch's also counts its
-    batches.
+    """The largest share of the variant's tensors that the file can have, whatever their names. A norm of
+    torch's also counts its batches.
     """
     there = sum(min(count, sizes[size]) for size, count in variant.sizes.items()) + variant.free
     batches = min(variant.norms, sizes["1"])
@@ -65,8 +68,10 @@ def _by_names(variant: Fingerprint, sizes: Counter[str]) -> float:
 def _reached(variant: Fingerprint, kinds: Counter[str]) -> int:
     """The largest number of nodes that the file's graph can have.
 
-    The convolutions on a way through the recipe's graph are as many on a way through the file's: a file with fewer of a kind has
-    nothing behind them.
+    The convolutions on a way through the recipe's graph are as many on a way through the file's: a file with
+    fewer of a kind has nothing behind them.
     """
-    ends = (reached[kinds[kind]] for kind, reached in variant.convolutions.items() if kinds[kind] < len(reached))
+    ends = (
+        reached[kinds[kind]] for kind, reached in variant.convolutions.items() if kinds[kind] < len(reached)
+    )
     return min(ends, default=variant.nodes)

@@ -31,7 +31,8 @@ class Located:
     Attributes:
         tensors: (path, role) to source tensor name.
         missing: the tensors that the file lacks, by their likeliest names.
-        unexpected: source tensors that no node uses and no rule ignores, without the moving averages of those in `tensors`.
+        unexpected: source tensors that no node uses and no rule ignores, without the moving averages of those
+            in `tensors`.
         ignored: source tensor name to the reason.
     """
 
@@ -53,7 +54,9 @@ def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: 
     missing: dict[str, Missing] = {}
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
-            raise MappingError(f"zoo '{zoo.name}' does not name this node", where=path, next="add it to the zoo's names")
+            raise MappingError(
+                f"zoo '{zoo.name}' does not name this node", where=path, next="add it to the zoo's names"
+            )
         candidates = tensor_names(dialect, graph, path, layers[path])
         for role, names in candidates.items():
             present = [name for name in names if name in checkpoint.tensors]
@@ -63,7 +66,9 @@ def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: 
                 missing[names[0]] = Missing(path, roles[role])
     averages = {f"{name}{dialect.AVERAGE_SUFFIX}" for name in sources.values()}
     rest = checkpoint.tensors.keys() - set(sources.values()) - averages
-    ignored = {name: rule.reason for rule in reversed(zoo.ignore) for name in rest if fnmatchcase(name, rule.pattern)}
+    ignored = {
+        name: rule.reason for rule in reversed(zoo.ignore) for name in rest if fnmatchcase(name, rule.pattern)
+    }
     for path, layer in layers.items():
         if layer.adapted:
             shape, (*needed, count) = (channels_of(graph)[path],), adapted_tensors(layer)

@@ -1,4 +1,6 @@
-"""A file's names of a zoo's layers: from today's table or an older one, after a scope or a wrapper's prefix, or from `--map`."""
+"""A file's names of a zoo's layers: from today's table or an older one, after a scope or a wrapper's prefix,
+or from `--map`.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ from porter.recipe import LayerName, Member, expect_head, layer_names
 from porter.recipe.spelling import hint
 
 TWICE = 0.9
-"""A second prefix that covers at least this fraction of the first one's tensors is a second copy of the network, no accident."""
+"""A second prefix that covers at least this fraction of the first one's tensors is a second copy of the
+network, no accident.
+"""
 WHOLE = 0.5
-"""A prefix that covers less than this fraction of a graph's tensors holds another network, not a copy of this one."""
+"""A prefix that covers less than this fraction of a graph's tensors holds another network, not a copy of this
+one.
+"""
 TENSORS = "porter inspect FILE --tensors lists its tensors"
 
 
@@ -41,7 +47,11 @@ class Naming:
     def notes(self) -> tuple[str, ...]:
         """What port.json records about the names, one line each."""
         prefix = (f"names begin with '{self.prefix}'",) if self.prefix else ()
-        again = (f"the file holds the network again under {some([*map(repr, self.twins)])}",) if self.twins else ()
+        again = (
+            (f"the file holds the network again under {some([*map(repr, self.twins)])}",)
+            if self.twins
+            else ()
+        )
         older = (f"names are those of {self.generation}",) if self.generation else ()
         return (*prefix, *again, *older)
 
@@ -52,7 +62,10 @@ class Naming:
             MappingError: it does; `maps` lists the prefixes to choose from.
         """
         if self.twins:
-            (path, first), prefixes = next(iter(self.reference_layers.items())), sorted([self.prefix, *self.twins])
+            (path, first), prefixes = (
+                next(iter(self.reference_layers.items())),
+                sorted([self.prefix, *self.twins]),
+            )
             raise MappingError(
                 f"the file holds this network more than once, under {some([*map(repr, prefixes)])}",
                 where=where,
@@ -70,9 +83,15 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     for setting in settings:
         layer, equals, node = setting.rpartition("=")
         if not equals or not layer or not node:
-            raise UsageError(f"'{setting}' is not SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}")
+            raise UsageError(
+                f"'{setting}' is not SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}"
+            )
         if node not in tensor_shapes(graph):
-            raise UsageError(f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph)))
+            raise UsageError(
+                f"the graph has no node '{node}' with tensors",
+                where="--map",
+                next=hint(node, tensor_shapes(graph)),
+            )
         if node in mapped:
             raise UsageError(f"'{node}' is given twice", where="--map")
         mapped[node] = layer
@@ -90,8 +109,12 @@ def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Ma
     tables: dict[str | None, Mapping[str, LayerName]] = {None: current}
     if checkpoint.counted:
         convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
-        counted = dialect.counted_layers(graph, convolutions, {path: layer.name for path, layer in current.items()})
-        tables[None] = {path: replace(layer, name=counted[path]) for path, layer in current.items() if path in counted}
+        counted = dialect.counted_layers(
+            graph, convolutions, {path: layer.name for path, layer in current.items()}
+        )
+        tables[None] = {
+            path: replace(layer, name=counted[path]) for path, layer in current.items() if path in counted
+        }
     else:
         tables |= {label: layer_names(member, graph, label) for label in member.zoo.generations}
         tables = {label: _numbered(dialect, table, checkpoint) for label, table in tables.items()}
@@ -107,26 +130,47 @@ def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Ma
     return replace(best, layers=layers)
 
 
-def tensor_names(dialect: Dialect, graph: Graph, path: str, layer: LayerName) -> Mapping[str, tuple[str, ...]]:
-    """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare parameter has one."""
+def tensor_names(
+    dialect: Dialect, graph: Graph, path: str, layer: LayerName
+) -> Mapping[str, tuple[str, ...]]:
+    """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare
+    parameter has one.
+    """
     if layer.bare:
         return dict.fromkeys(tensor_shapes(graph)[path], (layer.name,))
     return dialect.tensor_names(graph, graph.by_path[path], layer.name)
 
 
-def _numbered(dialect: Dialect, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Mapping[str, LayerName]:
+def _numbered(
+    dialect: Dialect, layers: Mapping[str, LayerName], checkpoint: Checkpoint
+) -> Mapping[str, LayerName]:
     """The table with the file's numbers for the layers that the framework numbers itself."""
     names = dialect.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
     return {path: replace(layer, name=names.get(layer.name, layer.name)) for path, layer in layers.items()}
 
 
 def _prefix(
-    dialect: Dialect, graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint, mapped: Mapping[str, str]
+    dialect: Dialect,
+    graph: Graph,
+    layers: Mapping[str, LayerName],
+    checkpoint: Checkpoint,
+    mapped: Mapping[str, str],
 ) -> tuple[str, int, tuple[str, ...]]:
-    """The prefix that covers most of the graph's tensors, their number, and other prefixes that cover about as many."""
-    spellings = [names for path in tensor_shapes(graph) for names in tensor_names(dialect, graph, path, layers[path]).values()]
+    """The prefix that covers most of the graph's tensors, their number, and other prefixes that cover about
+    as many.
+    """
+    spellings = [
+        names
+        for path in tensor_shapes(graph)
+        for names in tensor_names(dialect, graph, path, layers[path]).values()
+    ]
     expected = {name for names in spellings for name in names}
-    counts = Counter(prefix for name in checkpoint.tensors for prefix, rest in _cuts(name, dialect.SEPARATOR) if rest in expected)
+    counts = Counter(
+        prefix
+        for name in checkpoint.tensors
+        for prefix, rest in _cuts(name, dialect.SEPARATOR)
+        if rest in expected
+    )
     prefixes = {
         name.removesuffix(layers[path].name)
         for path, name in mapped.items()
@@ -137,8 +181,11 @@ def _prefix(
     if not counts:
         return "", 0, ()
     (prefix, most), *others = counts.most_common()
-    twins = tuple(other for other, count in others if count >= TWICE * most and most >= WHOLE * len(spellings))
-    # A network without a prefix is the saved model; a copy with a prefix beside it is its average or its teacher.
+    twins = tuple(
+        other for other, count in others if count >= TWICE * most and most >= WHOLE * len(spellings)
+    )
+    # A network without a prefix is the saved model; a copy with a prefix beside it is its average or its
+    # teacher.
     return ("", counts[""], ()) if "" in (prefix, *twins) else (prefix, most, twins)
 
 

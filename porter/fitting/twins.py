@@ -1,4 +1,6 @@
-"""Which zoos' variants take the same tensors, and whether they compute the same: the graphs of the recipes decide."""
+"""Which zoos' variants take the same tensors, and whether they compute the same: the graphs of the recipes
+decide.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,20 @@ def twins_of(member: Member) -> tuple[Twin, ...]:
 def computed_twins(member: Member) -> tuple[Twin, ...]:
     """As `twins_of`, from the recipe's graphs."""
     return tuple(
-        Twin(member.variant, other.zoo.name, tuple(each.in_words(member.zoo.name, other.zoo.name) for each in apart))
+        Twin(
+            member.variant,
+            other.zoo.name,
+            tuple(each.in_words(member.zoo.name, other.zoo.name) for each in apart),
+        )
         for other, apart in alike(member)
         if apart
     )
 
 
 def alike(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
-    """The same variant in other zoos of its recipe that take the same tensors, each with what it computes otherwise."""
+    """The same variant in other zoos of its recipe that take the same tensors, each with what it computes
+    otherwise.
+    """
     zoo = member.zoo
     others = [
         each
@@ -45,7 +53,8 @@ def alike(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
         return
     graph = expand(member)
     tensors = tensors_of(member, graph)
-    for other in (with_options(each, zoo.chosen) for each in others):  # what a user sets holds for each of them
+    # What a user sets holds for each of them.
+    for other in (with_options(each, zoo.chosen) for each in others):
         with suppress(RecipeError):
             theirs = expand(other)
             if tensors_of(other, theirs) == tensors:
@@ -53,7 +62,9 @@ def alike(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
 
 
 def tensors_of(member: Member, graph: Graph) -> frozenset[tuple[str, tuple[str, ...], tuple[int, ...]]]:
-    """The tensors that a file of the variant's weights holds: the likeliest name of each, what is done with it, and its shape."""
+    """The tensors that a file of the variant's weights holds: the likeliest name of each, what is done with
+    it, and its shape.
+    """
     dialect, layers = get_dialect(member.zoo.framework), layer_names(member, graph)
     return frozenset(
         (names[0], layers[path].transforms, roles[role])

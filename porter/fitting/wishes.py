@@ -15,11 +15,14 @@ class Wishes:
 
     Attributes:
         background: keep row 0 of the zoo's own head if it is ImageNet's background class.
-        map: from `--map`, as SRC=NODE: the file's layer of a node; of the head, the layer that gives the logits.
+        map: from `--map`, as SRC=NODE: the file's layer of a node; of the head, the layer that gives the
+            logits.
         options: of the recipe; they override the zoo's own (porter.recipe.choose_options).
         size: from `--input-size`, for a file that states no input size.
-        keep_activation: keep the softmax or the sigmoid that gives a file's only output; no recipe is used then.
-        outputs: the file's names of the values that the port gives, instead of the file's own outputs; no recipe is used then.
+        keep_activation: keep the softmax or the sigmoid that gives a file's only output; no recipe is used
+            then.
+        outputs: the file's names of the values that the port gives, instead of the file's own outputs; no
+            recipe is used then.
         origin: the zoo that the weights come from, whatever else states another one (porter.source.origin).
     """
 

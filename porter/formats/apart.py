@@ -16,7 +16,9 @@ from pathlib import Path
 _SECONDS, _BYTES_A_SECOND = 6, 100_000_000
 _MOST_MEMORY, _MOST_WRITTEN = 1 << 30, 64 << 20
 _EXPANSION = 4
-"""How many times as large as its file what is written of it may be; trained weights unpack to less than twice their bytes."""
+"""How many times as large as its file what is written of it may be; trained weights unpack to less than twice
+their bytes.
+"""
 
 
 def run_apart(program: str, arguments: Sequence[str | Path], size: int, library: str) -> None:
@@ -26,16 +28,21 @@ def run_apart(program: str, arguments: Sequence[str | Path], size: int, library:
         ValueError: the library cannot read them, or takes more than it may.
     """
     seconds = _SECONDS + size // _BYTES_A_SECOND
-    # The system's own bound is for a process whose parent has ended. It comes later, so that the message is always this one's.
+    # The system's own bound is for a process whose parent has ended. It comes later, so that the message is
+    # always this one's.
     command = [sys.executable, __file__, str(size), str(seconds + 1), program, *map(str, arguments)]
     # A library that numpy loads takes memory for each core.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     try:
-        ran = subprocess.run(command, capture_output=True, timeout=seconds, env=environment, text=True, errors="replace")
+        ran = subprocess.run(
+            command, capture_output=True, timeout=seconds, env=environment, text=True, errors="replace"
+        )
     except subprocess.TimeoutExpired:
         raise ValueError(f"{library} does not read it in {seconds} seconds") from None
     if ran.returncode:
-        raise ValueError(f"{library} cannot read it: {(ran.stderr.strip().splitlines() or ['it ended'])[-1]:.400}")
+        raise ValueError(
+            f"{library} cannot read it: {(ran.stderr.strip().splitlines() or ['it ended'])[-1]:.400}"
+        )
 
 
 def _bound(size: int, seconds: int) -> None:

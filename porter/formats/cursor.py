@@ -1,4 +1,6 @@
-"""Numbers and bytes of a file, one after the other. Each read raises ValueError where the file ends before its end."""
+"""Numbers and bytes of a file, one after the other. Each read raises ValueError where the file ends before
+its end.
+"""
 
 from __future__ import annotations
 

@@ -21,9 +21,14 @@ OF_JSON = (AttributeError,)
 
 @contextmanager
 def refusing_damage(
-    path: Path, next: str = "fetch it again", what: str = "the model", further: tuple[type[Exception], ...] = ()
+    path: Path,
+    next: str = "fetch it again",
+    what: str = "the model",
+    further: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Raises FileError for what reading a damaged file raises, and for the `further` errors. porter's own pass."""
+    """Raises FileError for what reading a damaged file raises, and for the `further` errors. porter's own
+    pass.
+    """
     try:
         yield
     except _DAMAGED + further as error:

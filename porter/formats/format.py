@@ -23,9 +23,10 @@ ZIP_MAGIC = b"PK\x03\x04"
 
 
 class Reader(Protocol):
-    """Reads a file. `outputs` are names of values of its graph, which it gives in place of its own outputs; `size` is of its image,
-    where the graph leaves it open. `weights` holds its tensors (Format.weights), otherwise those that the file itself names; of a
-    format that is `renewed` it is a mapping of tensors by name.
+    """Reads a file. `outputs` are names of values of its graph, which it gives in place of its own outputs;
+    `size` is of its image, where the graph leaves it open. `weights` holds its tensors (Format.weights),
+    otherwise those that the file itself names; of a format that is `renewed` it is a mapping of tensors by
+    name.
     """
 
     def __call__(
@@ -40,7 +41,8 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Content:
-    """What formats are told apart by. Suffixes lie, so only TensorFlow's checkpoints, which are several files, are told by name.
+    """What formats are told apart by. Suffixes lie, so only TensorFlow's checkpoints, which are several
+    files, are told by name.
 
     Attributes:
         head: the first bytes of the file; empty for an empty file, and for a path that is not a file.
@@ -64,7 +66,9 @@ class Content:
 
     @cached_property
     def inner_members(self) -> frozenset[str]:
-        """The names in a zip archive without its top folder; torch puts everything in one, named after the file."""
+        """The names in a zip archive without its top folder; torch puts everything in one, named after the
+        file.
+        """
         return frozenset(name.split("/", 1)[1] for name in self.members or () if "/" in name)
 
     @cached_property
@@ -72,7 +76,11 @@ class Content:
         """The first bytes as text; None if they are none."""
         try:
             # The last character may be cut in two.
-            text = self.head.decode() if len(self.head) < HEAD_BYTES else self.head[:-4].decode("utf-8", "ignore")
+            text = (
+                self.head.decode()
+                if len(self.head) < HEAD_BYTES
+                else self.head[:-4].decode("utf-8", "ignore")
+            )
         except UnicodeDecodeError:
             return None
         binary = any(ord(character) < 32 and character not in "\t\n\r\f" for character in text)
@@ -80,7 +88,9 @@ class Content:
 
     @cached_property
     def fields(self) -> tuple[tuple[int, int | bytes], ...]:
-        """The first two fields of a protobuf message (`fields_of`). Protobuf has no magic: these tell messages apart."""
+        """The first two fields of a protobuf message (`fields_of`). Protobuf has no magic: these tell
+        messages apart.
+        """
         return tuple(fields_of(self.head, 2))
 
 
@@ -96,9 +106,11 @@ class Format:
         advice: what to do with a file that porter does not read.
         framework: whose own format it is; None if several frameworks write it.
         engine: what runs the graph that such a file carries; None if it carries none that can be run.
-        rows: the module whose `program` says the file's operators to porter's own engine (porter.filegraph.kernels.program), if
-            that is what runs it. It reads the file's own attributes, and nothing of what the reader makes of them.
-        whole: a file of the same framework that carries its graph, as advice where one without it does not say enough.
+        rows: the module whose `program` says the file's operators to porter's own engine
+            (porter.filegraph.kernels.program), if that is what runs it. It reads the file's own attributes,
+            and nothing of what the reader makes of them.
+        whole: a file of the same framework that carries its graph, as advice where one without it does not
+            say enough.
         weights: the format of the other file of a model, which holds the tensors of this one's graph.
         renewed: its tensors may be those of another file, under the same names.
     """
@@ -117,7 +129,9 @@ class Format:
 
 
 def reader(module: str, function: str) -> Reader:
-    """A function of a module that is imported when the first file is read. It takes `outputs` and `size` if they have graphs."""
+    """A function of a module that is imported when the first file is read. It takes `outputs` and `size` if
+    they have graphs.
+    """
 
     def read(
         path: Path,
@@ -126,7 +140,11 @@ def reader(module: str, function: str) -> Reader:
         size: Size | None = None,
         weights: Path | Mapping[str, Array] | None = None,
     ) -> Checkpoint:
-        given = {name: value for name, value in (("outputs", outputs), ("size", size), ("weights", weights)) if value}
+        given = {
+            name: value
+            for name, value in (("outputs", outputs), ("size", size), ("weights", weights))
+            if value
+        }
         found: Checkpoint = getattr(import_module(module), function)(path, **given)
         return found
 

@@ -10,20 +10,26 @@ from typing import Any
 MOST_NODES = 1 << 16
 """What a file lists: its nodes, with the tensors that it stores where these are nodes, or its tensors."""
 MOST_LAYERS = 20_000
-"""Nodes of the graph that porter reads in a file: each takes a quarter of a millisecond, and more of their parts are no model's."""
+"""Nodes of the graph that porter reads in a file: each takes a quarter of a millisecond, and more of their
+parts are no model's.
+"""
 _MOST_EXPANSION = 64
 _NEVER_REFUSED = 64 << 20
 _MOST_VALUES = 1 << 21
-"""Lists, objects and values in a JSON: Python takes some 100 bytes for each, and 3 bytes of text may state one. The largest models'
-have a tenth of that."""
+"""Lists, objects and values in a JSON: Python takes some 100 bytes for each, and 3 bytes of text may state
+one. The largest models' have a tenth of that.
+"""
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""What JSON writes for half of a character of 16 bits and more: two together are one, and a single one is none."""
+"""What JSON writes for half of a character of 16 bits and more: two together are one, and a single one is
+none.
+"""
 
 
 def most_bytes(file_size: int) -> int:
     """Bytes of tensors that a file of `file_size` bytes may unpack or alias to.
 
-    Deflate expands zeros, and so a bomb, 1032 times; a pruned network stays far below 64 times, and trained weights below 2.
+    Deflate expands zeros, and so a bomb, 1032 times; a pruned network stays far below 64 times, and trained
+    weights below 2.
     """
     return max(_NEVER_REFUSED, _MOST_EXPANSION * file_size)
 
@@ -46,10 +52,11 @@ def read_json(text: str | bytes) -> Any:
     """JSON of a stranger's, whose objects are `Members`.
 
     Raises:
-        ValueError: it is no JSON in UTF-8, has half of a character, which no text that is written can hold, or more values than
-            any model's. RecursionError: it is nested too deeply.
+        ValueError: it is no JSON in UTF-8, has half of a character, which no text that is written can hold,
+            or more values than any model's. RecursionError: it is nested too deeply.
     """
-    text = text if isinstance(text, str) else text.decode("utf-8-sig")  # json.loads would take halves of characters
+    # json.loads would take halves of characters.
+    text = text if isinstance(text, str) else text.decode("utf-8-sig")
     if sum(text.count(mark) for mark in ("[", "{", ",")) > _MOST_VALUES:
         raise ValueError(f"it has more than {_MOST_VALUES} values")
     found = json.loads(text, object_pairs_hook=Members)

@@ -1,5 +1,5 @@
-"""The only unpickler. It runs a stranger's pickle on values of its own. A name that the format does not take is refused, and never
-looked up; what is called is the format's own functions, which check their arguments.
+"""The only unpickler. It runs a stranger's pickle on values of its own. A name that the format does not take
+is refused, and never looked up; what is called is the format's own functions, which check their arguments.
 
 Python's unpickler is not used, because what it sets, hashes and allocates on a stranger's word has no bounds.
 """
@@ -26,7 +26,9 @@ Maker = Callable[..., object]
 
 
 class Made:
-    """An object that a pickle makes; by itself, one that nobody reads. A format's own objects take their state with `build`."""
+    """An object that a pickle makes; by itself, one that nobody reads. A format's own objects take their
+    state with `build`.
+    """
 
     def __init__(self, *_: object) -> None:
         pass
@@ -43,7 +45,9 @@ class Named(Made):
 
 
 class _Key(Made):
-    """Replaces a key that is neither text nor a small number. No format looks for such keys, and hashing one may not end."""
+    """Replaces a key that is neither text nor a small number. No format looks for such keys, and hashing one
+    may not end.
+    """
 
     def __init__(self, key: object) -> None:
         self.text = str(key) if isinstance(key, float | bool | None) else type(key).__name__
@@ -60,8 +64,10 @@ class Vocabulary:
         names: what its classes and functions are replaced by.
         next: what to do about a file that says more, for messages.
         text: whether Python 2's strings are text; otherwise they are bytes.
-        most: bytes of the longest text and the longest bytes that the format reads. Longer ones are not copied.
-        stored: what an id stands for, of an object that the file keeps outside of the pickle; None if it keeps none.
+        most: bytes of the longest text and the longest bytes that the format reads. Longer ones are not
+            copied.
+        stored: what an id stands for, of an object that the file keeps outside of the pickle; None if it
+            keeps none.
     """
 
     names: Mapping[str, Maker]
@@ -77,7 +83,8 @@ def unpickle(data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: in
     Mappings of every class become dictionaries.
 
     Raises:
-        FileError: it is damaged, names something else than `vocabulary`, or has more opcodes than weights need.
+        FileError: it is damaged, names something else than `vocabulary`, or has more opcodes than weights
+            need.
     """
     machine = _Machine(data, vocabulary, where, at)
     try:
@@ -94,12 +101,16 @@ def unpickle(data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: in
         raise
     # A stranger's pickle may fail in every way that Python knows; none is a bug of porter's.
     except Exception as error:
-        raise FileError(f"this pickle is cut short or damaged: {first_line(error)}", where=where, next="fetch it again") from None
+        raise FileError(
+            f"this pickle is cut short or damaged: {first_line(error)}", where=where, next="fetch it again"
+        ) from None
     raise machine.refusal("this pickle asks for more memory than tensors need")
 
 
 def mapping(items: dict[object, object] | Iterable[tuple[object, object]] = ()) -> dict[object, object]:
-    """A dictionary of pairs, as Python 2 pickles an OrderedDict, or of another dictionary, as Python pickles a Counter."""
+    """A dictionary of pairs, as Python 2 pickles an OrderedDict, or of another dictionary, as Python pickles
+    a Counter.
+    """
     found: dict[object, object] = {}
     for key, value in items.items() if isinstance(items, dict) else items:
         found[_hashable(key)] = value
@@ -152,7 +163,9 @@ class _Machine:
         name = f"{'builtins' if module == '__builtin__' else module}.{word}"
         make = self.vocabulary.names.get(name)
         if make is None:
-            raise self.refusal(f"the file pickles '{name[:100]}', not only tensors; porter runs no code from files")
+            raise self.refusal(
+                f"the file pickles '{name[:100]}', not only tensors; porter runs no code from files"
+            )
         self.stack.append(Named(name, make))
 
 

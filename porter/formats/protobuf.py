@@ -1,4 +1,6 @@
-"""Parses the protobuf messages of files: by the class of the framework that declares them, or field by field without one."""
+"""Parses the protobuf messages of files: by the class of the framework that declares them, or field by field
+without one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from porter.base.errors import FileError
 MOST_BYTES = (1 << 31) - 1
 """protobuf's own limit of a message."""
 MOST_PARTS = 1 << 20
-"""Messages and texts in a message. Two bytes state one, and protobuf takes some 150 for it; a model of 20,000 nodes has 400,000."""
+"""Messages and texts in a message. Two bytes state one, and protobuf takes some 150 for it; a model of 20,000
+nodes has 400,000.
+"""
 _LARGE = 1 << 12
 _LONGEST = 10
 """Bytes of a varint."""
@@ -20,7 +24,9 @@ _FIXED = {1: 8, 5: 4}
 """Bytes of a number whose length does not vary, by the kind of its field."""
 
 
-def parse(path: Path, message: Any, instead: str = "fetch or copy it again", most_parts: int = MOST_PARTS) -> Any:
+def parse(
+    path: Path, message: Any, instead: str = "fetch or copy it again", most_parts: int = MOST_PARTS
+) -> Any:
     """`message` with the content of a file.
 
     Args:
@@ -35,14 +41,22 @@ def parse(path: Path, message: Any, instead: str = "fetch or copy it again", mos
         size = path.stat().st_size
         if size > MOST_BYTES:
             raise FileError(
-                f"the file has {size} bytes, and a protobuf message has at most {MOST_BYTES}", where=str(path), next=instead
+                f"the file has {size} bytes, and a protobuf message has at most {MOST_BYTES}",
+                where=str(path),
+                next=instead,
             )
         data = path.read_bytes()
         if has_more_parts(data, message.DESCRIPTOR, most_parts):
-            raise FileError(f"the file has more than {most_parts} messages and texts", where=str(path), next="export it again")
+            raise FileError(
+                f"the file has more than {most_parts} messages and texts",
+                where=str(path),
+                next="export it again",
+            )
         message.ParseFromString(data)
     except decode_error:
-        raise FileError("the file is cut short or damaged", where=str(path), next="fetch or copy it again") from None
+        raise FileError(
+            "the file is cut short or damaged", where=str(path), next="fetch or copy it again"
+        ) from None
     except OSError as error:
         raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
     return message
@@ -51,7 +65,8 @@ def parse(path: Path, message: Any, instead: str = "fetch or copy it again", mos
 def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
     """Whether a serialised message has more messages and texts in it than `most`, said without parsing it.
 
-    Tensors are most of a file: they are passed over first, and a rest that is too short for so many parts is not looked at.
+    Tensors are most of a file: they are passed over first, and a rest that is too short for so many parts is
+    not looked at.
     """
     parts, left = 0, len(data)
     large, small = [(0, len(data), descriptor)], list[tuple[int, int, Any]]()
@@ -87,7 +102,8 @@ def _fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int]
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of a message in their order, as numbers and what they hold. Integers are those of 64 bits without a sign.
+    """The fields of a message in their order, as numbers and what they hold. Integers are those of 64 bits
+    without a sign.
 
     Raises:
         ValueError: it is cut short or damaged.

@@ -1,4 +1,6 @@
-"""Reads weights files of every format. The content tells the format, and only that format's reader is imported."""
+"""Reads weights files of every format. The content tells the format, and only that format's reader is
+imported.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +22,37 @@ from porter.formats.limits import MOST_LAYERS, most_bytes
 from porter.formats.recognition import FORMATS, READABLE, recognise
 from porter.padding import Size
 
-_REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)")
+_REAL = re.compile(
+    r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)"
+)
 """Names of tensors that have to be real numbers, in PyTorch and in Keras."""
 _TRIED = (256, 256)
-"""Rows and columns at which a graph is tried that cannot be read at all sizes: networks halve an image up to eight times."""
+"""Rows and columns at which a graph is tried that cannot be read at all sizes: networks halve an image up to
+eight times.
+"""
 
 
-def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
-    """The tensors of a weights file of any name, in any of the formats of porter.formats.recognition.READABLE.
+def read_checkpoint(
+    path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
+) -> Checkpoint:
+    """The tensors of a weights file of any name, in any of the formats of
+    porter.formats.recognition.READABLE.
 
-    Reading imports TensorFlow for TensorFlow's graphs, and no other framework. Weights that torch's modules compute from stored
-    tensors are given as computed.
+    Reading imports TensorFlow for TensorFlow's graphs, and no other framework. Weights that torch's modules
+    compute from stored tensors are given as computed.
 
     Args:
         outputs: names of values of the file's graph, which ends at them.
-        size: rows and columns of the image, for a graph that leaves them open and computes with them what porter has no op for,
-            such as a detector's anchors. Any other graph stays open.
+        size: rows and columns of the image, for a graph that leaves them open and computes with them what
+            porter has no op for, such as a detector's anchors. Any other graph stays open.
         weights: another file, which holds the tensors of this one's graph: all of them.
 
     Raises:
-        UsageError: the file has no graph that `outputs` could end, or no such values; or its tensors stand in it.
+        UsageError: the file has no graph that `outputs` could end, or no such values; or its tensors stand in
+            it.
         MappingError: the tensors of `weights` are not those of the graph.
-        FileError: the file does not exist, is damaged, has a format that porter does not read, or has no tensors it can use.
+        FileError: the file does not exist, is damaged, has a format that porter does not read, or has no
+            tensors it can use.
         MissingFramework: it is a graph of TensorFlow's, and TensorFlow is not installed.
     """
     checkpoint = _as_stored(path, outputs, size, weights)
@@ -52,35 +63,56 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
     return with_computed_weights(checkpoint)
 
 
-def _as_stored(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
+def _as_stored(
+    path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
+) -> Checkpoint:
     format = recognise(path)
     if format.read is None:
         readable = f"porter reads {', '.join(format.what for format in READABLE)}"
-        raise FileError(f"expected weights, got {format.what}", where=str(path), next=format.advice or readable)
+        raise FileError(
+            f"expected weights, got {format.what}", where=str(path), next=format.advice or readable
+        )
     if outputs and format.engine is None:
-        raise UsageError(f"{format.what} carries no graph", where=OUTPUTS, next="leave it out, or give a file with a graph")
+        raise UsageError(
+            f"{format.what} carries no graph", where=OUTPUTS, next="leave it out, or give a file with a graph"
+        )
     read = format.read if weights is None else _with_weights(format, path, weights)
     checkpoint = _sized(read, path, outputs, size)
     if checkpoint.graph is not None and len(checkpoint.graph.nodes) > MOST_LAYERS:
-        message = f"the file's graph has {len(checkpoint.graph.nodes)} layers, more than the {MOST_LAYERS} that porter takes"
-        raise FileError(message, where=str(path), next="save a part of the model, or end it earlier: --outputs NAME")
+        message = (
+            f"the file's graph has {len(checkpoint.graph.nodes)} layers, more than the {MOST_LAYERS} "
+            "that porter takes"
+        )
+        raise FileError(
+            message, where=str(path), next="save a part of the model, or end it earlier: --outputs NAME"
+        )
     if not checkpoint.tensors and checkpoint.graph is None:
         said = "".join(f"; {note}" for note in checkpoint.notes)
-        raise FileError(f"this {checkpoint.format} file holds no tensors{said}", where=str(path), next="save the weights into it")
+        raise FileError(
+            f"this {checkpoint.format} file holds no tensors{said}",
+            where=str(path),
+            next="save the weights into it",
+        )
     total, limit = (
         sum(array.nbytes for array in checkpoint.tensors.values()),
         most_bytes(sum(file.stat().st_size for file in checkpoint.files or (path,))),
     )
     if total > limit:
-        raise FileError(f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=str(path))
+        raise FileError(
+            f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=str(path)
+        )
     for name, array in checkpoint.tensors.items():
         if _REAL.fullmatch(name) and not is_floating(array):
             next = "use the model from before it was quantised"
-            raise FileError(f"tensor '{name}' is {array.dtype}, expected real numbers", where=str(path), next=next)
+            raise FileError(
+                f"tensor '{name}' is {array.dtype}, expected real numbers", where=str(path), next=next
+            )
     for node in checkpoint.graph.nodes if checkpoint.graph else ():
         for stored in node.tensors.values():
             if stored.name not in checkpoint.tensors:
-                message = f"'{node.name}' needs the tensor '{stored.name}', which the file does not hold as numbers"
+                message = (
+                    f"'{node.name}' needs the tensor '{stored.name}', which the file does not hold as numbers"
+                )
                 raise FileError(message, where=str(path), next="fetch or export it again")
     return checkpoint
 
@@ -95,8 +127,12 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
         return partial(format.read, weights=weights)
     if not format.renewed:
         graphs = ", ".join(each.what for each in READABLE if each.weights or each.renewed)
-        next = f"load the weights into the model and save it whole; porter does so for a port, and for {graphs}"
-        raise UsageError(f"{format.what} has its own tensors, and --weights gives others", where=str(path), next=next)
+        next = (
+            f"load the weights into the model and save it whole; porter does so for a port, and for {graphs}"
+        )
+        raise UsageError(
+            f"{format.what} has its own tensors, and --weights gives others", where=str(path), next=next
+        )
     other = _as_stored(weights)
     found = partial(format.read, weights=other.tensors)
 

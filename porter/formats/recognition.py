@@ -60,7 +60,8 @@ def is_there(path: Path) -> bool:
 
 
 def recognise(path: Path) -> Format:
-    """The format of a file. A SavedModel or a checkpoint may also be named by its folder, and a checkpoint by its prefix.
+    """The format of a file. A SavedModel or a checkpoint may also be named by its folder, and a checkpoint by
+    its prefix.
 
     Raises:
         FileError: there is no such file, it cannot be opened, or a checkpoint is incomplete.

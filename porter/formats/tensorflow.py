@@ -1,4 +1,6 @@
-"""Imports TensorFlow, which reads its own files and runs models; and what its kernels compute with, for several formats."""
+"""Imports TensorFlow, which reads its own files and runs models; and what its kernels compute with, for
+several formats.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ def import_tensorflow() -> Any:
 def quiet_stderr() -> Iterator[None]:
     """Drops the output of C++ to file descriptor 2.
 
-    TensorFlow 2.21 announces oneDNN while it is loaded, before its logger reads TF_CPP_MIN_LOG_LEVEL. Switching oneDNN off
-    would silence it too, but doubles the time per image. Python exceptions pass through.
+    TensorFlow 2.21 announces oneDNN while it is loaded, before its logger reads TF_CPP_MIN_LOG_LEVEL.
+    Switching oneDNN off would silence it too, but doubles the time per image. Python exceptions pass through.
     """
     kept = os.dup(2)
     try:
@@ -52,8 +54,8 @@ def quiet_stderr() -> Iterator[None]:
 
 
 def has_cubic_shares(factors: Iterable[float]) -> bool:
-    """Whether a cubic resize by these factors takes shares that are in TensorFlow's table of 1024: powers of two are
-    (core/kernels/image/resize_bicubic_op.cc, kTableSize).
+    """Whether a cubic resize by these factors takes shares that are in TensorFlow's table of 1024: powers of
+    two are (core/kernels/image/resize_bicubic_op.cc, kTableSize).
     """
     return all(factor in _POWERS for factor in factors)
 

@@ -12,20 +12,25 @@ from importlib import import_module
 
 @cache
 def load_triton() -> None:
-    """Imports triton, if it is installed. Everything that imports TensorFlow calls this first, and so does what runs torch.
+    """Imports triton, if it is installed. Everything that imports TensorFlow calls this first, and so does
+    what runs torch.
 
-    TensorFlow's wheels for Linux, from 2.20 on, load their libraries with RTLD_GLOBAL. A triton that is loaded later binds to
-    TensorFlow's LLVM instead of its own, and the process dies: https://github.com/tensorflow/tensorflow/issues/124205. torch loads
-    triton late: when torchvision is imported, or for torch.export, torch.compile and an optimizer. If TensorFlow is there already,
-    as in a notebook that imported it, triton is loaded so that it prefers its own symbols.
+    TensorFlow's wheels for Linux, from 2.20 on, load their libraries with RTLD_GLOBAL. A triton that is
+    loaded later binds to TensorFlow's LLVM instead of its own, and the process dies:
+    https://github.com/tensorflow/tensorflow/issues/124205. torch loads triton late: when torchvision is
+    imported, or for torch.export, torch.compile and an optimizer. If TensorFlow is there already, as in a
+    notebook that imported it, triton is loaded so that it prefers its own symbols.
     """
-    with suppress(Exception), _own_symbols_first("tensorflow" in sys.modules):  # porter itself needs no triton
+    # Porter itself needs no triton.
+    with suppress(Exception), _own_symbols_first("tensorflow" in sys.modules):
         import_module("triton")
 
 
 @contextmanager
 def _own_symbols_first(wanted: bool) -> Iterator[None]:
-    """Inside it, libraries look up their symbols in themselves and in what they depend on before they look in the process."""
+    """Inside it, libraries look up their symbols in themselves and in what they depend on before they look in
+    the process.
+    """
     deep = getattr(os, "RTLD_DEEPBIND", 0) if wanted else 0  # of glibc, like the wheels
     if not deep:
         yield

@@ -1,4 +1,6 @@
-"""Formats that porter tells apart but does not read, so that its message says what a file is and what to do about it."""
+"""Formats that porter tells apart but does not read, so that its message says what a file is and what to do
+about it.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,16 @@ def _is_meta_graph(content: Content) -> bool:
     (number, value), *following = content.fields
     if number != 1 or not isinstance(value, bytes):
         return False
-    return [field for field, _ in fields_of(value, 1)] == [2] and [field for field, _ in following] in ([], [2])
+    return [field for field, _ in fields_of(value, 1)] == [2] and [field for field, _ in following] in (
+        [],
+        [2],
+    )
 
 
 def _is_cntk(content: Content) -> bool:
-    """A version, then the entries of a map, which has no order; each begins with its key, one of those that CNTK 2.7 writes."""
+    """A version, then the entries of a map, which has no order; each begins with its key, one of those that
+    CNTK 2.7 writes.
+    """
     match content.fields:
         case ((1, int()), (2, bytes(entry))):
             return next(fields_of(entry, 1), (0, b""))[1] in _OF_A_FUNCTION
@@ -48,7 +55,9 @@ def _is_cntk(content: Content) -> bool:
 def _is_coreml(content: Content) -> bool:
     """A package, or a version of the form, then a description, whose first field is an input."""
     if content.path.is_dir():
-        return (content.path / "Data" / "com.apple.CoreML").is_dir() and (content.path / "Manifest.json").is_file()
+        return (content.path / "Data" / "com.apple.CoreML").is_dir() and (
+            content.path / "Manifest.json"
+        ).is_file()
     match content.fields:
         case ((1, int()), (2, bytes(description))):
             return description.startswith(b"\n") and not _is_cntk(content)
@@ -56,7 +65,9 @@ def _is_coreml(content: Content) -> bool:
 
 
 def _is_dlib(content: Content) -> bool:
-    """A version of 1, then a network's loss by its name, or the sizes of a column, which dlib keeps below zero."""
+    """A version of 1, then a network's loss by its name, or the sizes of a column, which dlib keeps below
+    zero.
+    """
     network, shapes = rb"\x01\x01\x01.loss_", rb"\x01\x01(\x81.|\x82..)\x81\x01"
     return re.match(rb"%s|%s" % (network, shapes), content.head, re.DOTALL) is not None
 
@@ -72,18 +83,30 @@ def _is_saved_model_text(content: Content) -> bool:
 
 def _text(pattern: str) -> Callable[[Content], bool]:
     """Whether a file is text that begins with `pattern`."""
-    return lambda content: content.text is not None and re.match(pattern, content.text, re.IGNORECASE) is not None
+    return lambda content: (
+        content.text is not None and re.match(pattern, content.text, re.IGNORECASE) is not None
+    )
 
 
 FORMATS = (
-    Format("empty", "an empty file", lambda content: content.path.is_file() and not content.head, advice="fetch or copy it again"),
+    Format(
+        "empty",
+        "an empty file",
+        lambda content: content.path.is_file() and not content.head,
+        advice="fetch or copy it again",
+    ),
     Format(
         "saved-model-text",
         "a SavedModel as text (.pbtxt)",
         _is_saved_model_text,
         advice="save it in binary, as saved_model.pb",
     ),
-    Format("coreml", "a CoreML model", _is_coreml, advice="name the file that it was made from: porter reads no CoreML"),
+    Format(
+        "coreml",
+        "a CoreML model",
+        _is_coreml,
+        advice="name the file that it was made from: porter reads no CoreML",
+    ),
     Format("folder", "a folder", lambda content: content.path.is_dir(), advice="name the weights file in it"),
     Format(
         "hdf5",
@@ -95,7 +118,8 @@ FORMATS = (
         "torchscript",
         "a TorchScript archive",
         lambda content: "data.pkl" in content.inner_members,
-        advice=f"where the model's code is: {SAVE}; its weights only: save torch.jit.load(FILE).state_dict() as a .pth",
+        advice=f"where the model's code is: {SAVE}; its weights only: save "
+        "torch.jit.load(FILE).state_dict() as a .pth",
     ),
     Format("wheel", "a Python package", _is_wheel),
     Format("zip", "a zip archive", lambda content: content.members is not None, advice=_UNPACK),
@@ -119,7 +143,12 @@ FORMATS = (
         starts_with(b"version https://git-lfs"),
         advice="run git lfs pull",
     ),
-    Format("torch-tar", "a PyTorch file from before 0.2", _is_torch_tar, advice="load and save its state_dict in a later PyTorch"),
+    Format(
+        "torch-tar",
+        "a PyTorch file from before 0.2",
+        _is_torch_tar,
+        advice="load and save its state_dict in a later PyTorch",
+    ),
     Format(
         "torch7-text",
         "a Torch7 file as text",
@@ -140,16 +169,30 @@ FORMATS = (
         advice="save model.state_dict() with torch.save, or a .safetensors",
     ),
     Format(
-        "meta-graph", "a TensorFlow .meta file, a graph without its weights", _is_meta_graph, advice="name the checkpoint beside it"
+        "meta-graph",
+        "a TensorFlow .meta file, a graph without its weights",
+        _is_meta_graph,
+        advice="name the checkpoint beside it",
     ),
     Format(
         "cntk",
         "a CNTK model",
         _is_cntk,
-        advice="save it as ONNX, in CNTK 2.7: cntk.Function.load(FILE).save('model.onnx', format=cntk.ModelFormat.ONNX)",
+        advice="save it as ONNX, in CNTK 2.7: cntk.Function.load(FILE).save('model.onnx', "
+        "format=cntk.ModelFormat.ONNX)",
     ),
-    Format("dlib", "a dlib model (.dat)", _is_dlib, advice="porter reads no dlib: name a file of another framework"),
-    Format("html", "a web page, perhaps the error of a download", _text(r"\s*<(!doctype html|html)"), advice="fetch it again"),
+    Format(
+        "dlib",
+        "a dlib model (.dat)",
+        _is_dlib,
+        advice="porter reads no dlib: name a file of another framework",
+    ),
+    Format(
+        "html",
+        "a web page, perhaps the error of a download",
+        _text(r"\s*<(!doctype html|html)"),
+        advice="fetch it again",
+    ),
     Format(
         "graph-text",
         "a TensorFlow graph as text (.pbtxt)",

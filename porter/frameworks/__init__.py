@@ -23,12 +23,15 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
 Tensors: TypeAlias = "Mapping[str, Mapping[str, Array]]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
 Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
-"""Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them. Calling its result waits for the logits, float32,
-(N * crops) x classes. So a GPU gets the next photos before anybody waits for the logits of the last ones."""
+"""Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them. Calling its result waits
+for the logits, float32, (N * crops) x classes. So a GPU gets the next photos before anybody waits for the
+logits of the last ones.
+"""
 
 
 def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp32",)) -> None:
-    """Expects a run that a framework other than torch has: one of its precisions, and nothing that only torch offers.
+    """Expects a run that a framework other than torch has: one of its precisions, and nothing that only torch
+    offers.
 
     Raises:
         UsageError: it is another one.
@@ -38,45 +41,54 @@ def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp3
         raise UsageError(message, where="--precision", next="port to torch")
     if not run.is_plain:
         where = "--compile" if run.compiled else "--channels-first"
-        raise UsageError(f"only torch does so, not {framework}", where=where, next="port to torch, or leave it out")
+        raise UsageError(
+            f"only torch does so, not {framework}", where=where, next="port to torch, or leave it out"
+        )
 
 
 class Engine(Protocol):
-    """What runs models that porter did not write and gives the value of every node: a file's own graph, a zoo's implementation.
-    These are the module-level names of `engine.py` in a folder here; none imports the framework before it is called.
+    """What runs models that porter did not write and gives the value of every node: a file's own graph, a
+    zoo's implementation. These are the module-level names of `engine.py` in a folder here; none imports the
+    framework before it is called.
     """
 
     NAME: str
 
     def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-        """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the tensors of
-        `checkpoint`, for `run_reference`.
+        """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the
+        tensors of `checkpoint`, for `run_reference`.
 
         Raises:
-            MissingFramework: this version of the framework cannot run it. Only layers or ops on a closed list are looked up or run.
+            MissingFramework: this version of the framework cannot run it. Only layers or ops on a closed list
+                are looked up or run.
         """
 
     def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-        """Values by path of a model of `build_file` or of a zoo's own implementation, for a batch N×C×H×W; maps come back so too.
+        """Values by path of a model of `build_file` or of a zoo's own implementation, for a batch N×C×H×W;
+        maps come back so too.
 
         Args:
-            taps: path to the source's layer name (for a file's own graph, to FileNode.tap); layers that it lacks are left out.
+            taps: path to the source's layer name (for a file's own graph, to FileNode.tap); layers that it
+                lacks are left out.
         """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:
-        """Where two implementations of the file's graph, both not porter's, disagree beyond rounding, in words; None where they
-        agree or there is only one. It is asked after a proof has failed.
+        """Where two implementations of the file's graph, both not porter's, disagree beyond rounding, in
+        words; None where they agree or there is only one. It is asked after a proof has failed.
 
         Args:
             batch: N×C×H×W; one image is enough.
         """
 
-    def classifier(self, model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
-        """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
+    def classifier(
+        self, model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None
+    ) -> Classifier:
+        """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as
+        porter.data does.
 
         Args:
-            model: from PortEngine.build, or with a `tap` (as in `run_reference`) from `build_file` or a zoo's implementation.
-                It is moved to `device`.
+            model: from PortEngine.build, or with a `tap` (as in `run_reference`) from `build_file` or a zoo's
+                implementation. It is moved to `device`.
             device: `cpu`, `cuda` or `cuda:N`.
             tap: the layer that gives the logits; None if the model's output does.
 
@@ -88,7 +100,9 @@ class Engine(Protocol):
 class PortEngine(Engine, Protocol):
     """An engine that also runs what porter builds: the plan of a port."""
 
-    def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
+    def build(
+        self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
+    ) -> Any:
         """A model of the framework's own kind, in inference mode.
 
         Args:
@@ -96,12 +110,14 @@ class PortEngine(Engine, Protocol):
         """
 
     def twin(self, model: Any, plan: Plan) -> Any | None:
-        """A model of `plan` that shares the weights of `model`. The plan's graph may differ only in its pads. None where the
-        framework cannot share weights.
+        """A model of `plan` that shares the weights of `model`. The plan's graph may differ only in its pads.
+        None where the framework cannot share weights.
         """
 
     def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
-        """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in every framework."""
+        """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in
+        every framework.
+        """
 
 
 class Destination(Protocol):
@@ -119,13 +135,23 @@ class Destination(Protocol):
     """What runs its ports."""
 
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
-        """Destination tensors that no source tensor gives, by the destination's names, with the number that fills them."""
+        """Destination tensors that no source tensor gives, by the destination's names, with the number that
+        fills them.
+        """
 
     def refusals(self, plan: Plan) -> Sequence[PorterError]:
-        """What it has no words for: an error for each such node, whose path is its `where`. `write` raises the first one."""
+        """What it has no words for: an error for each such node, whose path is its `where`. `write` raises
+        the first one.
+        """
 
     def write(
-        self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+        self,
+        folder: Path,
+        plan: Plan,
+        tensors: Tensors,
+        layers: Mapping[str, str],
+        dtype: Dtype,
+        about: Mapping[str, str],
     ) -> Mapping[str, str]:
         """Writes the port's model files, and returns the sha256 of each by its name.
 
@@ -161,15 +187,18 @@ TRAINED = ("tf", "torch", "flax")
 WITH_DROPOUTS = ("tf", "torch", "flax")
 """Those whose ports may have dropouts."""
 CONVERTED = ("tflite",)
-"""Those whose files hold what the framework's own converter computed of the graph's tensors. `read_port` gives the file itself, as
-one tensor of its bytes under the file's name, and `PortEngine.build` runs it; in float64 it runs canonical tensors, given too.
+"""Those whose files hold what the framework's own converter computed of the graph's tensors. `read_port`
+gives the file itself, as one tensor of its bytes under the file's name, and `PortEngine.build` runs it; in
+float64 it runs canonical tensors, given too.
 """
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""
 ENGINE_NAMES = (*DESTINATION_NAMES, NUMPY)
 """What `get_engine` takes."""
 OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}
-"""Other names that people use for the frameworks. Where a zoo is expected, `keras` is the zoo of that name."""
+"""Other names that people use for the frameworks. Where a zoo is expected, `keras` is the zoo of that
+name.
+"""
 
 
 def get_destination(name: str) -> Destination:
@@ -180,7 +209,9 @@ def get_destination(name: str) -> Destination:
     """
     folder = OTHER_NAMES.get(name, name)
     if folder not in DESTINATION_NAMES:
-        raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(DESTINATION_NAMES)}")
+        raise UsageError(
+            f"there is no framework '{name}'", next=f"frameworks are {', '.join(DESTINATION_NAMES)}"
+        )
     module = import_module(f"porter.frameworks.{folder}.destination")
     return cast(Destination, getattr(module, "DESTINATION", module))
 
@@ -192,7 +223,11 @@ def other_than(framework: str) -> str:
 
 def get_engine(name: str) -> Engine:
     """The engine of a name in ENGINE_NAMES."""
-    return cast(Engine, import_module(f"porter.frameworks.{NUMPY}.engine")) if name == NUMPY else get_destination(name).ENGINE
+    return (
+        cast(Engine, import_module(f"porter.frameworks.{NUMPY}.engine"))
+        if name == NUMPY
+        else get_destination(name).ENGINE
+    )
 
 
 def engine_name(checkpoint: Checkpoint) -> str:

@@ -1,4 +1,6 @@
-"""How the code of a framework names the tensors of its layers and orders their axes, in files that do not say it themselves."""
+"""How the code of a framework names the tensors of its layers and orders their axes, in files that do not say
+it themselves.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,23 @@ class Dialect(Protocol):
     def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
         """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first.
 
-        Beside the canonical roles there may be `batches`, the number of batches that a normalisation has seen. It is kept, but
-        never needed.
+        Beside the canonical roles there may be `batches`, the number of batches that a normalisation has
+        seen. It is kept, but never needed.
         """
 
-    def counted_layers(self, graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
-        """Layer names by path for files that have class counters instead of names (Checkpoint.counted); empty if no file has.
+    def counted_layers(
+        self, graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Layer names by path for files that have class counters instead of names (Checkpoint.counted); empty
+        if no file has.
 
-        `convolutions` are dense nodes that are 1x1 convolutions in the source, `layers` the names that its layers have otherwise.
+        `convolutions` are dense nodes that are 1x1 convolutions in the source, `layers` the names that its
+        layers have otherwise.
         """
 
     def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-        """Those of `layers` that the framework numbered when it made them, to their names in a file with these `tensors`; empty
-        if the framework numbers nothing.
+        """Those of `layers` that the framework numbered when it made them, to their names in a file with
+        these `tensors`; empty if the framework numbers nothing.
         """
 
     def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
@@ -54,15 +60,18 @@ class PortDialect(Dialect, Protocol):
     """The dialect of a framework in which ports are trained on."""
 
     def port_keys(self, plan: Plan, layers: Mapping[str, str]) -> Mapping[tuple[str, str], tuple[str, ...]]:
-        """By path and role, the names that a file saved from a port's model gives its tensors, likeliest first. Those that the
-        destination's own layers have besides are listed too, such as the gamma of a norm without a scale.
+        """By path and role, the names that a file saved from a port's model gives its tensors, likeliest
+        first. Those that the destination's own layers have besides are listed too, such as the gamma of a
+        norm without a scale.
 
         Args:
             layers: as `Destination.write` (porter.frameworks).
         """
 
 
-_DIALECTS = {name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "flax", "jax", "mxnet", "caffe")}
+_DIALECTS = {
+    name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "flax", "jax", "mxnet", "caffe")
+}
 
 
 def get_dialect(framework: str) -> Dialect:
@@ -76,6 +85,8 @@ def get_port_dialect(framework: str) -> PortDialect:
 
 
 def without_batch(graph: Graph, node: Node, array: Array) -> Array:
-    """A trained array without the axis for images that the parameters of transformers have, which are added to a batch."""
+    """A trained array without the axis for images that the parameters of transformers have, which are added
+    to a batch.
+    """
     axes = len(node.op.tensors(channels_of(graph)[node.inputs[0]])["value"])
     return array[0] if array.ndim > axes and array.shape[0] == 1 else array

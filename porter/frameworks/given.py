@@ -1,4 +1,6 @@
-"""Models that a user's own code makes, run as references. Nothing is known of them but what their framework says of any model."""
+"""Models that a user's own code makes, run as references. Nothing is known of them but what their framework
+says of any model.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a model gives for a batch: its outputs in its own order, and values inside it by path. Maps are N×C×H×W."""
+    """What a model gives for a batch: its outputs in its own order, and values inside it by path. Maps are
+    N×C×H×W.
+    """
 
     outputs: tuple[Array, ...]
     values: Mapping[str, Array]
@@ -24,15 +28,22 @@ class GivenModels(Protocol):
     """The module-level names of `given.py` in a framework's folder."""
 
     def owns(self, model: object) -> bool:
-        """Whether it is a model of this framework. The framework is not imported for it: who made the model has imported it."""
+        """Whether it is a model of this framework. The framework is not imported for it: who made the model
+        has imported it.
+        """
 
     def prepare(
-        self, make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
+        self,
+        make: Callable[[], Any],
+        image: Array,
+        checkpoint: Checkpoint | None,
+        stored: Dtype,
+        dtype: Dtype,
     ) -> tuple[Any, str]:
         """A model that `make` gives, in inference mode and in `dtype`, and a few words on its weights.
 
-        It gets the tensors of `checkpoint` if they are its own by name, otherwise it keeps the weights that it has. Either are
-        rounded to `stored` first, as a port's are.
+        It gets the tensors of `checkpoint` if they are its own by name, otherwise it keeps the weights that
+        it has. Either are rounded to `stored` first, as a port's are.
 
         Args:
             image: a batch N×C×H×W, for models that make their weights when they are first called.
@@ -42,14 +53,18 @@ class GivenModels(Protocol):
         """
 
     def show(
-        self, model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]
+        self,
+        model: Any,
+        batches: Sequence[Array],
+        layers: Mapping[str, Sequence[str]],
+        arrays: Collection[str | int],
     ) -> Shown:
         """Runs a prepared model on a batch for each input, maps as N×C×H×W.
 
         Args:
-            layers: by path, names that the layer may have. The first counts that is a layer without layers of its own, called once
-                and giving one value; others say too little of what their value is, and are left out. `NAME@1` is the second call of
-                any layer of torch.
+            layers: by path, names that the layer may have. The first counts that is a layer without layers of
+                its own, called once and giving one value; others say too little of what their value is, and
+                are left out. `NAME@1` is the second call of any layer of torch.
             arrays: paths of values, and places of outputs, that are no maps, whatever axes they have.
         """
 

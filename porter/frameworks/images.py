@@ -41,7 +41,11 @@ def expect_fit(shape: tuple[int, ...], channels: int | None, rows: int | None, c
         UsageError: it has another, or no image.
     """
     wanted = (channels, rows, columns)
-    if len(shape) != 4 or not shape[0] or any(size not in (None, given) for size, given in zip(wanted, shape[1:], strict=True)):
+    if (
+        len(shape) != 4
+        or not shape[0]
+        or any(size not in (None, given) for size, given in zip(wanted, shape[1:], strict=True))
+    ):
         text = "x".join("?" if size is None else str(size) for size in wanted)
         next = "feed N×C×H×W; for another size, convert again with --input-size"
         raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}", next=next)
@@ -53,15 +57,19 @@ def expect_axes(shape: Sequence[int], axes: Sequence[int | None]) -> None:
     Raises:
         UsageError: it has others, or no image.
     """
-    fits = len(shape) == 1 + len(axes) and all(axis in (None, size) for axis, size in zip(axes, shape[1:], strict=True))
+    fits = len(shape) == 1 + len(axes) and all(
+        axis in (None, size) for axis, size in zip(axes, shape[1:], strict=True)
+    )
     if not fits or not shape[0]:
         text = axes_text(axes)
-        raise UsageError(f"the model takes {text}, got {' x '.join(map(str, shape))}", next=f"feed a batch of {text}")
+        raise UsageError(
+            f"the model takes {text}, got {' x '.join(map(str, shape))}", next=f"feed a batch of {text}"
+        )
 
 
 def as_maps(batch: Array, graph: Graph) -> Array:
-    """A user's batch as engines are given it: N×C×H×W. Where the graph's input is no map, the batch has that input's axes, and maps
-    of one channel have its numbers in their order.
+    """A user's batch as engines are given it: N×C×H×W. Where the graph's input is no map, the batch has that
+    input's axes, and maps of one channel have its numbers in their order.
 
     Raises:
         UsageError: it has other axes, or no image.
@@ -73,14 +81,17 @@ def as_maps(batch: Array, graph: Graph) -> Array:
 
 
 def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] | None) -> None:
-    """Refuses batches that are not those of a graph's inputs, in their order, of the `only` size that it takes, if it takes one.
+    """Refuses batches that are not those of a graph's inputs, in their order, of the `only` size that it
+    takes, if it takes one.
 
     Raises:
         UsageError: one has other axes, there are more or fewer, or no image.
     """
     if len(batches) != len(graph.inputs):
         text = ", ".join(graph.inputs)
-        raise UsageError(f"the model takes {len(graph.inputs)} inputs, got {len(batches)}", next=f"give it {text}")
+        raise UsageError(
+            f"the model takes {len(graph.inputs)} inputs, got {len(batches)}", next=f"give it {text}"
+        )
     for batch, (path, shape) in zip(batches, input_shapes(graph, only or ANY).items(), strict=True):
         if is_map(shape):
             expect_fit(batch.shape, *shape)
@@ -89,23 +100,30 @@ def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] 
 
 
 def as_taken(batch: Array, graph: TakesInputs, channels_last: bool = False) -> list[Array]:
-    """What a model of a graph is fed for maps N×C×H×W: these, or where its first input is no map, arrays of its axes; and what
-    `beside` makes of them for the further inputs.
+    """What a model of a graph is fed for maps N×C×H×W: these, or where its first input is no map, arrays of
+    its axes; and what `beside` makes of them for the further inputs.
 
     Args:
         channels_last: it takes maps N×H×W×C.
     """
     rows, columns = batch.shape[2:]
     first = batch.reshape(len(batch), *input_shape(1, graph.axes, (rows, columns))) if graph.axes else batch
-    found, of_maps = [first, *beside(batch, graph)], map(is_map, input_shapes(graph, (rows, columns)).values())
-    return [each.transpose(0, 2, 3, 1) if channels_last and of_map else each for each, of_map in zip(found, of_maps, strict=True)]
+    found, of_maps = (
+        [first, *beside(batch, graph)],
+        map(is_map, input_shapes(graph, (rows, columns)).values()),
+    )
+    return [
+        each.transpose(0, 2, 3, 1) if channels_last and of_map else each
+        for each, of_map in zip(found, of_maps, strict=True)
+    ]
 
 
 def beside(batch: Array, graph: TakesInputs) -> list[Array]:
-    """What a comparison feeds to a graph's further inputs beside maps N×C×H×W: maps N×C×H×W, or arrays of the input's axes.
+    """What a comparison feeds to a graph's further inputs beside maps N×C×H×W: maps N×C×H×W, or arrays of the
+    input's axes.
 
-    They are of the same images, turned around and moved, so that every input has numbers of the network's range, and no two have
-    the same.
+    They are of the same images, turned around and moved, so that every input has numbers of the network's
+    range, and no two have the same.
     """
     count, channels, rows, columns = batch.shape
     found = []
@@ -114,7 +132,10 @@ def beside(batch: Array, graph: TakesInputs) -> list[Array]:
             continue
         turned = np.roll(batch[:, :, ::-1, ::-1], place, axis=(1, 2))
         if is_map(shape):
-            cells = (np.arange(size or 0) * own // (size or 1) for own, size in zip(batch.shape[2:], shape[1:], strict=True))
+            cells = (
+                np.arange(size or 0) * own // (size or 1)
+                for own, size in zip(batch.shape[2:], shape[1:], strict=True)
+            )
             of = np.ix_(np.arange(count), np.arange(shape[0] or 0) % channels, *cells)
             found.append(turned[of])
         else:
@@ -125,7 +146,9 @@ def beside(batch: Array, graph: TakesInputs) -> list[Array]:
 
 
 def in_parts(images: Array, at_once: int | None) -> list[Array]:
-    """Images, as many at a time as a model takes that was made for so many; the last one is repeated where they do not suffice."""
+    """Images, as many at a time as a model takes that was made for so many; the last one is repeated where
+    they do not suffice.
+    """
     count = at_once or len(images)
     filled = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
     return np.split(filled, len(filled) // count)

@@ -1,5 +1,5 @@
-"""Models that a user has built and holds in memory. Each is saved as a file of its framework that carries its graph, and a copy of
-it is run beside its port. The user's own model is only read.
+"""Models that a user has built and holds in memory. Each is saved as a file of its framework that carries its
+graph, and a copy of it is run beside its port. The user's own model is only read.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ class Saved:
         name: of the model, as messages and port.json call it.
         path: the file.
         graph: what its graph is called where a port is compared with it.
-        size: rows and columns of the example that it was saved with; None where the file says all of its sizes.
-        copied: makes a copy of the model, in inference mode on the CPU, that takes the images of the file's graph in their order
-            and gives its outputs; None where the file itself is the model.
-        calls: by the file's name of a value, the layer that gives it and which of its calls does, from 0: `layer1.0.relu@1`. Where
-            it is empty, the file's names are the layers' own.
+        size: rows and columns of the example that it was saved with; None where the file says all of its
+            sizes.
+        copied: makes a copy of the model, in inference mode on the CPU, that takes the images of the file's
+            graph in their order and gives its outputs; None where the file itself is the model.
+        calls: by the file's name of a value, the layer that gives it and which of its calls does, from 0:
+            `layer1.0.relu@1`. Where it is empty, the file's names are the layers' own.
         notes: what the copy lacks of the model, one line each.
         rounded: whether the graph has numbers of the model's code rounded to float32.
-        fixed: saves the model once more, for the example's size only, then for one image; None where it says its sizes itself.
+        fixed: saves the model once more, for the example's size only, then for one image; None where it says
+            its sizes itself.
     """
 
     name: str
@@ -73,7 +75,8 @@ class ModelsInMemory(Protocol):
         """Saves a model in an empty folder. Not a bit of the model is changed.
 
         Args:
-            example: what the model is called with; empty for zeros of `size`, where the framework has to call it at all.
+            example: what the model is called with; empty for zeros of `size`, where the framework has to call
+                it at all.
             size: rows and columns of the image; None for those of the example or of the model.
 
         Raises:
@@ -95,8 +98,11 @@ def _framework_of(subject: object) -> str | None:
     return "onnx" if onnx is not None and isinstance(subject, onnx.ModelProto) else framework_of(subject)
 
 
-def save_model(model: Model | Held, folder: Path, example: Example | None = None, size: Size | None = None) -> Saved:
-    """Saves a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto as a file that carries its graph.
+def save_model(
+    model: Model | Held, folder: Path, example: Example | None = None, size: Size | None = None
+) -> Saved:
+    """Saves a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto as a file that carries its
+    graph.
 
     Args:
         folder: an empty one.

@@ -17,4 +17,7 @@ def last_uses(steps: Iterable[Iterable[Key]], kept: Collection[Key] = ()) -> lis
     """
     found = [dict.fromkeys(values) for values in steps]
     last = {value: place for place, values in enumerate(found) for value in values}
-    return [[value for value in values if last[value] == place and value not in kept] for place, values in enumerate(found)]
+    return [
+        [value for value in values if last[value] == place and value not in kept]
+        for place, values in enumerate(found)
+    ]

@@ -1,4 +1,6 @@
-"""What the engines share that run ports only: no file has a graph of their framework, and no port another plan's weights."""
+"""What the engines share that run ports only: no file has a graph of their framework, and no port another
+plan's weights.
+"""
 
 from __future__ import annotations
 

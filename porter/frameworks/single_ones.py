@@ -1,5 +1,5 @@
-"""Kernels of zeros and single ones, for destinations that say by convolutions how channels and cells move: each sum has one number,
-so nothing is rounded.
+"""Kernels of zeros and single ones, for destinations that say by convolutions how channels and cells move:
+each sum has one number, so nothing is rounded.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ def gathering(op: ops.SpaceToDepth, channels: int) -> Array:
 
 
 def spreading(op: Spread, channels: int) -> tuple[Array, int]:
-    """The kernel of a transposed convolution whose windows stand side by side, channels x filters of a group x rows x columns, and
-    its groups.
+    """The kernel of a transposed convolution whose windows stand side by side, channels x filters of a group
+    x rows x columns, and its groups.
     """
     if isinstance(op, ops.Upsample):
         return np.ones((channels, 1, op.rows, op.columns)), channels
     block = op.block
     places = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
     kernel = np.zeros((channels, channels // block**2, block, block))
-    for (row, column, filter), place in np.ndenumerate(places if op.order == "DCR" else places.transpose(1, 2, 0)):
+    for (row, column, filter), place in np.ndenumerate(
+        places if op.order == "DCR" else places.transpose(1, 2, 0)
+    ):
         kernel[place, filter, row, column] = 1
     return kernel, 1

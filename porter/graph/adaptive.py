@@ -1,4 +1,6 @@
-"""Adaptive pools as windows that lie one after the other, for frameworks whose layers lack them, and maps of known sizes."""
+"""Adaptive pools as windows that lie one after the other, for frameworks whose layers lack them, and maps of
+known sizes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ from itertools import pairwise
 
 from porter.base.errors import GraphError
 from porter.graph.graph import Graph, Node
-from porter.graph.ops import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool, Add, AvgPool, CropMap, MaxPool, Op, PadMap, Shape
+from porter.graph.ops import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AdaptivePool,
+    Add,
+    AvgPool,
+    CropMap,
+    MaxPool,
+    Op,
+    PadMap,
+    Shape,
+)
 from porter.padding import LOWEST, Convention, Window
 
 MOST_WINDOWS = 64
@@ -26,8 +39,15 @@ def windows(size: int, count: int) -> list[tuple[int, int]]:
 
 def alike(found: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
     """The size and the step of windows that have the same; None for others."""
-    sizes, steps = {end - start for start, end in found}, {after[0] - before[0] for before, after in pairwise(found)}
-    return (sizes.pop(), steps.pop() if steps else 1) if len(sizes) == 1 and len(steps) < 2 and steps != {0} else None
+    sizes, steps = (
+        {end - start for start, end in found},
+        {after[0] - before[0] for before, after in pairwise(found)},
+    )
+    return (
+        (sizes.pop(), steps.pop() if steps else 1)
+        if len(sizes) == 1 and len(steps) < 2 and steps != {0}
+        else None
+    )
 
 
 def with_windows(graph: Graph, known: Mapping[str, Shape]) -> Graph:
@@ -77,7 +97,11 @@ class _Windows:
         """The windows along one axis, each as a map with zeros in the places of the others, and their sum."""
         parts = []
         for place, (start, end) in enumerate(each):
-            cells = self._add("cells", CropMap(_pads(axis, start, size - end)), source) if (start, end) != (0, size) else source
+            cells = (
+                self._add("cells", CropMap(_pads(axis, start, size - end)), source)
+                if (start, end) != (0, size)
+                else source
+            )
             pooled = self._pool(cells, Window((end - start, 1) if axis == 0 else (1, end - start)))
             parts.append(self._add("placed", PadMap(_pads(axis, place, len(each) - 1 - place)), pooled))
         return self._add("windows", Add(), *parts)

@@ -12,7 +12,9 @@ from porter.padding import Size
 MOST_NUMBERS = 1 << 28
 """The most numbers in one value for one image: 1 GiB in float32, as 64 channels of 2048x2048 cells."""
 MOST_IN_ALL = 1 << 32
-"""The most numbers in all values together: 16 GiB in float32. EfficientNet-B7 has some 10**9 for an image of 600x600."""
+"""The most numbers in all values together: 16 GiB in float32. EfficientNet-B7 has some 10**9 for an image of
+600x600.
+"""
 
 
 def numbers(shape: Shape) -> int:
@@ -21,11 +23,12 @@ def numbers(shape: Shape) -> int:
 
 
 def expect_bounded(graph: Graph, size: Size) -> None:
-    """Refuses a graph whose values take more memory for one image of `size` (rows, columns) than any network's.
+    """Refuses a graph whose values take more memory for one image of `size` (rows, columns) than any
+    network's.
 
     Raises:
-        GraphError: a value has too many numbers, or all of them have; `where` is the path of the first value that is too much. Or
-            as `shapes`.
+        GraphError: a value has too many numbers, or all of them have; `where` is the path of the first value
+            that is too much. Or as `shapes`.
     """
     total = 0
     for path, shape in shapes(graph, size).items():

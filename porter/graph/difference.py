@@ -32,8 +32,8 @@ class SiteDifference:
 
 
 def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDifference]:
-    """The sites of the same kind in both graphs whose windows, or whose pads, compute different functions for an input of `size`
-    (rows, columns; None for all), in the order of `one`.
+    """The sites of the same kind in both graphs whose windows, or whose pads, compute different functions for
+    an input of `size` (rows, columns; None for all), in the order of `one`.
     """
     known, nonnegative = shapes(one, size), nonnegative_paths(one)
     for node in one.nodes:
@@ -74,8 +74,8 @@ class Difference:
 
 
 def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tuple[Difference, ...]:
-    """What two graphs compute otherwise at some input size, like steps together; empty if they are the same function of the same
-    tensors.
+    """What two graphs compute otherwise at some input size, like steps together; empty if they are the same
+    function of the same tensors.
 
     Args:
         ignoring: attributes that do not change what a trained network computes.
@@ -98,7 +98,11 @@ def _of_step(
         yield "op", _name(mine), _name(theirs)
         return
     # A reader of a step that one graph lacks reads another step there; the step itself is the difference.
-    apart = {path for path in (*mine.inputs, *theirs.inputs) if (path in one.by_path) is not (path in other.by_path)}
+    apart = {
+        path
+        for path in (*mine.inputs, *theirs.inputs)
+        if (path in one.by_path) is not (path in other.by_path)
+    }
     if mine.inputs != theirs.inputs and not apart:
         yield "inputs", " and ".join(mine.inputs), " and ".join(theirs.inputs)
     if site is not None:
@@ -114,7 +118,9 @@ def _of_step(
 
 def _equal(one: object, other: object) -> bool:
     """Whether two attributes are the same; a file may store a number in float32."""
-    return one == other or (isinstance(one, float) and isinstance(other, float) and float32(one) == float32(other))
+    return one == other or (
+        isinstance(one, float) and isinstance(other, float) and float32(one) == float32(other)
+    )
 
 
 def _written(value: object) -> str:

@@ -1,8 +1,9 @@
 """Batch norms folded into the convolutions and dense layers that they follow, and biases absorbed into norms.
 
-At inference a norm is y = s x + t for each channel, with s = gamma / sqrt(variance + epsilon) and t = beta - s mean. If the norm is
-a layer's only reader, both together are that layer with its kernel times s and its bias b as s b + t. On paper nothing changes; in
-numbers the new kernel and bias are rounded once, when they are stored.
+At inference a norm is y = s x + t for each channel, with s = gamma / sqrt(variance + epsilon) and t = beta -
+s mean. If the norm is a layer's only reader, both together are that layer with its kernel times s and its
+bias b as s b + t. On paper nothing changes; in numbers the new kernel and bias are rounded once, when they
+are stored.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class Folding:
 
 
 def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Folding:
-    """Folds every batch norm that is the only reader of a convolution or a dense layer. A layer that is called several times takes
-    a norm in only where one norm follows all of its calls.
+    """Folds every batch norm that is the only reader of a convolution or a dense layer. A layer that is
+    called several times takes a norm in only where one norm follows all of its calls.
 
-    Kernels and biases that change are computed and returned in float64; the caller rounds them once. The readers of a folded norm
-    then read the layer; everything else stays as it is.
+    Kernels and biases that change are computed and returned in float64; the caller rounds them once. The
+    readers of a folded norm then read the layer; everything else stays as it is.
 
     Raises:
         MappingError: a norm's variance plus epsilon is not above 0 in some channel, so it has no scale.
@@ -47,7 +48,9 @@ def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Fold
     folded = _same_for_all_calls(graph, only_readers(graph))
     norms = {norm: layer for layer, norm in folded.items()}
     nodes: list[Node] = []
-    changed: dict[str, Mapping[str, Array]] = {path: roles for path, roles in tensors.items() if path not in norms}
+    changed: dict[str, Mapping[str, Array]] = {
+        path: roles for path, roles in tensors.items() if path not in norms
+    }
     for node in graph.nodes:
         if node.path in norms:
             continue
@@ -85,8 +88,11 @@ def only_readers(graph: Graph) -> dict[str, str]:
     }
 
 
-def absorb_biases(tensors: Mapping[str, Mapping[str, Array]], absorbed: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-    """Canonical tensors without the biases of some layers; the norm after each has the mean `mean - bias` instead, in float64.
+def absorb_biases(
+    tensors: Mapping[str, Mapping[str, Array]], absorbed: Mapping[str, str]
+) -> dict[str, dict[str, Array]]:
+    """Canonical tensors without the biases of some layers; the norm after each has the mean `mean - bias`
+    instead, in float64.
 
     Args:
         absorbed: path of each norm to that of the layer before it.
@@ -97,19 +103,29 @@ def absorb_biases(tensors: Mapping[str, Mapping[str, Array]], absorbed: Mapping[
     return changed
 
 
-def _fold(op: _Linear, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]) -> dict[str, Array]:
+def _fold(
+    op: _Linear, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]
+) -> dict[str, Array]:
     assert isinstance(norm.op, BatchNorm)
-    kernel, mean, variance = _float64(layer["kernel"]), _float64(statistics["mean"]), _float64(statistics["variance"])
+    kernel, mean, variance = (
+        _float64(layer["kernel"]),
+        _float64(statistics["mean"]),
+        _float64(statistics["variance"]),
+    )
     spread = variance + norm.op.epsilon
     if not np.all(spread > 0):
         raise MappingError(
-            f"expected a variance above -{norm.op.epsilon:g}, got {np.min(variance):g}", where=f"{norm.path}:variance"
+            f"expected a variance above -{norm.op.epsilon:g}, got {np.min(variance):g}",
+            where=f"{norm.path}:variance",
         )
     scale = (_float64(statistics["gamma"]) if norm.op.scale else 1.0) / np.sqrt(spread)
     bias = (_float64(layer["bias"]) if "bias" in layer else 0.0) - mean
     shift = _float64(statistics["beta"]) if norm.op.center else 0.0
-    if isinstance(op, ConvTranspose):  # its kernel is (channels, filters / groups, rows, columns), and the channels lie in groups
-        grouped = kernel.reshape(op.groups, -1, *kernel.shape[1:]) * np.reshape(scale, (op.groups, 1, -1, 1, 1))
+    # Its kernel is (channels, filters / groups, rows, columns), and the channels lie in groups.
+    if isinstance(op, ConvTranspose):
+        grouped = kernel.reshape(op.groups, -1, *kernel.shape[1:]) * np.reshape(
+            scale, (op.groups, 1, -1, 1, 1)
+        )
         return {"kernel": grouped.reshape(kernel.shape), "bias": bias * scale + shift}
     return {"kernel": kernel * scale.reshape(-1, *[1] * (kernel.ndim - 1)), "bias": bias * scale + shift}
 

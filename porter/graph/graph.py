@@ -1,4 +1,6 @@
-"""The framework-neutral form of a model: nodes with an op, inputs and a path, and the shapes that flow between them."""
+"""The framework-neutral form of a model: nodes with an op, inputs and a path, and the shapes that flow
+between them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ from functools import cached_property
 from typing import Protocol
 
 from porter.base.errors import GraphError
-from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors, array_shape, channels_in, is_map
+from porter.graph.ops import (
+    Conv,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Op,
+    Relu,
+    Shape,
+    Tensors,
+    array_shape,
+    channels_in,
+    is_map,
+)
 from porter.padding import ANY, Site, Size
 
 INPUT = "input"
@@ -24,8 +37,8 @@ class Node:
     Attributes:
         path: unique, such as `stage2/unit1/conv2`.
         inputs: paths, or `input`.
-        shares: the path of the node whose tensors it takes, which has the same op: both are calls of one layer. None where it has
-            its own.
+        shares: the path of the node whose tensors it takes, which has the same op: both are calls of one
+            layer. None where it has its own.
     """
 
     path: str
@@ -93,11 +106,13 @@ class Graph:
 
     Attributes:
         channels: of the input.
-        axes: of an input that is no map, without the batch: features, or an array. One axis or two may be open. What feeds every
-            graph with maps gives it those of one channel that have its numbers in their order.
+        axes: of an input that is no map, without the batch: features, or an array. One axis or two may be
+            open. What feeds every graph with maps gives it those of one channel that have its numbers in
+            their order.
         output: path of the node that gives the logits or features.
         further: paths of the nodes that give further outputs, in their order.
-        scopes: the blocks that the nodes came from, outermost first; they shape generated code, not the function.
+        scopes: the blocks that the nodes came from, outermost first; they shape generated code, not the
+            function.
         further_inputs: the inputs after the first, in their order.
     """
 
@@ -131,7 +146,9 @@ class Graph:
 
     @cached_property
     def open_shapes(self) -> Mapping[str, Shape]:
-        """The shape of every path, inputs included, for an input of open size. Raises GraphError as `shapes`."""
+        """The shape of every path, inputs included, for an input of open size. Raises GraphError as
+        `shapes`.
+        """
         return shapes(self, (None, None))
 
     @cached_property
@@ -141,7 +158,9 @@ class Graph:
 
 
 def input_shape(channels: int, axes: Sequence[int | None], size: Size) -> Shape:
-    """The shape of a graph's input at a size. Open axes have the rows and columns of the map that has its numbers."""
+    """The shape of a graph's input at a size. Open axes have the rows and columns of the map that has its
+    numbers.
+    """
     rows, columns = size
     if not axes:
         return channels, rows, columns
@@ -150,7 +169,9 @@ def input_shape(channels: int, axes: Sequence[int | None], size: Size) -> Shape:
 
 
 def input_shapes(graph: TakesInputs, size: Size) -> dict[str, Shape]:
-    """The shapes of a graph's inputs by path, beside a first one of `size` (rows, columns; None where unknown)."""
+    """The shapes of a graph's inputs by path, beside a first one of `size` (rows, columns; None where
+    unknown).
+    """
     first = input_shape(graph.channels, graph.axes, size)
     return {INPUT: first, **{each.path: each.shape(size) for each in graph.further_inputs}}
 
@@ -188,10 +209,12 @@ def window_words(op: object) -> str | None:
 
 
 def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
-    """The shape of every path, inputs included, for a first input of `size` (rows, columns; None where unknown).
+    """The shape of every path, inputs included, for a first input of `size` (rows, columns; None where
+    unknown).
 
     Raises:
-        GraphError: an input or an output does not exist, a node's inputs do not fit, or it cannot share what it is said to.
+        GraphError: an input or an output does not exist, a node's inputs do not fit, or it cannot share what
+            it is said to.
     """
     known = input_shapes(graph, size)
     if len(known) <= len(graph.further_inputs):
@@ -232,20 +255,27 @@ def _is_shared(graph: Graph, node: Node, known: Mapping[str, Shape]) -> bool:
 
 
 def is_call(node: Node, holder: Node, known: Mapping[str, Shape]) -> bool:
-    """Whether a node can be another call of the layer that `holder` is: it has the same op, with tensors of the same shapes, of a
-    value of the same kind.
+    """Whether a node can be another call of the layer that `holder` is: it has the same op, with tensors of
+    the same shapes, of a value of the same kind.
 
     Args:
         known: the shape of every path.
     """
     mine, its = known[node.inputs[0]], known[holder.inputs[0]]
     tensors = node.op.tensors(channels_in(mine))
-    same = node.op == holder.op and type(mine) is type(its) and len(mine) == len(its) and channels_in(mine) == channels_in(its)
+    same = (
+        node.op == holder.op
+        and type(mine) is type(its)
+        and len(mine) == len(its)
+        and channels_in(mine) == channels_in(its)
+    )
     return same and bool(tensors) and ("value" not in tensors or mine == its)
 
 
 def with_own_tensors(graph: Graph, paths: Collection[str] = ()) -> Graph:
-    """The graph in which the nodes of `paths` have tensors of their own; of the other calls of a layer, the first one has them."""
+    """The graph in which the nodes of `paths` have tensors of their own; of the other calls of a layer, the
+    first one has them.
+    """
     firsts: dict[str, str] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -255,9 +285,11 @@ def with_own_tensors(graph: Graph, paths: Collection[str] = ()) -> Graph:
 
 
 def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
-    """The canonical tensors of every node that has any, also of those that share a layer's: path to role to shape.
+    """The canonical tensors of every node that has any, also of those that share a layer's: path to role to
+    shape.
 
-    Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`; `alpha`; `value`, of a trained array.
+    Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`; `alpha`; `value`, of a trained
+    array.
     """
     channels = channels_of(graph)
     found = {node.path: node.op.tensors(channels[node.inputs[0]]) for node in graph.nodes}
@@ -265,13 +297,15 @@ def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
 
 
 def head_of(graph: Graph) -> Node:
-    """The node that gives a classifier's numbers: a 1x1 convolution that only activations and a global pool follow, as in
-    SqueezeNet; otherwise the output.
+    """The node that gives a classifier's numbers: a 1x1 convolution that only activations and a global pool
+    follow, as in SqueezeNet; otherwise the output.
     """
     node = graph.by_path[graph.output]
     while isinstance(node.op, Relu | GlobalAvgPool | GlobalMaxPool) and node.inputs[0] in graph.by_path:
         node = graph.by_path[node.inputs[0]]
-    return node if isinstance(node.op, Conv) and node.op.window.kernel == (1, 1) else graph.by_path[graph.output]
+    return (
+        node if isinstance(node.op, Conv) and node.op.window.kernel == (1, 1) else graph.by_path[graph.output]
+    )
 
 
 def nonnegative_paths(graph: Graph) -> frozenset[str]:

@@ -1,4 +1,6 @@
-"""The decision at each padding site, for port.json and the tables; and other conventions at the sites of a graph."""
+"""The decision at each padding site, for port.json and the tables; and other conventions at the sites of a
+graph.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The plan of a destination model: the graph, and the realisation of each padding site in the destination framework."""
+"""The plan of a destination model: the graph, and the realisation of each padding site in the destination
+framework.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class Plan:
 
     Attributes:
         realisations: by the path of each windowed node, its layers in the destination.
-        only_size: the only input size (rows, columns) at which the graph and every pad are right; None if they are at every size.
+        only_size: the only input size (rows, columns) at which the graph and every pad are right; None if
+            they are at every size.
         notes: by path, what code says at the node (porter.graph.left_out).
     """
 
@@ -43,7 +46,9 @@ class Plan:
 
     @property
     def fixed_by_pads(self) -> bool:
-        """Whether a pad is right at one size only. If none is, an `only_size` is that of the maps that the layers take."""
+        """Whether a pad is right at one size only. If none is, an `only_size` is that of the maps that the
+        layers take.
+        """
         return not all(found.every_size for found in self.realisations.values())
 
 
@@ -53,17 +58,21 @@ def taken_shapes(plan: Plan) -> dict[str, Shape]:
 
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
-    """Decides the realisation of every site for an input of `size` (rows, columns; if one is None, right at every size).
+    """Decides the realisation of every site for an input of `size` (rows, columns; if one is None, right at
+    every size).
 
     Raises:
         PaddingError: a site has no exact form in the destination; `where` is its path.
-        GraphError: a node does not take the map that it gets at this size, or `size` is free, and it takes maps of one size only.
+        GraphError: a node does not take the map that it gets at this size, or `size` is free, and it takes
+            maps of one size only.
     """
     size = ANY if None in size else size
     fixed = _fixed(graph, capabilities)
     if fixed is not None and size == ANY:
         raise GraphError(
-            f"{fixed.op.words} fixes the input's size", where=fixed.path, next="give --input-size the model's own size"
+            f"{fixed.op.words} fixes the input's size",
+            where=fixed.path,
+            next="give --input-size the model's own size",
         )
     try:
         if not capabilities.adaptive_pools:
@@ -71,7 +80,9 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
     except GraphError as error:
         raise GraphError(
-            error.message, where=error.where, next=error.next or "give --input-size a size that the model takes"
+            error.message,
+            where=error.where,
+            next=error.next or "give --input-size a size that the model takes",
         ) from None
     realisations: dict[str, Realisation] = {}
     for node in graph.nodes:
@@ -80,29 +91,44 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             continue
         _, rows, columns = known[node.inputs[0]]
         try:
-            realisations[node.path] = realise(site, (rows, columns), capabilities, node.inputs[0] in nonnegative)
+            realisations[node.path] = realise(
+                site, (rows, columns), capabilities, node.inputs[0] in nonnegative
+            )
         except PaddingError as error:
             raise PaddingError(error.message, where=node.path, next=error.next) from None
     graph = with_own_tensors(graph, _padded_otherwise(graph, realisations))
     rows, columns = size
-    if rows is None or columns is None or (fixed is None and all(found.every_size for found in realisations.values())):
+    if (
+        rows is None
+        or columns is None
+        or (fixed is None and all(found.every_size for found in realisations.values()))
+    ):
         return Plan(graph, realisations, None)
     return Plan(graph, realisations, (rows, columns))
 
 
 def _padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> set[str]:
-    """The calls of layers that the destination says as another layer than the first call, because they pad maps of another size."""
+    """The calls of layers that the destination says as another layer than the first call, because they pad
+    maps of another size.
+    """
     own = {path: (found.native, found.skipped) for path, found in realisations.items()}
     return {node.path for node in graph.nodes if own.get(node.path) != own.get(node.holder)}
 
 
 def _fixed(graph: Graph, capabilities: Capabilities) -> Node | None:
-    """The first node that takes maps of one size only, although the input's size decides it: it flattens them, it joins them with
-    values of a size that the input does not decide, its nearest cells depend on rounding at some sizes, or the destination
-    rearranges values of one size only.
+    """The first node that takes maps of one size only, although the input's size decides it: it flattens
+    them, it joins them with values of a size that the input does not decide, its nearest cells depend on
+    rounding at some sizes, or the destination rearranges values of one size only.
     """
     known = shapes(graph, ANY)
-    return next((node for node in graph.nodes if _fixes(node.op, [known[path] for path in node.inputs], capabilities)), None)
+    return next(
+        (
+            node
+            for node in graph.nodes
+            if _fixes(node.op, [known[path] for path in node.inputs], capabilities)
+        ),
+        None,
+    )
 
 
 def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
@@ -113,7 +139,9 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
     if isinstance(op, AdaptivePool):
         return None in inputs[0] and not capabilities.adaptive_pools
     if isinstance(op, Rearrange):
-        steps = [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
+        steps = (
+            [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
+        )
         return op.fixes(inputs[0]) or any(sizes.count(-1) > 1 for _, sizes in steps)
     stretched = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
     if isinstance(op, OfArray):

@@ -1,4 +1,6 @@
-"""The graph as plain values in port.json, and back. Every value is checked, because a port may come from a stranger."""
+"""The graph as plain values in port.json, and back. Every value is checked, because a port may come from a
+stranger.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,17 @@ def to_record(graph: Graph) -> dict[str, Any]:
         | _jsonable(asdict(node.op))
         for node in graph.nodes
     ]
-    scopes = [{"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))} for scope in graph.scopes]
+    scopes = [
+        {"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))}
+        for scope in graph.scopes
+    ]
     output = list(graph.outputs) if graph.further else graph.output
     axes = {"axes": list(graph.axes)} if graph.axes else {}
-    further = {"further_inputs": [_jsonable(asdict(each)) for each in graph.further_inputs]} if graph.further_inputs else {}
+    further = (
+        {"further_inputs": [_jsonable(asdict(each)) for each in graph.further_inputs]}
+        if graph.further_inputs
+        else {}
+    )
     return {"channels": graph.channels, **axes, **further, "output": output, "nodes": nodes, "scopes": scopes}
 
 
@@ -43,12 +52,16 @@ def from_record(record: object) -> Graph:
         axes = tuple(axis if axis is None else COUNT.read(axis) for axis in _array(entry["axes"])[:MOST_AXES])
         nodes = tuple(_node(node) for node in _array(entry["nodes"]))
         scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))
-        outputs = entry["output"] if isinstance(entry["output"], list) and entry["output"] else [entry["output"]]
+        outputs = (
+            entry["output"] if isinstance(entry["output"], list) and entry["output"] else [entry["output"]]
+        )
         first, *further = map(_path, outputs)
         beside = tuple(map(_further_input, _array(entry["further_inputs"])[:MOST_INPUTS]))
         graph = Graph(nodes, COUNT.read(entry["channels"]), first, scopes, tuple(further), axes, beside)
     except (ValueError, PaddingError) as error:
-        raise GraphError(f"the graph's record cannot be read: {error}", where="graph", next="convert again") from None
+        raise GraphError(
+            f"the graph's record cannot be read: {error}", where="graph", next="convert again"
+        ) from None
     shapes(graph, (None, None))
     return graph
 
@@ -72,7 +85,10 @@ def _node(value: object) -> Node:
     if kind is None:
         raise ValueError(f"expected a node with an op that porter has, got {short(value)}")
     # A port of an older porter lacks the attributes that are new since.
-    entry = _object({"shares": None, **_jsonable(defaults(kind)), **entry}, {"path", "op", "inputs", "shares", *attributes(kind)})
+    entry = _object(
+        {"shares": None, **_jsonable(defaults(kind)), **entry},
+        {"path", "op", "inputs", "shares", *attributes(kind)},
+    )
     path = _path(entry["path"])
     try:
         op = kind(**{name: each.read(entry[name]) for name, each in attributes(kind).items()})
@@ -88,7 +104,9 @@ def _further_input(value: object) -> FurtherInput:
     axes = tuple(map(COUNT.read, _array(entry["axes"])[:MOST_AXES]))
     if not isinstance(entry["name"], str):
         raise ValueError(f"expected the name of an input, got {short(entry['name'])}")
-    return FurtherInput(_path(entry["path"]), entry["name"], COUNT.read(entry["channels"]), (rows, columns), axes)
+    return FurtherInput(
+        _path(entry["path"]), entry["name"], COUNT.read(entry["channels"]), (rows, columns), axes
+    )
 
 
 def _scope(value: object) -> Scope:
@@ -120,7 +138,11 @@ def _array(value: object) -> list[Any]:
 
 
 def _path(value: object) -> str:
-    if not isinstance(value, str) or len(value) > 200 or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", value, re.ASCII):
+    if (
+        not isinstance(value, str)
+        or len(value) > 200
+        or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", value, re.ASCII)
+    ):
         raise ValueError(f"expected names joined by slashes, got {short(value)}")
     return value
 

@@ -1,4 +1,6 @@
-"""Ways through a graph whose nodes say by name what they read. None is recursive, because files come from strangers."""
+"""Ways through a graph whose nodes say by name what they read. None is recursive, because files come from
+strangers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def downstream(order: Iterable[str], inputs: Inputs, sources: Iterable[str]) -> 
 
 
 def in_order(ends: Iterable[_Name], inputs: Callable[[_Name], Iterable[_Name]]) -> list[_Name]:
-    """What `ends` are computed from, and `ends`: each after its inputs, which come in the order in which they are read.
+    """What `ends` are computed from, and `ends`: each after its inputs, which come in the order in which they
+    are read.
 
     Raises:
         GraphError: a node is computed from itself; `where` is its name.

@@ -34,11 +34,15 @@ from porter.source.weights import fetch_published, needs_md5
 if TYPE_CHECKING:
     from porter.frameworks.in_memory import Example, Model, Saved
 
-NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
+NO_MAP = (
+    "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers "
+    "after the network"
+)
 
 
 def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Opened:
-    """Opens `path` (a file, or a port and its files) as a variant, or the zoo's published file from the cache or the network.
+    """Opens `path` (a file, or a port and its files) as a variant, or the zoo's published file from the cache
+    or the network.
 
     Raises:
         UsageError: the zoo publishes no file for this variant, or the source itself states the options.
@@ -72,7 +76,12 @@ def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...
     """A warning if a background row is wished that nobody knows of."""
     if not wishes.background or opened.facts.background:
         return ()
-    return (f"--keep-background: no background row is known in the {opened.facts.source_classes} classes of {path.name}",)
+    return (
+        (
+            f"--keep-background: no background row is known in the {opened.facts.source_classes} classes of "
+            f"{path.name}"
+        ),
+    )
 
 
 def _advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> MappingError:
@@ -88,7 +97,9 @@ def _advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> Mappi
 
 
 def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
-    """Whether a setting of `--map` opens the file, in place of those for its node: what stands beside a head can make it fail."""
+    """Whether a setting of `--map` opens the file, in place of those for its node: what stands beside a head
+    can make it fail.
+    """
     node = setting.rpartition("=")[2]
     others = (given for given in wishes.map if given.rpartition("=")[2] != node)
     try:
@@ -103,7 +114,9 @@ def _advice(error: MappingError, candidate: Candidate) -> str | None:
     member, checkpoint, recipes = candidate.member, candidate.checkpoint, candidate.member.recipe.path.parent
     matches = rank(checkpoint, recipes).matches
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
-    if any(match.is_a == (member.variant, member.zoo.name) for match in likely) or (error.maps and not likely):
+    if any(match.is_a == (member.variant, member.zoo.name) for match in likely) or (
+        error.maps and not likely
+    ):
         return error.next
     if not likely:
         return no_recipe(checkpoint)
@@ -111,43 +124,56 @@ def _advice(error: MappingError, candidate: Candidate) -> str | None:
     return f"it looks like {best.name}: {convert_command(best, 'FRAMEWORK', checkpoint.path, recipes)}"
 
 
-def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, weights: Path | None = None) -> Opened:
+def open_file(
+    path: Path, wishes: Wishes = NONE, recipes: Path | None = None, weights: Path | None = None
+) -> Opened:
     """Opens a file by its own graph, or a port.
 
-    Where a variant's graph is the file's, the recipe's paths, labels and protocol are used. A folder of the Hub is opened as the
-    variant that its config.json states.
+    Where a variant's graph is the file's, the recipe's paths, labels and protocol are used. A folder of the
+    Hub is opened as the variant that its config.json states.
 
     Args:
         weights: another file, whose tensors are taken: all of them.
 
     Raises:
         UsageError: the file carries no graph, or neither it nor `wishes` state an input size.
-        MappingError: porter has no op for a part of the graph, or the graph and the tensors of `weights` do not cover each other.
+        MappingError: porter has no op for a part of the graph, or the graph and the tensors of `weights` do
+            not cover each other.
         FileError: a file cannot be read.
     """
     port, weights = port_at(path, held=weights is None), weights and model_file(weights_in(weights))
     if port is not None:
         expect_as_made(port, wishes)
         member = member_of(port.record, recipes)
-        opened = open_port(port, member) if weights is None else open_tuned(port, read_weights(weights), member)
+        opened = (
+            open_port(port, member) if weights is None else open_tuned(port, read_weights(weights), member)
+        )
     else:
         file = weights_in(path)
         checkpoint = read_source(file, outputs=wishes.outputs, size=wishes.size, weights=weights)
-        opened = _open_stated(checkpoint, wishes, recipes) if checkpoint.graph is None else _open_graph(checkpoint, wishes, recipes)
+        opened = (
+            _open_stated(checkpoint, wishes, recipes)
+            if checkpoint.graph is None
+            else _open_graph(checkpoint, wishes, recipes)
+        )
         if weights is not None:
             opened = replace(opened, file=of_pair(opened, path, weights))
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
 
 
-def open_model(model: Model, wishes: Wishes = NONE, recipes: Path | None = None, example: Example | None = None) -> Opened:
-    """Opens a model in memory, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto, as `open_file` opens the file
-    that its framework saves it as. `Opened.in_memory` is what its port is compared with besides. Not a bit of the model is changed.
+def open_model(
+    model: Model, wishes: Wishes = NONE, recipes: Path | None = None, example: Example | None = None
+) -> Opened:
+    """Opens a model in memory, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto, as
+    `open_file` opens the file that its framework saves it as. `Opened.in_memory` is what its port is compared
+    with besides. Not a bit of the model is changed.
 
     Args:
         example: what a module is exported with, a batch or a tuple of them; None for zeros of `wishes.size`.
 
     Raises:
-        UsageError: the model cannot be saved, with the reason and the way round (porter.frameworks.in_memory). Or as `open_file`.
+        UsageError: the model cannot be saved, with the reason and the way round
+            (porter.frameworks.in_memory). Or as `open_file`.
     """
     from porter.source.in_memory import read_model  # most sources are files
 
@@ -189,7 +215,12 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
         error.next = "; ".join(filter(None, (error.next, *left_out)))
         raise
     notes = (
-        [f"it is {opened.member.name}: the recipe's names are used, and its labels and protocol unless others are stated"]
+        [
+            (
+                f"it is {opened.member.name}: the recipe's names are used, and its labels and protocol "
+                "unless others are stated"
+            )
+        ]
         if opened.member
         else []
     )
@@ -197,15 +228,22 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     notes += [f"its {activation} is taken off: --keep-activation keeps it"] if activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
     photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
-    photos, others = photos.for_head(opened.facts)  # of another head where the file was changed after porter wrote it
+    # Of another head where the file was changed after porter wrote it.
+    photos, others = photos.for_head(opened.facts)
     facts = photos.of(opened.facts, checkpoint.path.name)
     sizes = replace(opened.sizes, built=native) if native else opened.sizes
-    return replace(opened, file=noted, facts=facts, sizes=sizes, warnings=(*left_out, *damaged, *others, *opened.warnings))
+    return replace(
+        opened,
+        file=noted,
+        facts=facts,
+        sizes=sizes,
+        warnings=(*left_out, *damaged, *others, *opened.warnings),
+    )
 
 
 def _open_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
-    """A file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the network that the library which
-    wrote the folder builds.
+    """A file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the network
+    that the library which wrote the folder builds.
     """
     likeliest, _ = open_likeliest(rank(checkpoint, recipes).likely)
     origin = None if likeliest is None else likeliest[1].facts.origin
@@ -216,7 +254,9 @@ def _open_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -
     try:
         built = read_built(checkpoint, wishes.outputs, wishes.size)
     except MissingFramework as error:
-        error.next = f"{error.next}, which builds the network of this folder; or {no_graph(checkpoint, recipes).next}"
+        error.next = (
+            f"{error.next}, which builds the network of this folder; or {no_graph(checkpoint, recipes).next}"
+        )
         raise
     if built is None:
         raise no_graph(checkpoint, recipes)
@@ -249,7 +289,9 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
 def open_likeliest(
     matches: Sequence[Match], wishes: Wishes = NONE
 ) -> tuple[tuple[Match, Opened] | None, list[tuple[Match, PorterError]]]:
-    """The match whose graph differs least from the file's, with the file opened as it, and the errors of matches that it is not."""
+    """The match whose graph differs least from the file's, with the file opened as it, and the errors of
+    matches that it is not.
+    """
     opened: list[tuple[Match, Opened]] = []
     problems: list[tuple[Match, PorterError]] = []
     for match in matches:
@@ -288,7 +330,10 @@ def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     if likeliest is not None and likeliest[1].member is not None:
         advice = convert_command(likeliest[1].member, "FRAMEWORK", checkpoint.path, recipes)
         if likeliest[1].facts.twins and likeliest[1].facts.origin is None:
-            advice = f"{INSPECT.line(file=checkpoint.path)} prints the line for each network that takes these tensors"
+            advice = (
+                f"{INSPECT.line(file=checkpoint.path)} prints the line for each network that takes "
+                "these tensors"
+            )
     if ports := ports_of(checkpoint):
         advice = ", or ".join(convert_trained(port, checkpoint) for port in ports)
     others = [note for note in checkpoint.notes if note != checkpoint.unread]

@@ -41,8 +41,8 @@ class Inspection:
         checkpoint: the file as read.
         matches: see porter.identify.matching.Ranked.
         match: the match that the file is; None if no recipe fits, and for a port, which outlives its recipe.
-        classes: of the port; 0 if a variant or a port gives features. None if the file cannot be ported as it is, and for a graph
-            that no recipe has and that gives features.
+        classes: of the port; 0 if a variant or a port gives features. None if the file cannot be ported as it
+            is, and for a graph that no recipe has and that gives features.
         source_classes: of the file's head.
         size: rows and columns of the input; None if the file takes any size.
         head: the file's layer that gives the logits.
@@ -55,7 +55,8 @@ class Inspection:
         left_out: the errors of recipes that cannot be used.
         commands: commands that port the file, each tested: one, or one for each layer that could be the head.
         port: of a port, its record.
-        tuned: the port whose model's tensors these are, as they were trained on; None where several ports may be.
+        tuned: the port whose model's tensors these are, as they were trained on; None where several ports may
+            be.
     """
 
     checkpoint: Checkpoint
@@ -91,13 +92,18 @@ class Inspection:
 
     @property
     def framework(self) -> str | None:
-        """Whose own format the file has, or which framework a port is for; None if several frameworks write such files."""
+        """Whose own format the file has, or which framework a port is for; None if several frameworks write
+        such files.
+        """
         format = FORMATS.get(self.checkpoint.format)
         return (format.framework if format else None) or self.checkpoint.dialect
 
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""
-        tensors = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in self.checkpoint.tensors.items()}
+        tensors = {
+            name: {"shape": list(array.shape), "dtype": str(array.dtype)}
+            for name, array in self.checkpoint.tensors.items()
+        }
         matches = [match.record() for match in (self.match, *self.close) if match is not None]
         if self.port is not None and self.port.variant is not None:
             fits = {"score": 1.0, "missing": (), "unexpected": (), "notes": ()}
@@ -126,10 +132,12 @@ class Inspection:
 
 
 def inspect(file: AnyPath, recipes: AnyPath | None = None, input_size: AnySize | None = None) -> Inspection:
-    """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it.
+    """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the
+    command that ports it.
 
     Args:
-        input_size: `320`, `(320, 640)` (rows x columns) or `320x640`, for a graph that leaves its size open; None for its own.
+        input_size: `320`, `(320, 640)` (rows x columns) or `320x640`, for a graph that leaves its size open;
+            None for its own.
     """
     file, folder = weights_in(Path(file)), path_of(recipes)
     port = port_at(file)
@@ -149,22 +157,35 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
     own_graph = checkpoint.graph is not None
     if not own_graph and names_a_model(config_beside(checkpoint.path)):
         return _by_its_library(checkpoint, matches)
-    unmatched = _by_itself(checkpoint, asked) if own_graph else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
+    unmatched = (
+        _by_itself(checkpoint, asked)
+        if own_graph
+        else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
+    )
     for match, problem in problems:
         commands = _settled(match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
-            return replace(unmatched, matches=matches, match=match, problem=f"{problem.where}: {problem.message}")
+            return replace(
+                unmatched, matches=matches, match=match, problem=f"{problem.where}: {problem.message}"
+            )
         if commands or match.score >= LIKELY:
             # What is about the whole file has the commands as its next step.
-            size, message = _size(checkpoint, match), problem.message if problem.where == str(checkpoint.path) else str(problem)
+            size, message = (
+                _size(checkpoint, match),
+                problem.message if problem.where == str(checkpoint.path) else str(problem),
+            )
             origin = origin_of(match.candidate).origin
             message = message if commands else "; ".join(filter(None, (message, keeping(checkpoint))))
-            return Inspection(checkpoint, matches, match, size=size, origin=origin, problem=message, commands=commands)
+            return Inspection(
+                checkpoint, matches, match, size=size, origin=origin, problem=message, commands=commands
+            )
     return replace(_or_tuned(unmatched), matches=matches, origin=stated_origin(checkpoint))
 
 
 def _by_its_library(checkpoint: Checkpoint, matches: tuple[Match, ...]) -> Inspection:
-    """A folder of the Hub whose network is in no recipe: the line with which its library builds it. It is not built here."""
+    """A folder of the Hub whose network is in no recipe: the line with which its library builds it. It is not
+    built here.
+    """
     line = CONVERT.line(subject=checkpoint.path.parent, to=other_than(checkpoint.dialect or "torch"))
     return Inspection(checkpoint, matches, None, origin=stated_origin(checkpoint), commands=(line,))
 
@@ -194,17 +215,28 @@ def _of_port(port: Port) -> Inspection:
 
 
 def _or_tuned(unmatched: Inspection) -> Inspection:
-    """A file that no recipe has: of the ports beside it whose models may have been trained on and saved there, if there are any."""
+    """A file that no recipe has: of the ports beside it whose models may have been trained on and saved
+    there, if there are any.
+    """
     checkpoint = unmatched.checkpoint
     if checkpoint.dialect not in ((None, "jax", *TRAINED) if checkpoint.graph is None else TRAINED):
         return unmatched
     ports = ports_of(checkpoint)
     if ports:
-        names, commands = " and ".join(str(port) for port in ports), tuple(convert_trained(port, checkpoint) for port in ports)
-        problem = None if len(ports) == 1 else f"the models of {names} take these tensors, and their graphs differ"
+        names, commands = (
+            " and ".join(str(port) for port in ports),
+            tuple(convert_trained(port, checkpoint) for port in ports),
+        )
+        problem = (
+            None if len(ports) == 1 else f"the models of {names} take these tensors, and their graphs differ"
+        )
         tuned = ports[0] if len(ports) == 1 else None
         return replace(unmatched, commands=(*commands, *unmatched.commands), problem=problem, tuned=tuned)
-    return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {TUNED}") if checkpoint.graph is None else unmatched
+    return (
+        replace(unmatched, problem=f"{no_recipe(checkpoint)}; {TUNED}")
+        if checkpoint.graph is None
+        else unmatched
+    )
 
 
 def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
@@ -216,7 +248,9 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
     try:
         opened = open_graph(checkpoint, Wishes(size=size))
     except PorterError as error:
-        return Inspection(checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message)
+        return Inspection(
+            checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message
+        )
     typed = None if size is None else size_text(size)
     return Inspection(
         checkpoint,
@@ -245,7 +279,10 @@ def _of_opened(
         size=_size(checkpoint, match),
         head=opened.fitted.fit.head if opened.fitted else None,
         activation=opened.facts.activation,
-        differs=(*(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)), *opened.warnings),
+        differs=(
+            *(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)),
+            *opened.warnings,
+        ),
         assumed=opened.facts.assumed,
         origin=opened.facts.origin,
         twins=opened.facts.twins,
@@ -271,12 +308,16 @@ def _settled(match: Match, error: PorterError, recipes: Path | None) -> tuple[st
         except PorterError:
             continue
         path = match.candidate.checkpoint.path
-        commands.append(convert_command(match.member, other_than(opened.framework), path, recipes, (setting,)))
+        commands.append(
+            convert_command(match.member, other_than(opened.framework), path, recipes, (setting,))
+        )
     return tuple(commands)
 
 
 def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
-    """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no graph."""
+    """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no
+    graph.
+    """
     if checkpoint.graph is None:
         return match.member.native_size()
     return checkpoint.graph.built_size

@@ -34,15 +34,18 @@ NEAR = 0.3
 CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""
 REACH = 2.01 * CLOSE
-"""A match whose score is lower than the best one's by more than this is neither tried nor about as good as one that is."""
+"""A match whose score is lower than the best one's by more than this is neither tried nor about as good as
+one that is.
+"""
 TRIED = 8
 """The most matches that are tried."""
 LARGER = 4
-"""A graph of more nodes than so many times those of a file's graph is not half in the file, even if each of the file's nodes is two
-of its own because a norm is folded.
+"""A graph of more nodes than so many times those of a file's graph is not half in the file, even if each of
+the file's nodes is two of its own because a norm is folded.
 """
 _DRAFT = (
-    "porter recipe list shows the networks that porter knows; for another network, porter recipe new NAME --weights FILE drafts "
+    "porter recipe list shows the networks that porter knows; for another network, porter recipe new "
+    "NAME --weights FILE drafts "
     f"a recipe to complete ({page('authoring.md')}), and --recipes DIR names its folder"
 )
 _KEEPING: Mapping[str | None, str] = {
@@ -51,7 +54,8 @@ _KEEPING: Mapping[str | None, str] = {
 }
 """What saves a model with its graph, by the framework of its code."""
 TUNED = (
-    "if the model of a port was trained on and saved here, porter convert PORT --weights FILE --to FRAMEWORK ports it with that "
+    "if the model of a port was trained on and saved here, porter convert PORT --weights FILE --to "
+    "FRAMEWORK ports it with that "
     "port's graph"
 )
 
@@ -73,9 +77,10 @@ class Match:
 
     Attributes:
         candidate: the file as the variant, from which it is opened.
-        score: the number of tensors that fit by name and shape, divided by the number of those that the variant needs and of the
-            file's other tensors. For a file that carries its graph, the mean of the share of the nodes that the graph has, and of
-            the tensors or the names of layers that fit, whichever is larger.
+        score: the number of tensors that fit by name and shape, divided by the number of those that the
+            variant needs and of the file's other tensors. For a file that carries its graph, the mean of the
+            share of the nodes that the graph has, and of the tensors or the names of layers that fit,
+            whichever is larger.
         missing: tensors that the variant needs and the file lacks, or holds in another shape.
         unexpected: tensors of the file that the variant does not need.
         notes: how the file's names differ from the zoo's: a prefix, an older table of names.
@@ -99,13 +104,17 @@ class Match:
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it."""
         variant, zoo = self.is_a
-        return {"variant": variant, "zoo": zoo, **{key: value for key, value in vars(self).items() if key != "candidate"}}
+        return {
+            "variant": variant,
+            "zoo": zoo,
+            **{key: value for key, value in vars(self).items() if key != "candidate"},
+        }
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """The variants and zoos that have a part of a file, best first, and the errors of recipes that cannot be used. Those that are
-    much worse than the best may be missing.
+    """The variants and zoos that have a part of a file, best first, and the errors of recipes that cannot be
+    used. Those that are much worse than the best may be missing.
     """
 
     matches: tuple[Match, ...]
@@ -128,8 +137,8 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
     Args:
         least: a match of this score is wanted, even if the file cannot be opened as it.
 
-    A variant is compared with the file only if it can be nearly as good as the best one. Those that can neither be near the file
-    nor be what it is opened as come last, and only if one of the others is.
+    A variant is compared with the file only if it can be nearly as good as the best one. Those that can
+    neither be near the file nor be what it is opened as come last, and only if one of the others is.
     """
     variants, wrong = known_variants(recipes)
     limit, compare, faults = limits(checkpoint), _comparison(checkpoint), Faults()
@@ -165,8 +174,8 @@ def _best_first(matches: Iterable[Match]) -> tuple[Match, ...]:
 
 
 def _comparison(checkpoint: Checkpoint) -> Callable[[Member], Match | None]:
-    """Compares the file with a variant: None if nothing of it is there. Variants of zoos whose names are not the file's are not
-    expanded, and those that are much larger than the file's graph not to their end.
+    """Compares the file with a variant: None if nothing of it is there. Variants of zoos whose names are not
+    the file's are not expanded, and those that are much larger than the file's graph not to their end.
     """
     could_name = screen(checkpoint)
 
@@ -208,7 +217,8 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
 
 
 def _named(aligned: Alignment, layers: Mapping[str, LayerName]) -> float:
-    """The share of the convolutions and dense layers whose layer in the file, or one of its tensors, has the zoo's name in its own.
+    """The share of the convolutions and dense layers whose layer in the file, or one of its tensors, has the
+    zoo's name in its own.
 
     Exporters rename tensors and number layers: `Conv1` is in `model/Conv1_2/convolution/merged:0`.
     """
@@ -217,7 +227,11 @@ def _named(aligned: Alignment, layers: Mapping[str, LayerName]) -> float:
 
     def has(path: str) -> bool:
         name = f"/{layers[path].name}/".replace(".", "/")
-        texts = (text for each in aligned.candidates[path] for text in (each, *(s.name for s in nodes[each].tensors.values())))
+        texts = (
+            text
+            for each in aligned.candidates[path]
+            for text in (each, *(s.name for s in nodes[each].tensors.values()))
+        )
         whole = (f"/{text}/".replace(".", "/") for text in texts)
         return any(name in text or name in _NUMBER.sub("/", text) for text in whole)
 

@@ -17,9 +17,13 @@ _MOST = 64
 
 
 def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:
-    """The folders of the ports whose models have the file's tensors and were not made from the file: of each graph the first."""
+    """The folders of the ports whose models have the file's tensors and were not made from the file: of each
+    graph the first.
+    """
     folder = checkpoint.path.parent
-    records = [record for record in (folder / RECORD, *sorted(folder.glob(f"*/{RECORD}"))) if record.is_file()]
+    records = [
+        record for record in (folder / RECORD, *sorted(folder.glob(f"*/{RECORD}"))) if record.is_file()
+    ]
     ports: list[Port] = []
     for record in records[:_MOST]:
         port = _fitting(record.parent, checkpoint)

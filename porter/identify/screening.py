@@ -1,4 +1,6 @@
-"""Which zoos could have named a file's tensors: told by the texts of their names, before any variant is expanded."""
+"""Which zoos could have named a file's tensors: told by the texts of their names, before any variant is
+expanded.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 
 
 def screen(checkpoint: Checkpoint) -> Callable[[Zoo], bool]:
-    """Tells whether a zoo could have named the file. All could if names do not decide how well the file fits: its graph counts too,
-    or its names are Keras's counters.
+    """Tells whether a zoo could have named the file. All could if names do not decide how well the file fits:
+    its graph counts too, or its names are Keras's counters.
     """
     # All numbers are alike here, so that a file has few different names.
     names = Counter(_NUMBER.sub("0", name) for name in checkpoint.tensors)
@@ -36,17 +38,22 @@ def screen(checkpoint: Checkpoint) -> Callable[[Zoo], bool]:
 
 
 def _like_any(zoo: Zoo) -> re.Pattern[str]:
-    """Finds a layer of the zoo in a tensor's name, after any prefix and before the variable, which may have a moving average."""
+    """Finds a layer of the zoo in a tensor's name, after any prefix and before the variable, which may have a
+    moving average.
+    """
     tables = (zoo.names, *(older.names for older in zoo.generations.values()))
     likes = sorted({_like(rule.name) for table in tables for rule in table})
-    variable = r"(?:\.[^./]+|(?:/[^/]+){1,2}|_(?:weight|bias|gamma|beta|(?:running|moving)_(?:mean|var)))"  # `_` is Gluon's
+    # `_` is Gluon's.
+    variable = r"(?:\.[^./]+|(?:/[^/]+){1,2}|_(?:weight|bias|gamma|beta|(?:running|moving)_(?:mean|var)))"
     return re.compile(rf"(?:^|[./]|\w0_)(?:{'|'.join(likes)})(?:_0)?{variable}$")  # Keras adds _1
 
 
 def _like(name: str) -> str:
     """The pattern of a name with any value in place of its expressions. Numbers that meet are one number."""
     parts = _EXPRESSION.split(name)  # texts and expressions, in turns
-    like = [_value(part) if place % 2 else re.escape(_NUMBER.sub("0", part)) for place, part in enumerate(parts)]
+    like = [
+        _value(part) if place % 2 else re.escape(_NUMBER.sub("0", part)) for place, part in enumerate(parts)
+    ]
     return re.sub("0+", "0", "".join(like))
 
 

@@ -1,4 +1,6 @@
-"""Padding: the conventions and their arithmetic (windows), and the smallest exact realisation in a destination (realise)."""
+"""Padding: the conventions and their arithmetic (windows), and the smallest exact realisation in a
+destination (realise).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a destination's windowed layers can be told, and what porter tells them: a realisation, and the windows that it gives."""
+"""What a destination's windowed layers can be told, and what porter tells them: a realisation, and the
+windows that it gives.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ Computed = Literal["same", "same_lower"]
 class Front:
     """A pad layer standing before the windowed layer.
 
-    With the rule `explicit` it adds `pads`; with `same` or `same_lower` it computes them from its input at run time.
+    With the rule `explicit` it adds `pads`; with `same` or `same_lower` it computes them from its input at
+    run time.
     """
 
     rule: Literal["explicit"] | Computed
@@ -45,16 +48,18 @@ class Capabilities:
         symmetric: pads that are equal on both sides of an axis.
         explicit: any four pads.
         same: rules that they compute from the input size at run time.
-        same_of_any: these hold for any window, not only for one without dilation that is not shorter than its stride.
-        pool_pads: the largest pad of a pool: half its kernel (without the dilation), less than its kernel, or any.
+        same_of_any: these hold for any window, not only for one without dilation that is not shorter than its
+            stride.
+        pool_pads: the largest pad of a pool: half its kernel (without the dilation), less than its kernel, or
+            any.
         roundings: how pools may round; convolutions always floor.
         averages: divisors that its average pool knows.
         dynamic: rules that a pad layer can compute at run time.
         dilated_pools: the kinds of pool that take a dilation.
         dilated_strides: a convolution may be strided and dilated at once.
         open_reshapes: a reshape may leave several sizes open.
-        one_sided: a layer that pads both sides alike can leave out a part of them: a convolution by zeros around its kernel, a
-            pool by windows that are not kept of those at stride 1.
+        one_sided: a layer that pads both sides alike can leave out a part of them: a convolution by zeros
+            around its kernel, a pool by windows that are not kept of those at stride 1.
         zeros_only: a pad layer can add zeros only.
         keeps_last: rounding up, a pool without pads keeps a last window that begins past its input.
         adaptive_pools: pools whose windows follow from how many they are, at every size.
@@ -81,19 +86,20 @@ class Capabilities:
 class Realisation:
     """The smallest exact way to say a source's convention in a destination framework.
 
-    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`, which pads nothing itself if there
-    is a `front`; for an average with `counted`, a division by the same layers run over a mask; with `subsample`, every stride-th
-    cell of a layer run at stride 1.
+    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`, which pads
+    nothing itself if there is a `front`; for an average with `counted`, a division by the same layers run
+    over a mask; with `subsample`, every stride-th cell of a layer run at stride 1.
 
     Attributes:
         native: what the destination's own layer is given.
         front: the pad layer before it.
-        counted: how many of the pads hold cells that the source's average counts; the mask is one over the input and over these
-            cells, and zero over the other pads.
+        counted: how many of the pads hold cells that the source's average counts; the mask is one over the
+            input and over these cells, and zero over the other pads.
         subsample: the layer runs at stride 1 and keeps every stride-th cell.
-        skipped: how many of `native`'s pads the source lacks. A convolution has as many zeros around its kernel, and of a pool with
-            `subsample` as many cells at each side are not kept.
-        by_cell: a max pool of the map's parts that the window's cells read, one part for each cell, instead of the layer.
+        skipped: how many of `native`'s pads the source lacks. A convolution has as many zeros around its
+            kernel, and of a pool with `subsample` as many cells at each side are not kept.
+        by_cell: a max pool of the map's parts that the window's cells read, one part for each cell, instead
+            of the layer.
         every_size: exact at every input size, not only at the one asked for.
         why: one line for the reader.
     """
@@ -141,7 +147,9 @@ def realised_row(realisation: Realisation, window: Window, axis: int, size: int)
     if front is None:
         reads = replace(native, pads=less(native.pads, realisation.skipped))
         firsts = first_cells(window, axis, reads.pads[2 * axis], count_windows(reads, window, axis, size))
-        return count_row(window, axis, size, firsts, native.fill, _along(axis, realisation.counted or native.pads))
+        return count_row(
+            window, axis, size, firsts, native.fill, _along(axis, realisation.counted or native.pads)
+        )
     before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
     firsts = first_cells(window, axis, before, count_windows(native, window, axis, size + before + after))
     counted = (before, after) if realisation.counted is None else _along(axis, realisation.counted)

@@ -1,8 +1,9 @@
 """The smallest exact way to say a source's padding in a destination framework.
 
-Two ways of padding are the same function if their rows of windows are equal (porter.padding). If these differ, the two can agree
-only on inputs shorter than a window. So nothing below reasons about frameworks case by case: it writes down what the source
-computes, tries the destination's spellings from the simplest to the largest, and takes the first whose windows are equal.
+Two ways of padding are the same function if their rows of windows are equal (porter.padding). If these
+differ, the two can agree only on inputs shorter than a window. So nothing below reasons about frameworks case
+by case: it writes down what the source computes, tries the destination's spellings from the simplest to the
+largest, and takes the first whose windows are equal.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from porter.padding.windows import (
 def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool = False) -> Realisation:
     """The smallest exact realisation of a padding site in a destination framework.
 
-    A realisation that is exact at every size comes first, so that a port is not tied to one size without need. If the size is
-    known, a pad layer with fixed pads is preferred to one that computes its pads at run time, and a pool's own pads to one that
-    runs at stride 1.
+    A realisation that is exact at every size comes first, so that a port is not tied to one size without
+    need. If the size is known, a pad layer with fixed pads is preferred to one that computes its pads at run
+    time, and a pool's own pads to one that runs at stride 1.
 
     Args:
         site: the layer and its source's convention.
@@ -47,7 +48,8 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
         nonnegative: the input is provably >= 0 (after a ReLU), so that a zero stands for -inf in a max pool.
 
     Raises:
-        PaddingError: the source computes nothing at this size, or nothing exact exists; it says what is missing.
+        PaddingError: the source computes nothing at this size, or nothing exact exists; it says what is
+            missing.
     """
     for axis, n in enumerate(size):
         _refuse_undefined(site, axis, n)
@@ -66,7 +68,9 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
 
 def _is_dilated(site: Site, capabilities: Capabilities) -> bool:
     """Whether a site is a pool with a dilation that the destination's own lacks."""
-    return site.window.dilation != (1, 1) and site.kind != "conv" and site.kind not in capabilities.dilated_pools
+    return (
+        site.window.dilation != (1, 1) and site.kind != "conv" and site.kind not in capabilities.dilated_pools
+    )
 
 
 Rows = list[tuple[int, Row]]
@@ -78,20 +82,25 @@ def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: b
     sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
     for candidate in _candidates(site, sources, capabilities, nonnegative):
         if _equal(site, candidate, sources, nonnegative):
-            every_size = _equal(site, candidate, [_source_rows(site, axis, None) for axis in (0, 1)], nonnegative)
+            every_size = _equal(
+                site, candidate, [_source_rows(site, axis, None) for axis in (0, 1)], nonnegative
+            )
             found = replace(candidate, every_size=every_size)
             return replace(found, why=_why(site, found, capabilities))
     return None
 
 
 def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
-    """The source's rows at the sizes that stand for `size`, without the sizes at which it computes nothing."""
+    """The source's rows at the sizes that stand for `size`, without the sizes at which it computes
+    nothing.
+    """
     rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes_to_try(site.window, axis, size)]
     return [(n, found) for n, found in rows if found.count and not _has_void(site, found)]
 
 
 def _has_void(site: Site, found: Row) -> bool:
-    """Whether a pool has a window without a number: an average of no cells, or a maximum over pads only, which take no part.
+    """Whether a pool has a window without a number: an average of no cells, or a maximum over pads only,
+    which take no part.
 
     For such a maximum torch gives -inf and TensorFlow the lowest finite number.
     """
@@ -105,12 +114,19 @@ def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
         return
     cells, along = site.window.extent(axis), ("rows", "columns")[axis]
     if size is not None and count_windows(site.convention, site.window, axis, size) == 0:
-        raise PaddingError(f"no window of {cells} {along} fits into an input of {size}, padded '{site.convention}'")
-    raise PaddingError(f"windows of {cells} {along}, padded '{site.convention}', have one over pads only, which gives no number")
+        raise PaddingError(
+            f"no window of {cells} {along} fits into an input of {size}, padded '{site.convention}'"
+        )
+    raise PaddingError(
+        f"windows of {cells} {along}, padded '{site.convention}', have one over pads "
+        "only, which gives no number"
+    )
 
 
 def same_function(site: Site, convention: Convention, size: Size, nonnegative: bool = False) -> bool:
-    """Whether a site padded by `convention` instead computes the same for an input of `size`; None in it stands for every size."""
+    """Whether a site padded by `convention` instead computes the same for an input of `size`; None in it
+    stands for every size.
+    """
     sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
     return _equal(site, Realisation(convention), sources, nonnegative)
 
@@ -132,8 +148,12 @@ def _same_row(kind: SiteKind, wanted: Row, found: Row, nonnegative: bool) -> boo
     return kind == "conv" or wanted.fills == found.fills or zero_is_neutral
 
 
-def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, nonnegative: bool) -> Iterator[Realisation]:
-    """The destination's spellings, from the smallest to the largest; the caller finds out which of them are exact."""
+def _candidates(
+    site: Site, sources: list[Rows], capabilities: Capabilities, nonnegative: bool
+) -> Iterator[Realisation]:
+    """The destination's spellings, from the smallest to the largest; the caller finds out which of them are
+    exact.
+    """
     window, convention = site.window, site.convention
     pads = _constant_pads(window, sources)
     strided_and_dilated = site.kind == "conv" and max(window.stride) > 1 and max(window.dilation) > 1
@@ -142,12 +162,17 @@ def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, non
     if not subsample and not by_cell:
         natives = list(_natives(site, pads, capabilities))
         yield from map(Realisation, natives)
-        if site.kind == "avg_pool" and convention.average == "real_cells" and "real_cells" not in capabilities.averages:
+        if (
+            site.kind == "avg_pool"
+            and convention.average == "real_cells"
+            and "real_cells" not in capabilities.averages
+        ):
             yield from (Realisation(native, None, (0, 0, 0, 0)) for native in natives)
         if capabilities.one_sided and pads is not None:
             yield from _one_sided(site, pads, capabilities)
 
-    # A pad layer before an unpadded layer. Its pads count as input, so an average over it divides by the full window.
+    # A pad layer before an unpadded layer. Its pads count as input, so an average over it divides by the full
+    # window.
     bare = [(Convention(), subsample)]
     if site.kind != "conv" and not by_cell and "floor" not in capabilities.roundings:
         bare = [(_unpadded(window, capabilities), False), (Convention(), True)]
@@ -178,9 +203,14 @@ def _one_sided(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[R
     if site.kind == "conv":
         whole = all(cells % window.dilation[place // 2] == 0 for place, cells in enumerate(skipped))
         yield from [Realisation(Convention.stated(alike), skipped=skipped)] * whole
-    elif all(cells <= _widest(side, capabilities) for cells, side in zip((rows, columns), window.kernel, strict=True)):
+    elif all(
+        cells <= _widest(side, capabilities)
+        for cells, side in zip((rows, columns), window.kernel, strict=True)
+    ):
         fill = LOWEST if site.kind == "max_pool" else 0.0
-        native = Convention.stated(alike, fill, capabilities.averages[0] if site.kind == "avg_pool" else "real_cells")
+        native = Convention.stated(
+            alike, fill, capabilities.averages[0] if site.kind == "avg_pool" else "real_cells"
+        )
         yield Realisation(native, subsample=True, skipped=skipped)
         if site.kind == "avg_pool":
             yield Realisation(native, None, (0, 0, 0, 0), True, skipped=skipped)
@@ -201,15 +231,23 @@ def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> I
         pads.append((top, top, left, left))
         if capabilities.explicit:
             pads += [convention.pads, constant]
-    compact = window.dilation == (1, 1) and all(k >= s for k, s in zip(window.kernel, window.stride, strict=True))
+    compact = window.dilation == (1, 1) and all(
+        k >= s for k, s in zip(window.kernel, window.stride, strict=True)
+    )
     rules = capabilities.same if capabilities.same_of_any or compact else ()
-    spellings = [Convention("valid", fill=fill), *(Convention("explicit", some, fill) for some in pads if any(some))]
+    spellings = [
+        Convention("valid", fill=fill),
+        *(Convention("explicit", some, fill) for some in pads if any(some)),
+    ]
     spellings += [Convention(rule, fill=fill) for rule in rules]
-    spellings.sort(key=lambda spelling: spelling.rule != convention.rule or spelling.rule not in rules)  # its own rule first
+    # Its own rule first.
+    spellings.sort(key=lambda spelling: spelling.rule != convention.rule or spelling.rule not in rules)
     roundings: tuple[Rounding, ...] = ("floor",) if site.kind == "conv" else capabilities.roundings
     averages: tuple[Average, ...] = capabilities.averages if site.kind == "avg_pool" else ("real_cells",)
     for rounding, spelling, average in product(roundings, spellings, averages):
-        too_wide = any(max(spelling.pads[2 * a : 2 * a + 2]) > _widest(window.kernel[a], capabilities) for a in (0, 1))
+        too_wide = any(
+            max(spelling.pads[2 * a : 2 * a + 2]) > _widest(window.kernel[a], capabilities) for a in (0, 1)
+        )
         if site.kind != "conv" and too_wide:
             continue
         if capabilities.keeps_last and spelling.rule == "valid" and site.kind != "conv":
@@ -224,10 +262,11 @@ def _widest(kernel: int, capabilities: Capabilities) -> int:
 
 
 def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
-    """The smallest pads that the source's windows need at these sizes; None where the first window moves with the size.
+    """The smallest pads that the source's windows need at these sizes; None where the first window moves with
+    the size.
 
-    If any constant pads before an unpadded, floored layer are exact, these are: a larger pad after the input can only add
-    windows.
+    If any constant pads before an unpadded, floored layer are exact, these are: a larger pad after the input
+    can only add windows.
     """
     found: list[int] = []
     for axis, rows in enumerate(sources):
@@ -251,13 +290,24 @@ REACHES_NOWHERE = "no window reaches past the input"
 def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
     reason = _native_why(site, found) if found.front is None else _front_why(site, found.front, capabilities)
     if any(found.skipped):
-        reason = f"{_uneven(site.convention)}; the destination pads both sides alike, with zeros around its kernel"
+        reason = (
+            f"{_uneven(site.convention)}; the destination pads both sides alike, with zeros around its kernel"
+        )
     if found.counted is not None:
-        reason += "; the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
+        reason += (
+            "; the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
+        )
     if found.by_cell:
-        reason = "the destination has no dilated max_pool: it takes the largest of the map's parts that the window's cells read"
+        reason = (
+            "the destination has no dilated max_pool: it takes the largest of the map's parts that "
+            "the window's cells read"
+        )
     if found.subsample:
-        lacking = "cannot stride and dilate at once" if site.kind == "conv" else "rounds up, and pads both sides alike"
+        lacking = (
+            "cannot stride and dilate at once"
+            if site.kind == "conv"
+            else "rounds up, and pads both sides alike"
+        )
         reason = f"the destination {lacking}: it runs at stride 1 and keeps every stride-th cell"
     fill = found.native.fill if found.front is None else found.front.fill
     if site.kind == "max_pool" and fill != site.convention.fill and _reads_pads(site):
@@ -276,7 +326,10 @@ def _native_why(site: Site, found: Realisation) -> str:
     if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
         reason = "the destination does the same"
     else:
-        name, at = _NAMES.get(convention.rule, f"pad {convention}"), "every size" if found.every_size else "this size"
+        name, at = (
+            _NAMES.get(convention.rule, f"pad {convention}"),
+            "every size" if found.every_size else "this size",
+        )
         reason = f"{name} equals the destination's {'pad ' if any(native.pads) else ''}{native} at {at}"
     if site.kind == "avg_pool":
         reason += f"; its average {'leaves pads out' if native.average == 'real_cells' else 'counts pads'}"
@@ -297,11 +350,20 @@ def _uneven(convention: Convention) -> str:
 def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     convention = site.convention
     if front.rule != "explicit":
-        return f"{_NAMES[front.rule]} depends on the input size, so the pad layer works out its padding for each input size"
+        return (
+            f"{_NAMES[front.rule]} depends on the input size, so the pad layer works out its padding "
+            "for each input size"
+        )
     top, bottom, left, right = front.pads
-    takes_part = f"the source's pool reads its pads as {convention.fill:g}, the destination's own pool ignores its pads"
+    takes_part = (
+        f"the source's pool reads its pads as {convention.fill:g}, the destination's own pool "
+        "ignores its pads"
+    )
     if convention.rounds != "floor":
-        return "the source rounds up, so its last window may reach past the end: the pad layer adds the cells that it reads"
+        return (
+            "the source rounds up, so its last window may reach past the end: the pad layer adds the "
+            "cells that it reads"
+        )
     if not (capabilities.symmetric or capabilities.explicit):
         if convention.rule in capabilities.same:
             return takes_part
@@ -316,8 +378,8 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
 
 
 def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> PaddingError:
-    # Constant pads can follow every other rule at every size: rounding up adds at most stride - 1 cells after the input, and a
-    # dropped window takes away the same number at all sizes.
+    # Constant pads can follow every other rule at every size: rounding up adds at most stride - 1 cells after
+    # the input, and a dropped window takes away the same number at all sizes.
     window, convention = site.window, site.convention
     rows, columns = size
     where = "every size" if rows is None and columns is None else f"{rows or 'any'}x{columns or 'any'}"
@@ -328,6 +390,7 @@ def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> Paddin
         reason = f"{what} depends on the input size, and the destination cannot pad by it at run time"
     sides = f"kernel {window.kernel}, stride {window.stride}, dilation {window.dilation}"
     return PaddingError(
-        f"{_KINDS[site.kind]} of {sides} padded '{convention}' has no exact form in the destination at {where}: {reason}",
+        f"{_KINDS[site.kind]} of {sides} padded '{convention}' has no exact form in the destination at "
+        f"{where}: {reason}",
         next="give --input-size a fixed size" if moves else None,
     )

@@ -11,7 +11,9 @@ from porter.padding import ANY, Size
 MAX_SIDE = 8192
 
 AnySize = int | Sequence[int] | str
-"""As callers of the API write a size: `224`, `(225, 201)` (rows x columns), or a text as on the command line."""
+"""As callers of the API write a size: `224`, `(225, 201)` (rows x columns), or a text as on the command
+line.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,11 @@ class InputSizes:
         if not self.takes(size):
             own = "{}x{}".format(*self.built)
             message = f"the file holds for {own} only: layers or numbers in it are those of that size"
-            raise UsageError(message, where="--input-size", next=f"write {own}, or save the model for another size, or for any")
+            raise UsageError(
+                message,
+                where="--input-size",
+                next=f"write {own}, or save the model for another size, or for any",
+            )
 
 
 def size_text(size: Size) -> str:
@@ -50,7 +56,13 @@ def parse_size(given: AnySize) -> Size:
     """`224`, `225x201` (rows x columns) or `any`; a number, or a pair of them."""
     if given == "any":
         return ANY
-    text = given if isinstance(given, str) else "x".join(map(str, given)) if isinstance(given, Sequence) else str(given)
+    text = (
+        given
+        if isinstance(given, str)
+        else "x".join(map(str, given))
+        if isinstance(given, Sequence)
+        else str(given)
+    )
     sides = text.lower().split("x")
     if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
         return int(sides[0]), int(sides[-1])

@@ -1,11 +1,12 @@
 """How frameworks pad windowed layers: the conventions, and the windows that each of them gives.
 
-Everything happens along one axis at a time. Along an axis a windowed layer is a row of windows: where the first one starts, how
-many there are, and, for an average, what each is divided by.
+Everything happens along one axis at a time. Along an axis a windowed layer is a row of windows: where the
+first one starts, how many there are, and, for an average, what each is divided by.
 
-A few sizes show how a row depends on the input size. If the input is at least as long as one window, the windows that reach past
-its beginning are not the ones that reach past its end; one stride more of input adds one window between them and changes nothing
-else. So what holds at every size below extent + stride holds at every size.
+A few sizes show how a row depends on the input size. If the input is at least as long as one window, the
+windows that reach past its beginning are not the ones that reach past its end; one stride more of input adds
+one window between them and changes nothing else. So what holds at every size below extent + stride holds at
+every size.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ ANY: Size = (None, None)
 
 LOWEST = float("-inf")
 LARGEST = 1024
-"""The largest extent of a window, stride and pad: recipes and ports come from strangers, and the arithmetic loops over cells."""
+"""The largest extent of a window, stride and pad: recipes and ports come from strangers, and the arithmetic
+loops over cells.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,18 +61,23 @@ class Convention:
     """How a framework pads one windowed layer.
 
     Attributes:
-        rule: `valid`; `same` (TensorFlow: from the input size, the odd cell at the end); `same_lower` (ONNX: the odd cell
-            first); `cntk` (CNTK's autopadding: (k-1)//2 first at every size); `explicit` (`pads`).
+        rule: `valid`; `same` (TensorFlow: from the input size, the odd cell at the end); `same_lower` (ONNX:
+            the odd cell first); `cntk` (CNTK's autopadding: (k-1)//2 first at every size); `explicit`
+            (`pads`).
         pads: top, bottom, left, right; all zero unless the rule is `explicit`.
-        fill: what every cell outside the input holds for a max pool: -inf where pads take no part, 0 (or another number) where
-            a pad layer stands before the pool. A convolution and an average see zeros, whatever this says.
-        average: what an average divides by: the cells of the window that are input (`real_cells`), all k*k (`full_window`), or
-            those inside the padded extent (`clipped_window`: Caffe; torch and MXNet where they count pads).
-        rounding: how the number of windows rounds, where the rule leaves it open (`valid`, `explicit`): `floor`; `ceil` (torch,
-            and Caffe where it pads: a last window that would start past the input is dropped); `full` (MXNet: it is kept).
+        fill: what every cell outside the input holds for a max pool: -inf where pads take no part, 0 (or
+            another number) where a pad layer stands before the pool. A convolution and an average see zeros,
+            whatever this says.
+        average: what an average divides by: the cells of the window that are input (`real_cells`), all k*k
+            (`full_window`), or those inside the padded extent (`clipped_window`: Caffe; torch and MXNet where
+            they count pads).
+        rounding: how the number of windows rounds, where the rule leaves it open (`valid`, `explicit`):
+            `floor`; `ceil` (torch, and Caffe where it pads: a last window that would start past the input is
+            dropped); `full` (MXNet: it is kept).
 
     Raises:
-        PaddingError: a word that does not exist, pads that are not cells, or parts that contradict each other.
+        PaddingError: a word that does not exist, pads that are not cells, or parts that contradict each
+            other.
     """
 
     rule: Rule = "valid"
@@ -81,7 +89,9 @@ class Convention:
     def __post_init__(self) -> None:
         for name, words in (("rule", Rule), ("average", Average), ("rounding", Rounding)):
             if getattr(self, name) not in get_args(words):
-                raise PaddingError(f"{name} {getattr(self, name)!r:.80} is none of {', '.join(get_args(words))}")
+                raise PaddingError(
+                    f"{name} {getattr(self, name)!r:.80} is none of {', '.join(get_args(words))}"
+                )
         _expect_cells("pads", self.pads, 4, 0)
         if type(self.fill) not in (int, float) or not (self.fill == LOWEST or abs(self.fill) < 1e38):
             raise PaddingError(f"pads are filled with a number or -inf, not with {self.fill!r:.80}")
@@ -89,7 +99,9 @@ class Convention:
             raise PaddingError(f"the rule '{self.rule}' computes its own pads, got {self.pads}")
 
     @classmethod
-    def stated(cls, pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor") -> Convention:
+    def stated(
+        cls, pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor"
+    ) -> Convention:
         """Of a layer that states its pads: `valid` if all of them are zero."""
         return cls("explicit" if any(pads) else "valid", pads, fill, average, rounding)
 
@@ -117,7 +129,9 @@ class Site:
 
     def __str__(self) -> str:
         divides = self.kind == "avg_pool" and self.convention.rule != "valid"
-        return f"{self.convention}, averaged over {self.convention.average}" if divides else str(self.convention)
+        return (
+            f"{self.convention}, averaged over {self.convention.average}" if divides else str(self.convention)
+        )
 
 
 @dataclass(frozen=True)
@@ -125,10 +139,13 @@ class Row:
     """The windows along one axis at one input size.
 
     Attributes:
-        start: the first window's first cell; cell 0 is the first of the input, so a pad before it is negative.
+        start: the first window's first cell; cell 0 is the first of the input, so a pad before it is
+            negative.
         count: how many windows there are.
-        fills: what the cells outside the input that some window reads hold; empty where every window stays inside.
-        divisors: what an average divides by, for each window that reaches outside the input; it is the kernel in all others.
+        fills: what the cells outside the input that some window reads hold; empty where every window stays
+            inside.
+        divisors: what an average divides by, for each window that reaches outside the input; it is the kernel
+            in all others.
         lonely: some window reads no input cell at all.
     """
 
@@ -142,8 +159,9 @@ class Row:
 def pad_amounts(convention: Convention, window: Window, axis: int, size: int) -> tuple[int, int]:
     """Cells added before and after an axis of `size` cells.
 
-    `same` is TensorFlow's arithmetic (tf.nn's notes on padding), `same_lower` is ONNX's auto_pad SAME_LOWER. `cntk` keeps (k-1)//2
-    before at every size; the k//2 after are the most that its ceil(size / stride) windows read, so nothing depends on the size.
+    `same` is TensorFlow's arithmetic (tf.nn's notes on padding), `same_lower` is ONNX's auto_pad SAME_LOWER.
+    `cntk` keeps (k-1)//2 before at every size; the k//2 after are the most that its ceil(size / stride)
+    windows read, so nothing depends on the size.
     """
     extent, stride = window.extent(axis), window.stride[axis]
     if convention.rule == "explicit":
@@ -158,7 +176,9 @@ def pad_amounts(convention: Convention, window: Window, axis: int, size: int) ->
 
 
 def count_windows(convention: Convention, window: Window, axis: int, size: int) -> int:
-    """The number of windows along an axis of `size` cells: the size of the output, 0 where the window does not fit."""
+    """The number of windows along an axis of `size` cells: the size of the output, 0 where the window does
+    not fit.
+    """
     before, after = pad_amounts(convention, window, axis, size)
     stride = window.stride[axis]
     spare = size + before + after - window.extent(axis)
@@ -172,7 +192,9 @@ def count_windows(convention: Convention, window: Window, axis: int, size: int) 
 
 def output_size(convention: Convention, window: Window, size: Size) -> Size:
     """Rows and columns that the layer gives for `size`; None stays None."""
-    rows, columns = (None if n is None else count_windows(convention, window, axis, n) for axis, n in enumerate(size))
+    rows, columns = (
+        None if n is None else count_windows(convention, window, axis, n) for axis, n in enumerate(size)
+    )
     return rows, columns
 
 
@@ -191,16 +213,20 @@ def first_cells(window: Window, axis: int, before: int, count: int) -> range:
     return range(-before, count * window.stride[axis] - before, window.stride[axis])
 
 
-def count_row(window: Window, axis: int, size: int, firsts: range, fill: float, counted: tuple[int, ...] | None) -> Row:
+def count_row(
+    window: Window, axis: int, size: int, firsts: range, fill: float, counted: tuple[int, ...] | None
+) -> Row:
     """A row of windows with these first cells.
 
-    `counted` is how many cells before and after the input an average counts; None where it counts every cell of a window.
+    `counted` is how many cells before and after the input an average counts; None where it counts every cell
+    of a window.
     """
     kernel, dilation = window.kernel[axis], window.dilation[axis]
     last = size - window.extent(axis)
     outside = [first for first in firsts if first < 0 or first > last]
     divisors = tuple(
-        kernel if counted is None else _taps_within(first, kernel, dilation, -counted[0], size + counted[1]) for first in outside
+        kernel if counted is None else _taps_within(first, kernel, dilation, -counted[0], size + counted[1])
+        for first in outside
     )
     lonely = any(_taps_within(first, kernel, dilation, 0, size) == 0 for first in outside)
     return Row(firsts.start, len(firsts), frozenset({fill} if outside else ()), divisors, lonely)
@@ -221,9 +247,15 @@ def sizes_to_try(window: Window, axis: int, size: int | None) -> Iterable[int]:
 
 
 def _expect_cells(name: str, numbers: object, length: int, least: int) -> None:
-    whole = isinstance(numbers, tuple) and len(numbers) == length and all(type(n) is int and least <= n <= LARGEST for n in numbers)
+    whole = (
+        isinstance(numbers, tuple)
+        and len(numbers) == length
+        and all(type(n) is int and least <= n <= LARGEST for n in numbers)
+    )
     if not whole:
-        raise PaddingError(f"{name}: expected {length} whole numbers from {least} to {LARGEST}, got {numbers!r:.80}")
+        raise PaddingError(
+            f"{name}: expected {length} whole numbers from {least} to {LARGEST}, got {numbers!r:.80}"
+        )
 
 
 def pads_text(pads: Pads) -> str:

@@ -18,7 +18,9 @@ class Strict(BaseModel):
 
 
 class GraphFile(Strict):
-    """The port or the file whose graph was ported with another file's tensors. The sha256 of a port is that of its model file."""
+    """The port or the file whose graph was ported with another file's tensors. The sha256 of a port is that
+    of its model file.
+    """
 
     file: Annotated[str, Field(pattern=r"^[^/\\]+$", max_length=255)]
     format: str
@@ -35,8 +37,8 @@ class SourceFile(Strict):
     Attributes:
         published: whether the zoo publishes it; None in ports of older porters.
         graph: what the graph is of, if it is not the same file's.
-        built_by: the library, with its version, that built the network which the config.json beside the file describes; None where
-            the file or a recipe has the graph.
+        built_by: the library, with its version, that built the network which the config.json beside the file
+            describes; None where the file or a recipe has the graph.
     """
 
     file: str
@@ -48,15 +50,17 @@ class SourceFile(Strict):
     built_by: str | None = None
 
     def is_published(self, file: WeightsFile | None) -> bool | None:
-        """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither tells."""
+        """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither
+        tells.
+        """
         if self.published is not None:
             return self.published
         return False if file is None or self.format == "port" else file.has(self.sha256)
 
 
 class GivenFile(Strict):
-    """The user's own reference that a port was compared with (`--reference`). `maker` is what made the model, if the file is code:
-    porter ran it then, and runs it again only if `--reference` names it again.
+    """The user's own reference that a port was compared with (`--reference`). `maker` is what made the model,
+    if the file is code: porter ran it then, and runs it again only if `--reference` names it again.
     """
 
     file: str

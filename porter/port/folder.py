@@ -1,4 +1,6 @@
-"""The port: a folder with the destination model and port.json, the record of how it was made and of its input and output."""
+"""The port: a folder with the destination model and port.json, the record of how it was made and of its input
+and output.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ MOST_LINES = 200
 
 OWN_BUILD = "self"
 """The reference of a comparison with porter's own build of the source, which is no proof."""
-PASSED, AGREES, NOT_MADE = "passed", "agrees with porter's own build, which is no proof", "not made: --no-check"
+PASSED, AGREES, NOT_MADE = (
+    "passed",
+    "agrees with porter's own build, which is no proof",
+    "not made: --no-check",
+)
 ROUNDED = "the same before its weights were rounded to 8 bits, which is no proof of the port"
 """What `check` says of a comparison; of one that could not be made, it says `skipped` and why."""
 
@@ -52,20 +58,29 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
 ClassNames = Annotated[tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...], Field(max_length=MAX_BYTES)]
 Padding = Literal["shipped", "trained"]
-"""The pads of a port: the source's own, or the training pads at the sites where the recipe says that they differ."""
+"""The pads of a port: the source's own, or the training pads at the sites where the recipe says that they
+differ.
+"""
 ProtocolBy = Literal["published", "recipe", "file", "user"]
-"""Who states the protocol: the zoo that publishes this file, a recipe for a file that its zoo does not publish, what stands beside
-the file, or the user."""
+"""Who states the protocol: the zoo that publishes this file, a recipe for a file that its zoo does not
+publish, what stands beside the file, or the user.
+"""
 Gives = Literal["logits", "probabilities", "features"]
-"""What a model's output is: probabilities if the source's last softmax or sigmoid is kept, features if there are no classes."""
+"""What a model's output is: probabilities if the source's last softmax or sigmoid is kept, features if there
+are no classes.
+"""
 
 
 Layout = Literal["NCHW", "NHWC", "NC", "file"]
-"""Of a map in its destination; of features; of an array, which has the axes of the file in every destination."""
+"""Of a map in its destination; of features; of an array, which has the axes of the file in every
+destination.
+"""
 
 
 Quantize = Literal["dynamic"]
-"""How weights are rounded to whole numbers: by the largest of each filter, which the runtime multiplies with again."""
+"""How weights are rounded to whole numbers: by the largest of each filter, which the runtime multiplies with
+again.
+"""
 
 
 class Input(Strict):
@@ -74,8 +89,8 @@ class Input(Strict):
     Attributes:
         size: the only size (rows, columns) at which the model is right; None if it is right at every size.
         native_size: the size that the source was built for: the file's own, otherwise the recipe's.
-        traced: whether `size` is the source's own too, because numbers in its file were computed from that size. Otherwise a port
-            of this port may take other sizes.
+        traced: whether `size` is the source's own too, because numbers in its file were computed from that
+            size. Otherwise a port of this port may take other sizes.
     """
 
     layout: Layout
@@ -91,8 +106,8 @@ class Input(Strict):
 
 
 class TensorLists(Strict):
-    """Source tensor names: those used, to `path:role`; those ignored, to the reason. And names of destination tensors that the
-    source lacks, to the number that fills them.
+    """Source tensor names: those used, to `path:role`; those ignored, to the reason. And names of destination
+    tensors that the source lacks, to the number that fills them.
     """
 
     used: Mapping[str, str]
@@ -106,16 +121,34 @@ class TensorLists(Strict):
 
     @property
     def fillings(self) -> Mapping[str, int]:
-        """How many tensors are filled, by the last part of their names and the number: `num_batches_tracked = 0`."""
+        """How many tensors are filled, by the last part of their names and the number: `num_batches_tracked =
+        0`.
+        """
         return Counter(f"{re.split('[./]', name)[-1]} = {number}" for name, number in self.filled.items())
 
     def counts(self) -> dict[str, Any]:
         """As `--json` prints them."""
         used, ignored, filled = len(self.used), len(self.ignored), len(self.filled)
-        return {"used": used, "ignored": ignored, "filled": filled, "reasons": self.reasons, "fillings": self.fillings}
+        return {
+            "used": used,
+            "ignored": ignored,
+            "filled": filled,
+            "reasons": self.reasons,
+            "fillings": self.fillings,
+        }
 
 
-_NOT_PRINTED = {"format", "graph", "layers", "names", "batches", "class_names", "evaluation", "evaluations", "study"}
+_NOT_PRINTED = {
+    "format",
+    "graph",
+    "layers",
+    "names",
+    "batches",
+    "class_names",
+    "evaluation",
+    "evaluations",
+    "study",
+}
 
 
 class RecordHead(Strict):
@@ -143,16 +176,17 @@ class Facts(Strict):
 
     Attributes:
         padding: whether the graph has the shipped or the training pads.
-        options: those that the recipe's graph was expanded with; only the number of classes if the file carries its own graph;
-            none without a recipe.
+        options: those that the recipe's graph was expanded with; only the number of classes if the file
+            carries its own graph; none without a recipe.
         assumed: one line for each fact that neither the file nor the user states and the recipe does.
-        names: by path, what the file calls its layers, if no recipe has its graph; empty in ports of older porters, whose paths
-            are these names.
-        output_names: what the file calls the outputs, in their order, if it names them and no recipe has its graph; where the last
-            activation is taken off, this is the name of its value.
+        names: by path, what the file calls its layers, if no recipe has its graph; empty in ports of older
+            porters, whose paths are these names.
+        output_names: what the file calls the outputs, in their order, if it names them and no recipe has its
+            graph; where the last activation is taken off, this is the name of its value.
         preprocess: the protocol that turns a photo into the input.
         protocol_by: who states it; None where there is none, and in ports of older porters.
-        labels: the name of the map of the classes: one that porter has, or the file of a recipe; None if it is not known.
+        labels: the name of the map of the classes: one that porter has, or the file of a recipe; None if it
+            is not known.
         class_names: the names in that file, in the order of the classes; empty for a map that porter has.
         classes: of the port; 0 if it has no head.
         source_classes: rows of the file's head.
@@ -161,9 +195,10 @@ class Facts(Strict):
         left_out: layers of the file that act in training only, which the port lacks.
         licence: of the zoo's published file; None for any other file.
         origin: where the weights come from, by what states it; None if nothing does.
-        twins: other zoos' variants that take the same tensors and compute something else; none where the file carries its graph.
-        evaluated: names of source tensors that porter computed from the file's, such as kernels that the model standardises as it
-            runs.
+        twins: other zoos' variants that take the same tensors and compute something else; none where the file
+            carries its graph.
+        evaluated: names of source tensors that porter computed from the file's, such as kernels that the
+            model standardises as it runs.
     """
 
     padding: Padding = "shipped"
@@ -208,19 +243,24 @@ class Record(Facts, RecordHead):
     Attributes:
         chosen: the options that `--option` set.
         ended_at: the file's names of the values that `--outputs` made the graph's outputs.
-        recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe; otherwise None.
+        recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe;
+            otherwise None.
         quantize: how the weights are rounded to 8 bits; None where they are not.
-        folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
-            `--fold-bn`.
-        absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.conversion), to that layer's.
+        folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's
+            path; None without `--fold-bn`.
+        absorbed: path of each batch norm whose mean took in the bias of the layer before it
+            (porter.conversion), to that layer's.
         reference: the user's own, if the port was compared with one.
-        stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
-            names.
-        parity: the comparison with the source (porter.verification.results.VerdictRecord); None if none was made.
+        stock_class: the builder of the class whose names the model file has, called with `stock_arguments`;
+            None for porter's own names.
+        parity: the comparison with the source (porter.verification.results.VerdictRecord); None if none was
+            made.
         evaluation: the last accuracy measured, or that over more of the same photos in the same way
             (porter.evaluation.results.Evaluation.summary); None if none was.
-        evaluations: a line for each accuracy measured, the last MOST_LINES (porter.evaluation.results.Evaluation.line).
-        study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
+        evaluations: a line for each accuracy measured, the last MOST_LINES
+            (porter.evaluation.results.Evaluation.line).
+        study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none
+            was.
         input_layouts: of each input, where there are several.
         output_layouts: of each output; none in ports of older porters.
     """
@@ -249,9 +289,15 @@ class Record(Facts, RecordHead):
     study: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
-        """As `porter convert --json` prints it: without figures that are measured later, and without lists of nodes and tensors."""
+        """As `porter convert --json` prints it: without figures that are measured later, and without lists of
+        nodes and tensors.
+        """
         folded = None if self.folded is None else {"norms": len(self.folded), "kept": self.norms}
-        return {**self.model_dump(mode="json", exclude=_NOT_PRINTED), "tensors": self.tensors.counts(), "folded": folded}
+        return {
+            **self.model_dump(mode="json", exclude=_NOT_PRINTED),
+            "tensors": self.tensors.counts(),
+            "folded": folded,
+        }
 
     @property
     def norms(self) -> list[str]:
@@ -270,17 +316,23 @@ class Record(Facts, RecordHead):
 
     @property
     def computed(self) -> bool:
-        """Whether the port holds computed numbers, which the source lacks: computed in float64, rounded once to the port's type."""
+        """Whether the port holds computed numbers, which the source lacks: computed in float64, rounded once
+        to the port's type.
+        """
         return bool(self.folded or self.absorbed or self.evaluated or self.framework in CONVERTED)
 
     @property
     def rounding(self) -> str | None:
-        """What a check of a port in half precision or of 8 bits leaves out: the rounding of its weights, about 1e-3 of the source's
-        or 4e-3.
+        """What a check of a port in half precision or of 8 bits leaves out: the rounding of its weights,
+        about 1e-3 of the source's or 4e-3.
         """
         if self.dtype not in ("float16", "bfloat16") and self.quantize is None:
             return None
-        sides = "compared before the port's weights were" if self.computed else "compared with the weights of both sides"
+        sides = (
+            "compared before the port's weights were"
+            if self.computed
+            else "compared with the weights of both sides"
+        )
         to = "8 bits" if self.quantize else self.dtype
         return f"{sides} rounded to {to}; porter eval --source measures the effect of the rounding"
 
@@ -300,16 +352,18 @@ class Port:
         return self.destination.read_port(self.folder, self.plan, self.record.layers)
 
     def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:
-        """The model, built from port.json's graph (never from model.py), in `dtype` or the port's own type, with `tensors` or its
-        own tensors.
+        """The model, built from port.json's graph (never from model.py), in `dtype` or the port's own type,
+        with `tensors` or its own tensors.
         """
         engine, record = self.destination.ENGINE, self.record
-        return engine.build(self.plan, tensors or self.tensors(), record.layers, dtype or record.dtype, device)
+        return engine.build(
+            self.plan, tensors or self.tensors(), record.layers, dtype or record.dtype, device
+        )
 
 
 class LoadedModel(Protocol):
-    """torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays of numpy. It is called with a batch
-    of the framework's own kind, and has the attributes that the framework gives it.
+    """torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays of numpy. It is
+    called with a batch of the framework's own kind, and has the attributes that the framework gives it.
     """
 
     def __call__(self, batch: Any, /) -> Any: ...
@@ -324,8 +378,9 @@ def load(folder: AnyPath, device: str = "cpu") -> LoadedModel:
 
 
 def port_at(path: Path, *, held: bool = True) -> Port | None:
-    """The port whose folder, record or model file is `path`; None for any other path. A port.json beside a file that it does not
-    list has nothing to do with the file, and may be anybody's. A file that does not hold the port's tensors is read as others' are.
+    """The port whose folder, record or model file is `path`; None for any other path. A port.json beside a
+    file that it does not list has nothing to do with the file, and may be anybody's. A file that does not
+    hold the port's tensors is read as others' are.
 
     Args:
         held: as for `read_port`.
@@ -333,17 +388,25 @@ def port_at(path: Path, *, held: bool = True) -> Port | None:
     if (path / RECORD).is_file():
         return read_port(path, held=held)
     record = path.parent / RECORD
-    port = read_port(path.parent, held=held) if is_plain(record) and path.name in (RECORD, *_model_files(record)) else None
+    port = (
+        read_port(path.parent, held=held)
+        if is_plain(record) and path.name in (RECORD, *_model_files(record))
+        else None
+    )
     return None if port is not None and port.record.framework in CONVERTED and path.name != RECORD else port
 
 
 def model_file(path: Path) -> Path:
-    """The file of weights of a port's folder, which may be another one than porter wrote; every other path as it is."""
+    """The file of weights of a port's folder, which may be another one than porter wrote; every other path as
+    it is.
+    """
     return path / read_port(path, held=False).destination.MODEL_FILE if (path / RECORD).is_file() else path
 
 
 def _model_files(record: Path) -> tuple[str, ...]:
-    """The names of a model's files that a port.json lists, which is not validated; none if it is not like one of porter's."""
+    """The names of a model's files that a port.json lists, which is not validated; none if it is not like one
+    of porter's.
+    """
     try:
         stated = read_json(record.read_bytes() if record.stat().st_size <= MAX_RECORD_BYTES else "")
     except (OSError, ValueError, RecursionError):
@@ -353,7 +416,9 @@ def _model_files(record: Path) -> tuple[str, ...]:
 
 
 def _made_by(path: Path) -> str:
-    """The line that makes a port of a file or a folder; one of the Hub may be meant, of which there is none here."""
+    """The line that makes a port of a file or a folder; one of the Hub may be meant, of which there is none
+    here.
+    """
     if not path.exists() and not str(path).startswith("hf:"):
         return "porter convert makes one"
     return f"{options.CONVERT.line(subject=path, to='torch')} makes one: name its folder"
@@ -363,10 +428,12 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     """Reads a port's record; its tensors are read when they are needed.
 
     Args:
-        held: whether the digests of its model's files are compared with port.json. Other files in the folder are not the port's.
+        held: whether the digests of its model's files are compared with port.json. Other files in the folder
+            are not the port's.
 
     Raises:
-        UsageError: there is no port. FileError, GraphError: the record is damaged, too large or of another format.
+        UsageError: there is no port. FileError, GraphError: the record is damaged, too large or of another
+            format.
         ChecksumError: a file's digest is not the one in port.json.
     """
     recover_folder(folder)
@@ -381,7 +448,9 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     except ValidationError as error:
         first = error.errors()[0]
         raise FileError(
-            f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}", where=str(path), next="convert again"
+            f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}",
+            where=str(path),
+            next="convert again",
         ) from None
     except ProtocolError as error:
         raise FileError(f"{error.message} at preprocess", where=str(path), next="convert again") from None
@@ -390,17 +459,26 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
         raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=str(path), next="convert again")
     if held:
         for name, sha256 in record.model.items():
-            hold(folder / name, sha256, where_trained(folder, destination) if name == destination.MODEL_FILE else AGAIN)
+            hold(
+                folder / name,
+                sha256,
+                where_trained(folder, destination) if name == destination.MODEL_FILE else AGAIN,
+            )
     try:
         graph = from_record(record.graph)
         expect_bounded(graph, record.input.size or record.input.native_size)
     except GraphError as error:
-        raise GraphError(error.message, where=f"{path}: {error.where}", next=error.next or "convert again") from None
+        raise GraphError(
+            error.message, where=f"{path}: {error.where}", next=error.next or "convert again"
+        ) from None
     head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
     if record.output == "logits" and head[0] != record.classes:
-        raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
+        raise FileError(
+            f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path)
+        )
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
-    # A class of keras.applications takes only the size that it was built for, even if its pads are right at every size.
+    # A class of keras.applications takes only the size that it was built for, even if its pads are right at
+    # every size.
     plan = replace(plan, only_size=record.input.size, notes=notes_on(record.left_out))
     return Port(folder, record, graph, plan, destination)
 
@@ -411,10 +489,13 @@ def write_record(folder: Path, record: Record) -> None:
 
 
 def update_record(
-    folder: Path, figures: Literal["evaluation", "study"], found: dict[str, Any], line: dict[str, Any] | None = None
+    folder: Path,
+    figures: Literal["evaluation", "study"],
+    found: dict[str, Any],
+    line: dict[str, Any] | None = None,
 ) -> None:
-    """Puts figures that were measured later into a port's port.json, and a `line` into its list of evaluations. It is read again,
-    because it may have changed meanwhile.
+    """Puts figures that were measured later into a port's port.json, and a `line` into its list of
+    evaluations. It is read again, because it may have changed meanwhile.
 
     Raises:
         UsageError, FileError: as `read_port`, or the folder cannot be written.

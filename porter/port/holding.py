@@ -16,7 +16,9 @@ def where_trained(folder: Path, destination: Destination) -> str:
     """What to do with a port whose model file is another one, which may have been trained on."""
     if destination.NAME not in TRAINED:
         return AGAIN
-    line = CONVERT.line(subject=folder, weights=folder / destination.MODEL_FILE, to=other_than(destination.NAME))
+    line = CONVERT.line(
+        subject=folder, weights=folder / destination.MODEL_FILE, to=other_than(destination.NAME)
+    )
     return f"restore the file, or convert again; if it was trained on, {line} makes a port of it"
 
 
@@ -30,8 +32,13 @@ def hold(path: Path, sha256: str, next: str) -> None:
         FileError, ChecksumError: it is missing, or another one.
     """
     if not is_plain(path):  # a pipe would never end
-        raise FileError("port.json lists this file, and it is not a plain file, or not there", where=str(path), next=next)
+        raise FileError(
+            "port.json lists this file, and it is not a plain file, or not there", where=str(path), next=next
+        )
     own = digest(path)
     if own != sha256:
-        message = f"this is not the file that porter wrote: its sha256 is {own[:12]}..., port.json says {sha256[:12]}..."
+        message = (
+            f"this is not the file that porter wrote: its sha256 is {own[:12]}..., port.json says "
+            f"{sha256[:12]}..."
+        )
         raise ChecksumError(message, where=str(path), next=next)

@@ -8,8 +8,8 @@ from typing import Literal
 from porter.port.files import Strict
 
 By = Literal["graph", "metadata", "config.json", "digest", "file name", "user"]
-"""What states an origin: the file's own graph or its metadata, the config.json beside it, its digest, which a zoo publishes, its
-name, which a release gave it, or the user (`--origin`). Of several, the first is believed.
+"""What states an origin: the file's own graph or its metadata, the config.json beside it, its digest, which a
+zoo publishes, its name, which a release gave it, or the user (`--origin`). Of several, the first is believed.
 """
 
 BY: Mapping[By, str] = {
@@ -28,7 +28,8 @@ class Origin(Strict):
 
     Attributes:
         says: what is stated, in words, such as `timm's tf_mobilenetv3_small_100`.
-        variant, zoo: what that is in a recipe; None where no recipe has it, and where the file's own graph says what is computed.
+        variant, zoo: what that is in a recipe; None where no recipe has it, and where the file's own graph
+        says what is computed.
     """
 
     by: By
@@ -42,4 +43,6 @@ class Origin(Strict):
         if self.by == "graph":
             return self.says
         name = None if self.variant is None else f"{self.variant} from {self.zoo}"
-        return f"{self.says if name in (None, self.says) else f'{self.says}, which is {name}'} ({BY[self.by]})"
+        return (
+            f"{self.says if name in (None, self.says) else f'{self.says}, which is {name}'} ({BY[self.by]})"
+        )

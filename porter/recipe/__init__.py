@@ -1,4 +1,6 @@
-"""Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every zoo."""
+"""Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every
+zoo.
+"""
 
 from porter.recipe.expansion import expand, expand_within, expect_head, options_of, trained_conventions
 from porter.recipe.find import (

@@ -1,4 +1,6 @@
-"""The names that a recipe declares, read from its text without loading it: to find one name, no other recipe is loaded."""
+"""The names that a recipe declares, read from its text without loading it: to find one name, no other recipe
+is loaded.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Declared:
         own: those of the names that no recipe has that this one extends.
         zoos: empty if only the names were asked for.
         extends: the place of the word; None if it extends no recipe.
-        fault: why none of its names can be used: it is not valid YAML, or one of its names is another recipe's.
+        fault: why none of its names can be used: it is not valid YAML, or one of its names is another
+            recipe's.
     """
 
     files: tuple[Path, ...]

@@ -1,4 +1,6 @@
-"""From a recipe, a variant and a zoo to the graph, and what it must hold: shapes, sites for the padding, labels, a head."""
+"""From a recipe, a variant and a zoo to the graph, and what it must hold: shapes, sites for the padding,
+labels, a head.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ def expand(member: Member, options: Mapping[str, Value] | None = None, *, as_tra
 
     Raises:
         UsageError: no such variant or option.
-        RecipeError: with its place: an expression, a value, a shape or a reference is wrong, or a rule of the zoo's padding
-            matches no site of any variant.
+        RecipeError: with its place: an expression, a value, a shape or a reference is wrong, or a rule of the
+            zoo's padding matches no site of any variant.
     """
     return expand_steps(member, options, as_trained=as_trained).graph
 
@@ -63,7 +65,9 @@ def expand_steps(
     recipe, chosen = member.recipe, options or {}
     for name in chosen:
         if name not in recipe.options:
-            raise UsageError(f"'{recipe.architecture}' has no option '{name}'", next=hint(name, recipe.options))
+            raise UsageError(
+                f"'{recipe.architecture}' has no option '{name}'", next=hint(name, recipe.options)
+            )
     expanded = _expanded(member, chosen, as_trained, most)
     _expect_sites(member, *expanded)
     if "classes" not in chosen:
@@ -72,12 +76,18 @@ def expand_steps(
 
 
 def trained_conventions(member: Member) -> dict[str, Convention]:
-    """By path, the convention of training at every site that the zoo's `padding_as_trained` names; empty where it names none."""
+    """By path, the convention of training at every site that the zoo's `padding_as_trained` names; empty
+    where it names none.
+    """
     rules = member.zoo.padding_as_trained
     if not rules:
         return {}
-    sites = [(node.path, site) for node in expand(member, as_trained=True).nodes if (site := site_of(node.op))]
-    return {path: site.convention for path, site in sites if any(rule.matches(path, site.kind) for rule in rules)}
+    sites = [
+        (node.path, site) for node in expand(member, as_trained=True).nodes if (site := site_of(node.op))
+    ]
+    return {
+        path: site.convention for path, site in sites if any(rule.matches(path, site.kind) for rule in rules)
+    }
 
 
 def options_of(member: Member) -> Mapping[str, Value]:
@@ -94,24 +104,32 @@ def expect_head(recipe: Recipe, graph: Graph) -> None:
     last = head_of(graph)
     if not isinstance(last.op, Dense | Conv):
         raise RecipeError(
-            f"the graph ends in '{last.path}' ({last.op_name}), expected a dense layer, or a global pool of a 1x1 convolution",
+            f"the graph ends in '{last.path}' ({last.op_name}), expected a dense layer, or a global pool "
+            "of a 1x1 convolution",
             where=recipe.source.where(("graph", len(recipe.graph) - 1)),
-            next="end it in {dense: head/logits, units: =classes}; a file that has no such layer is ported to its features",
+            next="end it in {dense: head/logits, units: =classes}; a file that has no such layer is "
+            "ported to its features",
         )
 
 
 def graphs_of_others(member: Member) -> Iterator[Graph]:
-    """The graphs of the zoo's other variants: a rule that matches nothing in one graph may be there for another."""
+    """The graphs of the zoo's other variants: a rule that matches nothing in one graph may be there for
+    another.
+    """
     recipe, variant, zoo = member
     known = recipe.expanded if zoo.name in recipe.zoos else {}
     for other in recipe.variants:
         if other != variant and zoo.has(other):
             if (zoo.name, other) not in known:
-                known[zoo.name, other] = _expanded(Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False).graph
+                known[zoo.name, other] = _expanded(
+                    Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False
+                ).graph
             yield known[zoo.name, other]
 
 
-def _expanded(member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES) -> Expanded:
+def _expanded(
+    member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES
+) -> Expanded:
     recipe, variant, zoo = member
     zoo = zoo.of(variant)
     variables = member.variables(options)
@@ -158,12 +176,17 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
     faults, sites = Faults(), {node.path: steps[node.path] for node in graph.nodes if site_of(node.op)}
     for rule in lost:
         with faults.kept(), recipe.source.at(rule.location, key=True):
-            padless = next((node for node in graph.nodes if match_path(rule.pattern, node.path) is not None), None)
+            padless = next(
+                (node for node in graph.nodes if match_path(rule.pattern, node.path) is not None), None
+            )
             if padless is not None and site_of(padless.op) is None:
                 message = f"'{rule.pattern}' is not a padding site: '{padless.path}' is a {padless.op_name}"
                 raise RecipeError(message, next="only convolutions and pools have a padding")
             raise unmatched(
-                f"'{rule.pattern}' matches no padding site", rule.pattern, sites, [other.pattern for other in zoo.padding]
+                f"'{rule.pattern}' matches no padding site",
+                rule.pattern,
+                sites,
+                [other.pattern for other in zoo.padding],
             )
     faults.expect_none()
 
@@ -179,7 +202,8 @@ def _expect_labels(member: Member, graph: Graph) -> None:
     if classes != labels.count:
         place = recipe.source.mark(("zoos", zoo.name, "weights", variant, "labels"))
         raise RecipeError(
-            f"'{labels.name}' has {labels.count} labels, and the head of {variant} from {zoo.name} has {classes} classes",
+            f"'{labels.name}' has {labels.count} labels, and the head of {variant} from {zoo.name} has "
+            f"{classes} classes",
             where=str(place or recipe.source.where(("zoos", zoo.name, "labels"))),
             next="set 'classes' in the options of the recipe or of the zoo, or name the labels of this head",
         )

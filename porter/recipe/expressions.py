@@ -1,8 +1,8 @@
 """The values of a recipe that begin with `=`, and the `{s+1}` inside names.
 
-Both are a small part of Python's expressions, read with `ast` and computed here part by part; only what is listed below exists.
-There is no power, no attribute, no repetition of strings, and no number beyond `LARGEST`, so the cost of an expression is bounded
-by its length.
+Both are a small part of Python's expressions, read with `ast` and computed here part by part; only what is
+listed below exists. There is no power, no attribute, no repetition of strings, and no number beyond
+`LARGEST`, so the cost of an expression is bounded by its length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ LARGEST = 1e9
 def round8(value: float) -> int:
     """The nearest multiple of 8, at least 8 and never below 90 % of `value`.
 
-    slim's `make_divisible` (research/slim/nets/mobilenet/mobilenet.py), `_make_divisible` of Keras and torchvision.
+    slim's `make_divisible` (research/slim/nets/mobilenet/mobilenet.py), `_make_divisible` of Keras and
+    torchvision.
     """
     rounded = max(8, int(value + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * value else rounded
@@ -51,7 +52,10 @@ _ORDER: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_EQUALITY: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
+_EQUALITY: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
 _SCOPES = {
     **dict.fromkeys(("index", "first", "last"), "in the steps of a block, and in a step with 'repeat'"),
     "channels": "in the steps of a block",
@@ -84,7 +88,8 @@ def is_expression(value: object) -> bool:
 
 
 def evaluate(value: Value, variables: Variables) -> Value:
-    """`value` itself, or the result of its expression if it begins with `=`; lists are evaluated item by item.
+    """`value` itself, or the result of its expression if it begins with `=`; lists are evaluated item by
+    item.
 
     Raises:
         RecipeError: without `where`; the caller knows the line.
@@ -106,7 +111,9 @@ def fill_in(template: str, variables: Variables) -> str:
     def value_of(found: re.Match[str]) -> str:
         value = _compiled(found[1].strip())(variables)
         if isinstance(value, bool) or not isinstance(value, int | str):
-            raise RecipeError(f"'{{{found[1]}}}' is {_show(value)}, and names are made of words and whole numbers")
+            raise RecipeError(
+                f"'{{{found[1]}}}' is {_show(value)}, and names are made of words and whole numbers"
+            )
         return str(value)
 
     return _PLACEHOLDER.sub(value_of, template)
@@ -119,7 +126,9 @@ def placeholders(template: str) -> frozenset[str]:
 
 def variables_of(text: str) -> frozenset[str]:
     """The variables that an expression uses, without its `=`."""
-    return frozenset(node.id for node in ast.walk(parse(text)) if isinstance(node, ast.Name) and node.id not in FUNCTIONS)
+    return frozenset(
+        node.id for node in ast.walk(parse(text)) if isinstance(node, ast.Name) and node.id not in FUNCTIONS
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -174,14 +183,17 @@ def _check(node: ast.expr, text: str) -> None:
         case _:
             raise RecipeError(
                 f"'{ast.get_source_segment(text, node) or text}' is not part of the recipe language",
-                next="there are + - * / // %, comparisons, and/or/not, a if c else b, indexing, " + ", ".join(FUNCTIONS),
+                next="there are + - * / // %, comparisons, and/or/not, a if c else b, indexing, "
+                + ", ".join(FUNCTIONS),
             )
     for part in parts:
         _check(part, text)
 
 
 def _computation(node: ast.expr) -> Compute:
-    """What computes an expression that `_check` let through: its tree is looked at once, because a graph computes it often."""
+    """What computes an expression that `_check` let through: its tree is looked at once, because a graph
+    computes it often.
+    """
     match node:
         case ast.Constant(value=bool() | int() | float() | str() as constant):
             return lambda _: _bounded(constant)
@@ -237,7 +249,9 @@ def _call(name: str, arguments: Sequence[Compute]) -> Compute:
     def compute(variables: Variables) -> Value:
         values = [_number(argument(variables)) for argument in arguments]
         if (len(values) > 1) != (name in ("min", "max")):
-            raise RecipeError(f"'{name}' takes {'two or more numbers' if name in ('min', 'max') else 'one number'}")
+            raise RecipeError(
+                f"'{name}' takes {'two or more numbers' if name in ('min', 'max') else 'one number'}"
+            )
         return _bounded(FUNCTIONS[name](*values))
 
     return compute
@@ -251,7 +265,9 @@ def _comparison(node: ast.Compare) -> Compute:
         left = first(variables)
         for op, part in others:
             right = part(variables)
-            if not (_ORDER[op](_number(left), _number(right)) if op in _ORDER else _EQUALITY[op](left, right)):
+            if not (
+                _ORDER[op](_number(left), _number(right)) if op in _ORDER else _EQUALITY[op](left, right)
+            ):
                 return False
             left = right
         return True
@@ -264,7 +280,9 @@ def _item(values: Value, index: Value) -> Value:
         raise RecipeError(f"only lists and words can be indexed, got {_show(values)}")
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(values):
         kind = "word" if isinstance(values, str) else "list"
-        raise RecipeError(f"index {_show(index)} is outside a {kind} of {len(values)}", next="the first index is 0")
+        raise RecipeError(
+            f"index {_show(index)} is outside a {kind} of {len(values)}", next="the first index is 0"
+        )
     return values[index]
 
 

@@ -27,14 +27,18 @@ class Faults:
         return tuple(self._by_place.values())
 
     def tried(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `read` gives. If it raises, the error is kept and nothing is given: `expect_none` comes before the value is used."""
+        """What `read` gives. If it raises, the error is kept and nothing is given: `expect_none` comes before
+        the value is used.
+        """
         with self.kept():
             return read(*args, **kwargs)
         return cast(T, None)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keeps the error that ends the block, and those that came with it; what follows the block goes on."""
+        """Keeps the error that ends the block, and those that came with it; what follows the block goes
+        on.
+        """
         try:
             yield
         except RecipeError as error:

@@ -1,4 +1,6 @@
-"""Where recipes are: folders of the user's, and porter's own. The first folder that declares a name has it."""
+"""Where recipes are: folders of the user's, and porter's own. The first folder that declares a name has
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ _OTHER = "give one of them another name"
 
 
 def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
-    """The folders in which recipes are looked for, in this order: `given`, which is what `--recipes` names, the one in
-    PORTER_RECIPES, the one in the user's configuration, ./recipes, and porter's own. Each stands here once, if it exists.
+    """The folders in which recipes are looked for, in this order: `given`, which is what `--recipes` names,
+    the one in PORTER_RECIPES, the one in the user's configuration, ./recipes, and porter's own. Each stands
+    here once, if it exists.
 
     Raises:
         UsageError: `given`, or what PORTER_RECIPES names, holds no recipe.
@@ -36,7 +39,11 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
     named = Path(variable) if variable else None
     for folder, what in ((given, "--recipes"), (named, VARIABLE)):
         if folder is not None and not any(folder.glob("*.yaml")):
-            raise UsageError("there are no recipes (*.yaml) here", where=str(folder), next=f"give {what} a folder of recipes")
+            raise UsageError(
+                "there are no recipes (*.yaml) here",
+                where=str(folder),
+                next=f"give {what} a folder of recipes",
+            )
     found: dict[Path, Path] = {}
     for folder in (given, named, _of_user(), WORKING, recipes_folder()):
         if folder is not None and folder.is_dir():
@@ -59,11 +66,12 @@ def _of_user() -> Path | None:
 
 
 def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tuple[Declared, ...]:
-    """What the recipes in `recipe_folders` declare, each without the names that a recipe of an earlier folder has.
+    """What the recipes in `recipe_folders` declare, each without the names that a recipe of an earlier folder
+    has.
 
-    A recipe has a fault if its text is not valid YAML; if it has a name of another recipe in its folder; or if it has a name of
-    porter's own recipes, unless it is in `given`. An exact copy of one of porter's own is left out: a checkout has all of them in
-    ./recipes, beside those of an installed porter.
+    A recipe has a fault if its text is not valid YAML; if it has a name of another recipe in its folder; or
+    if it has a name of porter's own recipes, unless it is in `given`. An exact copy of one of porter's own is
+    left out: a checkout has all of them in ./recipes, beside those of an installed porter.
 
     Raises:
         UsageError: as `recipe_folders`.
@@ -75,13 +83,23 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
         recipes = shipped if folder.samefile(own) else _in_folder(folder, with_zoos)
         if recipes is not shipped and folder is not given:
             next = f"give it another name, or add --recipes {shlex.quote(str(folder))}"
-            recipes = [_apart(recipe, shipped, "porter's own ", next) for recipe in recipes if not _copied(recipe.path, own)]
+            recipes = [
+                _apart(recipe, shipped, "porter's own ", next)
+                for recipe in recipes
+                if not _copied(recipe.path, own)
+            ]
         for recipe in reversed(recipes):
-            listed.insert(0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed, recipes))
+            listed.insert(
+                0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed, recipes)
+            )
     found: list[Declared] = []
     for recipe in listed:
-        before = [other for other in found if other.path.parent != recipe.path.parent or recipe.path in other.files]
-        found.append(recipe.without({name for other in before if other.fault is None for name in other.names}))
+        before = [
+            other for other in found if other.path.parent != recipe.path.parent or recipe.path in other.files
+        ]
+        found.append(
+            recipe.without({name for other in before if other.fault is None for name in other.names})
+        )
     return tuple(found)
 
 
@@ -91,16 +109,23 @@ def _is_stray(recipe: Declared, given: Path | None) -> bool:
 
 
 def taken_name(path: Path) -> RecipeError | None:
-    """The error of the first name in a recipe's file that porter's own recipes have too, or another one in its folder."""
+    """The error of the first name in a recipe's file that porter's own recipes have too, or another one in
+    its folder.
+    """
     own = recipes_folder()
     if _copied(path, own):
         return None
-    recipe, beside = declared(path), [other for other in _in_folder(path.parent, False) if other.path.name != path.name]
+    recipe, beside = (
+        declared(path),
+        [other for other in _in_folder(path.parent, False) if other.path.name != path.name],
+    )
     return _apart(_apart(recipe, _in_folder(own, False), "porter's own ", _OTHER), beside, "", _OTHER).fault
 
 
 def _copied(path: Path, own: Path) -> bool:
-    """Whether a file is an exact copy of one of porter's own. One that is not a readable recipe is none, whatever its name."""
+    """Whether a file is an exact copy of one of porter's own. One that is not a readable recipe is none,
+    whatever its name.
+    """
     original = own / path.name
     try:
         return original.is_file() and read_text(original) == read_text(path)
@@ -116,8 +141,12 @@ def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
     return sorted(found, key=lambda recipe: recipe.extends is None)
 
 
-def _extended(recipe: Declared, place: Mark, later: Sequence[Declared], beside: Sequence[Declared]) -> Declared:
-    """The recipe with what it extends: the first of `later` that has this architecture. `beside` are those of its folder."""
+def _extended(
+    recipe: Declared, place: Mark, later: Sequence[Declared], beside: Sequence[Declared]
+) -> Declared:
+    """The recipe with what it extends: the first of `later` that has this architecture. `beside` are those of
+    its folder.
+    """
     for base in later:
         if base.architecture == recipe.architecture and base.fault is None:
             return recipe.upon(base)
@@ -142,7 +171,8 @@ def _extended(recipe: Declared, place: Mark, later: Sequence[Declared], beside: 
 
 
 def recipe_files(path: Path) -> tuple[Path, ...]:
-    """The file of a recipe, and those of the recipes that it extends, one after another: in its folder, or where recipes are found.
+    """The file of a recipe, and those of the recipes that it extends, one after another: in its folder, or
+    where recipes are found.
 
     Raises:
         RecipeError: it extends a recipe that is not there.
@@ -185,18 +215,29 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
         next = f"{INSPECT.line(file=name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
     known = _advice(name, recipes)
-    meant = [recipe for recipe in recipes if not _is_stray(recipe, given) or nearest(name, [recipe.path.stem])]
+    meant = [
+        recipe for recipe in recipes if not _is_stray(recipe, given) or nearest(name, [recipe.path.stem])
+    ]
     unread = [f"; {recipe.fault}" for recipe in meant if recipe.fault is not None]
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
 
 
 def _advice(name: str, recipes: Sequence[Declared]) -> str:
-    """The nearest variant: one that begins with the word, otherwise one that is spelt alike, or those of such an architecture."""
+    """The nearest variant: one that begins with the word, otherwise one that is spelt alike, or those of such
+    an architecture.
+    """
     variants = [word for recipe in recipes for word in recipe.variants]
     names = [word for recipe in recipes for word in recipe.names]
-    begun = min((word for word in variants if name and word.startswith(name)), key=lambda word: (len(word), word), default=None)
+    begun = min(
+        (word for word in variants if name and word.startswith(name)),
+        key=lambda word: (len(word), word),
+        default=None,
+    )
     near = begun or nearest(name, names)
-    alike = next((recipe for recipe in recipes if recipe.architecture == near not in variants and recipe.variants), None)
+    alike = next(
+        (recipe for recipe in recipes if recipe.architecture == near not in variants and recipe.variants),
+        None,
+    )
     if alike is not None:
         return f"did you mean a variant of '{near}': {some(sorted(alike.variants))}?"
     return hint(name, names, RECIPE_LIST.line()) if begun is None else f"did you mean '{begun}'?"
@@ -235,8 +276,9 @@ class KnownVariant:
 
 
 def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...], tuple[RecipeError, ...]]:
-    """Every variant and zoo in `recipe_folders`, and the errors of the recipes that cannot be used: a wrong recipe spoils itself
-    only. Nothing is said of files in ./recipes that are not recipes. Recipes with fingerprints are not read.
+    """Every variant and zoo in `recipe_folders`, and the errors of the recipes that cannot be used: a wrong
+    recipe spoils itself only. Nothing is said of files in ./recipes that are not recipes. Recipes with
+    fingerprints are not read.
 
     Raises:
         UsageError: as `recipe_folders`.
@@ -254,7 +296,10 @@ def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...],
             recipe = None if own else load_recipe(*declaring.files)
             for variant in declaring.variants:
                 zoos = own[variant] if recipe is None else dict.fromkeys(recipe.zoos_of(variant))
-                known += [KnownVariant(declaring.files, variant, zoo, fingerprint) for zoo, fingerprint in zoos.items()]
+                known += [
+                    KnownVariant(declaring.files, variant, zoo, fingerprint)
+                    for zoo, fingerprint in zoos.items()
+                ]
         except RecipeError as error:
             faults.append(error)
     return tuple(known), tuple(faults)
@@ -268,13 +313,25 @@ def sound_recipes(given: Path | None) -> Iterator[Recipe]:
                 yield open_recipe(*declaring.files)
 
 
-def convert_command(member: Member, to: str, weights: Path, recipes: Path | None, mapped: Sequence[str] = ()) -> str:
-    """The command that ports a file as a variant of a zoo, whose recipe may be found in the folder `recipes` only."""
+def convert_command(
+    member: Member, to: str, weights: Path, recipes: Path | None, mapped: Sequence[str] = ()
+) -> str:
+    """The command that ports a file as a variant of a zoo, whose recipe may be found in the folder `recipes`
+    only.
+    """
     named, zoo = recipes_named(member.recipe, recipes), member.zoo.name
-    return CONVERT.line(subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=named)
+    return CONVERT.line(
+        subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=named
+    )
 
 
 def recipes_named(recipe: Recipe, given: Path | None) -> str | None:
-    """The folder `given` if a command line has to name it so that it finds a recipe again: no other folder has it."""
-    own = given is not None and recipe.path.parent == given and given.resolve() not in map(Path.resolve, recipe_folders())
+    """The folder `given` if a command line has to name it so that it finds a recipe again: no other folder
+    has it.
+    """
+    own = (
+        given is not None
+        and recipe.path.parent == given
+        and given.resolve() not in map(Path.resolve, recipe_folders())
+    )
     return str(given) if own else None

@@ -1,7 +1,8 @@
 """What tells porter's own variants apart without their graphs, kept beside the recipes in fingerprints.json.
 
-Only the variants that a file could be are then read and expanded. `python -m tests.support.fingerprints` writes fingerprints.json,
-and a test holds it to the recipes. If it was made from other texts than those beside it, it is not used: every variant is expanded.
+Only the variants that a file could be are then read and expanded. `python -m tests.support.fingerprints`
+writes fingerprints.json, and a test holds it to the recipes. If it was made from other texts than those
+beside it, it is not used: every variant is expanded.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ class Fingerprint:
         nodes: their number.
         weighted: the number of convolutions and dense layers.
         trunk: the number of nodes that a file's graph has to have so that it is this variant with any head.
-        convolutions: by kind, see `kind_of`: to how many nodes no way leads through more than 0, 1, 2, ... convolutions of
-            the kind, up to one less than the most on a way. The head is of no kind.
+        convolutions: by kind, see `kind_of`: to how many nodes no way leads through more than 0, 1, 2, ...
+            convolutions of the kind, up to one less than the most on a way. The head is of no kind.
         sizes: the number of tensors by their number of elements, without those in `free`.
-        free: the number of tensors that a file may have in another size: the head's, and those of transposed convolutions.
+        free: the number of tensors that a file may have in another size: the head's, and those of transposed
+            convolutions.
         norms: the number of batch norms.
     """
 
@@ -58,7 +60,9 @@ def fingerprint_of(graph: Graph) -> Fingerprint:
     head, shapes = head_of(graph), tensor_shapes(graph)
     free = {path for path in shapes if path == head.path or isinstance(graph.by_path[path].op, ConvTranspose)}
     sizes = Counter(_product(shape) for path in shapes.keys() - free for shape in shapes[path].values())
-    kinds = dict.fromkeys(kind_of(node.op) for node in graph.nodes if isinstance(node.op, Conv) and node is not head)
+    kinds = dict.fromkeys(
+        kind_of(node.op) for node in graph.nodes if isinstance(node.op, Conv) and node is not head
+    )
     return Fingerprint(
         nodes=len(graph.nodes),
         weighted=sum(isinstance(node.op, Conv | Dense) for node in graph.nodes),
@@ -78,7 +82,9 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 def _trunk(graph: Graph) -> int:
-    """See `Fingerprint.trunk`: a file with another head ends at the pool before it, or at the map before the pool."""
+    """See `Fingerprint.trunk`: a file with another head ends at the pool before it, or at the map before the
+    pool.
+    """
     nodes, head = graph.by_path, head_of(graph)
     pool = nodes.get(head.inputs[0])
     end = pool.inputs[0] if pool is not None and head.path == graph.output else graph.output
@@ -106,7 +112,8 @@ def shipped_fingerprints() -> Fingerprints:
 
 
 def beside_recipes(file: Path, parsed: Callable[[Any], T]) -> T | None:
-    """What a file beside recipes holds that is computed from them; None if it is not there, or was made from other texts.
+    """What a file beside recipes holds that is computed from them; None if it is not there, or was made from
+    other texts.
 
     Args:
         parsed: gives it, from the file's content.
@@ -127,7 +134,9 @@ def _read(file: Path, changed: int, size: int, texts: str, parsed: Callable[[Any
 def _parsed(content: Mapping[str, Any]) -> Fingerprints:
     listed = [_fingerprint(values) for values in content["fingerprints"]]
     return {
-        name: {variant: {zoo: listed[place] for zoo, place in zoos.items()} for variant, zoos in variants.items()}
+        name: {
+            variant: {zoo: listed[place] for zoo, place in zoos.items()} for variant, zoos in variants.items()
+        }
         for name, variants in content["recipes"].items()
     }
 

@@ -10,10 +10,12 @@ if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
 
 
 def is_group_sums(array: Array) -> bool:
-    """Whether a 1x1 kernel (1, 1, groups * width**2, groups * width) adds up, for each group of `width` channels, the outputs of
-    a depthwise convolution with `width` outputs per channel: output m of every channel of the group goes to channel m of it.
+    """Whether a 1x1 kernel (1, 1, groups * width**2, groups * width) adds up, for each group of `width`
+    channels, the outputs of a depthwise convolution with `width` outputs per channel: output m of every
+    channel of the group goes to channel m of it.
 
-    keras-applications has it after each of ResNeXt's depthwise convolutions (`_2_gconv`, resnet_common.py, block3, since e0a6492).
+    keras-applications has it after each of ResNeXt's depthwise convolutions (`_2_gconv`, resnet_common.py,
+    block3, since e0a6492).
     """
     import numpy as np
 
@@ -34,5 +36,7 @@ FIXED: Mapping[str, Callable[[Array], bool]] = {"group_sums": is_group_sums}
 
 
 def holds(array: Array, equals: float | str) -> bool:
-    """Whether an array is what an ignore rule's `equals` says: a number everywhere, or a fixed array by its name."""
+    """Whether an array is what an ignore rule's `equals` says: a number everywhere, or a fixed array by its
+    name.
+    """
     return FIXED[equals](array) if isinstance(equals, str) else bool((array == equals).all())

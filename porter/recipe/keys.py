@@ -8,7 +8,10 @@ KEYS: Mapping[str, str] = {
     "architecture": "the name of the architecture",
     "paper": "where it was published, such as arXiv:1512.03385",
     "extends": "the recipe that this one adds to, or the zoo whose section this one continues",
-    "variants": "the variants by name; in a recipe with their parameters, in a zoo with what it does differently for one",
+    "variants": (
+        "the variants by name; in a recipe with their parameters, in a zoo with what it does "
+        "differently for one"
+    ),
     "options": "switches and numbers, visible to every expression; a zoo sets those that differ there",
     "constants": "numbers, words and tables for every expression, which no zoo and no command changes",
     "input": "the input that the architecture was designed for",
@@ -23,11 +26,17 @@ KEYS: Mapping[str, str] = {
     "architectures": "what the zoo says of each architecture, and the weights that it publishes",
     "framework": "what runs the zoo's own code",
     "reference": "the zoo's own implementation, with which porter compares a port; none if porter has none",
-    "labels": "what the classes are: imagenet-1000, or NAME.txt beside this file, with the name of one class on each line",
+    "labels": (
+        "what the classes are: imagenet-1000, or NAME.txt beside this file, with the name of one "
+        "class on each line"
+    ),
     "activation": "what the source's own model computes after its logits; a port gives logits",
     "licence": "of the weights",
     "only": "the variants that the zoo has, if it lacks some",
-    "assumed": "options, or input_size, that differ among the zoo's models and that weights do not record, each with the reason",
+    "assumed": (
+        "options, or input_size, that differ among the zoo's models and that weights do not record, "
+        "each with the reason"
+    ),
     "padding": "by pattern, the conventions of padding sites; the first match applies",
     "padding_as_trained": "the conventions that the weights were trained with, where the zoo ships others",
     "names": "by pattern, the zoo's names of layers; the first match applies",
@@ -35,7 +44,10 @@ KEYS: Mapping[str, str] = {
     "taps": "by pattern, names of outputs that can be read although no tensor has the name",
     "ignore": "by pattern of a tensor's name, the tensors that stay unused, and why",
     "protocols": "preprocessing by name",
-    "protocol": "the preprocessing with which the accuracy was measured: one of `protocols`, or in place; null for none",
+    "protocol": (
+        "the preprocessing with which the accuracy was measured: one of `protocols`, or in place; "
+        "null for none"
+    ),
     "address": "what a `file` begins with that is not an address itself",
     "source": "where the accuracy is published",
     "note": "what must be known about the accuracy",
@@ -49,9 +61,16 @@ KEYS: Mapping[str, str] = {
     "md5": "the digest of the file, as published",
     "top1": "accuracy on the ImageNet validation images, in per cent",
     "top5": "the same for the five likeliest classes",
-    "size": "rows and columns of the input; of a protocol, the side before the crop; of an accuracy, where it was not the crop",
-    "tensor": "of a trained number that no layer holds, such as ConvNeXt's gamma: its name in the module `name`",
-    "adapted": "of an affine step: a Normalization of Keras, whose mean and variance the file of weights holds",
+    "size": (
+        "rows and columns of the input; of a protocol, the side before the crop; of an accuracy, "
+        "where it was not the crop"
+    ),
+    "tensor": (
+        "of a trained number that no layer holds, such as ConvNeXt's gamma: its name in the module `name`"
+    ),
+    "adapted": (
+        "of an affine step: a Normalization of Keras, whose mean and variance the file of weights holds"
+    ),
     "transforms": "changes of the layer's arrays besides the framework's order of axes",
     "reason": "why the tensor stays unused",
     "equals": "what the tensor must hold: one number everywhere, or a fixed array",
@@ -60,7 +79,10 @@ KEYS: Mapping[str, str] = {
     "interpolation": "whose resampling, with its roundings",
     "central_fraction": "the share of rows and columns that is kept before resizing",
     "crop": "the side of the square that is kept after resizing",
-    "crop_rounding": "which way a centre between two pixels is rounded, where it is not as the interpolation's library does",
+    "crop_rounding": (
+        "which way a centre between two pixels is rounded, where it is not as the interpolation's "
+        "library does"
+    ),
     "jpeg": "fast where JPEGs are decoded as TensorFlow does by default",
     "divide": "what every pixel is divided by",
     "mean": "is taken from each channel",

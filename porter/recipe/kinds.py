@@ -26,12 +26,22 @@ PAIR = Kind(
     _pair,
     {"anyOf": [_SIDE, {"type": "array", "items": _SIDE, "minItems": 2, "maxItems": 2}]},
 )
-EPSILON = Kind("Epsilon", "a number above 0 and at most 1", _epsilon, {"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+EPSILON = Kind(
+    "Epsilon",
+    "a number above 0 and at most 1",
+    _epsilon,
+    {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+)
 CONSTANTS = Kind(
     "Constants",
     "a finite number, or a list with one for each channel",
     lambda value: numbers(value if isinstance(value, tuple) else (value,)),
     {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 1}]},
 )
-PAD = Kind("Pad", "a convention, such as same, 1, or {pad: 1, fill: 0}", lambda value: value, {"$ref": "#/$defs/padding"})
+PAD = Kind(
+    "Pad",
+    "a convention, such as same, 1, or {pad: 1, fill: 0}",
+    lambda value: value,
+    {"$ref": "#/$defs/padding"},
+)
 """porter.recipe.paddings reads it, because what it may be depends on the site."""

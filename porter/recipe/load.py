@@ -13,10 +13,27 @@ from porter.files import is_plain
 from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults
 from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
-from porter.recipe.schema import LABEL_FILE, BlockSection, Document, Extension, InputSection, ZooSection, parse_section
+from porter.recipe.schema import (
+    LABEL_FILE,
+    BlockSection,
+    Document,
+    Extension,
+    InputSection,
+    ZooSection,
+    parse_section,
+)
 from porter.recipe.source import Location, Source, SourcePart, assemble, read_source
 from porter.recipe.spelling import nearest
-from porter.recipe.steps import COMMON, OPERATIONS, Block, Step, check_expressions, expressions, nested, parse_steps
+from porter.recipe.steps import (
+    COMMON,
+    OPERATIONS,
+    Block,
+    Step,
+    check_expressions,
+    expressions,
+    nested,
+    parse_steps,
+)
 from porter.recipe.zoos import ZOOS, Zoos
 
 Stamp = tuple[tuple[Path, int, int], ...]
@@ -24,7 +41,9 @@ Stamp = tuple[tuple[Path, int, int], ...]
 
 
 def recipes_folder() -> Path:
-    """The folder of porter's own recipes: `recipes/` in a checkout, `porter/recipes/` in an installed porter."""
+    """The folder of porter's own recipes: `recipes/` in a checkout, `porter/recipes/` in an installed
+    porter.
+    """
     package = Path(__file__).parents[1]
     installed = package / "recipes"
     return installed if installed.is_dir() else package.parent / "recipes"
@@ -47,12 +66,15 @@ def load_recipe(*files: Path) -> Recipe:
     for variant in recipe.variants:
         if not any(zoo.has(variant) for zoo in zoos):
             where = recipe.source.where(("variants", variant), key=True)
-            raise RecipeError(f"no zoo has '{variant}'", where=where, next="list it in the 'only' of a zoo that has it")
+            raise RecipeError(
+                f"no zoo has '{variant}'", where=where, next="list it in the 'only' of a zoo that has it"
+            )
     return recipe
 
 
 def open_recipe(*files: Path) -> Recipe:
-    """Reads a recipe, and each of its zoos when it is first asked for. Files that have not changed are read once.
+    """Reads a recipe, and each of its zoos when it is first asked for. Files that have not changed are read
+    once.
 
     Raises:
         RecipeError: as `load_recipe`, now or when a zoo is asked for.
@@ -74,7 +96,9 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     source = read_source(path)
     if "zoo" in source.data and "architecture" not in source.data:
         advice = f"porter recipe check {path.parent.parent / 'ARCHITECTURE.yaml'} reads it too"
-        raise RecipeError("this is a zoo's file, expected a recipe", where=source.where(("zoo",), key=True), next=advice)
+        raise RecipeError(
+            "this is a zoo's file, expected a recipe", where=source.where(("zoo",), key=True), next=advice
+        )
     if bases:
         source = _extended(source, open_recipe(*bases))
     document, faults = parse_section(Document, source, (), source.data), Faults()
@@ -84,11 +108,18 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         faults.tried(_check_variables, source, ("variants", variant), given, taken)
     faults.tried(_check_variables, source, ("options",), document.options, {})
     faults.tried(_check_variables, source, ("constants",), document.constants, options)
-    for here, _ in expressions((), {key: source.data.get(key, {}) for key in ("variants", "options", "constants")}):
+    for here, _ in expressions(
+        (), {key: source.data.get(key, {}) for key in ("variants", "options", "constants")}
+    ):
         with faults.kept(), source.at(here):
-            raise RecipeError("a variable's value is not an expression", next="write the expression in the step that needs it")
+            raise RecipeError(
+                "a variable's value is not an expression",
+                next="write the expression in the step that needs it",
+            )
     sizes = faults.tried(parse_section, InputSection, source, ("input",), document.input)
-    sections = {name: faults.tried(_read_block, source, name, values) for name, values in document.blocks.items()}
+    sections = {
+        name: faults.tried(_read_block, source, name, values) for name, values in document.blocks.items()
+    }
     faults.expect_none()  # a step may use any block
     parameters = {name: section.parameters for name, section in sections.items()}
     graph = faults.tried(parse_steps, source, ("graph",), document.graph, parameters)
@@ -111,7 +142,8 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         channels=sizes.channels,
         graph=graph,
         blocks={
-            name: Block(name, parameters[name], section.inputs, steps[name], ("blocks", name)) for name, section in sections.items()
+            name: Block(name, parameters[name], section.inputs, steps[name], ("blocks", name))
+            for name, section in sections.items()
         },
         zoos=zoos,
         roots={name: zoos.root(name) for name in zoos},
@@ -120,7 +152,9 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
 
 
 def _check_defaults(source: Source, steps: Sequence[Step], options: Mapping[str, Any]) -> None:
-    """Refuses steps that take an attribute from an option that the recipe lacks; each option is named once, at its first step."""
+    """Refuses steps that take an attribute from an option that the recipe lacks; each option is named once,
+    at its first step.
+    """
     lacking: dict[str, tuple[Step, str]] = {}
     for step in steps:
         for key, default in OPERATIONS.get(step.kind, {}).items():
@@ -138,8 +172,8 @@ def _check_defaults(source: Source, steps: Sequence[Step], options: Mapping[str,
 
 
 def expect_sections(path: Path) -> None:
-    """Refuses sections of a recipe's file that are wrong whatever it extends. A recipe that extends none has its errors when it is
-    read.
+    """Refuses sections of a recipe's file that are wrong whatever it extends. A recipe that extends none has
+    its errors when it is read.
 
     Raises:
         RecipeError: with file, line and column.
@@ -154,28 +188,43 @@ def expect_sections(path: Path) -> None:
 
 
 def _extended(source: Source, base: Recipe) -> Source:
-    """The recipe `base` and what `source` adds to it. The zoos of `base` stay as they are: they lack the new variants."""
+    """The recipe `base` and what `source` adds to it. The zoos of `base` stay as they are: they lack the new
+    variants.
+    """
     parse_section(Extension, source, (), source.data)
     parts = [SourcePart((), base.source, ())]
-    for key, known in (("variants", base.variants), ("options", base.options), ("constants", base.constants), (ZOOS, base.zoos)):
+    for key, known in (
+        ("variants", base.variants),
+        ("options", base.options),
+        ("constants", base.constants),
+        (ZOOS, base.zoos),
+    ):
         for name in source.data.get(key, {}):
             if name in known:
                 where = source.where((key, name), key=True)
-                raise RecipeError(f"'{name}' is in {base.path.name} too", where=where, next="give it another name")
+                raise RecipeError(
+                    f"'{name}' is in {base.path.name} too", where=where, next="give it another name"
+                )
         parts += [SourcePart((key,), source, (key,))] if key in source.data else []
     whole = [name for name, zoo in base.source.data[ZOOS].items() if not {"only", "extends"} & zoo.keys()]
     kept = {ZOOS: {name: {"only": tuple(base.variants)} for name in whole}}
     return assemble(source.path, (*parts, SourcePart((), Source(source.path, kept, {}, {}), ())))
 
 
-def _check_variables(source: Source, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]) -> None:
+def _check_variables(
+    source: Source, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]
+) -> None:
     faults, other = Faults(), "give it another name"
     for name, value in values.items():
         with faults.kept(), source.at((*location, name), key=True):
             if name in RESERVED or name in FUNCTIONS:
-                raise RecipeError(f"'{name}' is a word of recipes and cannot be the name of a variable", next=other)
+                raise RecipeError(
+                    f"'{name}' is a word of recipes and cannot be the name of a variable", next=other
+                )
             if not name.isidentifier():
-                raise RecipeError(f"'{name}' cannot be the name of a variable", next="write letters, digits and _")
+                raise RecipeError(
+                    f"'{name}' cannot be the name of a variable", next="write letters, digits and _"
+                )
             if name in taken:
                 raise RecipeError(f"'{name}' is {taken[name]} too", next="give one of them another name")
         with faults.kept(), source.at((*location, name)):
@@ -195,5 +244,9 @@ def _read_block(source: Source, name: str, values: Any) -> BlockSection:
     for parameter in section.parameters:
         if parameter in (*COMMON, *OPERATIONS):
             where = source.where((*here, "parameters", parameter), key=True)
-            raise RecipeError(f"'{parameter}' cannot be a parameter, because every step may have it", where=where, next=other)
+            raise RecipeError(
+                f"'{parameter}' cannot be a parameter, because every step may have it",
+                where=where,
+                next=other,
+            )
     return section

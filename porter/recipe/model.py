@@ -23,7 +23,12 @@ from porter.recipe.steps import Block, Step
 from porter.zoos.tables import DEFAULT_ZOOS, REFERENCES
 
 LARGEST_SIDE = 8192
-STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": USUAL_MOMENTUM, "bn_scale": True, "bn_center": True}
+STANDARD_OPTIONS: Mapping[str, Value] = {
+    "classes": 1000,
+    "bn_momentum": USUAL_MOMENTUM,
+    "bn_scale": True,
+    "bn_center": True,
+}
 """Options that every recipe has. `bn_epsilon` has no default, because nobody would notice a forgotten one."""
 
 TRAINING_OPTIONS = frozenset({"bn_momentum"})
@@ -50,7 +55,8 @@ class LayerName:
         transforms: of its arrays (porter.recipe.transforms).
         location: the recipe's value that names it.
         bare: it is the name of the node's only tensor itself, which no layer of its own holds.
-        adapted: the node is an affine step, and its numbers are the mean and the variance that the layer holds.
+        adapted: the node is an affine step, and its numbers are the mean and the variance that the layer
+            holds.
     """
 
     name: str
@@ -88,7 +94,9 @@ class NameRule:
 
 @dataclass(frozen=True)
 class Generation:
-    """An older generation of a zoo's code: names that match before the zoo's, and what that code computed differently."""
+    """An older generation of a zoo's code: names that match before the zoo's, and what that code computed
+    differently.
+    """
 
     names: tuple[NameRule, ...]
     options: Mapping[str, Value]
@@ -149,11 +157,13 @@ class Zoo:
         only: the variants that it has; empty if it has them all.
         reference: None if porter has none; `of` a variant, None if it has no such model.
         options: those that differ from the recipe's.
-        chosen: the options that a caller set to another value than the zoo's; the network then differs from the zoo's own.
-        assumed: options, or `BUILT_SIZE`, that differ among the zoo's own models and that a file of weights does not record, with
-            the reason.
+        chosen: the options that a caller set to another value than the zoo's; the network then differs from
+            the zoo's own.
+        assumed: options, or `BUILT_SIZE`, that differ among the zoo's own models and that a file of weights
+            does not record, with the reason.
         padding: rules for sites that differ from the graph's own; the first match applies.
-        padding_as_trained: rules for training pads that differ from the shipped ones; they match before `padding`.
+        padding_as_trained: rules for training pads that differ from the shipped ones; they match before
+            `padding`.
         names: of layers by path; the first match applies.
         generations: older names, and what the code that wrote them computed, by label.
         taps: by path, names of layers whose output can be read although no tensor has the name.
@@ -216,11 +226,15 @@ class Zoo:
         )
 
     def at(self, generation: str | None) -> Zoo:
-        """This zoo with the options and pads of an older generation, but its own names; the zoo itself if nothing differs."""
+        """This zoo with the options and pads of an older generation, but its own names; the zoo itself if
+        nothing differs.
+        """
         older = None if generation is None else self.generations[generation]
         if older is None or not (older.options or older.padding):
             return self
-        return replace(self, options={**self.options, **older.options}, padding=(*older.padding, *self.padding))
+        return replace(
+            self, options={**self.options, **older.options}, padding=(*older.padding, *self.padding)
+        )
 
 
 @dataclass(frozen=True)
@@ -232,10 +246,12 @@ class Recipe:
         variants: name to parameters.
         options: name to default; a zoo's and a caller's override it.
         constants: variables of every expression that are the same everywhere.
-        input_size: rows and columns that it was designed for, or an expression of the side; see `native_size`.
+        input_size: rows and columns that it was designed for, or an expression of the side; see
+            `native_size`.
         channels: of the input.
         graph: the steps, not expanded; see porter.recipe.expansion.
-        zoos: by name; a zoo is read when it is first asked for, and the RecipeErrors of what is wrong there come then.
+        zoos: by name; a zoo is read when it is first asked for, and the RecipeErrors of what is wrong there
+            come then.
         roots: of each zoo, the last in its chain of `extends`.
         source: what the recipe says, with the places of it and of all that is said of its zoos.
         expanded: the graphs that rules of other variants were held to, by zoo and variant.
@@ -254,7 +270,9 @@ class Recipe:
     zoos: Mapping[str, Zoo]
     roots: Mapping[str, str]
     source: Source
-    expanded: dict[tuple[str, str], Graph] = field(default_factory=dict, init=False, repr=False, compare=False)
+    expanded: dict[tuple[str, str], Graph] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def parameters(self, variant: str) -> Mapping[str, Value]:
         """The parameters of a variant.
@@ -263,9 +281,14 @@ class Recipe:
             UsageError: there is no such variant.
         """
         if variant == self.architecture and variant not in self.variants:
-            raise UsageError(f"'{variant}' is an architecture, not a variant", next=f"its variants are {some([*self.variants])}")
+            raise UsageError(
+                f"'{variant}' is an architecture, not a variant",
+                next=f"its variants are {some([*self.variants])}",
+            )
         if variant not in self.variants:
-            raise UsageError(f"'{self.architecture}' has no variant '{variant}'", next=hint(variant, self.variants))
+            raise UsageError(
+                f"'{self.architecture}' has no variant '{variant}'", next=hint(variant, self.variants)
+            )
         return self.variants[variant]
 
     def zoo(self, name: str, variant: str) -> Zoo:
@@ -320,7 +343,9 @@ class Recipe:
         if default is None or name == default:
             usable = [framework for framework, zoo in DEFAULT_ZOOS.items() if zoo in self.zoos]
             advice = hint(name, (*self.zoos, *usable), RECIPE_SHOW.line(name=self.architecture))
-            raise UsageError(f"'{self.architecture}' has no zoo '{name}'", where=f"--from {name}", next=advice)
+            raise UsageError(
+                f"'{self.architecture}' has no zoo '{name}'", where=f"--from {name}", next=advice
+            )
         if default not in self.zoos:
             raise UsageError(
                 f"'{self.architecture}' has no zoo '{default}', the default of '{name}'",
@@ -374,11 +399,15 @@ class Member(NamedTuple):
         return self.zoo.files.get(self.variant)
 
     def at(self, generation: str | None) -> Member:
-        """The variant as an older generation of the zoo's code has it, but under the zoo's own names (Zoo.at)."""
+        """The variant as an older generation of the zoo's code has it, but under the zoo's own names
+        (Zoo.at).
+        """
         return self._replace(zoo=self.zoo.at(generation))
 
     def kin(self) -> Iterator[Member]:
-        """The variant in the zoos that may have the names of its own, which comes first: a chain of `extends` joins them."""
+        """The variant in the zoos that may have the names of its own, which comes first: a chain of `extends`
+        joins them.
+        """
         yield self
         recipe, variant, zoo = self
         for name, root in recipe.roots.items():

@@ -1,12 +1,14 @@
-"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match that can be computed wins.
+"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match that can be
+computed wins.
 
-A key that ends with `/` opens a scope: a table whose patterns continue the key. `prefix` in a table is what all its names begin
-with, those of its scopes too.
+A key that ends with `/` opens a scope: a table whose patterns continue the key. `prefix` in a table is what
+all its names begin with, those of its scopes too.
 
-In a name, `{count}` is the number of nodes that its line has named before, in the graph's order: for frameworks that number their
-layers. `{place}` is the position of the node, or of a scope, in its table (porter.recipe.places). `{input}` is the name of the
-node's input: for norms that are named after their convolution. In a tap, `{own}` is the node's own name, and `{input}` its input's.
-A name that begins with one of both is whole, so no prefix comes before it.
+In a name, `{count}` is the number of nodes that its line has named before, in the graph's order: for
+frameworks that number their layers. `{place}` is the position of the node, or of a scope, in its table
+(porter.recipe.places). `{input}` is the name of the node's input: for norms that are named after their
+convolution. In a tap, `{own}` is the node's own name, and `{input}` its input's. A name that begins with one
+of both is whole, so no prefix comes before it.
 """
 
 from __future__ import annotations
@@ -39,15 +41,20 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
 
     Args:
         graph: the result of `expand` for this variant.
-        generation: label of an older generation, whose names match before the zoo's, or None for the zoo's own.
+        generation: label of an older generation, whose names match before the zoo's, or None for the zoo's
+            own.
 
     Raises:
         UsageError: no such generation.
-        RecipeError: a node with tensors has no name, two nodes have one name, or a pattern matches no node of any variant.
+        RecipeError: a node with tensors has no name, two nodes have one name, or a pattern matches no node of
+            any variant.
     """
     recipe, variant, zoo = member
     if generation is not None and generation not in zoo.generations:
-        raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
+        raise UsageError(
+            f"zoo '{zoo.name}' has no generation '{generation}' of names",
+            next=hint(generation, zoo.generations),
+        )
     older = () if generation is None else zoo.generations[generation].names
     found, passed = _named(member, graph, (*older, *zoo.names))
     lacking = [path for path in tensor_shapes(graph) if path not in found]
@@ -62,17 +69,22 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
 
 
 def tap_names(member: Member, graph: Graph) -> Mapping[str, str]:
-    """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of `layer_names`.
+    """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of
+    `layer_names`.
 
-    A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its values. A bare parameter
-    is not a layer.
+    A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its
+    values. A bare parameter is not a layer.
 
     Raises:
         RecipeError: as `layer_names`.
     """
     layers = layer_names(member, graph)
     taps = {path: layer.name for path, layer in _named(member, graph, member.zoo.taps, layers)[0].items()}
-    own = {path: layer.name for path, layer in layers.items() if not layer.bare and layer.name not in taps.values()}
+    own = {
+        path: layer.name
+        for path, layer in layers.items()
+        if not layer.bare and layer.name not in taps.values()
+    }
     return own | taps
 
 
@@ -108,7 +120,9 @@ def _rules(
         if key.endswith("/"):
             yield from _rules(source, here, value, pattern, prefixes)
             continue
-        section = parse_section(NameSection, source, here, {"name": value} if isinstance(value, str) else value)
+        section = parse_section(
+            NameSection, source, here, {"name": value} if isinstance(value, str) else value
+        )
         with source.at((*here, "name")):
             placeholders(section.name)
         for place, transform in enumerate(section.transforms):
@@ -121,11 +135,18 @@ def _rules(
 def _named(
     member: Member, graph: Graph, rules: Sequence[NameRule], layers: Mapping[str, LayerName] | None = None
 ) -> tuple[dict[str, LayerName], dict[str, RecipeError]]:
-    """The names that `rules` give, and the errors of rules that match a path and cannot compute with what they caught there: the
-    next rule that matches names it. `layers` are the nodes' own names, if these are taps.
+    """The names that `rules` give, and the errors of rules that match a path and cannot compute with what
+    they caught there: the next rule that matches names it. `layers` are the nodes' own names, if these are
+    taps.
     """
     recipe, variant, zoo = member
-    variables = {**recipe.constants, **recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
+    variables = {
+        **recipe.constants,
+        **recipe.options,
+        **zoo.options,
+        **recipe.parameters(variant),
+        "variant": variant,
+    }
     found: dict[str, LayerName] = {}
     passed: dict[str, RecipeError] = {}
     owners: dict[str, str] = {}
@@ -143,21 +164,36 @@ def _named(
             captured = captures(match)
             with recipe.source.at(rule.location):
                 if layers is None and INPUT not in place and INPUT in placeholders(rule.name):
-                    message = f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which '{node.path}' is named, in {variant}"
+                    message = (
+                        f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which "
+                        f"'{node.path}' is named, in {variant}"
+                    )
                     if node.inputs[0] == INPUT:
-                        raise RecipeError(f"'{node.path}' reads the graph's input, which has no name", next="write the whole name")
+                        raise RecipeError(
+                            f"'{node.path}' reads the graph's input, which has no name",
+                            next="write the whole name",
+                        )
                     raise RecipeError(message, next=f"add a line, such as {node.inputs[0]}: NAME")
                 positions = places.of(rule, node.path, captured)
                 known = {**variables, **place, "count": counts[rule], **captured}
                 try:
-                    parts = ({PLACE: positions[at[:-1]], **known} if at[:-1] in positions else known for at, _ in rule.parts)
-                    name = "".join(fill_in(text, scope) for (_, text), scope in zip(rule.parts, parts, strict=True))
+                    parts = (
+                        {PLACE: positions[at[:-1]], **known} if at[:-1] in positions else known
+                        for at, _ in rule.parts
+                    )
+                    name = "".join(
+                        fill_in(text, scope) for (_, text), scope in zip(rule.parts, parts, strict=True)
+                    )
                 except NoNumber as error:
                     message = (
-                        f"'{rule.pattern}' matches '{node.path}', and its name '{rule.name}' cannot be computed: {error.message}"
+                        f"'{rule.pattern}' matches '{node.path}', and its name '{rule.name}' cannot "
+                        f"be computed: {error.message}"
                     )
                     where = recipe.source.where(rule.location)
-                    passed.setdefault(node.path, RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME"))
+                    passed.setdefault(
+                        node.path,
+                        RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME"),
+                    )
                     continue
                 if rule.tensor is not None:
                     name = _bare_name(graph, node, name, rule.tensor, zoo.framework)
@@ -167,11 +203,16 @@ def _named(
                     raise RecipeError(message, next="leave it out", key="adapted")
                 if name in owners:
                     message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
-                    raise RecipeError(message, next="write what tells them apart into the name, such as a capture of the pattern")
+                    raise RecipeError(
+                        message,
+                        next="write what tells them apart into the name, such as a capture of the pattern",
+                    )
             owners[name] = node.path
             counts[rule] += 1
             location = (*rule.location, "name")
-            found[node.path] = LayerName(name, rule.transforms, location, rule.tensor is not None, rule.adapted)
+            found[node.path] = LayerName(
+                name, rule.transforms, location, rule.tensor is not None, rule.adapted
+            )
             break
     return found, passed
 
@@ -181,12 +222,17 @@ def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: st
     roles = [*tensor_shapes(graph).get(node.path, ())]
     if node == head_of(graph) or len(roles) > 1:
         what = "is the head" if node == head_of(graph) else f"has {' and '.join(roles)}"
-        message, advice = f"'tensor' names a number that no layer holds, and '{node.path}' {what}", "write the name of its layer"
+        message, advice = (
+            f"'tensor' names a number that no layer holds, and '{node.path}' {what}",
+            "write the name of its layer",
+        )
         raise RecipeError(message, next=advice, key="tensor")
     return f"{module}{get_dialect(framework).SEPARATOR}{tensor}" if module else tensor
 
 
-def _place(node: Node, found: Mapping[str, LayerName], layers: Mapping[str, LayerName] | None) -> dict[str, str]:
+def _place(
+    node: Node, found: Mapping[str, LayerName], layers: Mapping[str, LayerName] | None
+) -> dict[str, str]:
     places = {INPUT: node.inputs[0]} if layers is None else {INPUT: node.inputs[0], OWN: node.path}
     known = found if layers is None else layers
     return {word: known[path].name for word, path in places.items() if path in known}
@@ -206,7 +252,9 @@ def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> 
         with faults.kept(), member.recipe.source.at(here, key=True):
             if nearest(str(here[-1]), [PREFIX]):
                 raise RecipeError(f"'{pattern}' matches no node", next=f"did you mean '{PREFIX}'?")
-            raise unmatched(f"'{pattern}' matches no node", rule.pattern, steps, [other.pattern for other in rules])
+            raise unmatched(
+                f"'{pattern}' matches no node", rule.pattern, steps, [other.pattern for other in rules]
+            )
     faults.expect_none()
 
 

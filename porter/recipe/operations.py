@@ -15,7 +15,12 @@ from porter.recipe.kinds import MULTIPLIER, PAD
 from porter.recipe.paddings import default_convention
 from porter.recipe.steps import ATTRIBUTES
 
-_SITES: Mapping[str, SiteKind] = {"conv": "conv", "depthwise_conv": "conv", "max_pool": "max_pool", "avg_pool": "avg_pool"}
+_SITES: Mapping[str, SiteKind] = {
+    "conv": "conv",
+    "depthwise_conv": "conv",
+    "max_pool": "max_pool",
+    "avg_pool": "avg_pool",
+}
 
 Pad = Callable[[SiteKind, Convention], Convention]
 """From a site's kind and the graph's own convention to the zoo's convention."""

@@ -28,7 +28,9 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
     for name, value in given.items():
         if name not in recipe.options:
             raise UsageError(
-                f"'{recipe.architecture}' has no option '{name}'", where=_WHERE, next=hint(name, _settable(recipe.options))
+                f"'{recipe.architecture}' has no option '{name}'",
+                where=_WHERE,
+                next=hint(name, _settable(recipe.options)),
             )
         if name not in _settable(recipe.options):
             reason = "the file's head says it" if name == "classes" else "it is part of the zoo's names"
@@ -38,7 +40,9 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
 
 
 def with_options(member: Member, options: Mapping[str, Value]) -> Member:
-    """The variant with `options` from `choose_options`; they override the zoo's own and those of its older generations."""
+    """The variant with `options` from `choose_options`; they override the zoo's own and those of its older
+    generations.
+    """
     if not options:
         return member
     own, zoo = options_of(member), member.zoo
@@ -46,9 +50,15 @@ def with_options(member: Member, options: Mapping[str, Value]) -> Member:
         zoo,
         options={**zoo.options, **options},
         assumed={name: why for name, why in zoo.assumed.items() if name not in options},
-        chosen={name: value for name, value in options.items() if value != own[name] and name not in TRAINING_OPTIONS},
+        chosen={
+            name: value
+            for name, value in options.items()
+            if value != own[name] and name not in TRAINING_OPTIONS
+        },
         generations={
-            label: replace(older, options={name: options.get(name, value) for name, value in older.options.items()})
+            label: replace(
+                older, options={name: options.get(name, value) for name, value in older.options.items()}
+            )
             for label, older in zoo.generations.items()
         },
     )
@@ -56,7 +66,9 @@ def with_options(member: Member, options: Mapping[str, Value]) -> Member:
 
 
 def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
-    """One line for each of the expanded graph's `options` that a file of weights does not record: its value and how to set it."""
+    """One line for each of the expanded graph's `options` that a file of weights does not record: its value
+    and how to set it.
+    """
     lines = []
     for name, why in zoo.assumed.items():
         if name != BUILT_SIZE:
@@ -74,7 +86,9 @@ def assumed_size(zoo: Zoo, size: tuple[int, int]) -> tuple[str, ...]:
 
 
 def _settable(options: Mapping[str, Value]) -> list[str]:
-    return [name for name, value in options.items() if name != "classes" and isinstance(value, str | int | float)]
+    return [
+        name for name, value in options.items() if name != "classes" and isinstance(value, str | int | float)
+    ]
 
 
 def _valued(recipe: Recipe, name: str, value: Value) -> Value:
@@ -82,13 +96,25 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
     if isinstance(default, str):
         words = list(dict.fromkeys(_words(recipe, name)))
         if value not in words:
-            raise UsageError(f"'{value}' is not a value of '{name}'", where=_WHERE, next=hint(str(value), map(str, words)))
+            raise UsageError(
+                f"'{value}' is not a value of '{name}'", where=_WHERE, next=hint(str(value), map(str, words))
+            )
         return value
     kind = type(default)
-    read = _read(value, kind) if isinstance(value, str) else float(value) if kind is float and type(value) is int else value
+    read = (
+        _read(value, kind)
+        if isinstance(value, str)
+        else float(value)
+        if kind is float and type(value) is int
+        else value
+    )
     if type(read) is not kind or (isinstance(read, float) and not isfinite(read)):
         own = written(default)
-        raise UsageError(f"'{name}' is {_KINDS[kind]}, got '{value}'", where=_WHERE, next=f"write it as the recipe does: {own}")
+        raise UsageError(
+            f"'{name}' is {_KINDS[kind]}, got '{value}'",
+            where=_WHERE,
+            next=f"write it as the recipe does: {own}",
+        )
     return read
 
 

@@ -1,8 +1,8 @@
 """How a recipe writes a convention, and the tables of a zoo's conventions by site.
 
-A convention is written as `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top, bottom, left, right], or a mapping of
-`pad` (one of these), `fill` (of a max pool: 0 or -.inf), `average` (what an average divides by) and `rounding` (of pools). Where a
-zoo says nothing, the graph's own convention applies.
+A convention is written as `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top, bottom, left,
+right], or a mapping of `pad` (one of these), `fill` (of a max pool: 0 or -.inf), `average` (what an average
+divides by) and `rounding` (of pools). Where a zoo says nothing, the graph's own convention applies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class PadRule:
     location: Location
 
     def matches(self, path: str, kind: SiteKind) -> bool:
-        """Whether it applies to this site: `average` applies to average pools only, `fill` to max pools, `rounding` to pools."""
+        """Whether it applies to this site: `average` applies to average pools only, `fill` to max pools,
+        `rounding` to pools.
+        """
         keys = self.value if isinstance(self.value, dict) else ()
         return all(kind in _KINDS.get(key, ()) for key in keys) and match_path(self.pattern, path) is not None
 
@@ -65,7 +67,8 @@ def read_rules(source: Source, location: Location, table: Mapping[str, Any]) -> 
 
 
 def default_convention(value: Any, kind: SiteKind) -> Convention:
-    """The convention of a step's own `pad`: only max pools are filled with -inf, and averages divide by the real cells.
+    """The convention of a step's own `pad`: only max pools are filled with -inf, and averages divide by the
+    real cells.
 
     Raises:
         RecipeError: without `where`.
@@ -74,7 +77,12 @@ def default_convention(value: Any, kind: SiteKind) -> Convention:
 
 
 def site_convention(
-    rules: Sequence[PadRule], path: str, kind: SiteKind, default: Convention, variables: Variables, source: Source
+    rules: Sequence[PadRule],
+    path: str,
+    kind: SiteKind,
+    default: Convention,
+    variables: Variables,
+    source: Source,
 ) -> Convention:
     """The convention at a site: by the first rule that matches, otherwise `default`.
 
@@ -101,7 +109,10 @@ def _convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
     found = _with_amount(value["pad"], default) if "pad" in value else default
     for key in value:
         if kind not in _KINDS.get(key, ()):
-            raise RecipeError(f"a {kind} has no '{key}'", next=hint(key, [key for key, kinds in _KINDS.items() if kind in kinds]))
+            raise RecipeError(
+                f"a {kind} has no '{key}'",
+                next=hint(key, [key for key, kinds in _KINDS.items() if kind in kinds]),
+            )
     if "fill" in value:
         found = replace(found, fill=_fill(value["fill"]))
     if "average" in value:
@@ -118,7 +129,8 @@ def _with_amount(value: Any, default: Convention) -> Convention:
     amounts = value if isinstance(value, tuple) else (value,) * 4
     if len(amounts) != 4 or not all(type(amount) is int and 0 <= amount <= MAX_PAD for amount in amounts):
         raise RecipeError(
-            f"a pad is {', '.join(rules)}, a number of cells up to {MAX_PAD} or [top, bottom, left, right], got {value!r}"
+            f"a pad is {', '.join(rules)}, a number of cells up to {MAX_PAD} or [top, bottom, left, "
+            f"right], got {value!r}"
         )
     top, bottom, left, right = amounts
     return replace(default, rule="explicit" if any(amounts) else "valid", pads=(top, bottom, left, right))
@@ -132,5 +144,7 @@ def _fill(value: Any) -> float:
 
 def _choice(key: str, value: Any, known: Sequence[str]) -> Any:
     if value not in known:
-        raise RecipeError(f"'{key}' is one of {', '.join(known)}, got {value!r}", next=hint(str(value), known), key=key)
+        raise RecipeError(
+            f"'{key}' is one of {', '.join(known)}, got {value!r}", next=hint(str(value), known), key=key
+        )
     return value

@@ -1,7 +1,7 @@
 """Patterns over the paths of a graph.
 
-`stage{s}/unit{u}/conv{k}` captures the text at the braces, within one part of the path; whole numbers are captured as numbers.
-`*` matches one part or a piece of it, `**` any number of parts, including none.
+`stage{s}/unit{u}/conv{k}` captures the text at the braces, within one part of the path; whole numbers are
+captured as numbers. `*` matches one part or a piece of it, `**` any number of parts, including none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """The regular expression of a pattern.
 
     Raises:
-        RecipeError: a capture is not a plain name or occurs twice, a brace has no pair, or there are too many wildcards.
+        RecipeError: a capture is not a plain name or occurs twice, a brace has no pair, or there are too many
+            wildcards.
     """
     segments = pattern.split("/")
     if (
@@ -31,7 +32,9 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         or pattern.count("**") > MAX_DEEP
         or any(len(_TOKEN.findall(segment)) > MAX_IN_PART for segment in segments)
     ):
-        raise RecipeError(f"'{pattern}' has more wildcards than {MAX_IN_PART} in one part and {MAX_DEEP} '**'")
+        raise RecipeError(
+            f"'{pattern}' has more wildcards than {MAX_IN_PART} in one part and {MAX_DEEP} '**'"
+        )
     parts: list[str] = []
     names: set[str] = set()
     end = 0
@@ -71,7 +74,11 @@ def _literal(pattern: str, text: str) -> str:
 
 
 def unmatched(message: str, pattern: str, steps: Iterable[str], others: Sequence[str]) -> RecipeError:
-    """The error of a pattern that matches none of the paths `steps`; a path that one of `others` matches is not misspelt."""
+    """The error of a pattern that matches none of the paths `steps`; a path that one of `others` matches is
+    not misspelt.
+    """
     likely, paths = re.sub(r"\{\w+\}", "1", pattern), tuple(steps)
-    near = nearest(likely, [path for path in paths if not any(match_path(other, path) is not None for other in others)])
+    near = nearest(
+        likely, [path for path in paths if not any(match_path(other, path) is not None for other in others)]
+    )
     return RecipeError(message, next=hint(likely, [near] if near else paths))

@@ -1,4 +1,6 @@
-"""`{place}` in names: for modules that are numbered in the order in which they run, such as those of torch's Sequential."""
+"""`{place}` in names: for modules that are numbered in the order in which they run, such as those of torch's
+Sequential.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ Caught = tuple[Any, ...]
 
 
 class Places:
-    """The places of nodes and scopes, counted from 0 in the graph's order among all that the lines of their table match.
+    """The places of nodes and scopes, counted from 0 in the graph's order among all that the lines of their
+    table match.
 
-    A table is counted anew wherever its scope catches something else. What its own captures tell apart is one in the table around
-    it; a scope without captures is one.
+    A table is counted anew wherever its scope catches something else. What its own captures tell apart is one
+    in the table around it; a scope without captures is one.
     """
 
     def __init__(self, rules: Sequence[NameRule]) -> None:
@@ -29,10 +32,14 @@ class Places:
                 self._tables[rule.location[: _root(rule)]].append(rule)
 
     def count(self, path: str) -> None:
-        """Counts a node in every table that has a line for it, also where a line of another zoo's table names it."""
+        """Counts a node in every table that has a line for it, also where a line of another zoo's table names
+        it.
+        """
         for rules in self._tables.values():
             matches = ((rule, match_path(rule.pattern, path)) for rule in rules)
-            rule, captured = next(((rule, captured) for rule, captured in matches if captured is not None), (None, None))
+            rule, captured = next(
+                ((rule, captured) for rule, captured in matches if captured is not None), (None, None)
+            )
             if rule is not None and captured is not None:
                 self.of(rule, path, captured)
 
@@ -58,7 +65,9 @@ def _root(rule: NameRule) -> int:
 def _lines(
     rule: NameRule, path: str, captured: Mapping[str, Any]
 ) -> Iterator[tuple[Location, tuple[Location, Caught], tuple[Location, Caught]]]:
-    """The lines from the outermost scope to the rule's own: each with its table, and what is counted there."""
+    """The lines from the outermost scope to the rule's own: each with its table, and what is counted
+    there.
+    """
     root, around = _root(rule), tuple[Any, ...]()
     for end in range(root + 1, len(rule.location) + 1):
         line, pattern = rule.location[:end], "".join(map(str, rule.location[root:end]))

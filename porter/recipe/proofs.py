@@ -1,7 +1,8 @@
-"""What is known of the ports of porter's own recipes: each was compared with the zoo's code, with calibrated random weights.
+"""What is known of the ports of porter's own recipes: each was compared with the zoo's code, with calibrated
+random weights.
 
-`scripts/parity` measures them, and writes proofs.json beside the recipes and docs/parity.md. A conversion proves its own
-port in any case; this says beforehand what to expect.
+`scripts/parity` measures them, and writes proofs.json beside the recipes and docs/parity.md. A conversion
+proves its own port in any case; this says beforehand what to expect.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ class Proof:
 
     Attributes:
         outcome: `exact`; `refused`, with the `reason`; `unproven` where nobody has compared it.
-        float64: the worst relative L2 distance of any node in float64; 0 is equal bit for bit. The limit is 1e-10.
-        of: what was compared in float64, where that is not the port's file: `Keras build`, which TensorFlow Lite's converter is
-            given. The file is compared in float32.
+        float64: the worst relative L2 distance of any node in float64; 0 is equal bit for bit. The limit is
+            1e-10.
+        of: what was compared in float64, where that is not the port's file: `Keras build`, which TensorFlow
+            Lite's converter is given. The file is compared in float32.
         reference: what it was compared with.
         date: of the measurement.
     """
@@ -44,7 +46,9 @@ class Proof:
 
 
 def proof_of(member: Member, destination: str) -> Proof:
-    """What is known of a port to `destination` (its folder's name). Nothing is known of other people's recipes."""
+    """What is known of a port to `destination` (its folder's name). Nothing is known of other people's
+    recipes.
+    """
     folder = recipes_folder()
     if member.recipe.path.parent != folder:
         return Proof("unproven")

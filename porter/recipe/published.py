@@ -25,7 +25,10 @@ def is_non_commercial(licence: str | None) -> bool:
 
 
 def read_protocol(
-    source: Source, location: Location, value: str | Mapping[str, Any] | None, protocols: Mapping[str, Preprocess]
+    source: Source,
+    location: Location,
+    value: str | Mapping[str, Any] | None,
+    protocols: Mapping[str, Preprocess],
 ) -> Preprocess | None:
     """A protocol: the name of one of `protocols`, or its values in place.
 
@@ -38,7 +41,8 @@ def read_protocol(
 
 
 def read_label_map(source: Source, location: Location, word: str | None) -> Labels | None:
-    """What the classes are: one of porter's maps by its name, or those of a file `*.txt` beside the one that says so.
+    """What the classes are: one of porter's maps by its name, or those of a file `*.txt` beside the one that
+    says so.
 
     Raises:
         RecipeError: with its place.
@@ -51,7 +55,11 @@ def read_label_map(source: Source, location: Location, word: str | None) -> Labe
     file = (mark.path if mark else source.path).parent / word
     if not file.exists():
         message = f"there is no file '{word}' beside this one"
-        raise RecipeError(message, where=source.where(location), next="put it there, with the name of one class on each line")
+        raise RecipeError(
+            message,
+            where=source.where(location),
+            next="put it there, with the name of one class on each line",
+        )
     try:
         return read_labels(file)
     except FileError as error:
@@ -59,7 +67,11 @@ def read_label_map(source: Source, location: Location, word: str | None) -> Labe
 
 
 def read_weights(
-    source: Source, zoo: Location, section: ZooSection, protocols: Mapping[str, Preprocess], variants: Mapping[str, Any]
+    source: Source,
+    zoo: Location,
+    section: ZooSection,
+    protocols: Mapping[str, Preprocess],
+    variants: Mapping[str, Any],
 ) -> dict[str, Weights]:
     """The rows of a zoo's `weights`, by variant.
 
@@ -90,7 +102,10 @@ def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) 
     if row.file is None and row.pypi is None:
         for key in (*_DIGESTS, "member", "name"):
             if getattr(row, key) is not None:
-                raise RecipeError(f"'{key}' is of a file, and there is no 'file'", where=source.where((*here, key), key=True))
+                raise RecipeError(
+                    f"'{key}' is of a file, and there is no 'file'",
+                    where=source.where((*here, key), key=True),
+                )
         return None
     url = row.file
     if url is not None and "://" not in url:
@@ -121,5 +136,7 @@ def _accuracy(
     if row.top1 is None or row.top5 is None or origin is None or size is None:
         known = {"top1": row.top1, "top5": row.top5, "source": origin, "size": size}
         missing = next(key for key, value in known.items() if value is None)
-        raise RecipeError(f"the key '{missing}' is missing", where=source.where(here), next=f"add {missing}: ... to the row")
+        raise RecipeError(
+            f"the key '{missing}' is missing", where=source.where(here), next=f"add {missing}: ... to the row"
+        )
     return Published(row.top1, row.top5, size, origin, row.note or zoo.note)

@@ -17,7 +17,9 @@ _EXPECTED = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    **dict.fromkeys(("dict_type", "model_type", "dataclass_type", "mapping_type"), "a mapping of keys to values"),
+    **dict.fromkeys(
+        ("dict_type", "model_type", "dataclass_type", "mapping_type"), "a mapping of keys to values"
+    ),
     **dict.fromkeys(("tuple_type", "list_type"), "a list"),
     "string_type": "a word or a text",
     "string_pattern_mismatch": "a word of letters, digits and _ . + -",
@@ -39,7 +41,9 @@ def refused(source: Source, location: Location, error: ValidationError) -> Recip
         inner = detail["loc"]
         missing = detail["type"] in ("missing", "missing_argument")
         # pydantic also names the branch of a union that it tried, which is not in the file.
-        written = [part for end, part in enumerate(inner, 1) if source.mark((*location, *inner[:end])) or missing]
+        written = [
+            part for end, part in enumerate(inner, 1) if source.mark((*location, *inner[:end])) or missing
+        ]
         where = source.where((*location, *inner), key=inner[-1:] == ("[key]",))
         by_place.setdefault((where, ".".join(map(str, written))), []).append(detail)
     faults = Faults()
@@ -56,10 +60,14 @@ def _refused(where: str, key: str, details: Sequence[Mapping[str, Any]]) -> Reci
         name = key.rpartition(".")[2]
         return RecipeError(f"the key '{name}' is missing", where=where, next=f"add {name}: ...")
     expected = " or ".join(
-        dict.fromkeys(_EXPECTED.get(each["type"], each["msg"]).format_map(each.get("ctx", {})) for each in details)
+        dict.fromkeys(
+            _EXPECTED.get(each["type"], each["msg"]).format_map(each.get("ctx", {})) for each in details
+        )
     )
     got = repr(first["input"])
     words = re.findall("'([^']*)'", expected) if first["type"] == "literal_error" else []
     advice = hint(str(first["input"]), words) if words else _ADVICE.get(first["type"])
     advice = "figures are in percent" if first.get("ctx") == _PERCENT else advice
-    return RecipeError(f"'{key}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}", where=where, next=advice)
+    return RecipeError(
+        f"'{key}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}", where=where, next=advice
+    )

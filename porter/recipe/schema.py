@@ -1,4 +1,6 @@
-"""The sections of a recipe file, each with its keys. Unknown keys are refused with their line and the nearest valid spelling."""
+"""The sections of a recipe file, each with its keys. Unknown keys are refused with their line and the nearest
+valid spelling.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ Schema = dict[str, Any]
 
 
 class Holds(NamedTuple):
-    """What a key holds, in JSON Schema, where its type says less. porter.authoring.json_schema has the definitions."""
+    """What a key holds, in JSON Schema, where its type says less. porter.authoring.json_schema has the
+    definitions.
+    """
 
     schema: Schema
 
@@ -65,7 +69,10 @@ Steps = Annotated[tuple[Any, ...], Field(min_length=1), Holds(list_of(ref("step"
 Padding = Annotated[Values, Holds(table_of(ref("padding")))]
 Names = Annotated[Values, Holds(ref("names"))]
 Protocol = Annotated[str | Values | None, Holds(either(_TEXT, {"type": "null"}, ref("preprocess")))]
-LabelMap = Annotated[Word | None, Holds(either(words_of(LABEL_MAPS), {"type": "string", "pattern": rf"^\w[\w.+-]*\{LABEL_FILE}$"}))]
+LabelMap = Annotated[
+    Word | None,
+    Holds(either(words_of(LABEL_MAPS), {"type": "string", "pattern": rf"^\w[\w.+-]*\{LABEL_FILE}$"})),
+]
 _ZOOS = Holds(table_of(ref("zoo")))
 _REFERENCES = (*dict.fromkeys(name for names in REFERENCES.values() for name in names), NO_REFERENCE)
 
@@ -106,14 +113,18 @@ class Extension(Section):
 
 
 class InputSection(Section):
-    """The input that the network was designed for: a side, perhaps an expression of variables, or [rows, columns]; and channels."""
+    """The input that the network was designed for: a side, perhaps an expression of variables, or [rows,
+    columns]; and channels.
+    """
 
     size: Side | tuple[Side, Side] | Annotated[str, Field(pattern="^=")]
     channels: Annotated[int, Field(ge=1, le=4096)] = 3
 
 
 class BlockSection(Section):
-    """Steps with parameters; a parameter whose default is null must be given. `inputs` names several inputs."""
+    """Steps with parameters; a parameter whose default is null must be given. `inputs` names several
+    inputs.
+    """
 
     parameters: Options = {}
     inputs: Annotated[tuple[Word, ...], Field(min_length=1), Holds(list_of(_TEXT))] = ("input",)
@@ -123,8 +134,9 @@ class BlockSection(Section):
 class FactsSection(Section):
     """What holds for the models of a zoo whatever their graph.
 
-    `protocol` is one of `protocols` by its name, or in place. `address` is what the `file` of each of its weights begins with, if
-    that is not an address itself. `source` is where their figures are published, `note` what holds for all of them.
+    `protocol` is one of `protocols` by its name, or in place. `address` is what the `file` of each of its
+    weights begins with, if that is not an address itself. `source` is where their figures are published,
+    `note` what holds for all of them.
     """
 
     framework: Annotated[Word | None, Holds(words_of(REFERENCES))] = None
@@ -142,7 +154,9 @@ class FactsSection(Section):
 
 
 class GroupSection(FactsSection):
-    """What a zoo's file says of one architecture: what differs there, and the published weights by variant."""
+    """What a zoo's file says of one architecture: what differs there, and the published weights by
+    variant.
+    """
 
     weights: Annotated[dict[str, Values], Holds(table_of(ref("weights")))] = {}
 
@@ -150,9 +164,9 @@ class GroupSection(FactsSection):
 class ZooSection(GroupSection):
     """What one zoo does differently from the graph. If it lacks variants, `only` lists those that it has.
 
-    `assumed` names options (or `input_size`) that differ among the zoo's own models and that a file of weights does not record,
-    each with the reason. A zoo takes over everything from the zoo in `extends`, except `assumed`, `licence`, `protocol`, `source`,
-    `variants` and `weights`.
+    `assumed` names options (or `input_size`) that differ among the zoo's own models and that a file of
+    weights does not record, each with the reason. A zoo takes over everything from the zoo in `extends`,
+    except `assumed`, `licence`, `protocol`, `source`, `variants` and `weights`.
     """
 
     extends: str | None = None
@@ -181,8 +195,8 @@ class OverrideSection(Section):
 
 
 class WeightsSection(Section):
-    """Published weights of one variant: their file (porter.files.WeightsFile), and their accuracy in percent on the ImageNet
-    validation images, at the protocol's crop unless `size` says otherwise.
+    """Published weights of one variant: their file (porter.files.WeightsFile), and their accuracy in percent
+    on the ImageNet validation images, at the protocol's crop unless `size` says otherwise.
     """
 
     file: str | None = None
@@ -203,7 +217,9 @@ class WeightsSection(Section):
 
 
 class GenerationSection(Section):
-    """Older names, only those that differ from the zoo's, and what the code of that time computed differently."""
+    """Older names, only those that differ from the zoo's, and what the code of that time computed
+    differently.
+    """
 
     names: Names
     options: Options = {}
@@ -211,8 +227,9 @@ class GenerationSection(Section):
 
 
 class NameSection(Section):
-    """A layer's name, and the transforms of its arrays (porter.recipe.transforms). `tensor` is of a number that no layer holds.
-    `adapted` is of an affine step: a Keras Normalization whose mean and variance are in the weights.
+    """A layer's name, and the transforms of its arrays (porter.recipe.transforms). `tensor` is of a number
+    that no layer holds. `adapted` is of an affine step: a Keras Normalization whose mean and variance are in
+    the weights.
     """
 
     name: str
@@ -222,14 +239,26 @@ class NameSection(Section):
 
 
 class IgnoreSection(Section):
-    """Why a source tensor is left unused, and what it must equal: one number, or a fixed array of porter.recipe.fixed."""
+    """Why a source tensor is left unused, and what it must equal: one number, or a fixed array of
+    porter.recipe.fixed.
+    """
 
     reason: str
     equals: Annotated[float | str | None, Holds(either({"type": "number"}, words_of(FIXED)))] = None
 
 
 SECTIONS: tuple[type[Any], ...] = (
-    *(Document, Extension, InputSection, BlockSection, ZooSection, GenerationSection, OverrideSection, NameSection, IgnoreSection),
+    *(
+        Document,
+        Extension,
+        InputSection,
+        BlockSection,
+        ZooSection,
+        GenerationSection,
+        OverrideSection,
+        NameSection,
+        IgnoreSection,
+    ),
     *(WeightsSection, Preprocess, ZooDocument, GroupSection),
 )
 """Every section of a recipe and of a zoo's file."""
@@ -245,7 +274,9 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
     for key in values if isinstance(values, dict) else ():
         if key not in known:
             with faults.kept(), source.at((*location, key), key=True):
-                raise RecipeError(f"there is no key '{key}' here", next=_REPLACED.get(key) or hint(key, known))
+                raise RecipeError(
+                    f"there is no key '{key}' here", next=_REPLACED.get(key) or hint(key, known)
+                )
     faults.expect_none()
     try:
         with source.at(location):
@@ -259,7 +290,9 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
             raise RecipeError(error.message, key=error.key) from None
 
 
-def one_of(source: Source, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False) -> str:
+def one_of(
+    source: Source, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False
+) -> str:
     """`word`, which is one of a closed list of names.
 
     Raises:
@@ -273,7 +306,9 @@ def one_of(source: Source, location: Location, what: str, word: str, known: Iter
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Cached: pydantic needs more time to make an adapter for a dataclass than to read a whole recipe with it."""
+    """Cached: pydantic needs more time to make an adapter for a dataclass than to read a whole recipe with
+    it.
+    """
     return TypeAdapter(kind)
 
 

@@ -1,7 +1,7 @@
 """A recipe's text as plain values, each with the place where it is written.
 
-Recipes come from strangers, so the cost of reading one is bounded by its size: no aliases, a bounded file, a bounded depth, and
-only plain YAML types.
+Recipes come from strangers, so the cost of reading one is bounded by its size: no aliases, a bounded file, a
+bounded depth, and only plain YAML types.
 """
 
 from __future__ import annotations
@@ -43,8 +43,14 @@ class Mark(NamedTuple):
 
 
 _YAML_ADVICE = (
-    ("cannot start any token", "indent with spaces, not with tabs; put a value that begins with @ ` or % in quotes"),
-    ("mapping values are not allowed", "indent the keys of a mapping alike, and write a space after each ':'"),
+    (
+        "cannot start any token",
+        "indent with spaces, not with tabs; put a value that begins with @ ` or % in quotes",
+    ),
+    (
+        "mapping values are not allowed",
+        "indent the keys of a mapping alike, and write a space after each ':'",
+    ),
     ("expected '-' indicator", "begin each item of the list with '- ', all with the same indentation"),
     ("is opened here", "add its } or ], or the comma that is missing"),
     ("expected <block end>", "indent the keys of a mapping alike"),
@@ -85,7 +91,9 @@ class Source:
     def mark(self, location: Location, *, key: bool = False) -> Mark | None:
         """The place of a value, or of its key; None if the recipe lacks it."""
         marks = (part.mark(location, key) for part in self.parts)
-        return (self.keys if key else self.values).get(location) or next((mark for mark in marks if mark), None)
+        return (self.keys if key else self.values).get(location) or next(
+            (mark for mark in marks if mark), None
+        )
 
     def where(self, location: Location, *, key: bool = False) -> str:
         """`file:line:column` of a value, or of its key; otherwise of the nearest value around it."""
@@ -101,7 +109,9 @@ class Source:
 
 
 class _Place:
-    """The block of `Source.at`: a class, because a graph has thousands, and a generator takes three times as long."""
+    """The block of `Source.at`: a class, because a graph has thousands, and a generator takes three times as
+    long.
+    """
 
     __slots__ = ("key", "location", "source")
 
@@ -112,7 +122,9 @@ class _Place:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, RecipeError) and error.where is None:
-            error.where = self.source.where((*self.location, error.key) if error.key else self.location, key=self.key)
+            error.where = self.source.where(
+                (*self.location, error.key) if error.key else self.location, key=self.key
+            )
 
 
 class SourcePart(NamedTuple):
@@ -136,7 +148,8 @@ class SourcePart(NamedTuple):
 def assemble(path: Path, parts: Iterable[SourcePart]) -> Source:
     """One recipe of parts of several files. Every value keeps the place where it is written.
 
-    Mappings at one place are joined, the keys of the first come first; of two other values at one place the first stays.
+    Mappings at one place are joined, the keys of the first come first; of two other values at one place the
+    first stays.
     """
     listed = tuple(parts)
     return Source(path, reduce(_joined, (part.value() for part in listed)), {}, {}, listed)
@@ -152,8 +165,8 @@ def read_source(path: Path) -> Source:
     """Reads a recipe's YAML.
 
     Raises:
-        RecipeError: it is unreadable, too large, not UTF-8 or not valid YAML, has an alias or a key twice, or a value is no
-            mapping, list, number, boolean, word or null.
+        RecipeError: it is unreadable, too large, not UTF-8 or not valid YAML, has an alias or a key twice, or
+            a value is no mapping, list, number, boolean, word or null.
     """
     text = read_text(path)
     try:
@@ -196,17 +209,25 @@ def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
     start, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
     if start and mark and start.line < mark.line and "flow" in str(getattr(error, "context", "")):
         problem, mark = "a bracket is opened here and not closed on its line", start
-    advice = next((advice for words, advice in _YAML_ADVICE if words in problem), "put a value with one of : , # { } [ ] in quotes")
+    advice = next(
+        (advice for words, advice in _YAML_ADVICE if words in problem),
+        "put a value with one of : , # { } [ ] in quotes",
+    )
     place = Mark(path, mark.line + 1, mark.column + 1) if mark else Mark(path, 1, 1)
     return RecipeError(f"not valid YAML: {problem}", where=str(place), next=advice)
 
 
 def _check_events(path: Path, text: str) -> None:
-    """Refuses aliases and deep nesting before anything is composed, because composing them can be expensive."""
+    """Refuses aliases and deep nesting before anything is composed, because composing them can be
+    expensive.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.AliasEvent):
-            raise RecipeError(f"aliases (*{event.anchor}) are not part of the recipe language", where=str(mark_of(path, event)))
+            raise RecipeError(
+                f"aliases (*{event.anchor}) are not part of the recipe language",
+                where=str(mark_of(path, event)),
+            )
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -234,7 +255,9 @@ class _Reader:
             return tuple(self.value(item, (*location, index)) for index, item in enumerate(node.value))
         if isinstance(node, yaml.ScalarNode):
             return _scalar(self.path, node, kind)
-        raise RecipeError(f"values of type '{node.tag}' are not part of the recipe language", where=str(place))
+        raise RecipeError(
+            f"values of type '{node.tag}' are not part of the recipe language", where=str(place)
+        )
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -269,7 +292,9 @@ def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
     except (ValueError, KeyError, OverflowError):
         pass
     where = str(mark_of(path, node))
-    raise RecipeError(f"'{node.value[:40]}' is not a value of a recipe ({kind})", where=where, next="put it in quotes")
+    raise RecipeError(
+        f"'{node.value[:40]}' is not a value of a recipe ({kind})", where=where, next="put it in quotes"
+    )
 
 
 def mark_of(path: Path, node: yaml.Node | yaml.Event) -> Mark:

@@ -9,7 +9,9 @@ from porter.base.errors import LISTED, some
 
 
 def hint(word: str, known: Iterable[str], line: str = "") -> str:
-    """Advice for an unknown `word`: the nearest of `known`, otherwise some of them, and the command `line` that lists them all."""
+    """Advice for an unknown `word`: the nearest of `known`, otherwise some of them, and the command `line`
+    that lists them all.
+    """
     words = sorted(set(known))
     key, value = word.partition(" ")[::2]
     if value and key in words:

@@ -68,11 +68,15 @@ SPELLED: Mapping[str, Mapping[str, Attribute]] = {
         "filters": Attribute(COUNT, says="channels of the output"),
         "kernel": Attribute(PAIR, 1, _KERNEL),
         **_STRIDES,
-        "cut": Attribute(PADS, (0, 0, 0, 0), "rows and columns taken from the sum: [top, bottom, left, right]"),
+        "cut": Attribute(
+            PADS, (0, 0, 0, 0), "rows and columns taken from the sum: [top, bottom, left, right]"
+        ),
         **_GROUPED,
     },
 }
-"""Operations that recipes spell in another way than the graph. The defaults of a batch norm come from the options."""
+"""Operations that recipes spell in another way than the graph. The defaults of a batch norm come from the
+options.
+"""
 ATTRIBUTES: Mapping[str, Mapping[str, Attribute]] = {
     **SPELLED,
     **{
@@ -100,7 +104,8 @@ class Step:
         kind: an operation, or a block of the recipe.
         path: of the node, relative to the block; may hold `{index}` or `{count}`.
         arguments: attributes or block parameters, not evaluated.
-        overrides: the arguments of `first` and `last`, which replace them in the first and the last repetition.
+        overrides: the arguments of `first` and `last`, which replace them in the first and the last
+            repetition.
         branches: of a concat.
         location: in the file.
     """
@@ -116,7 +121,9 @@ class Step:
     location: Location
 
     def written(self, key: str, place: Mapping[str, Any]) -> tuple[Location, Any]:
-        """Where the argument of a repetition is written, and as what; `first` and `last` of `place` say which repetition it is."""
+        """Where the argument of a repetition is written, and as what; `first` and `last` of `place` say which
+        repetition it is.
+        """
         for end in ("last", "first"):
             if place[end] and key in self.overrides[end]:
                 return (*self.location, end, key), self.overrides[end][key]
@@ -130,8 +137,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Block:
-    """Steps used like an operation. `parameters` maps names to defaults; None means that it must be given. `inputs` names what it
-    reads; the first is also `input`.
+    """Steps used like an operation. `parameters` maps names to defaults; None means that it must be given.
+    `inputs` names what it reads; the first is also `input`.
     """
 
     name: str
@@ -153,8 +160,12 @@ def nested(steps: Iterable[Step]) -> Iterator[Step]:
             yield from nested(branch)
 
 
-def cycle(steps: Iterable[Step], blocks: Mapping[str, Block], above: tuple[str, ...] = ()) -> tuple[tuple[str, ...], Step] | None:
-    """The first step that uses a block inside itself, with the blocks on the way there; None if there is none."""
+def cycle(
+    steps: Iterable[Step], blocks: Mapping[str, Block], above: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], Step] | None:
+    """The first step that uses a block inside itself, with the blocks on the way there; None if there is
+    none.
+    """
     for step in nested(steps):
         if step.kind in above:
             return (*above[above.index(step.kind) :], step.kind), step
@@ -163,7 +174,9 @@ def cycle(steps: Iterable[Step], blocks: Mapping[str, Block], above: tuple[str, 
     return None
 
 
-def parse_steps(source: Source, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]) -> tuple[Step, ...]:
+def parse_steps(
+    source: Source, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]
+) -> tuple[Step, ...]:
     """The steps of a list in the file. `blocks` has the parameters of the recipe's blocks by name.
 
     Raises:
@@ -179,34 +192,47 @@ def parse_steps(source: Source, location: Location, listed: Any, blocks: Mapping
     return tuple(steps)
 
 
-def _steps(source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]) -> tuple[Step, ...]:
+def _steps(
+    source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]
+) -> tuple[Step, ...]:
     """A step as it is written; for a convolution with `norm`, the convolution and its batch norm."""
     if not isinstance(values, dict) or NORM not in values or not NORMED & values.keys():
         return (_step(source, location, values, blocks),)
     step = _step(source, location, {key: value for key, value in values.items() if key != NORM}, blocks)
     if step.repeat is not None:
         where = source.where((*location, NORM), key=True)
-        raise RecipeError(f"a step that repeats has no '{NORM}'", where=where, next="make a block of the two, and repeat it")
+        raise RecipeError(
+            f"a step that repeats has no '{NORM}'", where=where, next="make a block of the two, and repeat it"
+        )
     condition = {"when": values["when"]} if "when" in values else {}
     return step, _step(source, (*location, NORM), {"batch_norm": values[NORM], **condition}, blocks)
 
 
 def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]) -> Step:
     if not isinstance(values, dict):
-        raise RecipeError("a step is a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location))
+        raise RecipeError(
+            "a step is a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location)
+        )
     known = {**OPERATIONS, **blocks}
     kinds = [key for key in values if key in known]
     if not kinds:
         word = next(iter(values), "")
         with source.at((*location, word), key=True):
-            raise RecipeError(f"'{word}' is neither an operation nor a block of this recipe", next=hint(word, known))
+            raise RecipeError(
+                f"'{word}' is neither an operation nor a block of this recipe", next=hint(word, known)
+            )
     kind = kinds[0]
     allowed = {*known[kind], *COMMON, *(("branches",) if kind == "concat" else ())}
     _expect_known(source, location, kind, [key for key in values if key != kind], allowed)
     path = values[kind]
     if not isinstance(path, str) or not path or path.startswith("/") or path.endswith("/"):
-        raise RecipeError(f"'{kind}' is followed by a path, such as stem/conv", where=source.where((*location, kind)))
-    overrides = {key: _overrides(source, (*location, key), values.get(key, {}), kind, known[kind]) for key in ("first", "last")}
+        raise RecipeError(
+            f"'{kind}' is followed by a path, such as stem/conv", where=source.where((*location, kind))
+        )
+    overrides = {
+        key: _overrides(source, (*location, key), values.get(key, {}), kind, known[kind])
+        for key in ("first", "last")
+    }
     arguments = {key: value for key, value in values.items() if key in known[kind]}
     for key, default in known[kind].items():
         missing = default is (REQUIRED if kind in OPERATIONS else None) and key not in arguments
@@ -214,7 +240,9 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
             raise RecipeError(f"'{kind}' needs '{key}'", where=source.where(location))
     branches = values.get("branches", ())
     if not isinstance(branches, tuple):
-        raise RecipeError("'branches' is a list of lists of steps", where=source.where((*location, "branches")))
+        raise RecipeError(
+            "'branches' is a list of lists of steps", where=source.where((*location, "branches"))
+        )
     if kind == "concat" and ("from" in values) == bool(branches):
         raise RecipeError("a concat has either 'branches' or 'from'", where=source.where(location))
     with source.at((*location, kind)):
@@ -229,20 +257,27 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
         inputs=values.get("from"),
         repeat=values.get("repeat"),
         branches=tuple(
-            parse_steps(source, (*location, "branches", index), branch, blocks) for index, branch in enumerate(branches)
+            parse_steps(source, (*location, "branches", index), branch, blocks)
+            for index, branch in enumerate(branches)
         ),
         location=location,
     )
 
 
-def _overrides(source: Source, location: Location, values: Any, kind: str, known: Mapping[str, Any]) -> Mapping[str, Any]:
+def _overrides(
+    source: Source, location: Location, values: Any, kind: str, known: Mapping[str, Any]
+) -> Mapping[str, Any]:
     if not isinstance(values, dict):
-        raise RecipeError(f"'{location[-1]}' is a mapping, such as {{stride: 2}}", where=source.where(location))
+        raise RecipeError(
+            f"'{location[-1]}' is a mapping, such as {{stride: 2}}", where=source.where(location)
+        )
     _expect_known(source, location, kind, values, known)
     return MappingProxyType(values)
 
 
-def _expect_known(source: Source, location: Location, kind: str, keys: Iterable[str], known: Iterable[str]) -> None:
+def _expect_known(
+    source: Source, location: Location, kind: str, keys: Iterable[str], known: Iterable[str]
+) -> None:
     faults = Faults()
     for key in keys:
         with faults.kept(), source.at((*location, key), key=True):

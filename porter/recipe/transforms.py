@@ -1,7 +1,8 @@
 """The closed list of changes to an array between a file and a graph, besides its framework's axis order.
 
-Each works on one role (`kernel`, `bias`, ...) of one node, on an array in porter's axis order: convolutions (filters, channels /
-groups, rows, columns), dense kernels (units, features). A recipe names them beside a tensor's name.
+Each works on one role (`kernel`, `bias`, ...) of one node, on an array in porter's axis order: convolutions
+(filters, channels / groups, rows, columns), dense kernels (units, features). A recipe names them beside a
+tensor's name.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Transform:
 
 
 def _conv1x1_to_dense(role: str, array: Array) -> Array:
-    """(units, features, 1, 1) to (units, features). A matrix stays as it is: TensorFlow's reader squeezes heads."""
+    """(units, features, 1, 1) to (units, features). A matrix stays as it is: TensorFlow's reader squeezes
+    heads.
+    """
     if role != "kernel" or array.ndim == 2:
         return array
     if array.ndim != 4 or array.shape[2:] != (1, 1):
@@ -52,14 +55,16 @@ def _drop_background(role: str, array: Array) -> Array:
 
 
 def _depthwise_to_grouped(role: str, array: Array) -> Array:
-    """keras-applications' ResNeXt kernels (width, groups * width, rows, columns), written as a depthwise convolution with
-    `width` outputs per channel before a fixed sum over each group, as the grouped convolution that both together are:
-    W[g * width + m, j] = D[m, g * width + j].
+    """keras-applications' ResNeXt kernels (width, groups * width, rows, columns), written as a depthwise
+    convolution with `width` outputs per channel before a fixed sum over each group, as the grouped
+    convolution that both together are: W[g * width + m, j] = D[m, g * width + j].
     """
     if role != "kernel":
         return array
     if array.ndim != 4 or array.shape[1] % array.shape[0]:
-        raise MappingError(f"expected (width, groups * width, rows, columns), got a kernel of shape {array.shape}")
+        raise MappingError(
+            f"expected (width, groups * width, rows, columns), got a kernel of shape {array.shape}"
+        )
     width, channels, rows, columns = array.shape
     parted = array.reshape(width, channels // width, width, rows, columns)
     return parted.transpose(1, 0, 2, 3, 4).reshape(channels, width, rows, columns)

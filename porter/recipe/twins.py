@@ -1,8 +1,10 @@
-"""Twins: two zoos' variants that take the same tensors and compute something else, such as timm's tf_ models and its others.
+"""Twins: two zoos' variants that take the same tensors and compute something else, such as timm's tf_ models
+and its others.
 
-A strict load of a twin's weights succeeds, and its answers are wrong. Those among porter's own recipes are kept beside them in
-twins.json, so that no recipe has to be expanded to know them. `python -m tests.support.twins` computes the file from the recipes,
-and a test holds it to them. If it was made from other texts than those beside it, it is not used.
+A strict load of a twin's weights succeeds, and its answers are wrong. Those among porter's own recipes are
+kept beside them in twins.json, so that no recipe has to be expanded to know them. `python -m
+tests.support.twins` computes the file from the recipes, and a test holds it to them. If it was made from
+other texts than those beside it, it is not used.
 """
 
 from __future__ import annotations
@@ -36,12 +38,18 @@ Twins = Mapping[str, Mapping[str, Mapping[str, tuple[Twin, ...]]]]
 
 
 def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
-    """Those of a member of porter's own recipes; None if they are not known: of another recipe, or with other options."""
+    """Those of a member of porter's own recipes; None if they are not known: of another recipe, or with other
+    options.
+    """
     folder = recipes_folder()
     if member.zoo.chosen or member.recipe.path.parent.resolve() != folder.resolve():
         return None
     found = beside_recipes(folder / FILE, _parsed)
-    return None if found is None else found.get(member.recipe.path.name, {}).get(member.variant, {}).get(member.zoo.name, ())
+    return (
+        None
+        if found is None
+        else found.get(member.recipe.path.name, {}).get(member.variant, {}).get(member.zoo.name, ())
+    )
 
 
 def _parsed(content: Mapping[str, Any]) -> Twins:

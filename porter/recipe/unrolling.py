@@ -1,4 +1,6 @@
-"""The steps of a recipe unrolled to nodes: blocks, repeats and branches, expressions computed, the zoo's padding at every site."""
+"""The steps of a recipe unrolled to nodes: blocks, repeats and branches, expressions computed, the zoo's
+padding at every site.
+"""
 
 from __future__ import annotations
 
@@ -58,15 +60,22 @@ class Unrolling:
     Attributes:
         most: nodes that it may have.
         nodes: by path, in the order of the steps.
-        outputs: by the step's path, the node that gives its value: the node itself, or the last node of a block.
+        outputs: by the step's path, the node that gives its value: the node itself, or the last node of a
+            block.
         shapes: of every node's output, at the native size.
         locations: of each node's step, and of each use of a block.
-        origins: where the value of a variable is written: of a parameter by its block's prefix, of the others by "".
+        origins: where the value of a variable is written: of a parameter by its block's prefix, of the others
+            by "".
         left_out: the paths of steps whose conditions do not hold.
     """
 
     def __init__(
-        self, recipe: Recipe, variables: Variables, rules: Sequence[PadRule], origins: dict[tuple[str, str], Mark], most: int
+        self,
+        recipe: Recipe,
+        variables: Variables,
+        rules: Sequence[PadRule],
+        origins: dict[tuple[str, str], Mark],
+        most: int,
     ) -> None:
         self.recipe = recipe
         self.source = recipe.source
@@ -136,7 +145,11 @@ class Unrolling:
 
     def _endless(self, step: Step) -> RecipeError:
         chain, step = cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
-        why = f"more than {MAX_USES} steps" if self.uses > MAX_USES else f"blocks nest more than {MAX_NESTING} deep"
+        why = (
+            f"more than {MAX_USES} steps"
+            if self.uses > MAX_USES
+            else f"blocks nest more than {MAX_NESTING} deep"
+        )
         message = f"block '{step.kind}' is used inside itself: {' > '.join(chain)}" if chain else why
         return RecipeError(f"this recipe does not end: {message}", where=self.source.where(step.location))
 
@@ -150,9 +163,14 @@ class Unrolling:
             self.counts[prefix, step.path] = self.counts.get((prefix, step.path), 0) + 1
             path = f"{prefix}{name}"
             if not _PATH.fullmatch(name) or name == INPUT or len(path) > MAX_PATH:
-                raise RecipeError(f"'{name}' is not a path: words of letters, digits, _ . and -, such as stage1/conv")
+                raise RecipeError(
+                    f"'{name}' is not a path: words of letters, digits, _ . and -, such as stage1/conv"
+                )
             if path in self.outputs:
-                raise RecipeError(f"two steps have the path '{path}'", next="give them 'when' conditions that exclude each other")
+                raise RecipeError(
+                    f"two steps have the path '{path}'",
+                    next="give them 'when' conditions that exclude each other",
+                )
             return path
 
     def _inputs(self, step: Step, here: _Here, current: str) -> tuple[str, ...]:
@@ -160,7 +178,10 @@ class Unrolling:
             return tuple(self._branch(branch, replace(here, entry=current)) for branch in step.branches)
         if step.inputs is None:
             if step.kind in OPS and OPS[step.kind].several and OPS[step.kind].least > 1:
-                raise RecipeError(f"'{step.kind}' needs 'from', the list of its inputs", where=self.source.where(step.location))
+                raise RecipeError(
+                    f"'{step.kind}' needs 'from', the list of its inputs",
+                    where=self.source.where(step.location),
+                )
             return (current,)
         location = (*step.location, "from")
         names = self._value(step.inputs, location, here.variables)
@@ -172,7 +193,11 @@ class Unrolling:
     def _branch(self, steps: Sequence[Step], here: _Here) -> str:
         output = self._run(steps, here)
         if output == here.entry:
-            raise RecipeError("a branch without steps", where=self.source.where(steps[0].location), next="write {identity: NAME}")
+            raise RecipeError(
+                "a branch without steps",
+                where=self.source.where(steps[0].location),
+                next="write {identity: NAME}",
+            )
         return output
 
     def _output_of(self, name: Value, here: _Here, location: Location) -> str:
@@ -184,7 +209,10 @@ class Unrolling:
         if path in self.outputs:
             return self.outputs[path]
         local = [known.removeprefix(here.prefix) for known in self.outputs if known.startswith(here.prefix)]
-        message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *here.inputs, *local])
+        message, advice = (
+            f"there is no earlier step '{name}' here",
+            hint(str(name), [INPUT, *here.inputs, *local]),
+        )
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
@@ -219,7 +247,13 @@ class Unrolling:
         return self.origins.get((prefix, name)) or self.origins.get(("", name)) or self.source.mark(location)
 
     def _node(
-        self, step: Step, here: _Here, path: str, inputs: tuple[str, ...], values: Mapping[str, Any], place: Variables
+        self,
+        step: Step,
+        here: _Here,
+        path: str,
+        inputs: tuple[str, ...],
+        values: Mapping[str, Any],
+        place: Variables,
     ) -> str:
         def written(key: str) -> str:
             location, value = step.written(key, place)
@@ -237,29 +271,47 @@ class Unrolling:
         except GraphError as error:
             advice = "pad its input, or give a smaller kernel" if error.next == LARGER else error.next
             advice = f"make {some(inputs)} alike" if len(inputs) > 1 else advice
-            raise RecipeError(f"{path}: {error.message}", where=self.source.where(step.location), next=advice) from None
+            raise RecipeError(
+                f"{path}: {error.message}", where=self.source.where(step.location), next=advice
+            ) from None
         self.locations[path] = step.location
         return path
 
     def _block(
-        self, step: Step, here: _Here, path: str, inputs: tuple[str, ...], arguments: Mapping[str, Argument], place: Variables
+        self,
+        step: Step,
+        here: _Here,
+        path: str,
+        inputs: tuple[str, ...],
+        arguments: Mapping[str, Argument],
+        place: Variables,
     ) -> str:
         block = self.recipe.blocks[step.kind]
         if len(inputs) != len(block.inputs):
             message = f"'{block.name}' reads {', '.join(block.inputs)}, and is given {len(inputs)}"
-            raise RecipeError(message, where=self.source.where((*step.location, "from")), next="list them: from: [A, B]")
+            raise RecipeError(
+                message, where=self.source.where((*step.location, "from")), next="list them: from: [A, B]"
+            )
         named = dict(zip(block.inputs, inputs, strict=True))
         variables = {**self.variables, **place, "channels": channels_in(self.shapes[inputs[0]])}
         parameters = self._parameters(step, block, arguments, variables)
         for name in parameters:
-            given = step.written(name, place) if name in arguments else (block.place(name), block.parameters[name])
+            given = (
+                step.written(name, place)
+                if name in arguments
+                else (block.place(name), block.parameters[name])
+            )
             if origin := self._origin(here.prefix, *given):
                 self.origins[f"{path}/", name] = origin
         self.scopes.append(Scope(path, block.name, parameters))
         self.locations[path] = step.location
-        return self._run(block.steps, _Here(f"{path}/", inputs[0], named, {**variables, **parameters}, here.depth + 1))
+        return self._run(
+            block.steps, _Here(f"{path}/", inputs[0], named, {**variables, **parameters}, here.depth + 1)
+        )
 
-    def _parameters(self, step: Step, block: Block, arguments: Mapping[str, Any], variables: Variables) -> dict[str, Any]:
+    def _parameters(
+        self, step: Step, block: Block, arguments: Mapping[str, Any], variables: Variables
+    ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, default in block.parameters.items():
             if name in arguments:

@@ -1,7 +1,9 @@
-"""What a recipe and a zoo's file say of a zoo, as a Zoo: every value checked, `extends` resolved, patterns and expressions parsed.
+"""What a recipe and a zoo's file say of a zoo, as a Zoo: every value checked, `extends` resolved, patterns
+and expressions parsed.
 
-A recipe's section has what depends on the graph. The file `zoos/ZOO.yaml` has what holds for all models of the zoo and, for each
-architecture, its published weights. A section that states the zoo's framework says everything, and needs no file.
+A recipe's section has what depends on the graph. The file `zoos/ZOO.yaml` has what holds for all models of
+the zoo and, for each architecture, its published weights. A section that states the zoo's framework says
+everything, and needs no file.
 """
 
 from __future__ import annotations
@@ -40,7 +42,18 @@ from porter.zoos.tables import REFERENCES
 ZOOS = "zoos"
 """The folder of the zoos' files, beside the recipes."""
 _INHERITED = (
-    *("framework", "only", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore"),
+    *(
+        "framework",
+        "only",
+        "reference",
+        "options",
+        "padding",
+        "padding_as_trained",
+        "names",
+        "generations",
+        "taps",
+        "ignore",
+    ),
     *("labels", "activation"),
 )
 _SHARED = ("protocols", "address")
@@ -89,7 +102,10 @@ class Zoos(Mapping[str, Zoo]):
         self._said[name] = self._assembled(name, parent)
         own = _Reader(name, self._said[name], self._document).zoo()
         if parent is None and not own.framework:
-            where, next = self._source.where((ZOOS, name), key=True), f"write it here, or in {ZOOS}/{name}.yaml"
+            where, next = (
+                self._source.where((ZOOS, name), key=True),
+                f"write it here, or in {ZOOS}/{name}.yaml",
+            )
             raise RecipeError("the key 'framework' is missing", where=where, next=next)
         self._expect_photos(own)
         return self._proved(own if parent is None else _inherit(own, parent))
@@ -102,7 +118,8 @@ class Zoos(Mapping[str, Zoo]):
         for place, protocol in used.items():
             if protocol is not None and self._channels != 3:
                 raise RecipeError(
-                    f"a protocol prepares photos, which have 3 channels, and the recipe's input has {self._channels}",
+                    "a protocol prepares photos, which have 3 channels, and the recipe's input has "
+                    f"{self._channels}",
                     where=self._said[zoo.name].where((ZOOS, zoo.name, *place)),
                     next=f"leave it out, or write 'protocol: null' for zoo '{zoo.name}' in the recipe",
                 )
@@ -118,8 +135,8 @@ class Zoos(Mapping[str, Zoo]):
         return self._read[extended]
 
     def _proved(self, zoo: Zoo) -> Zoo:
-        """The zoo with its reference checked: porter has it for the zoo's framework, and one that the recipe states has every
-        variant of the zoo.
+        """The zoo with its reference checked: porter has it for the zoo's framework, and one that the recipe
+        states has every variant of the zoo.
         """
         if zoo.reference is None or zoo.reference == NO_REFERENCE:
             return replace(zoo, reference=None)
@@ -147,19 +164,27 @@ class Zoos(Mapping[str, Zoo]):
         return chain[-1]
 
     def _assembled(self, name: str, parent: Zoo | None) -> Source:
-        """All that is said of a zoo: its section, then its file's group for this architecture, then what the file says of all."""
+        """All that is said of a zoo: its section, then its file's group for this architecture, then what the
+        file says of all.
+        """
         home, architecture = (ZOOS, name), self._document.architecture
         parts = [SourcePart(home, self._source, home)]
         file = None if "framework" in self._document.zoos[self.root(name)] else self._file(name)
         if file is not None:
             document = parse_section(ZooDocument, file, (), file.data)
             if document.zoo != name:
-                raise RecipeError(f"this is the file of zoo '{name}', got '{document.zoo}'", where=file.where(("zoo",)))
+                raise RecipeError(
+                    f"this is the file of zoo '{name}', got '{document.zoo}'", where=file.where(("zoo",))
+                )
             if architecture in document.architectures:
                 group = ("architectures", architecture)
                 parse_section(GroupSection, file, group, document.architectures[architecture])
                 parts.append(SourcePart(home, file, group))
-            parts += [SourcePart((*home, key), file, (key,)) for key in file.data if key not in ("zoo", "architectures")]
+            parts += [
+                SourcePart((*home, key), file, (key,))
+                for key in file.data
+                if key not in ("zoo", "architectures")
+            ]
         if parent is not None:
             theirs = self._said[parent.name]
             shared = [key for key in _SHARED if key in theirs.data[ZOOS][parent.name]]
@@ -201,7 +226,11 @@ class _Reader:
             for word, given in section.protocols.items()
         }
         # Without its protocols, a row has no size.
-        weights = {} if faults.errors else tried(read_weights, source, here, section, protocols, self.document.variants)
+        weights = (
+            {}
+            if faults.errors
+            else tried(read_weights, source, here, section, protocols, self.document.variants)
+        )
         tried(check_expressions, source, here, values)
         framework = section.framework
         if framework is not None:
@@ -214,14 +243,18 @@ class _Reader:
             options=tried(self._options, (*here, "options"), section.options),
             assumed=tried(self._assumed, (*here, "assumed"), section.assumed),
             padding=tried(read_rules, source, (*here, "padding"), section.padding),
-            padding_as_trained=tried(read_rules, source, (*here, "padding_as_trained"), section.padding_as_trained),
+            padding_as_trained=tried(
+                read_rules, source, (*here, "padding_as_trained"), section.padding_as_trained
+            ),
             names=tried(read_names, source, (*here, "names"), section.names),
             generations={
-                label: tried(self._generation, (*here, "generations", label), given) for label, given in section.generations.items()
+                label: tried(self._generation, (*here, "generations", label), given)
+                for label, given in section.generations.items()
             },
             taps=tried(read_names, source, (*here, "taps"), section.taps),
             ignore=tuple(
-                tried(self._ignore, (*here, "ignore", pattern), pattern, value) for pattern, value in section.ignore.items()
+                tried(self._ignore, (*here, "ignore", pattern), pattern, value)
+                for pattern, value in section.ignore.items()
             ),
             preprocess=tried(read_protocol, source, (*here, "protocol"), section.protocol, protocols),
             labels=tried(read_label_map, source, (*here, "labels"), section.labels),
@@ -252,7 +285,9 @@ class _Reader:
 
     def _assumed(self, location: Location, reasons: Mapping[str, str]) -> Mapping[str, str]:
         for name in reasons:
-            one_of(self.source, (*location, name), "option", name, (*self._known_options, BUILT_SIZE), key=True)
+            one_of(
+                self.source, (*location, name), "option", name, (*self._known_options, BUILT_SIZE), key=True
+            )
         return reasons
 
     def _generation(self, location: Location, values: Mapping[str, Any]) -> Generation:
@@ -264,7 +299,9 @@ class _Reader:
         )
 
     def _ignore(self, location: Location, pattern: str, value: Any) -> IgnoreRule:
-        section = parse_section(IgnoreSection, self.source, location, {"reason": value} if isinstance(value, str) else value)
+        section = parse_section(
+            IgnoreSection, self.source, location, {"reason": value} if isinstance(value, str) else value
+        )
         if isinstance(section.equals, str):
             one_of(self.source, (*location, "equals"), "fixed array", section.equals, FIXED)
         return IgnoreRule(pattern, section.reason, section.equals)
@@ -285,7 +322,9 @@ class _Reader:
 
 
 def _inherit(own: Zoo, parent: Zoo) -> Zoo:
-    """`own` with the inherited keys of `parent`: the rules of `own` match first, its options and single values override."""
+    """`own` with the inherited keys of `parent`: the rules of `own` match first, its options and single
+    values override.
+    """
     taken: dict[str, Any] = {}
     for key in _INHERITED:
         mine, theirs = getattr(own, key), getattr(parent, key)

@@ -1,4 +1,6 @@
-"""Two ports side by side: what they were made from, what proves them, where they pad otherwise, how accurate they are."""
+"""Two ports side by side: what they were made from, what proves them, where they pad otherwise, how accurate
+they are.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,18 @@ def _rows(one: Mapping[str, str], other: Mapping[str, str]) -> list[Pair]:
 def _relation(one: Contents, other: Contents) -> str:
     if one.record.source.sha256 != other.record.source.sha256:
         return "The two were made from different files."
-    if {conclude(each).standing for each in (one, other)} == {"proved"} and one.record.padding == other.record.padding:
+    if {conclude(each).standing for each in (one, other)} == {
+        "proved"
+    } and one.record.padding == other.record.padding:
         return "Both were made from the same file and are proved, so that they compute the same function."
     return "Both were made from the same file."
 
 
 def _errors(contents: Contents) -> dict[str, str]:
     dtypes: Iterable[tuple[str, Any]] = contents.comparison.dtypes.items() if contents.comparison else ()
-    return {dtype: f"{written(found.logits.rel_l2)} of at most {written(found.limit)}" for dtype, found in dtypes}
+    return {
+        dtype: f"{written(found.logits.rel_l2)} of at most {written(found.limit)}" for dtype, found in dtypes
+    }
 
 
 def _pads(contents: Contents) -> dict[str, str]:
@@ -59,6 +65,13 @@ def _accuracies(contents: Contents) -> dict[str, str]:
     found = contents.evaluation
     if found is None:
         return {}
-    figures = {"top-1, %": f"{found.top1:.2f} ({found.ci95[0]:.2f} to {found.ci95[1]:.2f})", "images": str(found.images)}
+    figures = {
+        "top-1, %": f"{found.top1:.2f} ({found.ci95[0]:.2f} to {found.ci95[1]:.2f})",
+        "images": str(found.images),
+    }
     figures |= {"top-5, %": f"{found.top5:.2f}"} if found.has_top5 else {}
-    return {**figures, "loss, nats": "" if found.loss is None else f"{found.loss:.4f}", "protocol": found.protocol}
+    return {
+        **figures,
+        "loss, nats": "" if found.loss is None else f"{found.loss:.4f}",
+        "protocol": found.protocol,
+    }

@@ -1,4 +1,6 @@
-"""The graph as boxes in the order of computation: each is a block of nodes, and opens to its nodes with their pads."""
+"""The graph as boxes in the order of computation: each is a block of nodes, and opens to its nodes with their
+pads.
+"""
 
 from __future__ import annotations
 
@@ -62,16 +64,27 @@ def blocks_of(record: Record) -> list[Box]:
     graph = from_record(record.graph)
     if len(graph.nodes) > MOST_NODES:
         return []
-    known, pads = _outputs(graph, record.input.native_size), {pad.site: pad for pad in record.pads if pad.source != pad.realised}
+    known, pads = (
+        _outputs(graph, record.input.native_size),
+        {pad.site: pad for pad in record.pads if pad.source != pad.realised},
+    )
     parts = _parts(graph.nodes)
     home = {node.path: name for name, nodes in parts.items() for node in nodes}
 
     def step(node: Node) -> Step:
-        return Step(node.path, node.op_name, window_words(node.op) or "", known.get(node.path, ""), pads.get(node.path))
+        return Step(
+            node.path,
+            node.op_name,
+            window_words(node.op) or "",
+            known.get(node.path, ""),
+            pads.get(node.path),
+        )
 
     found, before = [], None
     for name, nodes in parts.items():
-        reads = dict.fromkeys(home[source] for node in nodes for source in node.inputs if home.get(source, name) != name)
+        reads = dict.fromkeys(
+            home[source] for node in nodes for source in node.inputs if home.get(source, name) != name
+        )
         counts = Counter(node.op_name for node in nodes)
         ops = ", ".join(f"{count} {op}" if count > 1 else op for op, count in counts.items())
         found.append(Box(name, ops, tuple(map(step, nodes)), () if set(reads) <= {before} else tuple(reads)))

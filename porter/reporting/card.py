@@ -17,13 +17,16 @@ def card(contents: Contents) -> str:
     record, verdict = contents.record, conclude(contents)
     shown = [pad for pad in record.pads if pad.kind != "native"]
     rows = Markup("").join(
-        Markup("<tr><td>{}</td><td>{}</td><td>{}</td></tr>").format(pad.site, pad.source, pad.realised) for pad in shown[:_MOST]
+        Markup("<tr><td>{}</td><td>{}</td><td>{}</td></tr>").format(pad.site, pad.source, pad.realised)
+        for pad in shown[:_MOST]
     )
     head = Markup("<tr><th>site</th><th>source</th><th>{}</th></tr>").format(record.framework)
     hidden = f"; sites that need more and are not shown: {len(shown) - _MOST}" if len(shown) > _MOST else ""
     more = f"sites with the layers' own padding: {len(record.pads) - len(shown)}{hidden}"
     return str(
-        Markup('<div><b>{}</b> to {} in <code>{}</code><p><b style="color:{}">{}</b>. {}</p>{}<p>{}</p></div>').format(
+        Markup(
+            '<div><b>{}</b> to {} in <code>{}</code><p><b style="color:{}">{}</b>. {}</p>{}<p>{}</p></div>'
+        ).format(
             record.name,
             record.framework,
             contents.folder,

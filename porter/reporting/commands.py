@@ -17,7 +17,11 @@ from porter.reporting.records import Contents
 
 def convert(record: Record, folder: str) -> str:
     """`porter convert` with the options in the record."""
-    whose, of_graph, ops = record.source.graph, record.zoo is None, [node["op"] for node in record.graph["nodes"]]
+    whose, of_graph, ops = (
+        record.source.graph,
+        record.zoo is None,
+        [node["op"] for node in record.graph["nodes"]],
+    )
     ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
     own_weights = record.source.file if whose is not None else None if of_graph else _weights(record)
     return options.CONVERT.line(
@@ -30,14 +34,18 @@ def convert(record: Record, folder: str) -> str:
         input_size=_input_size(record),
         keep_activation=of_graph and record.activation is None and ends in (["softmax"], ["sigmoid"]),
         outputs=record.ended_at if of_graph else (),
-        origin=record.zoo if record.origin is not None and record.origin.by == "user" and whose is None else None,
+        origin=record.zoo
+        if record.origin is not None and record.origin.by == "user" and whose is None
+        else None,
         dtype=record.dtype,
         quantize=record.quantize,
         keep_background=record.background,
         keep_dropout=record.framework in WITH_DROPOUTS and "dropout" in ops,
         stock=record.stock_class is not None and (not record.stock_class.startswith("timm.") or "timm"),
         fold_bn=record.folded is not None,
-        preprocess=stated(record.preprocess) if record.protocol_by == "user" and record.preprocess is not None else None,
+        preprocess=stated(record.preprocess)
+        if record.protocol_by == "user" and record.preprocess is not None
+        else None,
         class_names=record.labels if of_graph and record.class_names else None,
         mapped=record.mapped,
         options=record.chosen,
@@ -48,7 +56,9 @@ def convert(record: Record, folder: str) -> str:
 
 def verify(record: Record, folder: str) -> str:
     reference = _reference(record)
-    return options.VERIFY.line(folder=folder, weights=_weights(record), layers=True, reference=reference, recipes=record.recipes)
+    return options.VERIFY.line(
+        folder=folder, weights=_weights(record), layers=True, reference=reference, recipes=record.recipes
+    )
 
 
 def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
@@ -67,7 +77,10 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
 def _how(result: Evaluation) -> dict[str, object]:
     words = result.run.split(", ")
     run = {"compiled": "compiled" in words, "channels_last": "channels first" not in words}
-    return {**run, **{name: getattr(result, name) for name in ("precision", "device", "crops", "real_labels")}}
+    return {
+        **run,
+        **{name: getattr(result, name) for name in ("precision", "device", "crops", "real_labels")},
+    }
 
 
 def study(record: Record, folder: str, result: Study | None) -> str:
@@ -88,7 +101,9 @@ def study(record: Record, folder: str, result: Study | None) -> str:
 
 
 def _photos(result: Evaluation | Study | None, usual: object) -> dict[str, Any]:
-    """The photos that were measured, how many of them under which labels, and their protocol where it is not the `usual` one."""
+    """The photos that were measured, how many of them under which labels, and their protocol where it is not
+    the `usual` one.
+    """
     if result is None:
         return {"data": "PATH"}
     fed = None if result.preprocess is None else read_preprocess(result.preprocess)

@@ -1,6 +1,7 @@
 """A port's README.md as the Hub shows it: a model card of what port.json says, with front matter in YAML.
 
-Names in a record are a stranger's. Everything that the template is given is escaped, but what it has made code of.
+Names in a record are a stranger's. Everything that the template is given is escaped, but what it has made
+code of.
 """
 
 from __future__ import annotations
@@ -72,10 +73,18 @@ def front_matter(contents: Contents) -> dict[str, Any]:
     """What the Hub reads, with nothing that is not known."""
     record = contents.record
     licence = re.sub(r"\s+", "-", (record.licence or "").lower())
-    licences = {} if not licence else {"license": licence} if _is_known(licence) else {"license": "other", "license_name": licence}
+    licences = (
+        {}
+        if not licence
+        else {"license": licence}
+        if _is_known(licence)
+        else {"license": "other", "license_name": licence}
+    )
     classifies = record.output == "logits" and record.classes > 0 and record.input.channels == 3
     tag = {"pipeline_tag": "image-classification"} if classifies else {}
-    trained_on = {"datasets": ["imagenet-1k"]} if record.source.published and record.labels == IMAGENET else {}
+    trained_on = (
+        {"datasets": ["imagenet-1k"]} if record.source.published and record.labels == IMAGENET else {}
+    )
     named = [record.architecture, record.zoo]
     return {
         **licences,
@@ -88,7 +97,12 @@ def front_matter(contents: Contents) -> dict[str, Any]:
 
 def _is_known(licence: str) -> bool:
     """Whether the Hub has a licence by this name."""
-    return re.fullmatch(r"apache-2\.0|mit|bsd(-[23]-clause)?|cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.0|openrail", licence) is not None
+    return (
+        re.fullmatch(
+            r"apache-2\.0|mit|bsd(-[23]-clause)?|cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-[234]\.0|openrail", licence
+        )
+        is not None
+    )
 
 
 def _framework(record: Record) -> str:

@@ -1,4 +1,6 @@
-"""The report as one HTML page. It needs no network and no script, and everything from a record is escaped by the template."""
+"""The report as one HTML page. It needs no network and no script, and everything from a record is escaped by
+the template.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def sections(contents: Contents) -> dict[str, bool]:
 def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
     """The sections that are missing, in words, each with the command that makes it for the port `folder`."""
     record = contents.record
-    makers = {"errors": ("The error of every node", f"{commands.convert(record, folder)} --check --overwrite")}
+    makers = {
+        "errors": ("The error of every node", f"{commands.convert(record, folder)} --check --overwrite")
+    }
     if own_protocol(record) is not None:
         evaluate = commands.evaluate(record, folder, None)
         makers |= {
@@ -91,7 +95,11 @@ def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
 
 def _environment(record: Record) -> Environment:
     made = Environment(
-        loader=PackageLoader("porter.reporting"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("porter.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     style = Markup(files("porter.reporting").joinpath("templates/style.css").read_text(encoding="utf-8"))
     digest = b64encode(sha256(style.encode()).digest()).decode("ascii")
@@ -107,7 +115,12 @@ def _environment(record: Record) -> Environment:
 
 
 def _parts(contents: Contents) -> dict[str, Any]:
-    record, comparison, details, evaluation = contents.record, contents.comparison, contents.details, contents.evaluation
+    record, comparison, details, evaluation = (
+        contents.record,
+        contents.comparison,
+        contents.details,
+        contents.evaluation,
+    )
     pairs, name, there = details.pairs or (), contents.folder.resolve().name, sections(contents)
     return {
         "record": record,
@@ -116,7 +129,8 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "facts": facts(record),
         "ignored": _counted(record.tensors.ignored),
         "comparison": comparison,
-        "node_plots": comparison and _both(lambda width: plot_nodes(comparison.nodes, comparison.worst, width)),
+        "node_plots": comparison
+        and _both(lambda width: plot_nodes(comparison.nodes, comparison.worst, width)),
         "contents": {section: heading for section, heading in HEADINGS.items() if there.get(section, True)},
         "pads": _alike(pad for pad in record.pads if not _trivial(pad)),
         "blocks": blocks_of(record),
@@ -165,7 +179,11 @@ def _rows(evaluation: Evaluation) -> list[AccuracyRow]:
     if evaluation.source is not None:
         rows.insert(0, _row("source", evaluation.source.accuracy))
     published = _published(evaluation)
-    return [*rows, AccuracyRow("published", published["top1"], None, published.get("top5"))] if "top1" in published else rows
+    return (
+        [*rows, AccuracyRow("published", published["top1"], None, published.get("top5"))]
+        if "top1" in published
+        else rows
+    )
 
 
 def _row(name: str, found: Accuracy) -> AccuracyRow:
@@ -175,7 +193,11 @@ def _row(name: str, found: Accuracy) -> AccuracyRow:
 def _published(evaluation: Evaluation) -> dict[str, float]:
     """The published accuracies that are numbers, by `top1` and `top5`."""
     values = {name: (evaluation.published or {}).get(name) for name in ("top1", "top5")}
-    return {name: float(value) for name, value in values.items() if isinstance(value, int | float) and 0 <= value <= 100}
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and 0 <= value <= 100
+    }
 
 
 def _figure(value: float | None, digits: int) -> str:

@@ -70,8 +70,8 @@ def _name(index: int, label: Label | None) -> str:
 
 
 def thumbnail(text: str | None) -> Thumbnail | None:
-    """The JPEG in a record; None where it is no JPEG of at most 128 pixels a side. It is encoded again, so that only base64 reaches
-    the page, and only its header is decoded.
+    """The JPEG in a record; None where it is no JPEG of at most 128 pixels a side. It is encoded again, so
+    that only base64 reaches the page, and only its header is decoded.
     """
     from PIL import Image
 
@@ -83,7 +83,8 @@ def thumbnail(text: str | None) -> Thumbnail | None:
             warnings.simplefilter("error")
             with Image.open(BytesIO(data), formats=("JPEG",)) as image:
                 width, height = image.size
-    except Exception:  # Pillow's plugins raise any error for a broken file (porter.data.preprocess.open_image)
+    except Exception:
+        # Pillow's plugins raise any error for a broken file (porter.data.preprocess.open_image).
         return None
     if max(width, height) > MAX_THUMBNAIL_SIDE:
         return None

@@ -1,6 +1,7 @@
 """Reads and checks a port's records: port.json, and the details that `porter eval` writes beside it.
 
-Both come from strangers. Numbers may be infinite or not a number, and the drawings and texts have to accept that.
+Both come from strangers. Numbers may be infinite or not a number, and the drawings and texts have to accept
+that.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ class Contents:
 
 
 def read_contents(folder: Path) -> Contents:
-    """Reads a port's records. porter.port.read_port compares the port's files with their digests, so the figures are theirs.
+    """Reads a port's records. porter.port.read_port compares the port's files with their digests, so the
+    figures are theirs.
 
     Raises:
-        UsageError: there is no port. FileError: a record is damaged or too large. ChecksumError: the model file is another one.
+        UsageError: there is no port. FileError: a record is damaged or too large. ChecksumError: the model
+            file is another one.
     """
     port = read_port(folder)
     return Contents(
@@ -67,7 +70,10 @@ def _read_details(path: Path) -> Details:
         return Details()
     expect_plain(path)
     if path.stat().st_size > MAX_DETAILS_BYTES:
-        raise FileError(f"this file is too large to be porter's, at most {MAX_DETAILS_BYTES >> 20} MiB are read", where=str(path))
+        raise FileError(
+            f"this file is too large to be porter's, at most {MAX_DETAILS_BYTES >> 20} MiB are read",
+            where=str(path),
+        )
     try:
         return TypeAdapter(Details).validate_json(path.read_bytes())
     except ValidationError as error:
@@ -77,4 +83,6 @@ def _read_details(path: Path) -> Details:
 def _damaged(error: ValidationError, path: Path, *above: str) -> FileError:
     first = error.errors()[0]
     place = ".".join(map(str, (*above, *first["loc"]))) or "the top"
-    return FileError(f"{first['msg']} at {place}", where=str(path), next="run the command that wrote it again")
+    return FileError(
+        f"{first['msg']} at {place}", where=str(path), next="run the command that wrote it again"
+    )

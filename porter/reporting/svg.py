@@ -1,4 +1,6 @@
-"""Scales, ticks and elements of SVG drawings. Elements escape their contents, and every coordinate is finite."""
+"""Scales, ticks and elements of SVG drawings. Elements escape their contents, and every coordinate is
+finite.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,16 @@ from markupsafe import Markup
 
 Element = ElementTree.Element
 CHARACTER = 7.8
-"""Width in px of an average character of a label at the style sheet's 12 px. It is that of DejaVu Sans in bold, the widest of the
-fonts, so that labels never touch.
+"""Width in px of an average character of a label at the style sheet's 12 px. It is that of DejaVu Sans in
+bold, the widest of the fonts, so that labels never touch.
 """
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A linear map from `low`..`high` to `start`..`end`, which may run backwards; values outside go to the nearer end."""
+    """A linear map from `low`..`high` to `start`..`end`, which may run backwards; values outside go to the
+    nearer end.
+    """
 
     low: float
     high: float
@@ -31,18 +35,33 @@ class Scale:
 
 
 def element(tag: str, *children: Element, text: str | None = None, **attributes: str | float) -> Element:
-    """An SVG element. Attributes are written as Python names: `text_anchor` for text-anchor, `class_` for class."""
-    made = ElementTree.Element(tag, {name.rstrip("_").replace("_", "-"): _written(value) for name, value in attributes.items()})
+    """An SVG element. Attributes are written as Python names: `text_anchor` for text-anchor, `class_` for
+    class.
+    """
+    made = ElementTree.Element(
+        tag, {name.rstrip("_").replace("_", "-"): _written(value) for name, value in attributes.items()}
+    )
     made.text = text
     made.extend(children)
     return made
 
 
-def drawing(width: float, height: float, title: str, description: str, *children: Element, class_: str = "") -> Markup:
+def drawing(
+    width: float, height: float, title: str, description: str, *children: Element, class_: str = ""
+) -> Markup:
     """A whole drawing, which a screen reader reads as one image with a name and a description."""
     named = (element("title", text=title), element("desc", text=description))
     view = f"0 0 {_written(width)} {_written(height)}"
-    root = element("svg", *named, *children, viewBox=view, width=width, height=height, role="img", class_=f"plot {class_}".strip())
+    root = element(
+        "svg",
+        *named,
+        *children,
+        viewBox=view,
+        width=width,
+        height=height,
+        role="img",
+        class_=f"plot {class_}".strip(),
+    )
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
@@ -55,7 +74,9 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Element:
 
 
 def dots(places: list[tuple[float, float]], class_: str) -> Element:
-    """Many dots as one path of strokes without length, which round line caps make round. Circles take ten times the bytes."""
+    """Many dots as one path of strokes without length, which round line caps make round. Circles take ten
+    times the bytes.
+    """
     return element("path", d="".join(f"M{_written(x)} {_written(y)}h0" for x, y in places), class_=class_)
 
 
@@ -69,7 +90,9 @@ def fitted(text: str, width: float) -> str:
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` + 1 round numbers (1, 2 or 5 times a power of ten apart) that cover `low`..`high` from inside."""
+    """At most `most` + 1 round numbers (1, 2 or 5 times a power of ten apart) that cover `low`..`high` from
+    inside.
+    """
     span = high - low
     if not 1e-300 < span < 1e300:
         return [low]

@@ -44,18 +44,37 @@ def conclude(contents: Contents) -> Conclusion:
         return Conclusion("unproved", "Not proved", f"Port and source were not compared ({record.check}).")
     figures = _figures(verdict)
     if not verdict.holds:
-        place = verdict.first_bad.path if verdict.first_bad else next((node.path for node in verdict.nodes if not node.ok), None)
+        place = (
+            verdict.first_bad.path
+            if verdict.first_bad
+            else next((node.path for node in verdict.nodes if not node.ok), None)
+        )
         first = "" if place is None else f" {place} is the first node that differs."
-        return Conclusion("differs", "Differs", f"The port does not compute the function of {verdict.reference}.{first} {figures}")
+        return Conclusion(
+            "differs",
+            "Differs",
+            f"The port does not compute the function of {verdict.reference}.{first} {figures}",
+        )
     if record.quantize is not None:
-        sentence = f"The weights are rounded to 8 bits; before, the port computed the function of {verdict.reference}. {figures}"
+        sentence = (
+            "The weights are rounded to 8 bits; before, the port computed the function of "
+            f"{verdict.reference}. {figures}"
+        )
         return Conclusion("unproved", "Not proved", sentence)
     if verdict.reference == OWN_BUILD or not record.proved:
-        return Conclusion("unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}")
+        return Conclusion(
+            "unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}"
+        )
     first = f"The shipped pads were proved against {verdict.shipped.reference}. " if verdict.shipped else ""
     also = verdict.given is not None and verdict.given.reference != verdict.reference
-    functions = f"{verdict.reference} and as {verdict.given.reference}" if verdict.given and also else verdict.reference
-    return Conclusion("proved", "Proved", f"{first}The port computes the same function as {functions}. {figures}")
+    functions = (
+        f"{verdict.reference} and as {verdict.given.reference}"
+        if verdict.given and also
+        else verdict.reference
+    )
+    return Conclusion(
+        "proved", "Proved", f"{first}The port computes the same function as {functions}. {figures}"
+    )
 
 
 def _figures(verdict: VerdictRecord) -> str:
@@ -64,7 +83,8 @@ def _figures(verdict: VerdictRecord) -> str:
     worst = f"the worst {verdict.worst.path} at a relative L2 distance of {written(verdict.worst.rel_l2)}"
     nodes = "all equal bit for bit" if verdict.worst.rel_l2 == 0 else worst
     return (
-        f"Compared in {verdict.dtype} on {verdict.inputs} inputs of {sizes}: {len(verdict.nodes)} nodes, {nodes}; "
+        f"Compared in {verdict.dtype} on {verdict.inputs} inputs of {sizes}: "
+        f"{len(verdict.nodes)} nodes, {nodes}; "
         f"the logits at {written(verdict.logits.rel_l2)}{top}."
     )
 
@@ -74,37 +94,50 @@ def warn(contents: Contents) -> list[str]:
     record, verdict = contents.record, contents.comparison
     sentences = []
     if verdict is not None and verdict.uncompared:
-        sentences.append(f"Not compared, because the reference has no value for them: {some(verdict.uncompared)}.")
+        sentences.append(
+            f"Not compared, because the reference has no value for them: {some(verdict.uncompared)}."
+        )
     if verdict is not None and verdict.given is not None:
         sentences += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
     if verdict is not None:
         sentences += [
             f"The {dtype} error is above its limit from {result.rounds_from} on: the logits at "
-            f"{written(result.logits.rel_l2)}, and the source’s own rounding is {written(result.source_rounding)}."
+            f"{written(result.logits.rel_l2)}, and the source’s own rounding is "
+            f"{written(result.source_rounding)}."
             for dtype, result in verdict.dtypes.items()
             if result.rounds_from is not None
         ]
     if verdict is not None and (rounding := verdict.rounding or record.rounding) is not None:
         sentences.append(f"{rounding[0].upper()}{rounding[1:]}.")
     if record.input.size is not None:
-        sentences.append("The pads are right only at an input of {}×{}; the port refuses other sizes.".format(*record.input.size))
+        sentences.append(
+            "The pads are right only at an input of {}×{}; the port refuses other sizes.".format(
+                *record.input.size
+            )
+        )
     if record.padding == "trained":
-        sentences.append("The pads are those that the weights were trained with, not those that the zoo ships.")
+        sentences.append(
+            "The pads are those that the weights were trained with, not those that the zoo ships."
+        )
     if verdict is not None and verdict.shipped is not None:
         moved = verdict.shipped
         sentences.append(
-            f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} (relative L2), "
+            f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} "
+            "(relative L2), "
             f"and change the argmax on {moved.argmax_differ} of {moved.images} inputs."
         )
     zeros = _zeros_before_pools(record) if record.framework == "torch" else []
     if zeros:
         sentences.append(
-            f"By default, onnxruntime drops zeros before a max pool, as before {some(zeros)}, from a model exported to ONNX. "
+            f"By default, onnxruntime drops zeros before a max pool, as before {some(zeros)}, from a "
+            "model exported to ONNX. "
             "model.py pads with -0.0, which it keeps; porter convert --to onnx makes an ONNX port."
         )
     if record.twins and record.origin is None:
         others = ", ".join(twin.name for twin in record.twins)
-        sentences.append(f"Nothing states whether the weights are {record.name} or {others}, which take the same tensors.")
+        sentences.append(
+            f"Nothing states whether the weights are {record.name} or {others}, which take the same tensors."
+        )
     if record.background:
         sentences.append("Row 0 of the logits is the background class, so every label is one row later.")
     if is_non_commercial(record.licence):
@@ -116,14 +149,22 @@ def _zeros_before_pools(record: Record) -> list[str]:
     """The max pools before which the port has a layer of zeros that take part in the maximum."""
     padded = {pad.site for pad in record.pads if pad.kind == "pad layer"}
     nodes = from_record(record.graph).nodes
-    return [node.path for node in nodes if node.path in padded and isinstance(node.op, MaxPool) and node.op.convention.fill == 0]
+    return [
+        node.path
+        for node in nodes
+        if node.path in padded and isinstance(node.op, MaxPool) and node.op.convention.fill == 0
+    ]
 
 
 def facts(record: Record) -> list[Fact]:
     """The facts about the source and the port."""
     rows, columns = record.input.native_size
     at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
-    shape = f"N×{record.input.channels}×H×W" if record.input.layout == "NCHW" else f"N×H×W×{record.input.channels}"
+    shape = (
+        f"N×{record.input.channels}×H×W"
+        if record.input.layout == "NCHW"
+        else f"N×H×W×{record.input.channels}"
+    )
     graph = from_record(record.graph)
     if graph.axes:
         shape = axes_text(graph.axes).replace(" x ", "×")
@@ -139,7 +180,10 @@ def facts(record: Record) -> list[Fact]:
         *(Fact("Note", note) for note in record.source.notes),
         Fact("Licence", record.licence or "unknown"),
         *([Fact("Origin", record.origin.words)] if record.origin is not None else []),
-        *(Fact("Twin", f"{twin.name} takes the same tensors: {'; '.join(twin.differs)}") for twin in record.twins),
+        *(
+            Fact("Twin", f"{twin.name} takes the same tensors: {'; '.join(twin.differs)}")
+            for twin in record.twins
+        ),
         *(Fact("Assumed", line) for line in record.assumed),
         *(Fact(f"sha256 of {name}", digest, literal=True) for name, digest in record.model.items()),
         Fact("Input", f"{shape}, {at}; designed for {rows}×{columns}"),
@@ -149,16 +193,27 @@ def facts(record: Record) -> list[Fact]:
         Fact("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
     ]
     if record.reference is not None:
-        what = "code of the user’s own, which was run" if record.reference.maker else "another file of the user’s"
+        what = (
+            "code of the user’s own, which was run"
+            if record.reference.maker
+            else "another file of the user’s"
+        )
         entries.append(Fact("Reference given", f"{record.reference.file}, {what}"))
         entries.append(Fact("Its sha256", record.reference.sha256, literal=True))
     if record.folded is not None:
         entries.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
     if record.stock_class is not None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in record.stock_arguments.items())
-        absorbed = f"; {len(record.absorbed)} biases absorbed into the means of the norms after them" if record.absorbed else ""
+        absorbed = (
+            f"; {len(record.absorbed)} biases absorbed into the means of the norms after them"
+            if record.absorbed
+            else ""
+        )
         entries.append(Fact("Stock class", f"{record.stock_class}({arguments}){absorbed}"))
-    return [*entries, Fact("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()))]
+    return [
+        *entries,
+        Fact("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items())),
+    ]
 
 
 def _output(record: Record) -> str:
@@ -176,8 +231,8 @@ def _classes(record: Record) -> str:
 
 
 def steps(record: Record) -> list[str]:
-    """The steps from a photo to the port's input, as predict and eval follow them; as they are stated where those refuse the port's
-    size. None where nothing states them.
+    """The steps from a photo to the port's input, as predict and eval follow them; as they are stated where
+    those refuse the port's size. None where nothing states them.
     """
     if record.preprocess is None:
         return []

@@ -39,18 +39,26 @@ def report(folder: AnyPath, out: AnyPath | None = None, other: AnyPath | None = 
     """Writes a port's records as one HTML page that needs neither a network nor a script.
 
     Args:
-        out: the page; None for report.html in the port's folder, for two ports FOLDER-and-OTHER.html here. It appears whole or not
-            at all, and replaces only an older report.
+        out: the page; None for report.html in the port's folder, for two ports FOLDER-and-OTHER.html here. It
+            appears whole or not at all, and replaces only an older report.
         other: the folder of a second port; the page then has both side by side.
 
     Raises:
-        UsageError: there is no port, or `out` is a file that is not a report. FileError: a record is damaged, or the report cannot
-            be written. ChecksumError: the model file is not the one that port.json describes.
+        UsageError: there is no port, or `out` is a file that is not a report. FileError: a record is damaged,
+            or the report cannot be written. ChecksumError: the model file is not the one that port.json
+            describes.
     """
     folder = Path(folder)
     contents = read_contents(folder)
     second = None if other is None else read_contents(Path(other))
-    path = Path(out or (folder / NAME if second is None else f"{folder.resolve().name}-and-{second.folder.resolve().name}.html"))
+    path = Path(
+        out
+        or (
+            folder / NAME
+            if second is None
+            else f"{folder.resolve().name}-and-{second.folder.resolve().name}.html"
+        )
+    )
     # If the user names a link, its target is replaced and the link stays; a link in the port is a stranger's.
     target = path if out is None else Path(os.path.realpath(path))  # links may point to each other
     _refuse(target)
@@ -60,19 +68,27 @@ def report(folder: AnyPath, out: AnyPath | None = None, other: AnyPath | None = 
 
 def _refuse(target: Path) -> None:
     if target.is_dir():
-        raise UsageError("there is a folder where the report should go", where=str(target), next="give --out a file")
+        raise UsageError(
+            "there is a folder where the report should go", where=str(target), next="give --out a file"
+        )
     if not target.exists():
         return
     if not is_plain(target):
         raise UsageError(
-            "there is a link, a pipe or a device where the report should go", where=str(target), next="give --out a file"
+            "there is a link, a pipe or a device where the report should go",
+            where=str(target),
+            next="give --out a file",
         )
     try:
         with target.open("rb") as file:
             signed = SIGNATURE in file.read(_SIGNED_WITHIN)
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(target), next="choose another --out") from None
+        raise FileError(
+            f"cannot be read: {error.strerror}", where=str(target), next="choose another --out"
+        ) from None
     if not signed:
         raise UsageError(
-            "the file is not one of porter's reports, so it is not replaced", where=str(target), next="choose another --out"
+            "the file is not one of porter's reports, so it is not replaced",
+            where=str(target),
+            next="choose another --out",
         )

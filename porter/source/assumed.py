@@ -1,4 +1,6 @@
-"""What a file of weights does not say, and porter takes as the zoo has it: one line each, for the port's record."""
+"""What a file of weights does not say, and porter takes as the zoo has it: one line each, for the port's
+record.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ def what_is_assumed(checkpoint: Checkpoint, fit: Fit, zoo: Zoo) -> tuple[str, ..
 
 
 def _scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
-    """One line for the layers that scale the input inside the model, because a file of weights does not say what they compute; none
-    for those that the zoo's own model has, one of each that Keras numbers.
+    """One line for the layers that scale the input inside the model, because a file of weights does not say
+    what they compute; none for those that the zoo's own model has, one of each that Keras numbers.
     """
     own, scaling = set(fit.reference_taps.values()), checkpoint.scaling
     stems = {name: re.sub(r"_\d+$", "", name) for name in scaling}
@@ -25,11 +27,23 @@ def _scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
     if not foreign:
         return ()
     named = some([f"'{name}'" for name in foreign])
-    return (f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give the whole model",)
+    return (
+        (
+            f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give "
+            "the whole model"
+        ),
+    )
 
 
 def _activation(fit: Fit) -> tuple[str, ...]:
-    """One line where the activation after somebody's own head is the zoo's, because a file of weights records none."""
+    """One line where the activation after somebody's own head is the zoo's, because a file of weights records
+    none.
+    """
     if fit.own_head or fit.activation is None:
         return ()
-    return (f"the model ends in a {fit.activation}: a file of weights does not say; if yours differs, give the whole model",)
+    return (
+        (
+            f"the model ends in a {fit.activation}: a file of weights does not say; if yours differs, give "
+            "the whole model"
+        ),
+    )

@@ -1,9 +1,9 @@
 """What a file, or a file beside it, says of photos and classes.
 
-A model of ONNX, Caffe or MXNet that porter wrote has them in its metadata. A folder as Hugging Face has it states them beside the
-weights. In timm's config.json, `pretrained_cfg` says how photos are prepared, as timm.data.create_transform reads it, and
-`label_names` what the classes are. transformers has preprocessor_config.json, and `id2label` in config.json. KerasHub has
-image_converter.json.
+A model of ONNX, Caffe or MXNet that porter wrote has them in its metadata. A folder as Hugging Face has it
+states them beside the weights. In timm's config.json, `pretrained_cfg` says how photos are prepared, as
+timm.data.create_transform reads it, and `label_names` what the classes are. transformers has
+preprocessor_config.json, and `id2label` in config.json. KerasHub has image_converter.json.
 """
 
 from __future__ import annotations
@@ -28,15 +28,29 @@ from porter.source.hub import INDEX, WEIGHTS, fetched, repository_of
 from porter.source.opened import Opened
 from porter.source.protocol import NOTHING, PhotoFacts
 
-_SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".pt2", ".ckpt", ".h5", ".keras", ".onnx", ".npz", ".msgpack", ".tflite")
+_SUFFIXES = (
+    ".safetensors",
+    ".bin",
+    ".pth",
+    ".pt",
+    ".pt2",
+    ".ckpt",
+    ".h5",
+    ".keras",
+    ".onnx",
+    ".npz",
+    ".msgpack",
+    ".tflite",
+)
 _SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
 _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 """What reading settings raises that are none."""
 
 
 def weights_in(path: Path) -> Path:
-    """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one. The folder may be a
-    repository of the Hub (porter.source.hub). Every other path as it is, also a preset of KerasHub, which has several files.
+    """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one.
+    The folder may be a repository of the Hub (porter.source.hub). Every other path as it is, also a preset of
+    KerasHub, which has several files.
     """
     repository = repository_of(path)
     path = path if repository is None else fetched(repository)
@@ -46,12 +60,16 @@ def weights_in(path: Path) -> Path:
 
 
 def config_beside(weights: Path) -> dict[str, Any]:
-    """The content of the config.json that belongs to a file of weights; nothing where there is none, or it is no JSON."""
+    """The content of the config.json that belongs to a file of weights; nothing where there is none, or it is
+    no JSON.
+    """
     return _read_beside(weights.parent / CONFIG_FILE, []) if _belongs(weights) else {}
 
 
 def _belongs(weights: Path) -> bool:
-    """Whether the config.json in a file's folder is about it: the Hub gave the file its name, or it is the only one there."""
+    """Whether the config.json in a file's folder is about it: the Hub gave the file its name, or it is the
+    only one there.
+    """
     return weights.name in WEIGHTS or _files_of_weights(weights.parent) == [weights]
 
 
@@ -59,17 +77,29 @@ def _files_of_weights(folder: Path) -> list[Path]:
     """The files of weights in a folder, if it has a config.json."""
     if not (folder / CONFIG_FILE).is_file():
         return []
-    return [path for path in folder.iterdir() if (path.suffix in _SUFFIXES or path.name.endswith(INDEX)) and path.is_file()]
+    return [
+        path
+        for path in folder.iterdir()
+        if (path.suffix in _SUFFIXES or path.name.endswith(INDEX)) and path.is_file()
+    ]
 
 
 def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
     """What porter's metadata in a file says, and a warning where it is damaged."""
-    protocol, names, name = (checkpoint.stated.get(f"porter.{key}") for key in ("preprocess", "class_names", "labels"))
+    protocol, names, name = (
+        checkpoint.stated.get(f"porter.{key}") for key in ("preprocess", "class_names", "labels")
+    )
     try:
         listed = json.loads(names or "[]")
         if not isinstance(listed, list):
             raise UsageError("'porter.class_names' is not a list of names")
-        labels = labels_of(name, listed, "porter.class_names") if name and listed else Labels(name) if name in LABEL_MAPS else None
+        labels = (
+            labels_of(name, listed, "porter.class_names")
+            if name and listed
+            else Labels(name)
+            if name in LABEL_MAPS
+            else None
+        )
         return PhotoFacts(read_preprocess(protocol) if protocol else None, labels, "file"), ()
     except (PorterError, ValueError, RecursionError) as error:
         return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
@@ -82,15 +112,16 @@ def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
 
 
 def stated_beside(weights: Path) -> tuple[PhotoFacts, tuple[str, ...]]:
-    """What timm's config.json, transformers' preprocessor_config.json or KerasHub's image_converter.json beside a file of weights
-    says, and the names of classes in config.json; a warning where it says what porter cannot do. They may be links, as in Hugging
-    Face's cache.
+    """What timm's config.json, transformers' preprocessor_config.json or KerasHub's image_converter.json
+    beside a file of weights says, and the names of classes in config.json; a warning where it says what
+    porter cannot do. They may be links, as in Hugging Face's cache.
     """
     if not _belongs(weights):
         return NOTHING, ()
     warnings: list[str] = []
     config, processor, converter = (
-        _read_beside(weights.parent / name, warnings) for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE)
+        _read_beside(weights.parent / name, warnings)
+        for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE)
     )
     protocol, labels = None, None
     readings = (

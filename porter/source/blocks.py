@@ -14,8 +14,11 @@ _LONGEST_NAME = 100
 
 
 def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
-    """The same graph under paths that show its blocks, whose uses say what differs between them; and each path's own in `file`."""
-    # A name of several layers, as converters join them to one that they fused, would make paths that port.json does not hold.
+    """The same graph under paths that show its blocks, whose uses say what differs between them; and each
+    path's own in `file`.
+    """
+    # A name of several layers, as converters join them to one that they fused, would make paths that
+    # port.json does not hold.
     names = {path: name[-_LONGEST_NAME:].lstrip("/._") or name for path, name in file.names.items()}
     blocks = find_blocks(file.graph, names)
     return _named(file, with_arguments(blocks.graph), blocks.paths), blocks.paths

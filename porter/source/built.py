@@ -1,4 +1,6 @@
-"""The network of a folder of the Hub that no recipe has, as the library that wrote the folder builds it by its config.json."""
+"""The network of a folder of the Hub that no recipe has, as the library that wrote the folder builds it by
+its config.json.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Built:
     by: str
 
     def marked(self, opened: Opened) -> Opened:
-        """A source that was opened from the checkpoint, with the library's model, and with what the file itself is."""
+        """A source that was opened from the checkpoint, with the library's model, and with what the file
+        itself is.
+        """
         network = f"the network is {self.saved.name}, as {self.by} builds it by {CONFIG_FILE}"
         notes = tuple(network if note == OWN_GRAPH else note for note in opened.file.notes)
         file = opened.file.model_copy(update={"format": self.format, "built_by": self.by, "notes": notes})
@@ -40,8 +44,8 @@ class Built:
 
 
 def read_built(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size | None = None) -> Built | None:
-    """A file of tensors with the network that the config.json beside it describes; None where that names none of a library that
-    porter knows.
+    """A file of tensors with the network that the config.json beside it describes; None where that names none
+    of a library that porter knows.
 
     Raises:
         MissingFramework: the library is not installed.
@@ -51,5 +55,7 @@ def read_built(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size |
     if built is None:
         return None
     read, saved = read_model(built.model, None, outputs, size or built.size)
-    own = replace(read, path=checkpoint.path, digests=checkpoint.digests, notes=(*checkpoint.notes, *built.notes))
+    own = replace(
+        read, path=checkpoint.path, digests=checkpoint.digests, notes=(*checkpoint.notes, *built.notes)
+    )
     return Built(own, replace(saved, size=saved.size or built.size), checkpoint.format, built.by)

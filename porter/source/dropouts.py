@@ -11,22 +11,35 @@ from porter.graph import INPUT, Dropout, Graph, Node
 from porter.graph.ops import is_map
 from porter.source.opened import Opened
 
-_KINDS: Mapping[str, bool] = {"Dropout": False, "Dropout2d": True, "SpatialDropout2D": True, "SpatialDropout": True}
+_KINDS: Mapping[str, bool] = {
+    "Dropout": False,
+    "Dropout2d": True,
+    "SpatialDropout2D": True,
+    "SpatialDropout": True,
+}
 """Classes that a Dropout says, and whether they drop whole maps."""
 
 
 def with_dropouts(opened: Opened) -> Opened:
-    """The source with its dropouts, which compute nothing outside of training. Those that cannot be placed are warned of."""
+    """The source with its dropouts, which compute nothing outside of training. Those that cannot be placed
+    are warned of.
+    """
     graph, names, left = opened.graph, dict(opened.facts.names), list[LeftOut]()
     warnings: list[str] = []
     for layer in opened.facts.left_out:
         problem = _problem(graph, layer)
         if problem is not None or layer.kind not in _KINDS or layer.rate is None or layer.after is None:
             left.append(layer)
-            warnings += [f"--keep-dropout: {layer.words} '{layer.name}' is left out all the same: {problem}"] if problem else []
+            warnings += (
+                [f"--keep-dropout: {layer.words} '{layer.name}' is left out all the same: {problem}"]
+                if problem
+                else []
+            )
             continue
         path = _free(graph, layer.after)
-        graph = _behind(graph, layer.after, Node(path, Dropout(layer.rate, _KINDS[layer.kind]), (layer.after,)))
+        graph = _behind(
+            graph, layer.after, Node(path, Dropout(layer.rate, _KINDS[layer.kind]), (layer.after,))
+        )
         names |= {path: layer.name} if names and layer.name not in names.values() else {}
     if not opened.facts.left_out:
         warnings.append(f"--keep-dropout: {opened.file.file} shows no dropout")
@@ -41,7 +54,11 @@ def has_dropouts(graph: Graph) -> bool:
 def _problem(graph: Graph, layer: LeftOut) -> str | None:
     """Why a layer cannot be placed, in words; None of one that can, and of one that porter never places."""
     if layer.kind not in _KINDS or layer.rate is None:
-        return "a port keeps Dropout and SpatialDropout only" if layer.kind.endswith(("Dropout", "Depth")) else None
+        return (
+            "a port keeps Dropout and SpatialDropout only"
+            if layer.kind.endswith(("Dropout", "Depth"))
+            else None
+        )
     if not 0 <= layer.rate <= 1:
         return f"it drops a share of {layer.rate:g}"
     if layer.after is None or layer.after not in {INPUT, *graph.by_path}:
@@ -63,6 +80,9 @@ def _free(graph: Graph, after: str) -> str:
 
 def _behind(graph: Graph, after: str, added: Node) -> Graph:
     """The graph with a node behind another, or behind the input, whose reader reads it instead."""
-    nodes = [replace(node, inputs=tuple(added.path if path == after else path for path in node.inputs)) for node in graph.nodes]
+    nodes = [
+        replace(node, inputs=tuple(added.path if path == after else path for path in node.inputs))
+        for node in graph.nodes
+    ]
     place = next((place for place, node in enumerate(nodes, 1) if node.path == after), 0)
     return replace(graph, nodes=(*nodes[:place], added, *nodes[place:]))

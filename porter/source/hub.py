@@ -1,7 +1,8 @@
 """Repositories of Hugging Face's Hub, named `hf://owner/name[@revision]` where a file is named.
 
-huggingface_hub fetches them, into its cache and with its token, or has them there already. Only the files that porter reads are
-asked for, each by a name that porter has, but for the shards that an index lists, whose names lie in its folder.
+huggingface_hub fetches them, into its cache and with its token, or has them there already. Only the files
+that porter reads are asked for, each by a name that porter has, but for the shards that an index lists, whose
+names lie in its folder.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ WEIGHTS = (
 """The Hub's names of a model's weights, the preferred one first."""
 _SCHEME = "hf:"
 _NAMED = re.compile(r"hf:/{1,2}(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
-_CACHED = re.compile(r"/models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)/snapshots/(?P<commit>[0-9a-f]{40})/[^/]+$", re.ASCII)
+_CACHED = re.compile(
+    r"/models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)/snapshots/(?P<commit>[0-9a-f]{40})/[^/]+$", re.ASCII
+)
 _USUAL = "main"
 
 
@@ -65,12 +68,16 @@ def repository_of(path: Path) -> Repository | None:
         return None
     named = _NAMED.fullmatch(text)
     if named is None or ".." in text:
-        raise UsageError(f"'{text}' names no repository", next="write hf://OWNER/NAME or hf://OWNER/NAME@REVISION")
+        raise UsageError(
+            f"'{text}' names no repository", next="write hf://OWNER/NAME or hf://OWNER/NAME@REVISION"
+        )
     return Repository(named["name"], named["revision"] or _USUAL)
 
 
 def with_repository(checkpoint: Checkpoint) -> Checkpoint:
-    """A file in huggingface_hub's cache with a note of the repository and the commit that it is of; every other file as it is."""
+    """A file in huggingface_hub's cache with a note of the repository and the commit that it is of; every
+    other file as it is.
+    """
     found = _CACHED.search(checkpoint.path.as_posix())
     if found is None:
         return checkpoint
@@ -83,10 +90,14 @@ def fetched(repository: Repository) -> Path:
 
     Raises:
         MissingFramework: huggingface_hub is not installed.
-        DownloadError: there is no such repository or revision, it may not be read, or it is not in the cache and cannot be reached.
+        DownloadError: there is no such repository or revision, it may not be read, or it is not in the cache
+            and cannot be reached.
         FileError: an index is damaged.
     """
-    expect_installed("huggingface_hub", "pip install huggingface_hub, or name a folder that has config.json and the weights")
+    expect_installed(
+        "huggingface_hub",
+        "pip install huggingface_hub, or name a folder that has config.json and the weights",
+    )
     library = import_module("huggingface_hub")
     source = _Source(library, repository)
     with _quiet_without_terminal():
@@ -94,16 +105,27 @@ def fetched(repository: Repository) -> Path:
         if config is None:
             instead = f"hf download {repository.owner_and_name} FILE, and name that file"
             raise DownloadError(f"it has no {CONFIG_FILE}", where=_where(repository), next=instead)
-        source.repository = Repository(repository.owner_and_name, config.parent.name)  # the rest is of the same commit
+        # The rest is of the same commit.
+        source.repository = Repository(repository.owner_and_name, config.parent.name)
         source.file(PROCESSOR_FILE)
         weights = next((file for name in WEIGHTS if (file := source.file(name)) is not None), None)
         if weights is None:
-            instead = _UNREACHED if source.offline else f"hf download {repository.owner_and_name} FILE, and name that file"
-            raise DownloadError(f"it has none of {', '.join(WEIGHTS)}", where=_where(repository), next=instead)
+            instead = (
+                _UNREACHED
+                if source.offline
+                else f"hf download {repository.owner_and_name} FILE, and name that file"
+            )
+            raise DownloadError(
+                f"it has none of {', '.join(WEIGHTS)}", where=_where(repository), next=instead
+            )
         if weights.name.endswith((INDEX, BACKBONE_INDEX)):
             for shard in read_index(weights):
                 source.needed(shard)
-        for name in (TASK_FILE, TASK_WEIGHTS, CONVERTER_FILE) if weights.name in (BACKBONE_WEIGHTS, BACKBONE_INDEX) else ():
+        for name in (
+            (TASK_FILE, TASK_WEIGHTS, CONVERTER_FILE)
+            if weights.name in (BACKBONE_WEIGHTS, BACKBONE_INDEX)
+            else ()
+        ):
             source.file(name)
     return config.parent
 
@@ -116,8 +138,8 @@ class _Source:
     """A repository as huggingface_hub gives its files.
 
     Attributes:
-        offline: whether the Hub could not be reached: the rest is then of the cache, so that no file stands in for a preferred one
-            that only could not be fetched.
+        offline: whether the Hub could not be reached: the rest is then of the cache, so that no file stands
+            in for a preferred one that only could not be fetched.
     """
 
     library: ModuleType
@@ -129,7 +151,9 @@ class _Source:
         file = self.file(name)
         if file is None:
             next = _UNREACHED if self.offline else "ask its owner for the missing file"
-            raise DownloadError(f"it has no {name}, which its index lists", where=_where(self.repository), next=next)
+            raise DownloadError(
+                f"it has no {name}, which its index lists", where=_where(self.repository), next=next
+            )
         return file
 
     def file(self, name: str) -> Path | None:
@@ -155,7 +179,10 @@ class _Source:
             )
         except errors.LocalEntryNotFoundError as error:
             if name == CONFIG_FILE:
-                message = f"the Hub cannot be reached, and the cache lacks it: {first_line(error.__cause__ or error)}"
+                message = (
+                    "the Hub cannot be reached, and the cache lacks it: "
+                    f"{first_line(error.__cause__ or error)}"
+                )
                 raise DownloadError(message, where=_where(self.repository), next=_UNREACHED) from None
             self.offline = True
             return None
@@ -167,7 +194,10 @@ class _Source:
             message = f"there is no such repository, or it may not be read: {_status(error)}"
             next = "check the name; for a private or gated one: hf auth login, with a token that may read it"
         except Exception as error:  # of its HTTP library, of the disk, of names that it refuses
-            message, next = f"{name} cannot be fetched: {type(error).__name__}: {first_line(error)}", _UNREACHED
+            message, next = (
+                f"{name} cannot be fetched: {type(error).__name__}: {first_line(error)}",
+                _UNREACHED,
+            )
         raise DownloadError(message, where=_where(self.repository), next=next)
 
 

@@ -33,8 +33,8 @@ def read_model(
 ) -> tuple[Checkpoint, Saved]:
     """A model in memory, saved and read as porter.formats.reading.read_weights reads a file.
 
-    Where porter lacks an op for a graph of any size, the model is saved for one size, and then for one image: there more of it is
-    constant.
+    Where porter lacks an op for a graph of any size, the model is saved for one size, and then for one image:
+    there more of it is constant.
 
     Raises:
         UsageError: it cannot be saved (porter.frameworks.in_memory). Or as `read_weights`.
@@ -68,7 +68,9 @@ def renamed(error: PorterError, saved: Saved) -> PorterError:
 
 
 def digest_of(tensors: Mapping[str, Array]) -> str:
-    """The sha256 of a model in memory: of its tensors by name, because no two files of one model have the same bytes."""
+    """The sha256 of a model in memory: of its tensors by name, because no two files of one model have the
+    same bytes.
+    """
     found = sha256()
     for name, array in sorted(tensors.items()):
         found.update(f"{name} {array.dtype.name} {array.shape}\n".encode())

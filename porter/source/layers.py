@@ -9,11 +9,15 @@ from porter.zoos.tables import DEFAULT_ZOOS
 
 
 def layers_in(framework: str, member: Member | None, facts: Facts, graph: Graph) -> dict[str, str]:
-    """Layer names by path: the file's own without a recipe, otherwise those of the framework's default zoo."""
+    """Layer names by path: the file's own without a recipe, otherwise those of the framework's default
+    zoo.
+    """
     if member is None:
         return {path: name for path, name in facts.names.items() if path in graph.by_path}
     default = DEFAULT_ZOOS[framework]
     if default not in member.recipe.zoos or not member.recipe.zoos[default].has(member.variant):
         return {}
     named = member.recipe.member(member.variant, default)
-    return {path: layer.name for path, layer in layer_names(named, expand(named)).items() if path in graph.by_path}
+    return {
+        path: layer.name for path, layer in layer_names(named, expand(named)).items() if path in graph.by_path
+    }

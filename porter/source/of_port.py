@@ -36,7 +36,8 @@ def member_of(record: Record, recipes: Path | None) -> Member | None:
         recipes: the folder that `--recipes` names.
 
     Raises:
-        UsageError: there is no such variant, or it was in the folder of `--recipes`, which may have a name of porter's own recipes.
+        UsageError: there is no such variant, or it was in the folder of `--recipes`, which may have a name of
+            porter's own recipes.
     """
     if record.variant is None or record.zoo is None:
         return None
@@ -47,8 +48,8 @@ def member_of(record: Record, recipes: Path | None) -> Member | None:
 
 
 def source_of(port: Port, weights: Weights | None, recipes: Path | None) -> Opened:
-    """The source of a port, opened again: `weights`, a file or the model in memory that it was made from, or the zoo's published
-    file; with its dropouts if the port has them.
+    """The source of a port, opened again: `weights`, a file or the model in memory that it was made from, or
+    the zoo's published file; with its dropouts if the port has them.
 
     Raises:
         UsageError: as `_opened_again`.
@@ -61,8 +62,8 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
     """The source of a port without what is put into it.
 
     Raises:
-        UsageError: the port was made from other weights; or none are given, and it was not made from the zoo's published ones, or
-            does not record whether it was.
+        UsageError: the port was made from other weights; or none are given, and it was not made from the
+            zoo's published ones, or does not record whether it was.
     """
     record, member = port.record, member_of(port.record, recipes)
     if weights is None:
@@ -73,7 +74,9 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
 
         checkpoint, saved = read_model(weights, None, record.ended_at, record.input.native_size)
         _expect_same(record, checkpoint.sha256, Path(saved.name))
-        return with_padding(replace(_again(checkpoint, record, member, wishes), in_memory=saved), record.padding)
+        return with_padding(
+            replace(_again(checkpoint, record, member, wishes), in_memory=saved), record.padding
+        )
     path, warnings = weights and weights_in(weights), tuple[str, ...]()
     if path is not None and record.source.graph is not None:
         return with_padding(_of_two(port, path, member, wishes), record.padding)
@@ -89,15 +92,17 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
     if beside is not None:
         _expect_same(record, beside.record.model[beside.destination.MODEL_FILE], path)
         return with_padding(open_port(beside, member), record.padding)
-    checkpoint = read_source(path, member is not None and needs_md5(member), record.ended_at, record.input.native_size)
+    checkpoint = read_source(
+        path, member is not None and needs_md5(member), record.ended_at, record.input.native_size
+    )
     _expect_same(record, checkpoint.sha256, path)
     opened = (_again if record.source.built_by is None else _built_again)(checkpoint, record, member, wishes)
     return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)
 
 
 def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) -> Opened:
-    """The source of a port whose graph and whose tensors are of two files. That of the graph is found by its name, beside the
-    weights, above them, or here.
+    """The source of a port whose graph and whose tensors are of two files. That of the graph is found by its
+    name, beside the weights, above them, or here.
     """
     record, weights = port.record, model_file(weights)
     whose = record.source.graph
@@ -114,12 +119,17 @@ def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) ->
         opened = open_tuned(first, checkpoint, member)
         found = graph_file(first).sha256
     else:
-        checkpoint = read_weights(graph, outputs=record.ended_at, size=record.input.native_size, weights=weights)
+        checkpoint = read_weights(
+            graph, outputs=record.ended_at, size=record.input.native_size, weights=weights
+        )
         _expect_same(record, digest_of(checkpoint, weights), weights)
         opened = _again(checkpoint, record, member, wishes)
         found = checkpoint.digests[graph]["sha256"]
     if found != whose.sha256:
-        message = f"the port's graph is that of another {whose.file}: its sha256 is {found[:12]}..., not {whose.sha256[:12]}..."
+        message = (
+            f"the port's graph is that of another {whose.file}: its sha256 is {found[:12]}..., not "
+            f"{whose.sha256[:12]}..."
+        )
         raise UsageError(message, where=str(graph), next=f"put that {whose.file} beside {weights.name}")
     return opened
 
@@ -134,9 +144,15 @@ def _expect_published(port: Port, member: Member | None) -> None:
     if source.format == "port":
         made, given = "another port", "add --weights with that port"
     if IN_MEMORY in source.notes:
-        made, given = f"the model {source.file} in memory", "in Python, porter.verify(DIR, weights=MODEL) takes the model"
+        made, given = (
+            f"the model {source.file} in memory",
+            "in Python, porter.verify(DIR, weights=MODEL) takes the model",
+        )
     elif published is None:
-        made, given = f"{made}, and does not record whether the zoo publishes it", f"{given}, or convert again"
+        made, given = (
+            f"{made}, and does not record whether the zoo publishes it",
+            f"{given}, or convert again",
+        )
     elif source.format != "port" and record.variant is not None:
         made = f"{made}, which the zoo does not publish"
     raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
@@ -146,19 +162,24 @@ def _wishes_of(port: Port, member: Member | None) -> Wishes:
     """What the user wished of the source."""
     record = port.record
     if member is None:
-        return Wishes(size=record.input.native_size, keep_activation=record.activation is None, outputs=record.ended_at)
+        return Wishes(
+            size=record.input.native_size, keep_activation=record.activation is None, outputs=record.ended_at
+        )
     try:
         chosen = choose_options(member.recipe, record.chosen)
     except UsageError as error:
         where = f"{port.folder / RECORD}: chosen"
-        raise UsageError(error.message, where=where, next="convert again, if the recipe has changed") from None
+        raise UsageError(
+            error.message, where=where, next="convert again, if the recipe has changed"
+        ) from None
     return Wishes(record.background, record.mapped, chosen)
 
 
 def _expect_same(record: Record, sha256: str, path: Path) -> None:
     if sha256 != record.source.sha256:
         raise UsageError(
-            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
+            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not "
+            "from this file, "
             f"{sha256[:12]}...",
             where=str(path),
             next=f"give --weights the {record.source.file} that the port was made from",
@@ -170,7 +191,9 @@ def _again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes
     if member is not None:
         return open_candidate(Candidate.of(member, checkpoint), wishes)
     if checkpoint.graph is None:
-        raise UsageError("this file carries no graph, and the port was made from one", where=str(checkpoint.path))
+        raise UsageError(
+            "this file carries no graph, and the port was made from one", where=str(checkpoint.path)
+        )
     return open_graph(checkpoint, wishes, record.names)
 
 

@@ -33,13 +33,15 @@ class Opened:
 
     Attributes:
         framework: the zoo's or the port's, otherwise the engine that runs the file's graph.
-        sizes: the size that the file states, otherwise the recipe's; of a port, its only size, otherwise its own native size.
+        sizes: the size that the file states, otherwise the recipe's; of a port, its only size, otherwise its
+            own native size.
         member: what it is; None for a file of a graph that no recipe has.
         chosen: the options of the recipe that a user, or what stands beside the file, sets.
         assumed_size: one line if the recipe and not the source says what input size it was built for.
         shipped: with training pads, the graph with the source's own.
         fitted: None if the source is a port.
-        own_model: what the model is called that porter builds from the graph, where the tensors were trained in that very model.
+        own_model: what the model is called that porter builds from the graph, where the tensors were trained
+            in that very model.
         in_memory: the model that the user holds, if the source is one.
     """
 
@@ -65,6 +67,8 @@ class Opened:
 
     @property
     def built_size(self) -> tuple[int, int] | None:
-        """Rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size."""
+        """Rows and columns that the file's graph was built for; None if the file has no graph, or its graph
+        takes any size.
+        """
         graph = self.fitted.checkpoint.graph if self.fitted else None
         return graph.built_size if graph else None

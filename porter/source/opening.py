@@ -43,11 +43,14 @@ def open_port(port: Port, member: Member | None) -> Opened:
         raise UsageError(
             f"this is a port of {record.name}, not of {member.name}",
             where=str(folder),
-            next=f"porter convert {record.variant} --from {record.zoo}" if record.variant else "porter convert PORT --to FRAMEWORK",
+            next=f"porter convert {record.variant} --from {record.zoo}"
+            if record.variant
+            else "porter convert PORT --to FRAMEWORK",
         )
     if record.framework in CONVERTED:
         raise UsageError(
-            f"the tensors of this port are not in it: {port.destination.MODEL_FILE} holds what the converter computed of them",
+            f"the tensors of this port are not in it: {port.destination.MODEL_FILE} holds what the "
+            "converter computed of them",
             where=str(folder),
             next=CONVERT.line(subject=folder / port.destination.MODEL_FILE, to=other_than(record.framework)),
         )
@@ -64,17 +67,22 @@ def open_port(port: Port, member: Member | None) -> Opened:
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),
         file=SourceFile(
-            file=port.destination.MODEL_FILE, format="port", sha256=record.model[port.destination.MODEL_FILE], published=False
+            file=port.destination.MODEL_FILE,
+            format="port",
+            sha256=record.model[port.destination.MODEL_FILE],
+            published=False,
         ),
     )
 
 
 def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin | None = None) -> Opened:
-    """A file that is read (porter.formats.reading.read_weights) as a variant of a zoo, or of the zoo that publishes this very file.
+    """A file that is read (porter.formats.reading.read_weights) as a variant of a zoo, or of the zoo that
+    publishes this very file.
 
     Raises:
         UsageError: options of the recipe are wished that the file itself states.
-        MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
+        MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle
+            it.
     """
     member, checkpoint = candidate.member, candidate.checkpoint
     publisher = candidate.publisher
@@ -84,12 +92,17 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
     member = publisher or member
     zoo = member.zoo
     if checkpoint.dialect not in (None, zoo.framework):
-        message = f"this is a {checkpoint.dialect} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
+        message = (
+            f"this is a {checkpoint.dialect} file ({checkpoint.format}), and zoo '{zoo.name}' is "
+            f"{zoo.framework}'s"
+        )
         raise MappingError(message, where=str(checkpoint.path))
     if checkpoint.graph is not None:
         expect_no_options(wishes, str(checkpoint.path), "the file carries its own graph")
     usual, member = member.native_size(), with_options(member, wishes.options)
-    candidate, placed = name_by_position(candidate if member is candidate.member else Candidate.of(member, checkpoint))
+    candidate, placed = name_by_position(
+        candidate if member is candidate.member else Candidate.of(member, checkpoint)
+    )
     checkpoint = candidate.checkpoint
     fit = _fit(candidate, wishes)
     recorded = publisher is not None or checkpoint.graph is not None
@@ -126,7 +139,9 @@ def expect_as_made(port: Port, wishes: Wishes) -> None:
     expect_no_options(wishes, str(port.folder), "a port's graph is in its port.json")
     if wishes.origin not in (None, port.record.zoo):
         message = f"the port is of {port.record.name}, and --origin says {wishes.origin}"
-        raise UsageError(message, where="--origin", next="leave it out, or give the file that the port was made from")
+        raise UsageError(
+            message, where="--origin", next="leave it out, or give the file that the port was made from"
+        )
     taken_off = port.record.activation if wishes.keep_activation else None
     if wishes.map or wishes.outputs or taken_off:
         option = "--map" if wishes.map else "--outputs" if wishes.outputs else "--keep-activation"
@@ -146,7 +161,9 @@ def expect_no_options(wishes: Wishes, where: str, reason: str) -> None:
         raise UsageError(message, where=where, next="leave it out")
 
 
-def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, int], dialect: Dialect | None = None) -> Opened:
+def of_fit(
+    fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, int], dialect: Dialect | None = None
+) -> Opened:
     """A file opened as it was fitted, without what only a recipe states.
 
     Args:
@@ -193,7 +210,9 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
 
 
 def _of_several(fit: Fit) -> tuple[str, ...]:
-    """A note on tensors that several layers of the port have for themselves, because they are not calls of one layer."""
+    """A note on tensors that several layers of the port have for themselves, because they are not calls of
+    one layer.
+    """
     paths: dict[str, list[str]] = {}
     for (path, _), name in fit.tensors.items():
         if fit.graph.by_path[path].shares is None:
@@ -203,14 +222,21 @@ def _of_several(fit: Fit) -> tuple[str, ...]:
         return ()
     name, first = next(iter(shared.items()))
     copies = "the port has a copy for each, and its training would change them apart"
-    return (f"tensors that several layers share: {len(shared)}, such as {name} of {' and '.join(first[:2])}; {copies}",)
+    return (
+        (
+            f"tensors that several layers share: {len(shared)}, such as {name} of "
+            f"{' and '.join(first[:2])}; {copies}"
+        ),
+    )
 
 
 def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
     """What a file's graph lacks of the file, behind the paths that show the values of its nodes."""
     paths = {INPUT: INPUT, **{tap: path for path, tap in taps.items()}}
     shown = {INPUT: INPUT, **{node.name: node.tap for node in file.nodes}}
-    return tuple(replace(layer, after=paths.get(shown.get(layer.after or "") or "")) for layer in file.left_out)
+    return tuple(
+        replace(layer, after=paths.get(shown.get(layer.after or "") or "")) for layer in file.left_out
+    )
 
 
 def _fit(candidate: Candidate, wishes: Wishes) -> Fit:
@@ -225,4 +251,9 @@ def _other_zoo_warning(publisher: Member | None, asked: Member) -> tuple[str, ..
     """A warning if another zoo publishes the weights than was asked for."""
     if publisher is None or publisher.zoo.name == asked.zoo.name:
         return ()
-    return (f"this is the file of zoo '{publisher.zoo.name}': its preprocessing and figures are used, not {asked.zoo.name}'s",)
+    return (
+        (
+            f"this is the file of zoo '{publisher.zoo.name}': its preprocessing and figures are used, not "
+            f"{asked.zoo.name}'s"
+        ),
+    )

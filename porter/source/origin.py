@@ -62,7 +62,11 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> Provenance:
             message = f"these weights are asked for from {member.zoo.name}, and --origin says {zoo}"
             raise UsageError(message, where="--origin", next=f"--from {zoo} --origin {zoo}")
         otherwise = origin_of(candidate)
-        options = otherwise.options if otherwise.origin is not None and _is_stated(candidate, otherwise.origin) else {}
+        options = (
+            otherwise.options
+            if otherwise.origin is not None and _is_stated(candidate, otherwise.origin)
+            else {}
+        )
         return Provenance(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
         return Provenance(stated_origin(checkpoint))
@@ -71,8 +75,11 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> Provenance:
     if (statement := of_config(checkpoint)) is not None:
         return _known(member, statement)
     if (publisher := candidate.publisher) is not None:
-        return Provenance(Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name))
-    for each in member.kin():  # any file can have a name like a release's, so only names that a recipe has count
+        return Provenance(
+            Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name)
+        )
+    # Any file can have a name like a release's, so only names that a recipe has count.
+    for each in member.kin():
         if each.file is not None and each.file.name == checkpoint.path.name:
             return Provenance(Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name))
     statement = of_release(checkpoint)
@@ -132,17 +139,25 @@ def undecided(opened: Opened) -> tuple[str, ...]:
     if member is None or facts.origin is not None:
         return ()
     return tuple(
-        f"nothing states that these weights are {member.zoo.name}'s: {twin.name} takes the same tensors and computes something "
-        f"else ({'; '.join(twin.differs)}). --origin {member.zoo.name} says that they are, and porter study padding "
+        f"nothing states that these weights are {member.zoo.name}'s: {twin.name} takes the same tensors "
+        "and computes something "
+        f"else ({'; '.join(twin.differs)}). --origin {member.zoo.name} says that they are, and porter "
+        "study padding "
         f"{member.variant} --between {member.zoo.name},{twin.zoo} --data PHOTOS decides from photos"
         for twin in facts.twins
     )
 
 
 def as_stated(candidate: Candidate, known: Provenance | None = None) -> Candidate:
-    """The variant as the zoo has it that the weights are stated to come from, if that is a twin; otherwise the candidate."""
+    """The variant as the zoo has it that the weights are stated to come from, if that is a twin; otherwise
+    the candidate.
+    """
     member, origin = candidate.member, (known or origin_of(candidate)).origin
-    if origin is None or origin.variant != member.variant or origin.zoo not in {twin.zoo for twin in candidate.twins}:
+    if (
+        origin is None
+        or origin.variant != member.variant
+        or origin.zoo not in {twin.zoo for twin in candidate.twins}
+    ):
         return candidate
     return Candidate.of(member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint)
 
@@ -161,19 +176,31 @@ def _known(member: Member, stated: OriginStatement) -> Provenance:
     named = list(_named(member, stated))
     most = max((len(name) for _, name, _ in named), default=0)
     longest = [(each, arguments) for each, name, arguments in named if len(name) == most]
-    fitting = [(each, options) for each, own in longest if (options := _options(stated, own, each)) is not None]
+    fitting = [
+        (each, options) for each, own in longest if (options := _options(stated, own, each)) is not None
+    ]
     if not fitting:
-        return Provenance(Origin(by=stated.by, says=stated.says), statement=stated) if stated.strict else Provenance()
+        return (
+            Provenance(Origin(by=stated.by, says=stated.says), statement=stated)
+            if stated.strict
+            else Provenance()
+        )
     asked = (member.variant, member.zoo.name)
     near = [one for one in fitting if one[0].variant == member.variant]
-    each, options = next((one for one in near if (one[0].variant, one[0].zoo.name) == asked), (near or fitting)[0])
+    each, options = next(
+        (one for one in near if (one[0].variant, one[0].zoo.name) == asked), (near or fitting)[0]
+    )
     if not stated.strict and {one.zoo.name for one, _ in near} & {twin.zoo for twin in twins_of(each)}:
         return Provenance()  # two libraries have models of this name that compute something else
-    return Provenance(Origin(by=stated.by, says=stated.says, variant=each.variant, zoo=each.zoo.name), options)
+    return Provenance(
+        Origin(by=stated.by, says=stated.says, variant=each.variant, zoo=each.zoo.name), options
+    )
 
 
 def _named(member: Member, stated: OriginStatement) -> Iterator[tuple[Member, str, Mapping[str, Any]]]:
-    """The variants of a recipe, each with a name of it that is the stated one or its beginning, and the arguments of that name."""
+    """The variants of a recipe, each with a name of it that is the stated one or its beginning, and the
+    arguments of that name.
+    """
     recipe, said = member.recipe, stated.name or ""
     for variant in recipe.variants:
         for each in recipe.sound_members(variant):
@@ -185,12 +212,16 @@ def _named(member: Member, stated: OriginStatement) -> Iterator[tuple[Member, st
 
 
 def _begins(stated: str, name: str, loosely: bool) -> bool:
-    """Whether a stated name is this one. A release appends its recipe of training: `mobilenetv3_small_100_lamb`."""
+    """Whether a stated name is this one. A release appends its recipe of training:
+    `mobilenetv3_small_100_lamb`.
+    """
     return stated == name or (loosely and stated.startswith(f"{name}_"))
 
 
 def _names(member: Member) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The names that a variant has in its zoo's library, each with the arguments that its function takes for it."""
+    """The names that a variant has in its zoo's library, each with the arguments that its function takes for
+    it.
+    """
     reference = member.recipe.zoos[member.zoo.name].reference or member.zoo.name
     call = REFERENCES["torch"][reference].get(member.variant)
     usual = f"tf_{member.variant}" if reference == "timm_tf" else member.variant
@@ -224,7 +255,9 @@ def _options(stated: OriginStatement, own: Mapping[str, Any], member: Member) ->
 
 
 def _said(setting: OptionSetting, value: Any, known: Value | None) -> Value | None:
-    """The value of an option as a library's setting says it; None where the recipe, whose own value is `known`, cannot say it."""
+    """The value of an option as a library's setting says it; None where the recipe, whose own value is
+    `known`, cannot say it.
+    """
     if setting.values is not None:
         return setting.values.get(value) if isinstance(value, str | bool) else None
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -26,16 +26,20 @@ PROBE = (224, 224)
 """Rows and columns at which a graph of any size is looked at."""
 
 
-def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str, str] | None = None) -> Opened:
+def open_graph(
+    checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str, str] | None = None
+) -> Opened:
     """A file opened with its own graph.
 
     Args:
-        names: by path, the file's own names, for the paths of a port; None for paths that show the graph's blocks.
+        names: by path, the file's own names, for the paths of a port; None for paths that show the graph's
+            blocks.
 
     Raises:
         UsageError, MappingError: as `translation`.
     """
-    from porter.source.blocks import under_paths, with_blocks  # a file that a recipe fits needs no search for blocks
+    # A file that a recipe fits needs no search for blocks.
+    from porter.source.blocks import under_paths, with_blocks
 
     translated, built = translation(checkpoint, wishes)
     translated, names = with_blocks(translated) if names is None else (under_paths(translated, names), names)
@@ -46,7 +50,8 @@ def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str
 
 
 def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, tuple[int, int]]:
-    """A file's graph as porter's own, and the rows and columns that it was built for, otherwise those that are wished.
+    """A file's graph as porter's own, and the rows and columns that it was built for, otherwise those that
+    are wished.
 
     Raises:
         UsageError: neither the file nor `wishes` state an input size.
@@ -62,13 +67,18 @@ def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, tup
             raise _unstated(file.size, where)
         translated = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
     except MappingError as error:
-        raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
-    return replace(translated, graph=with_own_tensors(translated.graph, _alike_by_chance(checkpoint, translated))), (rows, columns)
+        raise MappingError(
+            error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next
+        ) from None
+    return replace(
+        translated, graph=with_own_tensors(translated.graph, _alike_by_chance(checkpoint, translated))
+    ), (rows, columns)
 
 
 def _alike_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]:
-    """Paths of layers that are no other call of the layer whose tensors they take: exporters join constants of the same numbers, as
-    norms that were never trained have them. Behind other calls of one layer they are calls.
+    """Paths of layers that are no other call of the layer whose tensors they take: exporters join constants
+    of the same numbers, as norms that were never trained have them. Behind other calls of one layer they are
+    calls.
     """
     file, graph, found = checkpoint.graph, translated.graph, set[str]()
     assert file is not None
@@ -76,8 +86,14 @@ def _alike_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]
         if node.shares is None:
             continue
         before = [_layer_before(graph, each) for each in (node, graph.by_path[node.shares])]
-        called = None not in before and len({each.path if each.path in found else each.holder for each in before if each}) == 1
-        arrays = [checkpoint.tensors[stored.name] for stored in file.by_name[translated.names[node.path]].tensors.values()]
+        called = (
+            None not in before
+            and len({each.path if each.path in found else each.holder for each in before if each}) == 1
+        )
+        arrays = [
+            checkpoint.tensors[stored.name]
+            for stored in file.by_name[translated.names[node.path]].tensors.values()
+        ]
         if not called and all(np.all(array == array.flat[0]) for array in arrays):
             found.add(node.path)
     return found
@@ -113,15 +129,21 @@ def _fit(checkpoint: Checkpoint, translated: Translated, size: tuple[int, int]) 
         for role, tensor in file.by_name[name].tensors.items()
         if role in wanted.get(path, {})
     }
-    lacking = [f"{path}:{role}" for path, roles in wanted.items() for role in roles if (path, role) not in stored]
+    lacking = [
+        f"{path}:{role}" for path, roles in wanted.items() for role in roles if (path, role) not in stored
+    ]
     if lacking:
-        raise MappingError(f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path))
+        raise MappingError(
+            f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path)
+        )
     unused = "the file's outputs do not need it, or its numbers are constants of the graph"
     return Fit(
         graph=graph,
         tensors={place: tensor.name for place, tensor in stored.items()},
         stored=stored,
-        ignored=dict.fromkeys(sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused),
+        ignored=dict.fromkeys(
+            sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused
+        ),
         source_classes=classes_of(graph, size, translated.activation),
         head=translated.names[graph.output],
         activation=translated.activation,
@@ -135,10 +157,11 @@ def _without_ones(shape: Shape) -> Shape:
 
 
 def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
-    """The number of classes if the only output has one value for each, or is a number of each image; 0 for maps, features and
-    several outputs.
+    """The number of classes if the only output has one value for each, or is a number of each image; 0 for
+    maps, features and several outputs.
 
-    What gives them is a dense layer, which may stand as a convolution of one cell, or anything before a softmax or a sigmoid.
+    What gives them is a dense layer, which may stand as a convolution of one cell, or anything before a
+    softmax or a sigmoid.
     """
     known = shapes(graph, size)
     if graph.further or len(known[graph.output]) > 1:

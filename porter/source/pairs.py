@@ -17,13 +17,26 @@ def of_pair(opened: Opened, graph: Path, weights: Path) -> SourceFile:
     assert opened.fitted is not None
     checkpoint, formats = opened.fitted.checkpoint, [recognise(path).name for path in (graph, weights)]
     whose = GraphFile(file=graph.name, format=formats[0], sha256=checkpoint.digests[graph]["sha256"])
-    notes = tuple(f"the graph is that of {graph.name}" if note == OWN_GRAPH else note for note in opened.file.notes)
-    changed = {"file": weights.name, "format": formats[1], "sha256": digest_of(checkpoint, weights), "graph": whose}
+    notes = tuple(
+        f"the graph is that of {graph.name}" if note == OWN_GRAPH else note for note in opened.file.notes
+    )
+    changed = {
+        "file": weights.name,
+        "format": formats[1],
+        "sha256": digest_of(checkpoint, weights),
+        "graph": whose,
+    }
     return opened.file.model_copy(update={**changed, "notes": notes})
 
 
 def digest_of(checkpoint: Checkpoint, weights: Path) -> str:
-    """The sha256 of the file of the tensors; of a checkpoint of TensorFlow's, that of its files, which begin with its name."""
+    """The sha256 of the file of the tensors; of a checkpoint of TensorFlow's, that of its files, which begin
+    with its name.
+    """
     name = weights.name.removesuffix(".index")
-    own = {path: found for path, found in checkpoint.digests.items() if path == weights or path.name.startswith(f"{name}.")}
+    own = {
+        path: found
+        for path, found in checkpoint.digests.items()
+        if path == weights or path.name.startswith(f"{name}.")
+    }
     return replace(checkpoint, digests=own).sha256

@@ -1,4 +1,6 @@
-"""How a photo becomes the input of a source: its zoo's protocol, fitted to what the file's own graph does, or the user's."""
+"""How a photo becomes the input of a source: its zoo's protocol, fitted to what the file's own graph does, or
+the user's.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Some = TypeVar("Some", bound=Facts)
 
 @dataclass(frozen=True)
 class PhotoFacts:
-    """What a user or a file beside the weights says of a model's photos and classes, in place of its recipe or its port."""
+    """What a user or a file beside the weights says of a model's photos and classes, in place of its recipe
+    or its port.
+    """
 
     preprocess: Preprocess | None = None
     labels: Labels | None = None
@@ -41,17 +45,26 @@ class PhotoFacts:
             update |= {"preprocess": self.preprocess, "protocol_by": self.by}
         if self.labels is not None:
             if self.labels.count != facts.classes - facts.background:
-                message = f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}"
-                raise UsageError(message, where=where, next="give a line for each class, in the order of the model's outputs")
+                message = (
+                    f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}"
+                )
+                raise UsageError(
+                    message,
+                    where=where,
+                    next="give a line for each class, in the order of the model's outputs",
+                )
             update |= {"labels": self.labels.name, "class_names": self.labels.names}
         return facts.model_copy(update=update)
 
     def for_head(self, facts: Facts) -> tuple[PhotoFacts, tuple[str, ...]]:
-        """What a file states; without the names of classes, and with a warning, where they are of another head."""
+        """What a file states; without the names of classes, and with a warning, where they are of another
+        head.
+        """
         if self.labels is None or self.labels.count == facts.classes - facts.background:
             return self, ()
         warning = (
-            f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}: these names are not used"
+            f"{self.labels.name} names {self.labels.count} classes, and the model has "
+            f"{facts.classes}: these names are not used"
         )
         return replace(self, labels=None), (warning,)
 
@@ -60,7 +73,8 @@ NOTHING = PhotoFacts()
 
 
 def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: AnyPath | None) -> PhotoFacts:
-    """What is stated: a protocol (porter.data.statements), and a file of the names of the classes, one on each line.
+    """What is stated: a protocol (porter.data.statements), and a file of the names of the classes, one on
+    each line.
 
     Raises:
         PorterError: the protocol is none, or the file cannot be read.
@@ -76,24 +90,37 @@ def doubted(facts: Facts, zoo: str | None) -> tuple[str, ...]:
     if facts.preprocess is None or facts.protocol_by != "recipe":
         return ()
     words = in_words(facts.preprocess)
-    return (f"photos are prepared as {zoo}'s ({words}): the file does not say how its own were; {OPTION} states another",)
+    return (
+        (
+            f"photos are prepared as {zoo}'s ({words}): the file does not say how its own were; {OPTION} "
+            "states another"
+        ),
+    )
 
 
-def in_proportion(protocol: Preprocess | None, built: tuple[int, int], native: tuple[int, int]) -> Preprocess | None:
-    """The zoo's protocol; in proportion if the model was built for squares of another size than the recipe's `native` one."""
+def in_proportion(
+    protocol: Preprocess | None, built: tuple[int, int], native: tuple[int, int]
+) -> Preprocess | None:
+    """The zoo's protocol; in proportion if the model was built for squares of another size than the recipe's
+    `native` one.
+    """
     if protocol is None or built == native or built[0] != built[1]:
         return protocol
     try:
         return protocol.at(built[0])
-    except ProtocolError:  # too large for the protocol, as predict and eval say if the port takes only this size
+    except ProtocolError:
+        # Too large for the protocol, as predict and eval say if the port takes only this size.
         return protocol
 
 
-def scaled(protocol: Preprocess | None, scaling: Sequence[Affine]) -> tuple[Preprocess | None, tuple[str, ...]]:
-    """The zoo's protocol; if the file's graph scales its own input, with the scale of pixels that the graph was made for.
+def scaled(
+    protocol: Preprocess | None, scaling: Sequence[Affine]
+) -> tuple[Preprocess | None, tuple[str, ...]]:
+    """The zoo's protocol; if the file's graph scales its own input, with the scale of pixels that the graph
+    was made for.
 
-    The file does not state that scale. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is the one whose span,
-    after the file's scaling, is closest to the span that the network was trained on.
+    The file does not state that scale. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is
+    the one whose span, after the file's scaling, is closest to the span that the network was trained on.
     """
     if not scaling or protocol is None:
         return protocol, ()

@@ -1,7 +1,8 @@
 """The file of a source, with what its folder says of it.
 
-transformers 4 had its classes in TensorFlow and Flax too, and transformers 5 has those in torch only. So a file of the others is
-read as the class in torch has its tensors: under torch's names, and kernels with their outputs first.
+transformers 4 had its classes in TensorFlow and Flax too, and transformers 5 has those in torch only. So a
+file of the others is read as the class in torch has its tensors: under torch's names, and kernels with their
+outputs first.
 """
 
 from __future__ import annotations
@@ -34,21 +35,32 @@ _OUTPUTS_FIRST = {2: (1, 0), 4: (3, 2, 0, 1)}
 
 
 def read_source(
-    path: Path, with_md5: bool = True, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
+    path: Path,
+    with_md5: bool = True,
+    outputs: Sequence[str] = (),
+    size: Size | None = None,
+    weights: Path | None = None,
 ) -> Checkpoint:
     """As porter.formats.reading.read_weights, of a file that a user names."""
     return with_repository(_as_torch(read_weights(path, with_md5, outputs, size, weights)))
 
 
 def _as_torch(checkpoint: Checkpoint) -> Checkpoint:
-    """A file of the Hub's name for TensorFlow's or Flax's weights beside a config.json of transformers; every other as it is."""
-    if checkpoint.path.name not in (TF_WEIGHTS, FLAX_WEIGHTS) or not config_beside(checkpoint.path).get("model_type"):
+    """A file of the Hub's name for TensorFlow's or Flax's weights beside a config.json of transformers; every
+    other as it is.
+    """
+    if checkpoint.path.name not in (TF_WEIGHTS, FLAX_WEIGHTS) or not config_beside(checkpoint.path).get(
+        "model_type"
+    ):
         return checkpoint
     from porter.formats.keras.read_h5 import read_scoped  # only this file of Keras's is read so
 
     own = read_scoped(checkpoint.path) if checkpoint.format == "keras-h5" else checkpoint.tensors
     written = "TensorFlow" if checkpoint.format == "keras-h5" else "Flax"
-    note = f"transformers' class in {written} wrote it: its tensors have the names and the axes of the class in torch"
+    note = (
+        f"transformers' class in {written} wrote it: its tensors have the names and the axes of the "
+        "class in torch"
+    )
     return replace(checkpoint, dialect="torch", tensors=dict(_renamed(own)), notes=(*checkpoint.notes, note))
 
 
@@ -58,5 +70,9 @@ def _renamed(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
         if modules and (modules[0].startswith("tf_") or modules[0] in _COLLECTIONS):
             del modules[0]
         numbered = (re.sub(r"^layer_(?=\d+$)", "", module) for module in modules)
-        turned = array.transpose(_OUTPUTS_FIRST[array.ndim]) if last == "kernel" and array.ndim in _OUTPUTS_FIRST else array
+        turned = (
+            array.transpose(_OUTPUTS_FIRST[array.ndim])
+            if last == "kernel" and array.ndim in _OUTPUTS_FIRST
+            else array
+        )
         yield ".".join((*numbered, _OF_TORCH.get(last, last))), turned

@@ -1,4 +1,6 @@
-"""What states where a file's weights come from: a training script, the config.json beside it, a release's name. It is in words."""
+"""What states where a file's weights come from: a training script, the config.json beside it, a release's
+name. It is in words.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from porter.source.beside import config_beside
 from porter.zoos.tables import TRANSFORMERS_DEFAULTS
 
 ARCH = "arch"
-"""What training scripts call the name of the model in a .pth (timm's train.py, PyTorch's ImageNet example)."""
+"""What training scripts call the name of the model in a .pth (timm's train.py, PyTorch's ImageNet
+example).
+"""
 RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")
 """The stem of a released file, which torch.hub holds to the digest at its end."""
 _NEUTRAL = frozenset(
@@ -24,7 +28,9 @@ _NEUTRAL = frozenset(
 )
 """Arguments of timm.create_model that change no number of a trained network, or that its tensors tell."""
 _POOLS = ("avg", "fast", "token")
-"""What timm's config.json says of the pool of a network that a recipe has. Another one, such as max, has the same tensors."""
+"""What timm's config.json says of the pool of a network that a recipe has. Another one, such as max, has the
+same tensors.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class OriginStatement:
         says: in words.
         name: in its library; None where porter knows no zoo of that library.
         library: None where the name may be any library's.
-        arguments: that its function was called with, without those that change no number; of transformers, all settings that do.
+        arguments: that its function was called with, without those that change no number; of transformers,
+            all settings that do.
         strict: whether a name that no recipe has is another network; a file's name may be anything.
     """
 
@@ -56,7 +63,9 @@ def of_metadata(checkpoint: Checkpoint) -> OriginStatement | None:
 def of_release(checkpoint: Checkpoint) -> OriginStatement | None:
     """What the name of a released file says."""
     release = RELEASE.match(checkpoint.path.stem)
-    return release and OriginStatement("file name", f"'{checkpoint.path.name}'", release["name"], strict=False)
+    return release and OriginStatement(
+        "file name", f"'{checkpoint.path.name}'", release["name"], strict=False
+    )
 
 
 def of_config(checkpoint: Checkpoint) -> OriginStatement | None:
@@ -66,7 +75,11 @@ def of_config(checkpoint: Checkpoint) -> OriginStatement | None:
     if isinstance(name, str) and name:
         name, arguments = name.partition(".")[0], config.get("model_args")
         given = arguments if isinstance(arguments, dict) else {}
-        told = {key: value for key, value in given.items() if key not in _NEUTRAL and (key, value) != _usual_pads(name)}
+        told = {
+            key: value
+            for key, value in given.items()
+            if key not in _NEUTRAL and (key, value) != _usual_pads(name)
+        }
         if (pool := told.pop("global_pool", config.get("global_pool"))) and pool not in _POOLS:
             told["global_pool"] = pool
         return OriginStatement("config.json", f"timm's {_called(name, told)}", name, "timm", told)
@@ -75,7 +88,9 @@ def of_config(checkpoint: Checkpoint) -> OriginStatement | None:
         if usual is None:
             return OriginStatement("config.json", f"transformers' {kind:.80}", None)
         told = {key: config[key] for key, value in usual.items() if config.get(key, value) != value}
-        return OriginStatement("config.json", f"transformers' {_called(kind, told)}", kind, "transformers", {**usual, **told})
+        return OriginStatement(
+            "config.json", f"transformers' {_called(kind, told)}", kind, "transformers", {**usual, **told}
+        )
     if isinstance(made, str) and str(config.get("module")).startswith(("keras_hub.", "keras_cv.")):
         return OriginStatement("config.json", f"keras-hub's {made:.80}", None)
     return None

@@ -1,6 +1,8 @@
-"""The pads that weights were trained with, where a zoo's own code has other pads (a recipe's `padding_as_trained`).
+"""The pads that weights were trained with, where a zoo's own code has other pads (a recipe's
+`padding_as_trained`).
 
-Keras's ResNet v2 is an example: slim trained its weights with SAME at the stem's pool, and Keras puts zeros on every side there.
+Keras's ResNet v2 is an example: slim trained its weights with SAME at the stem's pool, and Keras puts zeros
+on every side there.
 """
 
 from __future__ import annotations
@@ -31,19 +33,23 @@ def parse_padding(text: str, member: Member) -> Padding:
 
 def _not_recorded(member: Member) -> UsageError:
     return UsageError(
-        f"zoo '{member.zoo.name}' records no pads of training for {member.variant} that differ from the shipped ones",
+        f"zoo '{member.zoo.name}' records no pads of training for {member.variant} that differ from the "
+        "shipped ones",
         where=str(member.recipe.path),
         next="leave out --padding trained",
     )
 
 
 def with_padding(opened: Opened, padding: Padding) -> Opened:
-    """An opened source with the pads asked for: those of its own graph, or those of training at the sites that the recipe lists.
+    """An opened source with the pads asked for: those of its own graph, or those of training at the sites
+    that the recipe lists.
 
-    A file that carries its graph keeps its other pads; a port that already has the pads of training is left as it is.
+    A file that carries its graph keeps its other pads; a port that already has the pads of training is left
+    as it is.
 
     Raises:
-        UsageError: the zoo's pads of training are those that it ships, or shipped pads are asked of a port that no longer has them.
+        UsageError: the zoo's pads of training are those that it ships, or shipped pads are asked of a port
+            that no longer has them.
     """
     if padding == opened.facts.padding:
         return opened
@@ -55,7 +61,8 @@ def with_padding(opened: Opened, padding: Padding) -> Opened:
         )
     assert opened.member is not None, "only a recipe states pads of training"
     graph = with_conventions(opened.graph, trained_conventions(opened.member))
-    own_graph = opened.fitted is not None and opened.fitted.checkpoint.graph is not None  # it may have them already
+    # It may have them already.
+    own_graph = opened.fitted is not None and opened.fitted.checkpoint.graph is not None
     if graph == opened.graph and not own_graph:
         raise _not_recorded(opened.member)
     return replace(opened, facts=opened.stating(padding=padding), graph=graph, shipped=opened.graph)

@@ -1,4 +1,6 @@
-"""A port's graph and facts with the tensors of another file: what was trained on from the port's own model."""
+"""A port's graph and facts with the tensors of another file: what was trained on from the port's own
+model.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,14 @@ from porter.source.own_graph import translation
 Place: TypeAlias = tuple[str, str]
 """A node's path, and the role of one of its tensors."""
 _NORMS: Mapping[str, tuple[str, int]] = {"gamma": ("scale", 1), "beta": ("center", 0)}
-"""By the role of a tensor that a norm's layer has and its node may lack: the attribute that gives the node one, and the number that
-the layer has in its place.
+"""By the role of a tensor that a norm's layer has and its node may lack: the attribute that gives the node
+one, and the number that the layer has in its place.
 """
 
 
 def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Opened:
-    """The graph, the classes and the preprocessing of a port, with the tensors of a file saved from its model: all of them.
+    """The graph, the classes and the preprocessing of a port, with the tensors of a file saved from its
+    model: all of them.
 
     The head may have another number of rows: then the names of the classes are not known.
 
@@ -47,7 +50,8 @@ def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Ope
         member: what it is a port of; None for a port without a recipe.
 
     Raises:
-        FileError, ChecksumError: the port's code is not what porter wrote, so that the tensors may be another function's.
+        FileError, ChecksumError: the port's code is not what porter wrote, so that the tensors may be another
+        function's.
         MappingError: the file and the port's model do not cover each other.
         UsageError: the file's own graph has other outputs than the port.
     """
@@ -63,9 +67,14 @@ def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Ope
         head=None,
         taps=_taps(port, checkpoint, matched),
     )
-    opened = of_fit(fit, checkpoint, matched.framework, record.input.native_size, get_port_dialect(matched.framework))
+    opened = of_fit(
+        fit, checkpoint, matched.framework, record.input.native_size, get_port_dialect(matched.framework)
+    )
     said = f"the graph and what is known of photos and classes are those of {_name(port)}"
-    other = f"the head has {rows} classes, and that of {_name(port)} {record.classes}: what they are called is not known"
+    other = (
+        f"the head has {rows} classes, and that of {_name(port)} {record.classes}: what they are "
+        "called is not known"
+    )
     return replace(
         opened,
         member=member,
@@ -73,7 +82,9 @@ def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Ope
         sizes=record.input.sizes,
         file=opened.file.model_copy(update={"graph": graph_file(port), "notes": (*checkpoint.notes, said)}),
         warnings=() if rows == record.classes else (f"{other}; --class-names FILE names them",),
-        own_model=f"{_name(port)}'s own model in {matched.framework}" if matched.framework == record.framework else None,
+        own_model=f"{_name(port)}'s own model in {matched.framework}"
+        if matched.framework == record.framework
+        else None,
     )
 
 
@@ -83,7 +94,8 @@ def graph_file(port: Port) -> GraphFile:
 
 
 def is_of(port: Port, checkpoint: Checkpoint, member: Member | None) -> bool:
-    """Whether a file has all tensors of a port's model, of their shapes, and no others; the head may have another number of rows.
+    """Whether a file has all tensors of a port's model, of their shapes, and no others; the head may have
+    another number of rows.
 
     Raises:
         MappingError: a tensor has another rank.
@@ -91,9 +103,15 @@ def is_of(port: Port, checkpoint: Checkpoint, member: Member | None) -> bool:
     matched = _match(port, checkpoint, member)
     if not matched.tensors or matched.missing or matched.unexpected:
         return False
-    graph, dialect = _graph(port, matched, _head_rows(port, checkpoint, matched)), get_port_dialect(matched.framework)
+    graph, dialect = (
+        _graph(port, matched, _head_rows(port, checkpoint, matched)),
+        get_port_dialect(matched.framework),
+    )
     return all(
-        dialect.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[matched.tensors[path, role]]).shape == shape
+        dialect.to_canonical(
+            graph, graph.by_path[path], role, checkpoint.tensors[matched.tensors[path, role]]
+        ).shape
+        == shape
         for path, roles in tensor_shapes(graph).items()
         for role, shape in roles.items()
     )
@@ -109,7 +127,8 @@ class _Matched:
 
     Attributes:
         framework: whose names the file has.
-        tensors: by place, the tensor's name; also of tensors of norms that the port's graph lacks and training has changed.
+        tensors: by place, the tensor's name; also of tensors of norms that the port's graph lacks and
+            training has changed.
         ignored: names to the reason.
         missing: names that the file lacks.
         unexpected: names that the port's model lacks.
@@ -123,10 +142,13 @@ class _Matched:
 
 
 def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
-    """Expects that what computes is what porter wrote: the port's code, or its model file where that has the graph and the file of
-    tensors has none.
+    """Expects that what computes is what porter wrote: the port's code, or its model file where that has the
+    graph and the file of tensors has none.
     """
-    own = f"restore the file; a model of other code is ported by its own graph, which torch.export saves ({page('files.md')})"
+    own = (
+        "restore the file; a model of other code is ported by its own graph, which torch.export saves "
+        f"({page('files.md')})"
+    )
     code = port.destination.code_files(port.plan, port.record.layers)
     for name in code:
         if name in port.record.model:
@@ -137,13 +159,17 @@ def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
 
 
 def _framework(port: Port, checkpoint: Checkpoint) -> str:
-    """Whose names a file has. One of safetensors does not say it, and Flax calls kernels so, which torch does not."""
+    """Whose names a file has. One of safetensors does not say it, and Flax calls kernels so, which torch does
+    not.
+    """
     of_flax = port.record.framework == "flax" and any(name.endswith(".kernel") for name in checkpoint.tensors)
     return {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "", "flax" if of_flax else "torch")
 
 
 def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matched:
-    """By the names that the port's model gives its tensors. A file of another framework has those of a port to that framework."""
+    """By the names that the port's model gives its tensors. A file of another framework has those of a port
+    to that framework.
+    """
     graph, record = port.graph, port.record
     framework = _framework(port, checkpoint)
     plan, layers = port.plan, cast(Mapping[str, str], record.layers)
@@ -182,7 +208,10 @@ def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None
     if matched.framework == "torch":
         next = "save the state_dict of the port's own model: torch.save(model.state_dict(), FILE)"
     if matched.framework == "flax":
-        next = "save the state of the port's own model by orbax: StandardCheckpointer().save(FOLDER, nnx.state(model))"
+        next = (
+            "save the state of the port's own model by orbax: StandardCheckpointer().save(FOLDER, "
+            "nnx.state(model))"
+        )
     if checkpoint.graph is not None:
         size = None if checkpoint.graph.built_size else size_text(port.record.input.native_size)
         line = CONVERT.line(subject=checkpoint.path, to=other_than(matched.framework), input_size=size)
@@ -205,7 +234,9 @@ def _head_rows(port: Port, checkpoint: Checkpoint, matched: _Matched) -> int:
 
 
 def _graph(port: Port, matched: _Matched, rows: int) -> Graph:
-    """The port's graph with so many classes, and with the scales and offsets that its norms got in training."""
+    """The port's graph with so many classes, and with the scales and offsets that its norms got in
+    training.
+    """
     graph, head = port.graph, head_of(port.graph)
     others: dict[str, dict[str, Any]] = {}
     if rows != port.record.classes:
@@ -215,7 +246,8 @@ def _graph(port: Port, matched: _Matched, rows: int) -> Graph:
         if role in _NORMS and role not in node.op.tensors(channels_of(graph)[node.inputs[0]]):
             others.setdefault(path, {})[_NORMS[role][0]] = True
     nodes = (
-        replace(node, op=replace(cast(Any, node.op), **others[node.path])) if node.path in others else node for node in graph.nodes
+        replace(node, op=replace(cast(Any, node.op), **others[node.path])) if node.path in others else node
+        for node in graph.nodes
     )
     return replace(graph, nodes=tuple(nodes))
 
@@ -233,18 +265,25 @@ def _facts(port: Port, rows: int) -> Facts:
 
 
 def _taps(port: Port, checkpoint: Checkpoint, matched: _Matched) -> dict[str, str]:
-    """By path, the names under which the file's own graph shows values: those of layers with the same tensors that are called once,
-    and the outputs. Empty if the file has none.
+    """By path, the names under which the file's own graph shows values: those of layers with the same tensors
+    that are called once, and the outputs. Empty if the file has none.
     """
     file = checkpoint.graph
     if file is None:
         return {}
     held = Counter(stored.name for node in file.nodes for stored in node.tensors.values())
-    shown = {stored.name: node.tap for node in file.nodes for stored in node.tensors.values() if held[stored.name] == 1}
+    shown = {
+        stored.name: node.tap
+        for node in file.nodes
+        for stored in node.tensors.values()
+        if held[stored.name] == 1
+    }
     taps = {path: tap for (path, _), name in matched.tensors.items() if (tap := shown.get(name)) is not None}
     found, _ = translation(checkpoint, Wishes(size=port.record.input.native_size))
     ends = [file.by_name[found.names[path]].tap for path in found.graph.outputs]
     if len(ends) != len(port.graph.outputs):
-        message = f"the file's own graph gives {len(ends)} outputs, and {_name(port)} {len(port.graph.outputs)}"
+        message = (
+            f"the file's own graph gives {len(ends)} outputs, and {_name(port)} {len(port.graph.outputs)}"
+        )
         raise UsageError(message, where=str(checkpoint.path), next="save the port's own model")
     return taps | {path: tap for path, tap in zip(port.graph.outputs, ends, strict=True) if tap is not None}

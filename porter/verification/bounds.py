@@ -39,7 +39,9 @@ class Reached:
 
 def _reaches(bounds: tuple[float, float], low: float, high: float) -> bool:
     least, most = bounds
-    return (least == -np.inf or low <= least + _ROUNDED * abs(least)) and (most == np.inf or high >= most - _ROUNDED * abs(most))
+    return (least == -np.inf or low <= least + _ROUNDED * abs(least)) and (
+        most == np.inf or high >= most - _ROUNDED * abs(most)
+    )
 
 
 def bounded(graph: Graph) -> set[str]:
@@ -48,8 +50,8 @@ def bounded(graph: Graph) -> set[str]:
 
 
 def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Look, at_once: int) -> Array:
-    """The images of a pool that take the input of an activation further, up or down, than the others and than those that are
-    `known`, where those do not reach the activation's bounds; none if they reach all.
+    """The images of a pool that take the input of an activation further, up or down, than the others and than
+    those that are `known`, where those do not reach the activation's bounds; none if they reach all.
 
     Args:
         known: batches of N x C x H x W, as `pool` is.

@@ -17,7 +17,16 @@ from porter.graph.bounds import numbers
 from porter.port import Port
 from porter.verification.bounds import Look, farthest
 from porter.verification.evidence import excitement
-from porter.verification.inputs import ROUGHNESS, SIGNED, SMOOTH, InputRange, Roughness, make_images, make_telling, ranges
+from porter.verification.inputs import (
+    ROUGHNESS,
+    SIGNED,
+    SMOOTH,
+    InputRange,
+    Roughness,
+    make_images,
+    make_telling,
+    ranges,
+)
 from porter.verification.numbers import moved, norms
 from porter.verification.parity import compare
 from porter.verification.references import SourceValues
@@ -26,30 +35,35 @@ from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 
 _NUMBERS = 74_000
-"""So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`, because two of a few cells show little.
-Two of 128x97, at which most networks are compared, have them."""
+"""So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`, because two of a few
+cells show little. Two of 128x97, at which most networks are compared, have them.
+"""
 _MOST_IMAGES = 64
 _MOST_VALUES, _HELD = 1 << 30, 1 << 26
-"""So many numbers the values of a size's images have at most, above two images, and those of the images that are run at once: a
-graph may make large maps of a small image."""
+"""So many numbers the values of a size's images have at most, above two images, and those of the images that
+are run at once: a graph may make large maps of a small image.
+"""
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
 _POOL = 4 * _NUMBERS
 """So many numbers the images have among which those that reach bounds are sought, if images are small."""
 _TOGETHER = 1 << 20
-"""So many numbers the values of the images of that pool have that are run at once: a pass through a small network takes as long for
-one image as for many, and values that leave the processor's cache take longer.
+"""So many numbers the values of the images of that pool have that are run at once: a pass through a small
+network takes as long for one image as for many, and values that leave the processor's cache take longer.
 """
 _KEPT = 1 << 23
-"""So many numbers the values have at most that are kept from the search for bounds until they are compared."""
+"""So many numbers the values have at most that are kept from the search for bounds until they are
+compared.
+"""
 _LEAST_WRONG = 1e-7
 """A distance above it in float64 is no rounding of any network."""
 _AMPLIFIED = 32.0
-"""A port's distance is rounding if it is this many times what one rounding of the inputs makes of the source: every layer rounds.
-Measured on an EfficientNet-B3 of random weights, fed noise: 4."""
+"""A port's distance is rounding if it is this many times what one rounding of the inputs makes of the source:
+every layer rounds. Measured on an EfficientNet-B3 of random weights, fed noise: 4.
+"""
 _CHAOTIC = "the reference multiplies its own rounding beyond the limit"
-"""Why a range of inputs proves nothing. LeViT of random weights, fed pixels, has attentions that choose among nearly equal cells;
-fed -1 to 1 it is as far from its port as other networks.
+"""Why a range of inputs proves nothing. LeViT of random weights, fed pixels, has attentions that choose among
+nearly equal cells; fed -1 to 1 it is as far from its port as other networks.
 """
 CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 """What a port is proved in."""
@@ -79,8 +93,8 @@ class Check:
     rough: Roughness = ROUGHNESS[0]
 
     def fed_with(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
-        """This check with each range of inputs that a network may take, the one that it states or that excites the source most
-        first (porter.verification.inputs.ranges).
+        """This check with each range of inputs that a network may take, the one that it states or that
+        excites the source most first (porter.verification.inputs.ranges).
         """
         graph, channels, size = self.port.graph, self.port.record.input.channels, sizes.of(self.dtypes[-1])[0]
 
@@ -92,18 +106,25 @@ class Check:
             yield replace(self, fed=taken)
 
     def batches(self, sizes: Sizes) -> dict[Dtype, list[Array]]:
-        """For each number type, the images of each size, N x C x H x W: as many at a time as have no more values than one of the
-        largest size, and more if they are small. The number type that decides what the function is has `images` of a size; another
-        has two like photos, because noise makes a network round as it never does on what it is for.
+        """For each number type, the images of each size, N x C x H x W: as many at a time as have no more
+        values than one of the largest size, and more if they are small. The number type that decides what the
+        function is has `images` of a size; another has two like photos, because noise makes a network round
+        as it never does on what it is for.
 
-        The limit in float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
+        The limit in float32 is for several images together: for one image with few logits, rounding exceeds
+        it by chance.
         """
         graph = self.port.graph
         wanted = {dtype: sizes.of(dtype) for dtype in self.dtypes}
         values = {size: _values(graph, size) for size in dict.fromkeys(chain(*wanted.values()))}
-        return {dtype: [batch for size in wanted[dtype] for batch in self._batches(dtype, size, values)] for dtype in wanted}
+        return {
+            dtype: [batch for size in wanted[dtype] for batch in self._batches(dtype, size, values)]
+            for dtype in wanted
+        }
 
-    def _batches(self, dtype: Dtype, size: tuple[int, int], values: Mapping[tuple[int, int], int]) -> list[Array]:
+    def _batches(
+        self, dtype: Dtype, size: tuple[int, int], values: Mapping[tuple[int, int], int]
+    ) -> list[Array]:
         """Args: values: so many numbers an image's values are, at each size."""
         decides = dtype == "float64" or "float64" not in self.dtypes
         channels, least, each = self.port.record.input.channels, self.images if decides else 2, values[size]
@@ -113,10 +134,12 @@ class Check:
         held, fewest = (max(values.values()), 1) if enough <= least else (_HELD, 2)
         return np.array_split(images, min(count, max(fewest, -(-count * each // held))))
 
-    def against(self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:
-        """Compares the port with a source in each number type; on more images if the source shows little but its outputs, or is
-        saturated on all, and on images that are more like photos if on others the source is not finite, or multiplies its rounding
-        beyond the limit.
+    def against(
+        self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None = None
+    ) -> tuple[Parity, ...]:
+        """Compares the port with a source in each number type; on more images if the source shows little but
+        its outputs, or is saturated on all, and on images that are more like photos if on others the source
+        is not finite, or multiplies its rounding beyond the limit.
 
         Args:
             ending: applied to the port's logits, where the source shows what comes after them.
@@ -125,10 +148,17 @@ class Check:
         grows = NOT_FINITE in (parities[-1].silent or "") and not any(parity.infinite for parity in parities)
         chaotic = _is_chaotic(parities, source, batches)
         if self.rough != SMOOTH and (grows or chaotic):
-            return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1]).against(source, sizes, ending)
+            return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1]).against(
+                source, sizes, ending
+            )
         if chaotic:
-            return tuple(replace(parity, ok=False, silent=_CHAOTIC) if parity.dtype == "float64" else parity for parity in parities)
-        computing = {node.path for node in self.port.graph.nodes if site_of(node.op)} | tensor_shapes(self.port.graph).keys()
+            return tuple(
+                replace(parity, ok=False, silent=_CHAOTIC) if parity.dtype == "float64" else parity
+                for parity in parities
+            )
+        computing = {node.path for node in self.port.graph.nodes if site_of(node.op)} | tensor_shapes(
+            self.port.graph
+        ).keys()
         hidden = computing & set(parities[-1].uncompared)
         little = 2 * len(hidden) >= len(computing) and all(parity.ok for parity in parities)
         silent = parities[-1].silent is not None and parities[-1].first_bad is None
@@ -152,7 +182,11 @@ class Check:
                 models[dtype] = port.build(dtype, self.device, self.tensors)
             values = port.destination.ENGINE.run(models[dtype], batch.astype(np.dtype(dtype)), [*paths])
             output = port.graph.output
-            return {**values, output: ending(values[output])} if ending is not None and output in values else values
+            return (
+                {**values, output: ending(values[output])}
+                if ending is not None and output in values
+                else values
+            )
 
         def look(batch: Array, paths: Collection[str]) -> Mapping[str, Array]:
             if id(batch) not in seen:
@@ -177,8 +211,13 @@ class Check:
         _, channels, *sides = batches[0].shape
         if len(batches[0]) == 1 or _enough(channels, sides) <= self.images:
             return []
-        known, size = [batch for batch in batches if batch.shape[1:] == batches[0].shape[1:]], (sides[0], sides[1])
-        pool = make_images(size, min(_POOL // math.prod(batches[0].shape[1:]), 8 * _MOST_IMAGES), channels, self.fed, seed=1)
+        known, size = (
+            [batch for batch in batches if batch.shape[1:] == batches[0].shape[1:]],
+            (sides[0], sides[1]),
+        )
+        pool = make_images(
+            size, min(_POOL // math.prod(batches[0].shape[1:]), 8 * _MOST_IMAGES), channels, self.fed, seed=1
+        )
         at_once = max(len(batches[0]), _TOGETHER // _values(self.port.graph, size))
         chosen = farthest(self.port.graph, known, pool, run, at_once)
         return [chosen] if len(chosen) else []
@@ -186,7 +225,9 @@ class Check:
     def values(self, batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         """Every node's value in the port, by path, for N x C x H x W."""
         model = self.port.build(dtype, self.device, self.tensors)
-        return self.port.destination.ENGINE.run(model, batch.astype(np.dtype(dtype)), [node.path for node in self.port.graph.nodes])
+        return self.port.destination.ENGINE.run(
+            model, batch.astype(np.dtype(dtype)), [node.path for node in self.port.graph.nodes]
+        )
 
     def prove(self, source: SourceValues, sizes: Sizes) -> Verdict:
         """The comparison with a source, on inputs that tell if there are any."""
@@ -207,8 +248,12 @@ def _enough(channels: int, size: Sequence[int]) -> int:
     return -(-_NUMBERS // (channels * math.prod(size)))
 
 
-def _is_chaotic(parities: Sequence[Parity], source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]) -> bool:
-    """Whether the source's values in float64 move about as far as the port's are away if its inputs move by one rounding."""
+def _is_chaotic(
+    parities: Sequence[Parity], source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
+) -> bool:
+    """Whether the source's values in float64 move about as far as the port's are away if its inputs move by
+    one rounding.
+    """
     bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
     if bad is None or bad.rel_l2 > _LEAST_WRONG:
         return False

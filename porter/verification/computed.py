@@ -1,8 +1,10 @@
-"""Ports with computed numbers: computed from the source's numbers in float64, and rounded once when they were stored.
+"""Ports with computed numbers: computed from the source's numbers in float64, and rounded once when they were
+stored.
 
-Rounding can change the logits of a deep network more than a fault in the computation does (measured on calibrated random weights:
-1e-6 to 2e-6 at float32). So the two are proved separately. The numbers before rounding must give the source's function, to the
-same limit as any port; and the stored numbers must be their rounding, bit for bit.
+Rounding can change the logits of a deep network more than a fault in the computation does (measured on
+calibrated random weights: 1e-6 to 2e-6 at float32). So the two are proved separately. The numbers before
+rounding must give the source's function, to the same limit as any port; and the stored numbers must be their
+rounding, bit for bit.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from porter.verification.references import SourceValues, Wrapped
 
 
 def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, dict[str, Array]]:
-    """The tensors of a port before they were rounded to its type, computed again from its source's graph and tensors.
+    """The tensors of a port before they were rounded to its type, computed again from its source's graph and
+    tensors.
 
     Raises:
         CheckFailed: a stored tensor is not the rounding of the computed one.
@@ -40,17 +43,20 @@ def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, d
             wanted = cast(unrounded[path][role], record.dtype, f"{path}:{role}", allow_overflow=True)
             if not np.array_equal(wanted, stored, equal_nan=stored.dtype.kind == "f"):
                 raise CheckFailed(
-                    f"this is not the source's value, computed and rounded once to {record.dtype}", where=f"{path}:{role}"
+                    f"this is not the source's value, computed and rounded once to {record.dtype}",
+                    where=f"{path}:{role}",
                 )
     return unrounded
 
 
 @dataclass
 class Shifted(Wrapped):
-    """A source whose values have the paths of a port with folded norms or absorbed biases, or that does not show some of them.
+    """A source whose values have the paths of a port with folded norms or absorbed biases, or that does not
+    show some of them.
 
     Attributes:
-        folded: path of each layer of the port that took in a norm, to the norm with the same values in the source.
+        folded: path of each layer of the port that took in a norm, to the norm with the same values in the
+            source.
         hidden: layers whose values differ from the source's, because the norm after them took in their bias.
     """
 
@@ -59,10 +65,18 @@ class Shifted(Wrapped):
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         values = self.source.run(batch, dtype)
-        own = {path: value for path, value in values.items() if path not in self.folded and path not in self.hidden}
+        own = {
+            path: value
+            for path, value in values.items()
+            if path not in self.folded and path not in self.hidden
+        }
         return own | {path: values[norm] for path, norm in self.folded.items() if norm in values}
 
 
 def ported(record: Record, source: SourceValues) -> SourceValues:
     """A source whose values have the paths of a port."""
-    return Shifted(source, record.folded or {}, frozenset(record.absorbed.values())) if record.computed else source
+    return (
+        Shifted(source, record.folded or {}, frozenset(record.absorbed.values()))
+        if record.computed
+        else source
+    )

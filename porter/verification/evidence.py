@@ -1,4 +1,6 @@
-"""What the values of a reference tell: values that are the same for every input would be equal in a wrong port too."""
+"""What the values of a reference tell: values that are the same for every input would be equal in a wrong
+port too.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from porter.graph import Clip, Graph, HardSigmoid, Relu, Relu6, Sigmoid, Softmax
 from porter.verification.results import ALIKE, NOT_FINITE
 
 LEAST = 1e-6
-"""The least variation that tells. Against the limit in float64, 1e-10 of all, a change of 1e-4 in what varies is then found."""
+"""The least variation that tells. Against the limit in float64, 1e-10 of all, a change of 1e-4 in what varies
+is then found.
+"""
 _SAMPLED = 4096
 """Numbers of one value that its variation is measured on."""
 _SATURATED = 1 << 16
@@ -38,19 +42,21 @@ class Samples:
 
     @property
     def variation(self) -> float:
-        """The norm of what differs between cells and between images, over the norm of all: 0 for values that are the same
-        everywhere, or zero, or not finite.
+        """The norm of what differs between cells and between images, over the norm of all: 0 for values that
+        are the same everywhere, or zero, or not finite.
         """
         return variation(np.stack(self.images).swapaxes(0, 1).reshape(len(self.images[0]), -1))
 
 
 @lru_cache(64)
 def _scattered(rows: int, cells: int, count: int) -> NDArray[np.intp]:
-    """For each row `count` of its cells, of each part of them one by chance, so that what repeats itself is met everywhere: between
-    the cells of a transposed convolution may lie others that hold the bias only.
+    """For each row `count` of its cells, of each part of them one by chance, so that what repeats itself is
+    met everywhere: between the cells of a transposed convolution may lie others that hold the bias only.
     """
     ends = np.arange(count + 1) * cells // count
-    places: NDArray[np.intp] = np.random.default_rng((rows, cells)).integers(ends[:-1], ends[1:], (rows, count))
+    places: NDArray[np.intp] = np.random.default_rng((rows, cells)).integers(
+        ends[:-1], ends[1:], (rows, count)
+    )
     return places
 
 
@@ -65,8 +71,9 @@ def variation(channels: Array) -> float:
 
 
 def excitement(values: Mapping[str, Array]) -> float:
-    """How much of a network an image excites, from 0 to 1: the mean over its values of how much each channel varies between cells,
-    times the share of its cells that are not at its least or its largest number, as they are where it is saturated or clipped.
+    """How much of a network an image excites, from 0 to 1: the mean over its values of how much each channel
+    varies between cells, times the share of its cells that are not at its least or its largest number, as
+    they are where it is saturated or clipped.
 
     Args:
         values: by path, for one image.
@@ -94,8 +101,8 @@ def _excited(value: Array) -> float:
 def silence(graph: Graph, path: str, known: Mapping[str, float], values: Array) -> str | None:
     """Why an output of a reference tells nothing; None if it tells.
 
-    Before a final activation its input tells, where the reference shows it: on inputs that saturate a softmax, any two networks
-    give the same zeros and ones.
+    Before a final activation its input tells, where the reference shows it: on inputs that saturate a
+    softmax, any two networks give the same zeros and ones.
 
     Args:
         known: the variation of each value that the reference shows, by path.
@@ -114,7 +121,9 @@ def silence(graph: Graph, path: str, known: Mapping[str, float], values: Array) 
 
 
 def _saturated(values: Array) -> bool:
-    """Whether an output has two numbers only, as a one-hot softmax has and the logarithms of one that are cut off below."""
+    """Whether an output has two numbers only, as a one-hot softmax has and the logarithms of one that are cut
+    off below.
+    """
     numbers = values.ravel()[_scattered(1, values.size, min(values.size, _SATURATED))[0]]
     return numbers.size > 4 and np.unique(np.round(numbers / np.abs(numbers).max(), 9)).size <= 2
 

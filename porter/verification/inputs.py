@@ -44,22 +44,28 @@ class Roughness:
 
     Attributes:
         share: the part of its rows and columns that has hard edges and noise.
-        contrast: how many times as far as in the network's range its numbers are from their mean. Bounds that few images of the
-            range reach, such as a ReLU6's 6 in a narrow layer, are reached by most images of three times its contrast.
+        contrast: how many times as far as in the network's range its numbers are from their mean. Bounds that
+            few images of the range reach, such as a ReLU6's 6 in a narrow layer, are reached by most images
+            of three times its contrast.
     """
 
     share: float
     contrast: float
 
 
-ROUGHNESS = tuple(Roughness(share, contrast) for share, contrast in ((1.0, 3.0), (1.0, 1.0), (0.25, 1.0), (0.0, 1.0)))
-"""What to compare on, the one that tells most first; the next where the source is chaotic on it, or not finite."""
+ROUGHNESS = tuple(
+    Roughness(share, contrast) for share, contrast in ((1.0, 3.0), (1.0, 1.0), (0.25, 1.0), (0.0, 1.0))
+)
+"""What to compare on, the one that tells most first; the next where the source is chaotic on it, or not
+finite.
+"""
 SMOOTH = ROUGHNESS[-1]
 
 
 def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None:
-    """The range that a network says it takes: its protocol's, otherwise the one of `FALLBACKS` that the scaling at its beginning (a
-    Rescaling, a Normalization) takes closest to a span of two, as from -1 to 1; None if it says nothing.
+    """The range that a network says it takes: its protocol's, otherwise the one of `FALLBACKS` that the
+    scaling at its beginning (a Rescaling, a Normalization) takes closest to a span of two, as from -1 to 1;
+    None if it says nothing.
 
     Data of another kind, such as of 16 bits, is what that scaling brings to a mean of 0 and a deviation of 1.
     """
@@ -86,25 +92,31 @@ def _scaling(graph: Graph) -> tuple[Images | None, Images]:
         scale, offset, path = scale * gain, offset * gain + added, readers[0].path
 
 
-def ranges(graph: Graph, protocol: Preprocess | None, excites: Callable[[InputRange], float]) -> Iterator[InputRange]:
-    """The ranges to compare on, until one tells: the stated one, then `FALLBACKS`, first those that excite the network most.
+def ranges(
+    graph: Graph, protocol: Preprocess | None, excites: Callable[[InputRange], float]
+) -> Iterator[InputRange]:
+    """The ranges to compare on, until one tells: the stated one, then `FALLBACKS`, first those that excite
+    the network most.
 
     Args:
-        excites: how much of the network a range excites, from 0 to 1. It is asked only if no range is stated, or that one does
-            not tell.
+        excites: how much of the network a range excites, from 0 to 1. It is asked only if no range is stated,
+            or that one does not tell.
     """
     stated = stated_range(graph, protocol)
     if stated is not None:
         yield stated
     # Differences of a hundredth are chance; then the likelier one is taken.
-    yield from sorted((one for one in FALLBACKS if one is not stated), key=lambda one: -round(excites(one), 2))
+    yield from sorted(
+        (one for one in FALLBACKS if one is not stated), key=lambda one: -round(excites(one), 2)
+    )
 
 
 def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRange, seed: int = 0) -> Images:
     """`count` images of `size` (rows, columns) as N x C x H x W float64, in a range.
 
-    Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring pixels are similar and
-    the images differ from each other. White noise averages out, and a shifted window would hardly change the logits.
+    Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring
+    pixels are similar and the images differ from each other. White noise averages out, and a shifted window
+    would hardly change the logits.
     """
     rng = np.random.default_rng(seed)
     pixels = np.zeros((count, channels, *size))
@@ -114,29 +126,39 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
         coarse = rng.standard_normal((count, channels, rows, columns)) * 0.5**octave
         pixels += np.repeat(np.repeat(coarse, cell, axis=2), cell, axis=3)[:, :, : size[0], : size[1]]
     low, high = pixels.min(axis=(1, 2, 3), keepdims=True), pixels.max(axis=(1, 2, 3), keepdims=True)
-    return taken.of((pixels - low) / np.where(high > low, high - low, 1.0))  # an image of one number has no span
+    # An image of one number has no span.
+    return taken.of((pixels - low) / np.where(high > low, high - low, 1.0))
 
 
-def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputRange, rough: Roughness = ROUGHNESS[0]) -> Images:
-    """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that reach what photos hardly
-    do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges with noise, noise, one colour, a board, bright
-    points, darkness, one point, white.
+def make_telling(
+    size: tuple[int, int], count: int, channels: int, taken: InputRange, rough: Roughness = ROUGHNESS[0]
+) -> Images:
+    """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that
+    reach what photos hardly do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges
+    with noise, noise, one colour, a board, bright points, darkness, one point, white.
 
     Args:
         rough: how rough every second image is. Where its share is below 1, the others are like photos.
     """
-    soft, noise = make_images(size, count, channels, UNIT), np.random.default_rng(size).random((count, channels, *size))
+    soft, noise = (
+        make_images(size, count, channels, UNIT),
+        np.random.default_rng(size).random((count, channels, *size)),
+    )
     cells = np.indices(size)
     board, beyond = cells.sum(axis=0) // 2 % 2, (1 - rough.share**0.5) * np.array(size).reshape(2, 1, 1)
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
         lambda soft, noise: soft,
-        lambda soft, noise: np.where((cells >= beyond).all(axis=0), np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft),
+        lambda soft, noise: np.where(
+            (cells >= beyond).all(axis=0), np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft
+        ),
         lambda soft, noise: noise,
         lambda soft, noise: 0.9 * noise[:, :1, :1] + 0.1 * soft,
         lambda soft, noise: abs(board - noise[:, :1, :1] * soft),
         lambda soft, noise: noise**4,
         lambda soft, noise: noise * 0.001 ** noise[:1, :1, :1],
-        lambda soft, noise: np.where((cells == np.array(size).reshape(2, 1, 1) // 2).all(axis=0), 1.0, 0.0 * soft),
+        lambda soft, noise: np.where(
+            (cells == np.array(size).reshape(2, 1, 1) // 2).all(axis=0), 1.0, 0.0 * soft
+        ),
         lambda soft, noise: 1 - 0.01 * soft,
     )
     kinds = kinds if rough.share == 1 else kinds[:2]

@@ -1,4 +1,6 @@
-"""What a port loses by the rounding of its weights, which its comparison with the source leaves out: measured, and no proof."""
+"""What a port loses by the rounding of its weights, which its comparison with the source leaves out:
+measured, and no proof.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ _INPUTS = 8
 
 
 def with_loss(check: Check, verdict: Verdict) -> Verdict:
-    """A verdict on a converted port with rounded weights, with what the rounding does to its output. Any other verdict as it is.
+    """A verdict on a converted port with rounded weights, with what the rounding does to its output. Any
+    other verdict as it is.
 
     Args:
         check: its tensors are the port's and its source's.

@@ -20,15 +20,17 @@ _MANY = 1 << 23
 _LARGE, _SMALL = 1 << 30, 1 << 16
 """Bytes of the values of one side, and of a single value."""
 _BYTES = 16
-"""Of each number of an image's values, which are in float64 on both sides; those of one may be on the disk (`set_aside`)."""
+"""Of each number of an image's values, which are in float64 on both sides; those of one may be on the disk
+(`set_aside`).
+"""
 
 _CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where Linux says how many bytes a container may hold, in versions 2 and 1 of cgroups; `max` is no limit."""
 
 
 def set_aside(values: dict[str, Array]) -> None:
-    """Moves large values to the disk, where it has room, before the other side computes as many: a ViT-L of 512 pixels has 3.7 GB.
-    The system takes the memory of a file that is mapped, when it needs it.
+    """Moves large values to the disk, where it has room, before the other side computes as many: a ViT-L of
+    512 pixels has 3.7 GB. The system takes the memory of a file that is mapped, when it needs it.
     """
     if sum(value.nbytes for value in values.values()) < _LARGE:
         return
@@ -55,10 +57,12 @@ def trim(numbers: int) -> None:
 
 
 def release(weights: int) -> None:
-    """As `trim`, and frees models that nothing uses any more: Keras's refer to themselves in circles, which Python finds late.
+    """As `trim`, and frees models that nothing uses any more: Keras's refer to themselves in circles, which
+    Python finds late.
 
     Args:
-        weights: how many numbers a model has. For few, the search takes longer than the check of a small network.
+        weights: how many numbers a model has. For few, the search takes longer than the check of a small
+            network.
     """
     if weights > _MANY:
         gc.collect()
@@ -66,8 +70,8 @@ def release(weights: int) -> None:
 
 
 def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
-    """Expects that this machine, or its container, can hold what a comparison at a size (rows, columns) holds: a process that asks
-    for more is killed.
+    """Expects that this machine, or its container, can hold what a comparison at a size (rows, columns)
+    holds: a process that asks for more is killed.
 
     Raises:
         CheckFailed: it has less memory.
@@ -77,7 +81,14 @@ def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
     values = sum(math.prod(side or 1 for side in shape) for shape in shapes(graph, size).values())
     limits = [file.read_text(encoding="ascii").strip() for file in _CONTAINERS if file.is_file()]
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    needed, held = (count / 2**30 for count in (values * _BYTES, min([machine, *map(int, filter(str.isdigit, limits))])))
+    needed, held = (
+        count / 2**30 for count in (values * _BYTES, min([machine, *map(int, filter(str.isdigit, limits))]))
+    )
     if needed > held:
-        message = f"comparing at {size[0]}x{size[1]} takes {needed:.0f} GiB of memory, and this machine has {held:.0f}"
-        raise CheckFailed(message, next="convert for a smaller --input-size; or write the port unproved: --no-check")
+        message = (
+            f"comparing at {size[0]}x{size[1]} takes {needed:.0f} GiB of memory, and this machine "
+            f"has {held:.0f}"
+        )
+        raise CheckFailed(
+            message, next="convert for a smaller --input-size; or write the port unproved: --no-check"
+        )

@@ -22,7 +22,8 @@ class Norms:
     """What `rel_l2` and `max_abs` of a Distance are made of. The sum of two is that of both arrays together.
 
     Attributes:
-        difference: the norm of the difference; infinite if only one side is finite, or both are not and differ.
+        difference: the norm of the difference; infinite if only one side is finite, or both are not and
+            differ.
         source: the norm of the source's values.
         max_abs: the largest absolute difference.
     """
@@ -72,8 +73,9 @@ def distance(source: Array, port: Array) -> Distance:
 
 
 def top_margin(source: Array, port: Array) -> float:
-    """By how much the source's largest logit exceeds the one that is the port's largest, in the image where that is most, over the
-    norm of all logits: 0 where the largest are at the same places. Both are N x C and finite.
+    """By how much the source's largest logit exceeds the one that is the port's largest, in the image where
+    that is most, over the norm of all logits: 0 where the largest are at the same places. Both are N x C and
+    finite.
 
     Where `rel_l2` is r, it is below 1.5 r.
     """
@@ -94,7 +96,9 @@ def norms(source: Array, port: Array) -> Norms:
 
 
 def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
-    """Indices of parts of some `_PART` numbers: rows of an image, which lie together whether channels are first or last."""
+    """Indices of parts of some `_PART` numbers: rows of an image, which lie together whether channels are
+    first or last.
+    """
     if math.prod(shape) <= _PART or len(shape) < 2:
         yield (slice(None),)
         return
@@ -107,7 +111,9 @@ def _parts(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
 
 
 def _difference(source: Array, port: Array) -> tuple[_Doubles, _Doubles, _Doubles] | None:
-    """Both sides and their difference, with zeros where both hold the same non-finite value; None for other non-finite values."""
+    """Both sides and their difference, with zeros where both hold the same non-finite value; None for other
+    non-finite values.
+    """
     wanted, got = np.asarray(source, np.float64), np.asarray(port, np.float64)
     with np.errstate(invalid="ignore"):
         difference = wanted - got

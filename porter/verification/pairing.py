@@ -1,4 +1,6 @@
-"""Which layers of a reference file give the values of which nodes of a source: by what they compute, otherwise by their names."""
+"""Which layers of a reference file give the values of which nodes of a source: by what they compute,
+otherwise by their names.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ class Pairs:
 
     Attributes:
         layers: by path of the source's node.
-        rounded: one of both has numbers of the other rounded to float32: batch norms that are folded into the layers before them or
-            are scales, or an epsilon.
+        rounded: one of both has numbers of the other rounded to float32: batch norms that are folded into the
+            layers before them or are scales, or an epsilon.
         named: they are pairs by their names only.
     """
 
@@ -47,12 +49,16 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
             one = to_graph(without_cells(own), kept)
             pairs = _aligned(one.graph, file, end, size)
             layers = {one.names[path]: layer for path, layer in pairs.layers.items()}
-            return Pairs({nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded)
+            return Pairs(
+                {nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded
+            )
         with suppress(MappingError):  # the file has the norms
             other = to_graph(without_cells(file), kept)
             pairs = _aligned(other.graph, own, str(fit.head), size)
             layers = {layer: other.names[path] for path, layer in pairs.layers.items()}
-            return Pairs({nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded)
+            return Pairs(
+                {nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded
+            )
     return Pairs(_by_names(opened, translated), named=True)
 
 
@@ -69,8 +75,14 @@ def _aligned(graph: Graph, file: FileGraph, end: str, size: tuple[int, int]) -> 
         raise MappingError("the graphs differ", where=end)
     pairs = alignment.pairs(graph.output, end)
     folded = alignment.folded(pairs)
-    known = {path: file.by_name[layer] for path, layer in pairs.items() if path not in folded.values() and layer in file.by_name}
-    rounded = any(_rounds(graph.by_path[path].op, layer.op) for path, layer in known.items() if path in graph.by_path)
+    known = {
+        path: file.by_name[layer]
+        for path, layer in pairs.items()
+        if path not in folded.values() and layer in file.by_name
+    }
+    rounded = any(
+        _rounds(graph.by_path[path].op, layer.op) for path, layer in known.items() if path in graph.by_path
+    )
     return Pairs({path: layer.name for path, layer in known.items()}, rounded)
 
 
@@ -81,9 +93,11 @@ def _rounds(one: Op, other: Op | Foreign) -> bool:
     return one.epsilon != other.epsilon and bool(np.float32(one.epsilon) == np.float32(other.epsilon))
 
 
-def weight_distances(opened: Opened, file: FileGraph, tensors: Mapping[str, Array], layers: Mapping[str, str]) -> dict[str, float]:
-    """How far a reference file's weights are from the source's: by path, the largest relative L2 distance of a layer's tensors,
-    without those that are equal.
+def weight_distances(
+    opened: Opened, file: FileGraph, tensors: Mapping[str, Array], layers: Mapping[str, str]
+) -> dict[str, float]:
+    """How far a reference file's weights are from the source's: by path, the largest relative L2 distance of
+    a layer's tensors, without those that are equal.
 
     Args:
         tensors: of the file, by name.
@@ -108,4 +122,6 @@ def _by_names(opened: Opened, translated: Translated) -> dict[str, str]:
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     alike = {path: name for path, name in own.items() if name in others}
     kinds = {path: type(node.op) for path, node in opened.graph.by_path.items()}
-    return {path: translated.names[name] for path, name in alike.items() if type(others[name].op) is kinds[path]}
+    return {
+        path: translated.names[name] for path, name in alike.items() if type(others[name].op) is kinds[path]
+    }

@@ -1,4 +1,6 @@
-"""Whether a port computes its source's function, node by node: float64 decides it, and float32 says how the port rounds."""
+"""Whether a port computes its source's function, node by node: float64 decides it, and float32 says how the
+port rounds.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,28 @@ from porter.verification.references import SourceValues
 from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
 
 FLOAT64_LIMIT = 1e-10
-"""Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is above 1e-4."""
+"""Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is
+above 1e-4.
+"""
 FLOAT32_LIMIT = 1e-5
 OWN_ROUNDING = 4.0
-"""In float32 a port's distance from its source may be this many times the source's distance from itself in float64; up to
-`MOST_ROUNDING` unless float64 proves the port."""
+"""In float32 a port's distance from its source may be this many times the source's distance from itself in
+float64; up to `MOST_ROUNDING` unless float64 proves the port.
+"""
 MOST_ROUNDING = 1e-4
-"""The largest limit in float32 by itself: the smallest wrong pad is above it, so a larger limit could hide one."""
+"""The largest limit in float32 by itself: the smallest wrong pad is above it, so a larger limit could hide
+one.
+"""
 _NO_ROUNDING = 10.0
-"""A distance in float32 of this many times its limit, without the bound of `MOST_ROUNDING`, is no rounding, whatever float64 says:
-the destination's float32 code computes something else. Right EfficientNets reach 3 times their limit."""
+"""A distance in float32 of this many times its limit, without the bound of `MOST_ROUNDING`, is no rounding,
+whatever float64 says: the destination's float32 code computes something else. Right EfficientNets reach 3
+times their limit.
+"""
 
 _DRAWS = 4
-"""How often the source's own rounding is drawn again before a distance is said to be none. In a BoTNet of random weights, whose
-attention chooses one cell of nearly equal ones, the first draw was 4.5e-5 and six more were 3.0e-5 to 7.0e-4.
+"""How often the source's own rounding is drawn again before a distance is said to be none. In a BoTNet of
+random weights, whose attention chooses one cell of nearly equal ones, the first draw was 4.5e-5 and six more
+were 3.0e-5 to 7.0e-4.
 """
 
 BAR_AFTER = 1.0
@@ -47,18 +57,24 @@ Run = Callable[[Array, Dtype], Mapping[str, Array]]
 
 
 def settle(parities: Sequence[Parity], tolerance: float | None = None) -> tuple[Parity, ...]:
-    """The same comparisons, where float64 decides what the function is, and float32 says how it rounds: if the one in float64
-    holds, what exceeds its limit in another type by rounding only is no fault. No wrong pad can hide then, so a node may round as
-    many times what the source does there as it does, unless a `tolerance` is given.
+    """The same comparisons, where float64 decides what the function is, and float32 says how it rounds: if
+    the one in float64 holds, what exceeds its limit in another type by rounding only is no fault. No wrong
+    pad can hide then, so a node may round as many times what the source does there as it does, unless a
+    `tolerance` is given.
     """
     if not any(parity.dtype == "float64" and parity.ok for parity in parities):
         return tuple(parities)
-    return tuple(_settled(parity, tolerance) if not parity.ok and _rounds_only(parity) else parity for parity in parities)
+    return tuple(
+        _settled(parity, tolerance) if not parity.ok and _rounds_only(parity) else parity
+        for parity in parities
+    )
 
 
 def _settled(parity: Parity, tolerance: float | None) -> Parity:
     if tolerance is None:
-        nodes = tuple(replace(node, limit=max(node.limit, OWN_ROUNDING * node.rounding)) for node in parity.nodes)
+        nodes = tuple(
+            replace(node, limit=max(node.limit, OWN_ROUNDING * node.rounding)) for node in parity.nodes
+        )
         parity = replace(parity, nodes=nodes, limit=max(parity.limit, OWN_ROUNDING * parity.source_rounding))
     bad = next((node for node in parity.nodes if not node.ok), None)
     blamed = parity.first_bad
@@ -68,23 +84,30 @@ def _settled(parity: Parity, tolerance: float | None) -> Parity:
 
 
 def _rounds_only(parity: Parity) -> bool:
-    """Whether what exceeds the limits can be rounding: every value is finite, no top class changes by more, and no value is much
-    further away than its limit.
+    """Whether what exceeds the limits can be rounding: every value is finite, no top class changes by more,
+    and no value is much further away than its limit.
     """
-    near = all(node.rel_l2 <= _NO_ROUNDING * max(node.limit, OWN_ROUNDING * node.rounding) for node in parity.nodes)
+    near = all(
+        node.rel_l2 <= _NO_ROUNDING * max(node.limit, OWN_ROUNDING * node.rounding) for node in parity.nodes
+    )
     return near and not parity.top_changed and NOT_FINITE not in (parity.silent or "")
 
 
 def compare(
-    plan: Plan, source: SourceValues, port: Run, batches: Mapping[Dtype, Sequence[Array]], tolerance: float | None = None
+    plan: Plan,
+    source: SourceValues,
+    port: Run,
+    batches: Mapping[Dtype, Sequence[Array]],
+    tolerance: float | None = None,
 ) -> tuple[Parity, ...]:
     """Runs both sides over `batches` and compares every node that both show.
 
     Args:
-        batches: for each number type to compare in, N x C x H x W. There is one result for each type. Neighbours of one input size
-            count as one batch; the values of only one of them are held at a time.
-        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four
-            times the source's own rounding at that node.
+        batches: for each number type to compare in, N x C x H x W. There is one result for each type.
+            Neighbours of one input size count as one batch; the values of only one of them are held at a
+            time.
+        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger
+            of 1e-5 and four times the source's own rounding at that node.
 
     Raises:
         UsageError: the tolerance is out of range. CheckFailed: the source does not show an output.
@@ -94,7 +117,9 @@ def compare(
     # The types one after the other, because models are large.
     order = sorted(batches, key=lambda dtype: dtype != "float64")
     seen = {dtype: _Worst() for dtype in batches}
-    weights = sum(math.prod(shape) for roles in tensor_shapes(plan.graph).values() for shape in roles.values())
+    weights = sum(
+        math.prod(shape) for roles in tensor_shapes(plan.graph).values() for shape in roles.values()
+    )
     with _progress(sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in order)) as step:
         for dtype in order:
             release(weights)
@@ -118,21 +143,31 @@ def compare(
                 seen[dtype].add(plan.graph, sums, dtype, tolerance)
     parities = [_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches]
     settled = settle(parities, tolerance)
-    proved = any(parity.ok for parity in parities if parity.dtype == "float64")  # otherwise nothing in another type is settled
+    # Otherwise nothing in another type is settled.
+    proved = any(parity.ok for parity in parities if parity.dtype == "float64")
     if not proved or all(parity.ok or parity.top_changed for parity in settled):
         return settled
-    return settle([one if one.ok else _with_more_draws(one, source, batches[one.dtype]) for one in parities], tolerance)
+    return settle(
+        [one if one.ok else _with_more_draws(one, source, batches[one.dtype]) for one in parities], tolerance
+    )
 
 
 def _with_more_draws(parity: Parity, source: SourceValues, batches: Sequence[Array]) -> Parity:
-    """With the largest of several draws of the source's own rounding at each node; each moves the inputs by one rounding."""
+    """With the largest of several draws of the source's own rounding at each node; each moves the inputs by
+    one rounding.
+    """
     largest = {node.path: node.rounding for node in parity.nodes}
     for seed in range(_DRAWS):
         sums = _Sums()
         for batch in batches:
             exact = dict(source.run(batch, "float64"))
-            sums.add_rounding(exact, source.run(moved(batch.astype(np.dtype(parity.dtype)), seed), parity.dtype))
-        largest = {path: max(known, sums.own[path].rel_l2 if path in sums.own else 0.0) for path, known in largest.items()}
+            sums.add_rounding(
+                exact, source.run(moved(batch.astype(np.dtype(parity.dtype)), seed), parity.dtype)
+            )
+        largest = {
+            path: max(known, sums.own[path].rel_l2 if path in sums.own else 0.0)
+            for path, known in largest.items()
+        }
     return replace(parity, nodes=tuple(replace(node, rounding=largest[node.path]) for node in parity.nodes))
 
 
@@ -147,7 +182,8 @@ def _progress(steps: int) -> Iterator[Callable[[], object]]:
 class _Sums:
     """Distances by path, summed over the batches of one size, and the outputs of both sides.
 
-    `own` is the source's distance from itself in float64. The outputs are kept, because a Distance cannot be summed.
+    `own` is the source's distance from itself in float64. The outputs are kept, because a Distance cannot be
+    summed.
     """
 
     nodes: dict[str, Norms] = field(default_factory=dict)
@@ -195,10 +231,14 @@ class _Worst:
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
         self.shapes |= sums.shapes
         varying = {path: samples.variation for path, samples in sums.samples.items()}
-        self.variations = {path: max(variation, self.variations.get(path, 0.0)) for path, variation in varying.items()}
+        self.variations = {
+            path: max(variation, self.variations.get(path, 0.0)) for path, variation in varying.items()
+        }
         for path, summed in sums.nodes.items():
             rounding = sums.own[path].rel_l2 if path in sums.own else 0.0
-            node = NodeDistance(path, summed.rel_l2, summed.max_abs, _limit(dtype, rounding, tolerance), rounding)
+            node = NodeDistance(
+                path, summed.rel_l2, summed.max_abs, _limit(dtype, rounding, tolerance), rounding
+            )
             self.nodes[path] = max(self.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
             if path in sums.outputs:
                 wanted, got = (np.concatenate(side) for side in zip(*sums.outputs[path], strict=True))
@@ -238,7 +278,8 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
 
 
 def _flattened(wanted: Array, got: Array) -> Array:
-    """The source's values in the port's shape: a source's head that is a 1x1 convolution gives N x C x 1 x 1 instead of N x C.
+    """The source's values in the port's shape: a source's head that is a 1x1 convolution gives N x C x 1 x 1
+    instead of N x C.
 
     A map of another extent cannot be compared cell by cell; NaN makes its distance from the port's infinite.
     """
@@ -257,14 +298,22 @@ def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:
     unseen = _unseen(plan.graph, bad.path, seen.nodes.keys())
     windows = {path: site for path in (bad.path, *unseen) if (site := site_of(plan.graph.by_path[path].op))}
     sites = {path: site for path, site in windows.items() if site.window.kernel != (1, 1)}
-    blamed, path = FirstBad(bad.path, bad.rel_l2, None, None, None, seen.shapes.get(bad.path), unseen), next(iter(sites), None)
-    return blamed if path is None else replace(blamed, site=path, source=str(sites[path]), realised=str(plan.realisations[path]))
+    blamed, path = (
+        FirstBad(bad.path, bad.rel_l2, None, None, None, seen.shapes.get(bad.path), unseen),
+        next(iter(sites), None),
+    )
+    return (
+        blamed
+        if path is None
+        else replace(blamed, site=path, source=str(sites[path]), realised=str(plan.realisations[path]))
+    )
 
 
 def _unseen(graph: Graph, bad: str, shown: Set[str]) -> tuple[str, ...]:
     """The nodes between a node and the nearest ones before it that the source shows, nearest first.
 
-    torchvision's Inception has no module for its averages: the first node that it shows after one is a 1x1 convolution.
+    torchvision's Inception has no module for its averages: the first node that it shows after one is a 1x1
+    convolution.
     """
     paths = [bad]
     for path in paths:

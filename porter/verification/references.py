@@ -61,7 +61,8 @@ class ZooReference:
         taps: by path, the implementation's layer.
         without_background: path of the head whose row 0 the port lacks.
         options: options of the recipe that a caller set to another value than the zoo's.
-        behind: the file's dense layers after the implementation's features, with their tensors. They are computed in NumPy.
+        behind: the file's dense layers after the implementation's features, with their tensors. They are
+            computed in NumPy.
     """
 
     engine: Engine
@@ -85,14 +86,20 @@ class ZooReference:
         if key not in self._built:
             if key[0] is not None:
                 self._built.clear()
-            model = self.implementation.build(self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options)
+            model = self.implementation.build(
+                self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options
+            )
             self._built[key] = model
         values = self.engine.run_reference(self._built[key], batch.astype(dtype), self.taps)
         return _followed(_without_row(values, self.without_background), self.behind)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
-        """Gives only the logits, those at `output`, in float32; no other values are fetched from the model."""
-        model = self.implementation.build(self.variant, self.classes, size, self.checkpoint, "float32", self.options)
+        """Gives only the logits, those at `output`, in float32; no other values are fetched from the
+        model.
+        """
+        model = self.implementation.build(
+            self.variant, self.classes, size, self.checkpoint, "float32", self.options
+        )
         shown = self.behind[0][0].inputs[0] if self.behind else output
         whole = self.engine.classifier(model, protocol, device, FP32, self.taps[shown])
         if self.behind:
@@ -101,7 +108,9 @@ class ZooReference:
 
 
 def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> ZooReference:
-    """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its features."""
+    """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its
+    features.
+    """
     tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
     if fit.stand_in is not None:
         taps[fit.stand_in.path] = fit.stand_in.tap
@@ -194,18 +203,26 @@ def _behind(dialect: Dialect, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[N
     tensors: dict[str, dict[str, Array]] = {node.path: {} for node in nodes}
     for (path, role), name in fit.tensors.items():
         if path in tensors:
-            tensors[path][role] = dialect.to_canonical(fit.graph, fit.graph.by_path[path], role, checkpoint.tensors[name])
+            tensors[path][role] = dialect.to_canonical(
+                fit.graph, fit.graph.by_path[path], role, checkpoint.tensors[name]
+            )
     return tuple((node, tensors[node.path]) for node in nodes)
 
 
-def _followed(values: dict[str, Array], behind: Sequence[tuple[Node, Mapping[str, Array]]]) -> dict[str, Array]:
-    """Values by path, with the values of the dense layers and activations after them, computed in the same type."""
+def _followed(
+    values: dict[str, Array], behind: Sequence[tuple[Node, Mapping[str, Array]]]
+) -> dict[str, Array]:
+    """Values by path, with the values of the dense layers and activations after them, computed in the same
+    type.
+    """
     known = dict(values)
     for node, tensors in behind:
         value = known[node.inputs[0]]
         if isinstance(node.op, Dense):
             value = value.reshape(len(value), -1)  # Keras's MobileNet v1 pools to maps of one cell
-            value = value @ tensors["kernel"].T.astype(value.dtype) + tensors.get("bias", np.zeros(1)).astype(value.dtype)
+            value = value @ tensors["kernel"].T.astype(value.dtype) + tensors.get("bias", np.zeros(1)).astype(
+                value.dtype
+            )
         else:
             value = np.clip(value, 0, 6 if isinstance(node.op, Relu6) else None)
         known[node.path] = value
@@ -218,7 +235,9 @@ def _without_row(values: dict[str, Array], path: str | None) -> dict[str, Array]
 
 @dataclass
 class OwnBuild:
-    """Porter's own build in the source's framework: it shows that two frameworks agree, not that the graph is right."""
+    """Porter's own build in the source's framework: it shows that two frameworks agree, not that the graph is
+    right.
+    """
 
     destination: Destination
     graph: Graph
@@ -247,18 +266,25 @@ class OwnBuild:
 
 
 def rounded(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Checkpoint:
-    """The checkpoint with its floating tensors rounded to a port's storage type, so that both sides hold the same numbers.
+    """The checkpoint with its floating tensors rounded to a port's storage type, so that both sides hold the
+    same numbers.
 
     Args:
-        held: names of those that layers have. Others are constants of the graph, which a port holds as exactly as the file.
+        held: names of those that layers have. Others are constants of the graph, which a port holds as
+            exactly as the file.
     """
-    tensors = {name: _rounded(array, dtype) if name in held else array for name, array in checkpoint.tensors.items()}
+    tensors = {
+        name: _rounded(array, dtype) if name in held else array for name, array in checkpoint.tensors.items()
+    }
     return replace(checkpoint, tensors=tensors)
 
 
 def rounded_tensors(tensors: Tensors, dtype: Dtype) -> Tensors:
     """As `rounded`, for canonical tensors."""
-    return {path: {role: _rounded(array, dtype) for role, array in roles.items()} for path, roles in tensors.items()}
+    return {
+        path: {role: _rounded(array, dtype) for role, array in roles.items()}
+        for path, roles in tensors.items()
+    }
 
 
 def _rounded(array: Array, dtype: Dtype) -> Array:

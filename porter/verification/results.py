@@ -1,4 +1,6 @@
-"""The results of comparisons, and their JSON: port.json has a `VerdictRecord`, and `porter verify --json` prints it."""
+"""The results of comparisons, and their JSON: port.json has a `VerdictRecord`, and `porter verify --json`
+prints it.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,10 @@ class Distance:
         l1: the mean absolute difference.
         rel_l2: the norm of the difference over the norm of the source's values.
         snr_db: 20 log10 of the inverse of `rel_l2`; None if the values are equal.
-        psnr_db: as `snr_db`, but from the source's largest absolute value and the root mean square difference.
-        argmax_equal: whether every image has its largest logit at the same place; None for anything but N x C.
+        psnr_db: as `snr_db`, but from the source's largest absolute value and the root mean square
+            difference.
+        argmax_equal: whether every image has its largest logit at the same place; None for anything but N x
+            C.
     """
 
     max_abs: Amount
@@ -48,7 +52,9 @@ class Distance:
 
 @dataclass(frozen=True)
 class NodeDistance:
-    """A compared node. `rel_l2` must not exceed `limit`; `rounding` is the source's distance from itself in float64."""
+    """A compared node. `rel_l2` must not exceed `limit`; `rounding` is the source's distance from itself in
+    float64.
+    """
 
     path: str
     rel_l2: Amount
@@ -66,9 +72,10 @@ class NodeDistance:
 class FirstBad:
     """The first node, in the order of computation, at which the port differs from its source.
 
-    `site` is the padding site that it may come from, with its decision: the node itself or the nearest of `unseen`, if the window
-    is larger than 1x1. `shapes` are the source's and the port's, where they differ. `unseen` are the nodes between this one and the
-    nearest ones before it that the source shows, whose values are equal.
+    `site` is the padding site that it may come from, with its decision: the node itself or the nearest of
+    `unseen`, if the window is larger than 1x1. `shapes` are the source's and the port's, where they differ.
+    `unseen` are the nodes between this one and the nearest ones before it that the source shows, whose values
+    are equal.
     """
 
     path: str
@@ -85,7 +92,8 @@ class Parity:
     """A comparison of a port with a reference in one number type.
 
     Attributes:
-        ok: the values tell, and all are within their limits; or float64 proves the port, and what exceeds them is rounding.
+        ok: the values tell, and all are within their limits; or float64 proves the port, and what exceeds
+            them is rounding.
         reference: the name of the reference; OWN_BUILD counts as no proof.
         dtype: in which both sides ran.
         limit: for `logits.rel_l2`.
@@ -93,10 +101,12 @@ class Parity:
         logits: the worst over `sizes`.
         nodes: the worst of each compared node over `sizes`, in order of computation.
         uncompared: nodes for which the reference has no value.
-        unexcited: compared nodes that have the same values for every input, which say nothing of what computes them.
-        unreached: activations with a bound, such as a ReLU6's 6, that no value reached: nothing is known of it.
-        silent: why the values prove nothing though they are equal, such as an output of the reference that is the same for every
-            input (porter.verification.evidence); None if they tell.
+        unexcited: compared nodes that have the same values for every input, which say nothing of what
+            computes them.
+        unreached: activations with a bound, such as a ReLU6's 6, that no value reached: nothing is known of
+            it.
+        silent: why the values prove nothing though they are equal, such as an output of the reference that is
+            the same for every input (porter.verification.evidence); None if they tell.
         top_changed: an image has another top class, by more than rounding can explain.
         rounds_from: the first node whose float32 error is above its limit, where float64 proves the port.
     """
@@ -125,7 +135,9 @@ class Parity:
 
     @property
     def infinite(self) -> bool:
-        """Whether an output of the reference is infinite or undefined in float64, where no image is too large for right weights."""
+        """Whether an output of the reference is infinite or undefined in float64, where no image is too large
+        for right weights.
+        """
         return self.dtype == "float64" and NOT_FINITE in (self.silent or "")
 
     @property
@@ -188,7 +200,8 @@ class GivenRecord:
 
 @dataclass(frozen=True)
 class VerdictRecord(Parity):
-    """What is recorded of a porter.verification.verdict.Verdict: its proof, and every comparison's logits by number type.
+    """What is recorded of a porter.verification.verdict.Verdict: its proof, and every comparison's logits by
+    number type.
 
     `range` is the verdict's `fed`, in words. What older porters did not record has a default.
     """
@@ -205,5 +218,15 @@ class VerdictRecord(Parity):
     @property
     def holds(self) -> bool:
         """Whether the figures, and not only the record's `ok`, say that the functions are equal."""
-        others = [result for part in (self.shipped, self.given) if part is not None for result in part.dtypes.values()]
-        return self.ok and all(parity.ok for parity in others) and not self.top_changed and all(node.ok for node in self.nodes)
+        others = [
+            result
+            for part in (self.shipped, self.given)
+            if part is not None
+            for result in part.dtypes.values()
+        ]
+        return (
+            self.ok
+            and all(parity.ok for parity in others)
+            and not self.top_changed
+            and all(node.ok for node in self.nodes)
+        )

@@ -36,7 +36,9 @@ from porter.verification.user_reference import ReferenceName, model_itself, open
 from porter.verification.verdict import Verdict, first_telling
 
 _MANY, _TIMES = 1 << 24, 4
-"""So many numbers of a port's values are run in any case; more if they are at most so many times the source's."""
+"""So many numbers of a port's values are run in any case; more if they are at most so many times the
+source's.
+"""
 
 
 def verify(
@@ -52,10 +54,11 @@ def verify(
     """Compares a port with its source again, node by node: in float64, which decides, and in float32.
 
     Args:
-        weights: the file or the model in memory that the port was made from; None for the zoo's published one.
+        weights: the file or the model in memory that the port was made from; None for the zoo's published
+            one.
         float64: compare in float64 only.
-        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four
-            times the source's own rounding, at most 1e-4.
+        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger
+            of 1e-5 and four times the source's own rounding, at most 1e-4.
         reference: as for `convert`.
     """
     given = None if reference is None else parse_reference(fspath(reference))
@@ -64,11 +67,15 @@ def verify(
     source = source_of(port, weights_of(weights), path_of(recipes))
     _expect_as_large(port, source.graph)
     verdict, warnings = check_against(check, source, given)
-    return replace(verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port)))
+    return replace(
+        verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port))
+    )
 
 
 def _expect_as_large(port: Port, source: Graph) -> None:
-    """Expects that the values of a port's graph, which a stranger may have written, are about as large as those of its source's."""
+    """Expects that the values of a port's graph, which a stranger may have written, are about as large as
+    those of its source's.
+    """
     size = port.record.input.native_size
     ours, theirs = shapes(port.graph, size), shapes(source, size)
     if sum(map(numbers, ours.values())) <= max(_MANY, _TIMES * sum(map(numbers, theirs.values()))):
@@ -84,19 +91,31 @@ def _expect_as_large(port: Port, source: Graph) -> None:
 
 
 def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:
-    """A note if the reference of the user's own that proved the port is not the one that it was compared with now."""
+    """A note if the reference of the user's own that proved the port is not the one that it was compared with
+    now.
+    """
     proving, given = record.reference, verdict.given
-    if proving is None or (given is not None and given.file is not None and given.file.sha256 == proving.sha256):
+    if proving is None or (
+        given is not None and given.file is not None and given.file.sha256 == proving.sha256
+    ):
         return ()
     now = "" if given is None else "; this is another file"
-    return (f"the port was proved by {proving.file}, sha256 {proving.sha256[:12]}..., which --reference gave{now}",)
+    return (
+        (
+            f"the port was proved by {proving.file}, sha256 {proving.sha256[:12]}..., "
+            f"which --reference gave{now}"
+        ),
+    )
 
 
 def notes_on_code(port: Port) -> tuple[str, ...]:
-    """A note for each file of code that this porter would write differently. No comparison covers code: porter runs none."""
+    """A note for each file of code that this porter would write differently. No comparison covers code:
+    porter runs none.
+    """
     by = port.record.versions.get("porter", "of an unknown version")
     return tuple(
-        f"{name} is not what this porter writes for the port, which porter {by} made: read the file before you run it"
+        f"{name} is not what this porter writes for the port, which porter {by} made: read the file "
+        "before you run it"
         for name, text in port.destination.code_files(port.plan, port.record.layers).items()
         if sha256(text).hexdigest() != port.record.model.get(name)
     )
@@ -105,9 +124,10 @@ def notes_on_code(port: Port) -> tuple[str, ...]:
 def check_against(
     check: Check, opened: Opened, given: ReferenceName | None = None, size: Size = ANY
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Compares a port with the file's own graph or the zoo's implementation, and with the reference that is `given`. If none
-    can run, the port is compared with porter's own build in the source's framework. If the port has training pads, this proves a
-    build with the shipped pads, and the port is compared with that build with its pads replaced.
+    """Compares a port with the file's own graph or the zoo's implementation, and with the reference that is
+    `given`. If none can run, the port is compared with porter's own build in the source's framework. If the
+    port has training pads, this proves a build with the shipped pads, and the port is compared with that
+    build with its pads replaced.
 
     Returns the verdict, and warnings about the limits of the proof.
 
@@ -116,8 +136,8 @@ def check_against(
 
     Raises:
         UsageError: the reference that is given cannot be run, or has other outputs than the source.
-        MissingFramework: no reference can run here, and porter's own build in the source's framework is the port itself; or what
-            the reference that is given needs is not installed.
+        MissingFramework: no reference can run here, and porter's own build in the source's framework is the
+            port itself; or what the reference that is given needs is not installed.
     """
     port, (rows, columns), given = check.port, size, given or model_itself(opened)
     record = port.record
@@ -132,20 +152,25 @@ def check_against(
         sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, check.dtypes)
         if sizes is None:
             raise MissingFramework(
-                f"{form.name} cannot be run at the port's size", next="convert with an --input-size that it takes"
+                f"{form.name} cannot be run at the port's size",
+                next="convert with an --input-size that it takes",
             )
         if record.framework in CONVERTED:  # float64 says nothing of how the file takes other sizes
             sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
         if opened.shipped is None or own:
             return check.prove(ported(record, form), sizes)
         build, shipped, as_ported = own_build(opened, dtype), opened.shipped, partial(ported, record)
-        return first_telling(check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes))
+        return first_telling(
+            check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes)
+        )
 
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
         proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
         without_given, failures = first_that_runs(references_of(opened, dtype), against)
-        verdict = with_loss(check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof))
+        verdict = with_loss(
+            check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
+        )
         return verdict, (*(() if without_given else failures), *_cautions(port, verdict))
     verdict, failures = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)
@@ -170,7 +195,10 @@ def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], ima
     for form in references[1:]:
         with suppress(MissingFramework):
             if against(form).ok:
-                return f"{references[0].name} and {form.name} disagree, and the port is the function of {form.name}"
+                return (
+                    f"{references[0].name} and {form.name} disagree, and the port is the function of "
+                    f"{form.name}"
+                )
     return None
 
 
@@ -178,7 +206,9 @@ def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
     """What a reader has to know of a proof that holds."""
     cautions, rounds, proof = list[str](), verdict.rounds, verdict.proof
     if rounds is not None:
-        norms = port.record.folded is None and any(isinstance(node.op, BatchNorm) for node in port.graph.nodes)
+        norms = port.record.folded is None and any(
+            isinstance(node.op, BatchNorm) for node in port.graph.nodes
+        )
         node = next(node for node in rounds.nodes if node.path == rounds.rounds_from)
         figures = f"{node.rel_l2:.1e} (limit {node.limit:.1e}, the source's own rounding {node.rounding:.1e})"
         advice = "; norms that are folded round less: --fold-bn" if norms else ""
@@ -186,9 +216,13 @@ def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
     sizes = {size for parity in verdict.parities for size in parity.sizes}
     if port.plan.only_size is None and len(sizes) == 1 and proof.reference != OWN_BUILD:
         cautions.append(
-            f"the port takes every size and is proved at {{}}x{{}}: {proof.reference} takes no other".format(*sizes.pop())
+            f"the port takes every size and is proved at {{}}x{{}}: {proof.reference} takes no other".format(
+                *sizes.pop()
+            )
         )
     kernels = [path for path in proof.unexcited if "kernel" in tensor_shapes(port.graph).get(path, {})]
     if kernels:
-        cautions.append(f"{some(kernels)} gave the same values for every input, so nothing is known of their weights")
+        cautions.append(
+            f"{some(kernels)} gave the same values for every input, so nothing is known of their weights"
+        )
     return tuple(cautions)

@@ -13,7 +13,18 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, GraphError
-from porter.graph import INPUT, AdaptivePool, CropMap, ExtendMap, Graph, Op, Resize, ResizeLike, shapes, site_of
+from porter.graph import (
+    INPUT,
+    AdaptivePool,
+    CropMap,
+    ExtendMap,
+    Graph,
+    Op,
+    Resize,
+    ResizeLike,
+    shapes,
+    site_of,
+)
 from porter.graph.plan import Plan
 from porter.verification.memory import expect_memory
 from porter.verification.references import SourceValues
@@ -21,14 +32,17 @@ from porter.verification.references import SourceValues
 Pair = tuple[int, int]
 
 LEAST_SIDE = 32
-"""No image is smaller, unless the native size is: on a few pixels, a mistake in what has no window would not show, such as one
-channel's slope."""
+"""No image is smaller, unless the native size is: on a few pixels, a mistake in what has no window would not
+show, such as one channel's slope.
+"""
 
 
 _REMAINDERS = 3
 """Of its map's length after whole strides, a window meets as many, or as many as its stride has."""
 _RESIZED = 6
-"""The least map in which cells are computed: one cell is the same by every rule, and a cubic one reads four and its edge."""
+"""The least map in which cells are computed: one cell is the same by every rule, and a cubic one reads four
+and its edge.
+"""
 _MOST_PARTS = 16
 
 
@@ -44,16 +58,20 @@ class Sizes:
         return self.exact if dtype == "float64" else self.rounded
 
 
-def check_sizes(plan: Plan, native: Pair, source: SourceValues, built: Pair | None, dtypes: Sequence[Dtype]) -> Sizes | None:
-    """The sizes for a port: the only size that it takes; otherwise `small_sizes` in float64 and the native size in other types, and
-    in float64 as well if it is as small: a channel can be dead at every size near the one that the network is for.
+def check_sizes(
+    plan: Plan, native: Pair, source: SourceValues, built: Pair | None, dtypes: Sequence[Dtype]
+) -> Sizes | None:
+    """The sizes for a port: the only size that it takes; otherwise `small_sizes` in float64 and the native
+    size in other types, and in float64 as well if it is as small: a channel can be dead at every size near
+    the one that the network is for.
 
-    If float64 is not among `dtypes`, the other types are compared at the native size and at `small_sizes`. Only sizes that the
-    source can run are used; if it can run none of them, the size that it was `built` for. None if there is no such size.
+    If float64 is not among `dtypes`, the other types are compared at the native size and at `small_sizes`.
+    Only sizes that the source can run are used; if it can run none of them, the size that it was `built` for.
+    None if there is no such size.
 
     Raises:
-        CheckFailed: the port's graph does not take a size that the source takes: a wrong pad can make it so. Or the machine has
-            not enough memory for the comparison.
+        CheckFailed: the port's graph does not take a size that the source takes: a wrong pad can make it so.
+            Or the machine has not enough memory for the comparison.
     """
     expect_memory(plan.graph, plan.only_size or native)
     if plan.only_size is not None:
@@ -62,7 +80,11 @@ def check_sizes(plan: Plan, native: Pair, source: SourceValues, built: Pair | No
         return None if built is None else Sizes((built,), (built,))
     _expect_every_size(plan.graph, native, source)
     small = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size))
-    exact = small if math.prod(native) > max(map(math.prod, small), default=math.inf) else tuple(dict.fromkeys((*small, native)))
+    exact = (
+        small
+        if math.prod(native) > max(map(math.prod, small), default=math.inf)
+        else tuple(dict.fromkeys((*small, native)))
+    )
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
 
 
@@ -76,7 +98,9 @@ def _expect_every_size(graph: Graph, native: Pair, source: SourceValues) -> None
             try:
                 shapes(graph, size)
             except GraphError as error:
-                message = f"the port does not take {size[0]}x{size[1]}, which {source.name} takes: {error.message}"
+                message = (
+                    f"the port does not take {size[0]}x{size[1]}, which {source.name} takes: {error.message}"
+                )
                 raise CheckFailed(message, where=error.where) from None
 
 
@@ -95,25 +119,33 @@ def _runs(source: SourceValues, batch: Array) -> bool:
 
 
 def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
-    """The smallest sizes that show each wrong pad that the native size shows, and those that other maps under each stride show.
+    """The smallest sizes that show each wrong pad that the native size shows, and those that other maps under
+    each stride show.
 
-    The pads that a window reads depend on the map's length only through its remainder after whole strides (porter.padding). So two
-    sides that differ by a multiple of all strides of the network together are equally good: every map has the same remainder. The
-    windows at the beginning of a map, those at its end and those between must be different: no map may be shorter than a window and
-    its stride, or, if the map at the native size is shorter, than that map. An image has at least `LEAST_SIDE` cells a side.
+    The pads that a window reads depend on the map's length only through its remainder after whole strides
+    (porter.padding). So two sides that differ by a multiple of all strides of the network together are
+    equally good: every map has the same remainder. The windows at the beginning of a map, those at its end
+    and those between must be different: no map may be shorter than a window and its stride, or, if the map at
+    the native size is shorter, than that map. An image has at least `LEAST_SIDE` cells a side.
 
-    Two conventions can give the same pads for one remainder, for example `same` and (0,1) on even maps. So along rows and along
-    columns each window with a stride meets two remainders, and with a stride above two three, if the graph takes such sizes. The
-    pads of rows do not depend on columns, so one size has the native remainders along its rows, and another along its columns.
+    Two conventions can give the same pads for one remainder, for example `same` and (0,1) on even maps. So
+    along rows and along columns each window with a stride meets two remainders, and with a stride above two
+    three, if the graph takes such sizes. The pads of rows do not depend on columns, so one size has the
+    native remainders along its rows, and another along its columns.
 
-    One size at least has other rows than columns if the graph takes such: on a square, what is turned stays in its place.
+    One size at least has other rows than columns if the graph takes such: on a square, what is turned stays
+    in its place.
 
-    For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x97 and 97x128, for Keras's MobileNet v1 128x157 and 157x128, for
-    Inception v3 at 299x299 171x202 and 202x171.
+    For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x97 and 97x128, for Keras's MobileNet v1 128x157
+    and 157x128, for Inception v3 at 299x299 171x202 and 202x171.
     """
     rows, columns = (_sides(graph, axis, _grown(graph, axis, native[axis])) for axis in (0, 1))
     count = max(len(rows), len(columns))
-    pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count)) if rows and columns else ()
+    pairs = (
+        ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count))
+        if rows and columns
+        else ()
+    )
     found = tuple(size for size in dict.fromkeys(pairs) if _takes(graph, size))
     if any(down != across for down, across in found):
         return found
@@ -131,8 +163,8 @@ def _takes(graph: Graph, size: Pair) -> bool:
 
 
 def _grown(graph: Graph, axis: int, native: int) -> int:
-    """The native side, or a larger one with its remainders where it has less than three cells: on one row, a value that is moved by
-    a row is where it was.
+    """The native side, or a larger one with its remainders where it has less than three cells: on one row, a
+    value that is moved by a row is where it was.
     """
     period = _strides(graph, axis)
     grown = native + period * max(0, -(-(3 - native) // period))
@@ -140,9 +172,13 @@ def _grown(graph: Graph, axis: int, native: int) -> int:
 
 
 def _sides(graph: Graph, axis: int, native: int) -> list[int]:
-    """The shortest side with the remainders of the native one, then sides with other ones: each time the side that adds most."""
+    """The shortest side with the remainders of the native one, then sides with other ones: each time the side
+    that adds most.
+    """
     period, least = _strides(graph, axis), _least(graph, axis, native)
-    strided = {node.path: (node.inputs[0], stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1}
+    strided = {
+        node.path: (node.inputs[0], stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1
+    }
 
     @cache
     def maps_of(side: int) -> dict[str, int] | None:
@@ -162,11 +198,17 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
     if first == len(alike):
         return []
     shortest = bisect_left(range(native), True, key=suffices)
-    met = {side: remainders(side) for side in range(shortest, min(shortest + period, 2 * native)) if suffices(side)}
+    met = {
+        side: remainders(side)
+        for side in range(shortest, min(shortest + period, 2 * native))
+        if suffices(side)
+    }
     sides, seen = [alike[first]], {path: {rest} for path, rest in remainders(alike[first]).items()}
 
     def added(side: int) -> int:
-        return sum(rest not in seen[path] and len(seen[path]) < _REMAINDERS for path, rest in met[side].items())
+        return sum(
+            rest not in seen[path] and len(seen[path]) < _REMAINDERS for path, rest in met[side].items()
+        )
 
     while met and added(best := max(met, key=added)):
         sides.append(best)
@@ -184,16 +226,21 @@ def _strides(graph: Graph, axis: int) -> int:
 
 
 def _stride(op: Op, axis: int) -> int:
-    """So many cells an op takes at a time. A resize by 3/2 takes two: a half cell that is left tells its scale from the sizes'."""
+    """So many cells an op takes at a time. A resize by 3/2 takes two: a half cell that is left tells its
+    scale from the sizes'.
+    """
     if isinstance(op, Resize) and op.scale:
         parts = Fraction(op.scale[axis]).limit_denominator(_MOST_PARTS)
-        return parts.denominator if math.isclose(parts, op.scale[axis], rel_tol=1e-6) else 1  # another one always leaves some
+        # Another one always leaves some.
+        return parts.denominator if math.isclose(parts, op.scale[axis], rel_tol=1e-6) else 1
     site = site_of(op)
     return site.window.stride[axis] if site else 1
 
 
 def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
-    """By path, the least length of the input, and of each map that a window reads or that is cropped, extended or resized."""
+    """By path, the least length of the input, and of each map that a window reads or that is cropped,
+    extended or resized.
+    """
     maps, least = _maps(graph, axis, native) or {}, {INPUT: min(native, LEAST_SIDE)}
     for node in graph.nodes:
         site, path, wanted = site_of(node.op), node.inputs[0], 0
@@ -211,7 +258,9 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
 
 
 def _maps(graph: Graph, axis: int, side: int) -> dict[str, int] | None:
-    """The length of every map along an axis for an input of `side` cells; None if the graph does not take that size."""
+    """The length of every map along an axis for an input of `side` cells; None if the graph does not take
+    that size.
+    """
     try:
         known = shapes(graph, (side, None) if axis == 0 else (None, side))
     except GraphError:

@@ -1,8 +1,8 @@
 """Checks a port with training pads, which no implementation of the zoo has.
 
-It takes two steps. Porter's own build of the source, with the shipped pads and in the source's framework, is proved against the
-zoo's implementation or the file's graph. Then the port is compared with the same build with training pads; only the pads differ
-from the proved build.
+It takes two steps. Porter's own build of the source, with the shipped pads and in the source's framework, is
+proved against the zoo's implementation or the file's graph. Then the port is compared with the same build
+with training pads; only the pads differ from the proved build.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def check_trained(
     plan = make_plan(shipped, sizes.rounded[0], destination.CAPABILITIES)
     proof = compare(plan, before, replace(own, graph=shipped).run, check.batches(sizes), check.tolerance)
     verdict = check.verdict(as_ported(after), sizes)
-    both = [batch for batch in before.logits if batch in after.logits]  # further draws of a source's rounding are of one only
+    # Further draws of a source's rounding are of one only.
+    both = [batch for batch in before.logits if batch in after.logits]
     wanted, got = (np.concatenate([side.logits[batch] for batch in both]) for side in (before, after))
     differ = int((wanted.argmax(axis=1) != got.argmax(axis=1)).sum())
     return replace(verdict, shipped=Shipped(proof, distance(wanted, got).rel_l2, differ, len(wanted)))
@@ -65,7 +66,9 @@ def check_trained(
 
 def _name(trained: Graph, shipped: Graph) -> str:
     replaced = [
-        node.path for node in trained.nodes if (site := site_of(node.op)) and site != site_of(shipped.by_path[node.path].op)
+        node.path
+        for node in trained.nodes
+        if (site := site_of(node.op)) and site != site_of(shipped.by_path[node.path].op)
     ]
     sites = ", ".join(replaced) if len(replaced) <= 3 else f"{len(replaced)} sites"
     return f"porter's own build of the source, with training pads at {sites or 'no site'}"

@@ -20,11 +20,16 @@ from porter.verification.user_reference import UserReference
 from porter.verification.verdict import UserProof, first_telling
 
 ROUNDED = 1e-6
-"""Weights no further apart, in relative L2 distance, are the same numbers rounded to float32 in two ways (measured: 7e-8)."""
+"""Weights no further apart, in relative L2 distance, are the same numbers rounded to float32 in two ways
+(measured: 7e-8).
+"""
 
 
-def check_given(check: Check, native: tuple[int, int], reference: UserReference, unfolded: SourceValues) -> UserProof:
-    """The comparison with a reference; in float32 only if it does not run in float64, or its rounded numbers differ there.
+def check_given(
+    check: Check, native: tuple[int, int], reference: UserReference, unfolded: SourceValues
+) -> UserProof:
+    """The comparison with a reference; in float32 only if it does not run in float64, or its rounded numbers
+    differ there.
 
     Args:
         unfolded: the source's graph with the norms that the port may have folded.
@@ -36,7 +41,9 @@ def check_given(check: Check, native: tuple[int, int], reference: UserReference,
     sizes = check_sizes(check.port.plan, native, reference, reference.sizes.built, check.dtypes)
     if sizes is None:
         size = "{}x{}".format(*check.port.plan.only_size or reference.sizes.built)
-        raise UsageError(f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it")
+        raise UsageError(
+            f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it"
+        )
     source = ported(check.port.record, reference)
     return first_telling(_proof(fed, reference, unfolded, sizes) for fed in check.fed_with(source, sizes))
 
@@ -44,7 +51,8 @@ def check_given(check: Check, native: tuple[int, int], reference: UserReference,
 def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes: Sizes) -> UserProof:
     """The comparison in one range of inputs, in the most exact type first.
 
-    Layers that are paired by their names only are not pairs where the reference's value is another layer's of the port.
+    Layers that are paired by their names only are not pairs where the reference's value is another layer's of
+    the port.
     """
     parities: list[Parity] = []
     source: SourceValues = ported(check.port.record, reference)
@@ -59,14 +67,23 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
         if reference.named and not parities:
             misnamed = _misnamed(replace(check, dtypes=(dtype,)), source, unfolded, sizes, parity)
         if misnamed:
-            listed = some([f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()])
-            notes += (f"layers of {reference.name} with these names are other layers of the port, and are not compared: {listed}",)
+            listed = some(
+                [f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()]
+            )
+            notes += (
+                (
+                    f"layers of {reference.name} with these names are other layers of the port, and are not "
+                    f"compared: {listed}"
+                ),
+            )
             parity, source = parity.without(misnamed.keys()), Shifted(source, {}, misnamed)
         parities.insert(0, parity)
     if not parities:
         parities = list(replace(check, dtypes=("float32",)).against(source, sizes, reference.ending))
     if reference.named and _differs_inside_only(parities[-1], graph):
-        notes += ("the outputs are equal: if this layer of the reference is not the port's, give it another name",)
+        notes += (
+            "the outputs are equal: if this layer of the reference is not the port's, give it another name",
+        )
     apart = _apart(reference, graph)
     if apart is not None and all(parity.ok for parity in parities):
         parities = [replace(parity, ok=False, silent=apart) for parity in parities]
@@ -81,10 +98,13 @@ def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
 def _misnamed(
     check: Check, source: SourceValues, unfolded: SourceValues, sizes: Sizes, parity: Parity
 ) -> dict[str, tuple[float, str]]:
-    """Nodes that differ, where the reference's value of that name is the value of another node, or the input: by path, the distance
-    and the other's path. A value that the port has nowhere is a mistake, also where the outputs do not show it.
+    """Nodes that differ, where the reference's value of that name is the value of another node, or the input:
+    by path, the distance and the other's path. A value that the port has nowhere is a mistake, also where the
+    outputs do not show it.
     """
-    wrong = {node.path: node for node in parity.nodes if not node.ok and node.path not in check.port.graph.outputs}
+    wrong = {
+        node.path: node for node in parity.nodes if not node.ok and node.path not in check.port.graph.outputs
+    }
     if not wrong:
         return {}
     batch = replace(check, rough=SMOOTH).batches(sizes)[parity.dtype][0]
@@ -96,7 +116,9 @@ def _misnamed(
     def equal(path: str, limit: float) -> Iterator[str]:
         value = theirs[path]
         for other, own in ours.items():
-            alike = other != path and own.size == value.size and variation(value.reshape(len(value), -1)) >= LEAST
+            alike = (
+                other != path and own.size == value.size and variation(value.reshape(len(value), -1)) >= LEAST
+            )
             if alike and norms(value, own.reshape(value.shape)).rel_l2 <= limit:
                 yield other
 
@@ -105,10 +127,14 @@ def _misnamed(
 
 
 def _apart(reference: UserReference, graph: Graph) -> str | None:
-    """Why equal values prove nothing: a kernel of the reference is not the source's. A norm can be the same function with other
-    numbers; a kernel that gives the same values with other numbers is not excited.
+    """Why equal values prove nothing: a kernel of the reference is not the source's. A norm can be the same
+    function with other numbers; a kernel that gives the same values with other numbers is not excited.
     """
-    kernels = {path: apart for path, apart in reference.apart.items() if not isinstance(graph.by_path[path].op, BatchNorm)}
+    kernels = {
+        path: apart
+        for path, apart in reference.apart.items()
+        if not isinstance(graph.by_path[path].op, BatchNorm)
+    }
     path = max(kernels, key=kernels.__getitem__, default=None)
     if path is None or kernels[path] <= ROUNDED:
         return None
@@ -124,5 +150,6 @@ def _rounding(reference: UserReference) -> str | None:
         return None
     reason = f"its weights are the source's to rounding only, {reference.apart[path]:.1e} apart at {path}"
     return (
-        f"{reason}, as where two exporters fold batch norms; to compare in float64, take files that keep their norms, such as .pt2"
+        f"{reason}, as where two exporters fold batch norms; to compare in float64, take files that "
+        "keep their norms, such as .pt2"
     )

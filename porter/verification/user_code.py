@@ -1,4 +1,6 @@
-"""A user's own code, run only where `--reference FILE.py:CALLABLE` on the command line names it: never for a recipe or a port."""
+"""A user's own code, run only where `--reference FILE.py:CALLABLE` on the command line names it: never for a
+recipe or a port.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,12 @@ def running_model(name: str) -> Iterator[None]:
 
 @contextmanager
 def running_code(file: Path) -> Iterator[None]:
-    """The user's code of `file` runs inside it. It imports its neighbours, what it prints goes to stderr, and an exception is told
-    with the line of the user's code where it was raised.
+    """The user's code of `file` runs inside it. It imports its neighbours, what it prints goes to stderr, and
+    an exception is told with the line of the user's code where it was raised.
 
     Raises:
-        UsageError: the code raised an exception. MissingFramework: the code imports a framework that is not installed.
+        UsageError: the code raised an exception. MissingFramework: the code imports a framework that is not
+            installed.
     """
     load_triton()  # the code may import TensorFlow
     folder = str(file.resolve().parent)
@@ -78,7 +81,8 @@ def maker(file: Path, name: str) -> Callable[[], Any]:
     """Runs a Python file and gives its callable `name`, which makes a model.
 
     Raises:
-        UsageError: the code raises an exception, or has no such callable. MissingFramework: as `running_code`.
+        UsageError: the code raises an exception, or has no such callable. MissingFramework: as
+            `running_code`.
     """
     spec = spec_from_file_location(f"reference_{file.stem}", file)
     assert spec is not None and spec.loader is not None, "a file that ends in .py has a loader"
@@ -93,8 +97,14 @@ def maker(file: Path, name: str) -> Callable[[], Any]:
         raise UsageError(f"the code has no '{name}'", where=str(file), next=hint(name, made)) from None
     if framework_of(target) is not None:
         next = f"write a function that makes it: def build(): return {name}"
-        raise UsageError(f"'{name}' is a model, and --reference takes what makes one", where=str(file), next=next)
+        raise UsageError(
+            f"'{name}' is a model, and --reference takes what makes one", where=str(file), next=next
+        )
     if not callable(target):
-        raise UsageError(f"'{name}' cannot be called", where=str(file), next="name a class or a function that gives the model")
+        raise UsageError(
+            f"'{name}' cannot be called",
+            where=str(file),
+            next="name a class or a function that gives the model",
+        )
     make: Callable[[], Any] = target
     return make

@@ -1,5 +1,5 @@
-"""The reference that a user gives: the model in memory that is ported, or with `--reference` code of their own that makes a model,
-or another file that carries its graph.
+"""The reference that a user gives: the model in memory that is ported, or with `--reference` code of their
+own that makes a model, or another file that carries its graph.
 
 It shows at least its outputs, and the values of layers that can be paired with nodes.
 """
@@ -49,7 +49,9 @@ Ending = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class ReferenceName:
-    """What `--reference` names: a file, and the callable in it if it is code. Or the model that the user holds."""
+    """What `--reference` names: a file, and the callable in it if it is code. Or the model that the user
+    holds.
+    """
 
     file: Path
     maker: str | None = None
@@ -64,7 +66,9 @@ class ReferenceName:
 
 
 def model_itself(opened: Opened) -> ReferenceName | None:
-    """The model that the user holds, as the reference of its own port; None where the source is none, or its file is the model."""
+    """The model that the user holds, as the reference of its own port; None where the source is none, or its
+    file is the model.
+    """
     held = opened.in_memory
     return ReferenceName(Path(held.name), held=held) if held is not None and held.copied is not None else None
 
@@ -81,7 +85,9 @@ def parse_reference(text: str) -> ReferenceName:
         raise UsageError("there is no such file", where=f"--reference {given.file}", next="check the path")
     if given.maker is None and given.file.suffix == ".py":
         next = f"--reference {given.file}:CALLABLE, the class or function that gives the model"
-        raise UsageError("code needs the name of what makes its model", where=f"--reference {text}", next=next)
+        raise UsageError(
+            "code needs the name of what makes its model", where=f"--reference {text}", next=next
+        )
     return given
 
 
@@ -132,7 +138,8 @@ class UserReference:
             outputs[self.dropped] = outputs[self.dropped][:, 1:]
         if self.ending is log_softmax:
             with np.errstate(divide="ignore"):
-                outputs = {path: log_softmax(np.log(value)) for path, value in outputs.items()}  # also without the row
+                # Also without the row.
+                outputs = {path: log_softmax(np.log(value)) for path, value in outputs.items()}
         return {**shown.values, **outputs}
 
 
@@ -140,7 +147,8 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
     """The reference of a source, with weights rounded to a port's type.
 
     Raises:
-        UsageError: the code raises an exception or gives no model, or the outputs are not those of the source.
+        UsageError: the code raises an exception or gives no model, or the outputs are not those of the
+            source.
         MissingFramework: a framework that it needs is not installed, or does not run it.
         FileError, MappingError: the file cannot be read, or carries no graph that porter knows.
     """
@@ -153,11 +161,17 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
         exact = all(value.dtype == np.float64 for value in (*outputs, *double.values.values()))
     except UsageError:
         outputs, exact = reference.shown(image, "float32").outputs, False
-    notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
+    notes = (
+        reference.notes
+        if exact
+        else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
+    )
     rounds = reference.rounded or (opened.fitted is not None and bool(opened.fitted.fit.folded))
     dropped = _expect_outputs(given, opened, outputs, reference.sizes.built)
     ending, said = _ending(given, opened, outputs)
-    return replace(reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=(*notes, *said))
+    return replace(
+        reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=(*notes, *said)
+    )
 
 
 def _image(graph: Graph, size: tuple[int, int]) -> Array:
@@ -166,14 +180,22 @@ def _image(graph: Graph, size: tuple[int, int]) -> Array:
 
 def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     held, notes = given.held, dict[str, None]()
-    make = held.copied if held is not None and held.copied is not None else maker(given.file, str(given.maker))
+    make = (
+        held.copied if held is not None and held.copied is not None else maker(given.file, str(given.maker))
+    )
     running = partial(running_model, given.name) if held else partial(running_code, given.file)
-    image, checkpoint = _image(opened.graph, opened.sizes.built), opened.fitted.checkpoint if opened.fitted and not held else None
+    image, checkpoint = (
+        _image(opened.graph, opened.sizes.built),
+        opened.fitted.checkpoint if opened.fitted and not held else None,
+    )
 
     def made() -> Any:
         model = make()
         if framework_of(model) is None:
-            message = f"{given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module, a keras.Model or an nnx.Module"
+            message = (
+                f"{given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module, a "
+                "keras.Model or an nnx.Module"
+            )
             raise UsageError(message, where=str(given.file))
         return model
 
@@ -198,7 +220,9 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     shown(image, "float32")
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
     sizes, rounds = InputSizes(opened.sizes.built), held is not None and held.rounded
-    return UserReference(given.name, file, opened.graph, sizes, shown, tuple(notes), rounded=rounds, named=not held)
+    return UserReference(
+        given.name, file, opened.graph, sizes, shown, tuple(notes), rounded=rounds, named=not held
+    )
 
 
 def _calls(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:
@@ -228,24 +252,34 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     if file is None:
         carrying = ", ".join(format.what for format in READABLE if format.engine)
         message = f"this {checkpoint.format} file carries no graph that can be run"
-        raise UsageError(message, where=where, next=f"give code as FILE.py:CALLABLE, or a file with a graph: {carrying}")
+        raise UsageError(
+            message, where=where, next=f"give code as FILE.py:CALLABLE, or a file with a graph: {carrying}"
+        )
     if file.channels != opened.graph.channels:
-        raise UsageError(f"its input has {file.channels} channels, the source's {opened.graph.channels}", where=where)
+        raise UsageError(
+            f"its input has {file.channels} channels, the source's {opened.graph.channels}", where=where
+        )
     if len(file.inputs) != len(opened.graph.inputs):
-        raise UsageError(f"it takes {len(file.inputs)} inputs, the source {len(opened.graph.inputs)}", where=where)
+        raise UsageError(
+            f"it takes {len(file.inputs)} inputs, the source {len(opened.graph.inputs)}", where=where
+        )
     last = opened.graph.by_path[opened.graph.output].op
     built = file.built_size or opened.sizes.built
     try:
         sized = replace(file, size=built)
         reference = to_graph(sized, keep_activation=isinstance(last, OF_LOGITS))
     except MappingError as error:
-        raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
+        raise MappingError(
+            error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next
+        ) from None
     taps = {path: file.by_name[name].tap for path, name in reference.names.items()}
     lacking = next((path for path in reference.graph.outputs if taps[path] is None), None)
     if lacking is not None:
         raise UsageError("the file's framework gives no value for this output", where=f"{where}: {lacking}")
     pairs = pair(opened, reference, file)
-    asked = {path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None}
+    asked = {
+        path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None
+    }
     asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(reference.graph.outputs)}
     held = {tensor.name for node in file.nodes for tensor in node.tensors.values()}
     own, engine = rounded(checkpoint, stored, held), get_engine(engine_name(checkpoint))
@@ -256,24 +290,36 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
 
     def shown(batch: Array, dtype: Dtype) -> Shown:
         values = engine.run_reference(model(dtype), batch.astype(dtype), asked)
-        return Shown(tuple(values.pop(f"output {place}") for place in range(len(reference.graph.outputs))), values)
+        return Shown(
+            tuple(values.pop(f"output {place}") for place in range(len(reference.graph.outputs))), values
+        )
 
     record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
     sizes = InputSizes(built, None if file.resizable else file.built_size)
     apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
-    return UserReference(given.name, record, opened.graph, sizes, shown, rounded=pairs.rounded, named=pairs.named, apart=apart)
+    return UserReference(
+        given.name, record, opened.graph, sizes, shown, rounded=pairs.rounded, named=pairs.named, apart=apart
+    )
 
 
-def _expect_outputs(given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]) -> str | None:
-    """Refuses a reference whose outputs are not as many or as large as the source's; path of the head whose row 0 it has and the
-    port lacks.
+def _expect_outputs(
+    given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]
+) -> str | None:
+    """Refuses a reference whose outputs are not as many or as large as the source's; path of the head whose
+    row 0 it has and the port lacks.
     """
     graph = opened.graph
     known = shapes(graph, size)
     if len(outputs) != len(graph.outputs):
-        next = "let the callable give a model that returns the same" if given.maker else "give a model with the same outputs"
+        next = (
+            "let the callable give a model that returns the same"
+            if given.maker
+            else "give a model with the same outputs"
+        )
         raise UsageError(
-            f"{given.name} gives {len(outputs)} outputs, the source {len(graph.outputs)}", where=str(given.file), next=next
+            f"{given.name} gives {len(outputs)} outputs, the source {len(graph.outputs)}",
+            where=str(given.file),
+            next=next,
         )
     dropped = None
     for path, value in zip(graph.outputs, outputs, strict=True):
@@ -283,7 +329,11 @@ def _expect_outputs(given: ReferenceName, opened: Opened, outputs: Sequence[Arra
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
             shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"
             next = "a reference computes the source's function, without resizing or cropping"
-            raise UsageError(f"{given.name} gives {shown}, the source {_text((IMAGES, *wanted))}", where=str(given.file), next=next)
+            raise UsageError(
+                f"{given.name} gives {shown}, the source {_text((IMAGES, *wanted))}",
+                where=str(given.file),
+                next=next,
+            )
     return dropped
 
 
@@ -291,17 +341,26 @@ def _text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def _ending(given: ReferenceName, opened: Opened, outputs: Sequence[Array]) -> tuple[Ending | None, tuple[str, ...]]:
-    """What makes the port's logits comparable with the reference's outputs, which may be probabilities, and a line that says so."""
+def _ending(
+    given: ReferenceName, opened: Opened, outputs: Sequence[Array]
+) -> tuple[Ending | None, tuple[str, ...]]:
+    """What makes the port's logits comparable with the reference's outputs, which may be probabilities, and a
+    line that says so.
+    """
     value = outputs[0].reshape(len(outputs[0]), -1).astype(np.float64)
     kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
     if kept or len(outputs) > 1 or value.min() < 0 or value.max() > 1:
         return None, ()
     if value.shape[1] > 1 and np.allclose(value.sum(axis=1), 1, rtol=0, atol=_WHOLE):
-        logarithms = "the logarithms of the probabilities are compared, which are equal too if all logits differ by one number"
+        logarithms = (
+            "the logarithms of the probabilities are compared, which are equal too if all logits "
+            "differ by one number"
+        )
         return log_softmax, (f"{given.name} ends in a softmax, which the port lacks: {logarithms}",)
     if opened.facts.activation == "sigmoid":
-        return sigmoid, (f"{given.name} ends in a sigmoid, which the port lacks: the probabilities are compared",)
+        return sigmoid, (
+            f"{given.name} ends in a sigmoid, which the port lacks: the probabilities are compared",
+        )
     return None, ()
 
 

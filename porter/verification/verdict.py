@@ -10,7 +10,15 @@ from typing import Any, TypeVar
 from porter.base.errors import some
 from porter.port import GivenFile
 from porter.verification.inputs import InputRange
-from porter.verification.results import ALIKE, Distance, DtypeRecord, GivenRecord, Parity, ShippedRecord, VerdictRecord
+from porter.verification.results import (
+    ALIKE,
+    Distance,
+    DtypeRecord,
+    GivenRecord,
+    Parity,
+    ShippedRecord,
+    VerdictRecord,
+)
 
 Proof = TypeVar("Proof", "Verdict", "UserProof")
 
@@ -20,8 +28,10 @@ class Shipped:
     """The proof of the shipped pads, for a port with training pads.
 
     Attributes:
-        parities: comparisons of the same graph with the shipped pads, in the source's framework, with the reference.
-        rel_l2: the relative L2 distance between the reference's logits and those with training pads, in float64.
+        parities: comparisons of the same graph with the shipped pads, in the source's framework, with the
+            reference.
+        rel_l2: the relative L2 distance between the reference's logits and those with training pads, in
+            float64.
         argmax_differ: the number of `images` whose largest logit is at another place.
     """
 
@@ -70,7 +80,8 @@ class Verdict:
         notes: on code that no comparison covers.
         loss: of the port's output by the rounding of its weights, where it was measured.
         given: the proof by the user's own reference; `parities` is empty if no other reference can run.
-        disagreement: what two implementations that porter did not write disagree on, if the comparison failed; one is wrong.
+        disagreement: what two implementations that porter did not write disagree on, if the comparison
+            failed; one is wrong.
     """
 
     parities: tuple[Parity, ...]
@@ -89,13 +100,24 @@ class Verdict:
     @property
     def all(self) -> tuple[Parity, ...]:
         """Every comparison, in the order in which they are judged."""
-        return (*(self.shipped.parities if self.shipped else ()), *self.parities, *(self.given.all if self.given else ()))
+        return (
+            *(self.shipped.parities if self.shipped else ()),
+            *self.parities,
+            *(self.given.all if self.given else ()),
+        )
 
     @property
     def proof(self) -> Parity:
         """The most exact comparison, or the first that failed, in float64 if one did."""
-        given, failed = self.given.parities if self.given else (), [parity for parity in self.all if not parity.ok]
-        return min(failed, key=lambda parity: parity.dtype != "float64") if failed else (self.parities or given)[-1]
+        given, failed = (
+            self.given.parities if self.given else (),
+            [parity for parity in self.all if not parity.ok],
+        )
+        return (
+            min(failed, key=lambda parity: parity.dtype != "float64")
+            if failed
+            else (self.parities or given)[-1]
+        )
 
     @property
     def rounds(self) -> Parity | None:
@@ -108,8 +130,14 @@ class Verdict:
         if self.proof.silent is None and self.disagreement is None:
             return None
         if self._is_alike:
-            return "train the network further, or see that these are its trained weights; or write it unproved: --no-check"
-        return "prove it by another implementation: --reference FILE.py:CALLABLE; or write it unproved: --no-check"
+            return (
+                "train the network further, or see that these are its trained weights; or write it "
+                "unproved: --no-check"
+            )
+        return (
+            "prove it by another implementation: --reference FILE.py:CALLABLE; or "
+            "write it unproved: --no-check"
+        )
 
     @property
     def _is_alike(self) -> bool:
@@ -120,20 +148,36 @@ class Verdict:
         """One line on the failure, with the first node that differs and its padding decision."""
         proof, bad = self.proof, self.proof.first_bad
         if self.disagreement is not None:
-            place = f"; {bad.path} of the port is {bad.rel_l2:.1e} from {proof.reference}'s in {proof.dtype}" if bad else ""
+            place = (
+                f"; {bad.path} of the port is {bad.rel_l2:.1e} from {proof.reference}'s in {proof.dtype}"
+                if bad
+                else ""
+            )
             return f"not proved: {self.disagreement}{place}"
         if proof.silent is not None:
-            differs = f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
+            differs = (
+                f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
+            )
             alike = "the network answers alike, whatever it sees: " if self._is_alike else ""
-            return f"not proved: {alike}{proof.silent} on inputs of {self.fed.words}, so a wrong port would pass too{differs}"
+            return (
+                f"not proved: {alike}{proof.silent} on inputs of {self.fed.words}, so a wrong port "
+                f"would pass too{differs}"
+            )
         given = self.given is not None and proof in self.given.parities
         if self.given is not None and given:
-            what, whose, notes = "the port", f"the function of {proof.reference}", "".join(f"; {note}" for note in self.given.notes)
+            what, whose, notes = (
+                "the port",
+                f"the function of {proof.reference}",
+                "".join(f"; {note}" for note in self.given.notes),
+            )
         else:
             what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
             whose, notes = "the source's function", ""
         if bad is None:
-            place = f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
+            place = (
+                f"the logits' largest value is at another place in {proof.dtype} (relative L2 "
+                f"{proof.logits.rel_l2:.1e})"
+            )
             return f"{what} is not {whose}: {place}{notes}" if given else place
         source = "" if given else f"{bad.source} in the source, "
         difference = f"relative L2 {bad.rel_l2:.1e} in {proof.dtype}"
@@ -151,7 +195,9 @@ class Verdict:
         return f"{what} is not {whose}: {bad.path} is the first node that differs, {difference}{notes}"
 
     def record(self) -> dict[str, Any]:
-        """As `porter verify --json` prints it, and as port.json has it: porter.verification.results.VerdictRecord."""
+        """As `porter verify --json` prints it, and as port.json has it:
+        porter.verification.results.VerdictRecord.
+        """
         made = VerdictRecord(
             **{**vars(self.proof), "ok": self.ok},
             range=self.fed.words,
@@ -168,7 +214,9 @@ class Verdict:
 
 
 def first_telling(proofs: Iterable[Proof]) -> Proof:
-    """The first proof on values that tell, otherwise the first of all: no input helps where values are infinite in float64."""
+    """The first proof on values that tell, otherwise the first of all: no input helps where values are
+    infinite in float64.
+    """
     first: Proof | None = None
     for proof in proofs:
         if all(parity.ok or parity.silent is None for parity in proof.all):
@@ -183,7 +231,9 @@ def first_telling(proofs: Iterable[Proof]) -> Proof:
 def _summaries(parities: Sequence[Parity]) -> dict[str, DtypeRecord]:
     """What is recorded of the comparison in each number type."""
     return {
-        parity.dtype: DtypeRecord(parity.ok, parity.logits, parity.limit, parity.source_rounding, rounds_from=parity.rounds_from)
+        parity.dtype: DtypeRecord(
+            parity.ok, parity.logits, parity.limit, parity.source_rounding, rounds_from=parity.rounds_from
+        )
         for parity in parities
     }
 

@@ -1,4 +1,6 @@
-"""Models of folders of the Hub, built by the installed library that wrote them: never code from the folder."""
+"""Models of folders of the Hub, built by the installed library that wrote them: never code from the
+folder.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +79,18 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     except Exception as error:  # whatever a library raises of settings that it did not write
         reason = f"{type(error).__name__}: {first_line(error)}"
         message = f"the network that it describes cannot be built: {reason}"
-        raise FileError(message, where=where, next="fetch the folder again, or update the library that it is of") from None
+        raise FileError(
+            message, where=where, next="fetch the folder again, or update the library that it is of"
+        ) from None
 
 
 def stated_size(size: Any) -> tuple[int, int] | None:
     """Rows and columns as a library's settings say them."""
     sides = [size, size] if isinstance(size, int) else size
-    if isinstance(sides, list | tuple) and len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides):
+    if (
+        isinstance(sides, list | tuple)
+        and len(sides) == 2
+        and all(isinstance(side, int) and side > 0 for side in sides)
+    ):
         return sides[0], sides[1]
     return None

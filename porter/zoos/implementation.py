@@ -22,7 +22,8 @@ OTHER_CODE = "--reference FILE.py:CALLABLE compares with code of your own, which
 
 @dataclass(frozen=True)
 class StockClass:
-    """How to build a model that gives logits: the name of a class or function, and its arguments, which JSON can hold.
+    """How to build a model that gives logits: the name of a class or function, and its arguments, which JSON
+    can hold.
 
     Attributes:
         cautions: what its files say otherwise than the port.
@@ -47,8 +48,9 @@ class Build(Protocol):
         dtype: Dtype,
         options: Mapping[str, Any] = ...,
     ) -> Any:
-        """A zoo's own model of `variant`, for an input of `size` (rows, columns), giving logits, with the weights of `checkpoint`,
-        loaded by its own names and in its own axis order. So porter's mapping is not part of the reference.
+        """A zoo's own model of `variant`, for an input of `size` (rows, columns), giving logits, with the
+        weights of `checkpoint`, loaded by its own names and in its own axis order. So porter's mapping is not
+        part of the reference.
 
         Its framework, or its `engine`, runs it (porter.frameworks.Engine.run_reference).
 
@@ -58,7 +60,8 @@ class Build(Protocol):
         Raises:
             UsageError: it has no such variant, or refuses the size.
             MappingError: checkpoint and model do not cover each other, or a shape differs.
-            MissingFramework: a package that it needs is not installed, or it cannot be built with these options.
+            MissingFramework: a package that it needs is not installed, or it cannot be built with these
+                options.
         """
 
 
@@ -83,7 +86,13 @@ class WriteStock(Protocol):
     """Writes a port under the names of a library's own class."""
 
     def __call__(
-        self, folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+        self,
+        folder: Path,
+        plan: Plan,
+        model: StockModel,
+        arrays: Mapping[str, Array],
+        layers: Mapping[str, str],
+        dtype: Dtype,
     ) -> dict[str, str]:
         """Writes a port's model files as the library's own class; as porter.frameworks.Destination.write.
 
@@ -99,7 +108,8 @@ class StockLibrary:
 
     Attributes:
         stock_class: the class of a model, for an input of a size; a UsageError if there is none.
-        takes_any_size: whether its models are right at every input size, not only at the size that they are built for.
+        takes_any_size: whether its models are right at every input size, not only at the size that they are
+            built for.
     """
 
     stock_class: Callable[[StockModel, Size], StockClass]
@@ -112,9 +122,11 @@ class Implementation:
     """An implementation of a zoo's variants that porter did not write.
 
     Attributes:
-        runs_at_any_size: whether the model of a variant is right at every input size, not only at the one that it is built for.
-        variables: shapes of its variables by name, for a variant and a number of classes, in the order in which it makes them, if
-            its loader ignores the names in a file and uses their places; otherwise None.
+        runs_at_any_size: whether the model of a variant is right at every input size, not only at the one
+            that it is built for.
+        variables: shapes of its variables by name, for a variant and a number of classes, in the order in
+            which it makes them, if its loader ignores the names in a file and uses their places; otherwise
+            None.
         stock: if `--stock` writes its names.
         engine: what runs its models, if that is not the zoo's framework.
     """
@@ -164,6 +176,10 @@ def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibra
         raise UsageError(f"{framework} has no stock classes", where="--stock", next="leave it out")
     name = library or DEFAULT_ZOOS[framework]
     if name not in libraries:
-        raise UsageError(f"{framework} has no stock classes of {name}", where="--stock", next=f"its are {', '.join(libraries)}")
+        raise UsageError(
+            f"{framework} has no stock classes of {name}",
+            where="--stock",
+            next=f"its are {', '.join(libraries)}",
+        )
     stock = {zoo: get_implementation(zoo).stock for zoo in libraries[name]}
     return {zoo: found for zoo, found in stock.items() if found is not None}

@@ -18,30 +18,48 @@ from porter.frameworks.tf.archive import save
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import floating, import_keras, keep_constants, restore_initializers, tensorflow_device, undrawn
+from porter.frameworks.tf.runtime import (
+    floating,
+    import_keras,
+    keep_constants,
+    restore_initializers,
+    tensorflow_device,
+    undrawn,
+)
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
 from porter.zoos.tables import KERAS, SCALES_AGAIN
 
 _PADDED_FOR_ONE_SIZE = ("EfficientNet", "MobileNetV2", "MobileNetV3")
-"""What the constructors begin with that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
+"""What the constructors begin with that call keras.applications.imagenet_utils.correct_pad, which looks at
+the size of its map.
+"""
 _NESTED = ("ConvNeXt",)
 """Those that call Sequentials, and layers of keras.applications' own."""
 _DEVIATIONS = (0.229, 0.224, 0.225)
 
 
-def build_by(library: str, construct: Callable[[str, int, tuple[int, int]], Any], any_size: Callable[[str], bool]) -> Build:
+def build_by(
+    library: str, construct: Callable[[str, int, tuple[int, int]], Any], any_size: Callable[[str], bool]
+) -> Build:
     """Builds the Keras models that `construct` makes.
 
     Weights are assigned by the model's own layer names; in a counted checkpoint, by Keras's counters.
     """
 
     def build(
-        variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+        variant: str,
+        classes: int,
+        size: tuple[int, int],
+        checkpoint: Checkpoint,
+        dtype: Dtype,
+        options: Mapping[str, Any] = {},
     ) -> Any:
         if options:
-            raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
+            raise MissingFramework(
+                f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE
+            )
         with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
             with undrawn():
                 model = construct(variant, classes, size)
@@ -50,7 +68,12 @@ def build_by(library: str, construct: Callable[[str, int, tuple[int, int]], Any]
             _keep_roots(model)
             layers = _by_counter(model) if checkpoint.counted else first_names(model)
             _assign(layers, checkpoint)
-        attach_runner(model, {layer: found.output for layer, found in first_names(model).items()}, "cpu", any_size(variant))
+        attach_runner(
+            model,
+            {layer: found.output for layer, found in first_names(model).items()},
+            "cpu",
+            any_size(variant),
+        )
         return model
 
     return build
@@ -59,8 +82,13 @@ def build_by(library: str, construct: Callable[[str, int, tuple[int, int]], Any]
 def _keep_roots(model: Any) -> None:
     """GELUs in float64 with a root of 2 in float64, which TensorFlow's rounds to float32."""
     for layer in model.layers:
-        if getattr(getattr(layer, "activation", None), "__name__", None) == "gelu" and layer.compute_dtype == "float64":
-            layer.activation = lambda value: value * 0.5 * (1 + import_keras().ops.erf(value * np.sqrt(np.float64(0.5))))
+        if (
+            getattr(getattr(layer, "activation", None), "__name__", None) == "gelu"
+            and layer.compute_dtype == "float64"
+        ):
+            layer.activation = lambda value: (
+                value * 0.5 * (1 + import_keras().ops.erf(value * np.sqrt(np.float64(0.5))))
+            )
 
 
 def _runs_at_any_size(variant: str) -> bool:
@@ -68,7 +96,12 @@ def _runs_at_any_size(variant: str) -> bool:
 
 
 def _build(
-    variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
 ) -> Any:
     """`build_by` of keras.applications; its constructors have some options as arguments."""
     own = {name: value for name, value in options.items() if name in KERAS.get(variant, ("", {}))[1]}
@@ -85,7 +118,9 @@ def _construct(variant: str, classes: int, size: tuple[int, int], options: Mappi
     try:
         model = getattr(import_keras().applications, name)(**arguments)
     except ValueError as error:
-        raise UsageError(f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}") from None
+        raise UsageError(
+            f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}"
+        ) from None
     return _scaled_again(model) if again else _unnested(model) if name.startswith(_NESTED) else model
 
 
@@ -105,7 +140,9 @@ def _unnested(model: Any) -> Any:
 
 
 def _scaled_again(model: Any) -> Any:
-    """An EfficientNet as its constructor builds it with weights="imagenet", which would download them: with one more Rescaling."""
+    """An EfficientNet as its constructor builds it with weights="imagenet", which would download them: with
+    one more Rescaling.
+    """
     keras = import_keras()
 
     def called(layer: Any, *values: Any, **named: Any) -> Any:
@@ -119,54 +156,80 @@ def _scaled_again(model: Any) -> Any:
 
 def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, Any]:
     own = KERAS[variant][1]
-    return {"weights": None, "classes": classes, "classifier_activation": None, "input_shape": (*size, 3), **own}
+    return {
+        "weights": None,
+        "classes": classes,
+        "classifier_activation": None,
+        "input_shape": (*size, 3),
+        **own,
+    }
 
 
 def stock_class(model: StockModel, size: Size) -> StockClass:
-    """The class that keras.applications has for a variant, and the arguments that build it for an input of `size`, giving logits.
+    """The class that keras.applications has for a variant, and the arguments that build it for an input of
+    `size`, giving logits.
 
     Raises:
-        UsageError: it has no class, or `size` is not fixed: its models are padded for the size that they are built for.
+        UsageError: it has no class, or `size` is not fixed: its models are padded for the size that they are
+            built for.
     """
     variant, classes = model.variant, model.classes
     if variant not in KERAS:
-        raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
+        raise UsageError(
+            f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock"
+        )
     if KERAS[variant][0].startswith(_NESTED):
         raise UsageError(
-            f"keras.applications.{KERAS[variant][0]} has layers of its own, which keras.models.load_model does not know",
+            f"keras.applications.{KERAS[variant][0]} has layers of its own, which "
+            "keras.models.load_model does not know",
             where="--stock",
             next="convert without --stock",
         )
     if SCALES_AGAIN in KERAS[variant][1]:
         raise UsageError(
-            f"keras.applications.{KERAS[variant][0]} has the layers of its own weights only where it downloads them",
+            f"keras.applications.{KERAS[variant][0]} has the layers of its own weights only where it "
+            "downloads them",
             where="--stock",
             next="convert without --stock",
         )
     rows, columns = size
     if rows is None or columns is None:
         raise UsageError(
-            "keras.applications pads for the size that a model is built for", where="--stock", next="give --input-size a fixed size"
+            "keras.applications pads for the size that a model is built for",
+            where="--stock",
+            next="give --input-size a fixed size",
         )
-    return StockClass(f"keras.applications.{KERAS[variant][0]}", _arguments(variant, classes, (rows, columns)))
+    return StockClass(
+        f"keras.applications.{KERAS[variant][0]}", _arguments(variant, classes, (rows, columns))
+    )
 
 
 def build_stock(model: StockModel, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
     """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
-    keras, numbered = import_keras(), IMPLEMENTATION.build(model.variant, model.classes, size, checkpoint, dtype)
+    keras, numbered = (
+        import_keras(),
+        IMPLEMENTATION.build(model.variant, model.classes, size, checkpoint, dtype),
+    )
     names = {layer.name: name for name, layer in first_names(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):
         copy = keras.models.clone_model(
             numbered,
             input_tensors=keras.Input((*size, 3), dtype=dtype, name="input_layer"),
-            clone_function=lambda layer: type(layer).from_config({**layer.get_config(), "name": names[layer.name]}),
+            clone_function=lambda layer: type(layer).from_config(
+                {**layer.get_config(), "name": names[layer.name]}
+            ),
         )
         copy.set_weights(numbered.get_weights())
     return copy
 
 
 def write_stock(
-    folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+    folder: Path,
+    plan: Plan,
+    model: StockModel,
+    arrays: Mapping[str, Array],
+    layers: Mapping[str, str],
+    dtype: Dtype,
 ) -> dict[str, str]:
     """Writes `model.keras` as keras.applications' own class of `variant`, built for `plan.only_size`.
 
@@ -196,18 +259,27 @@ def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
     missing: list[str] = []
     for name, layer in layers.items():
         for variable in layer.weights:
-            # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`; a LayerScale's gamma has no name of its own.
+            # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`; a LayerScale's gamma
+            # has no name of its own.
             attribute = next((key for key, value in vars(layer).items() if value is variable), variable.name)
-            spellings = [f"{name}/{variable.name}", f"{name}/depthwise_{variable.name}", f"{name}/{attribute}"]
+            spellings = [
+                f"{name}/{variable.name}",
+                f"{name}/depthwise_{variable.name}",
+                f"{name}/{attribute}",
+            ]
             key = next((spelling for spelling in spellings if spelling in unused), None)
             if key is None:
                 missing.append(spellings[0])
                 continue
             array = unused.pop(key)
             if array.shape != tuple(variable.shape):
-                raise MappingError(f"{key}: expected shape {tuple(variable.shape)}, got {array.shape}", where=str(checkpoint.path))
+                raise MappingError(
+                    f"{key}: expected shape {tuple(variable.shape)}, got {array.shape}",
+                    where=str(checkpoint.path),
+                )
             variable.assign(array)
-        if hasattr(layer, "finalize_state"):  # a Normalization, which keeps what it computes with beside its variables
+        # A Normalization, which keeps what it computes with beside its variables.
+        if hasattr(layer, "finalize_state"):
             layer.finalize_state()
     expect_cover(missing, unused, where=str(checkpoint.path))
 

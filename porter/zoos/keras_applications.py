@@ -1,4 +1,5 @@
-"""The zoo's own implementation of ResNeXt, the package keras-applications 1.0.8, made of today's Keras's layers.
+"""The zoo's own implementation of ResNeXt, the package keras-applications 1.0.8, made of today's Keras's
+layers.
 
 Keras itself has no ResNeXt any more. The package takes the modules of Keras that it builds with as arguments.
 """
@@ -20,7 +21,8 @@ _HEAD = "probs"
 
 
 def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
-    """The package's model of a variant for images of `size` (rows, columns), giving logits; of Keras's global floating type.
+    """The package's model of a variant for images of `size` (rows, columns), giving logits; of Keras's global
+    floating type.
 
     Raises:
         UsageError: there is no such variant, or the package refuses the size.
@@ -28,21 +30,30 @@ def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
     """
     if variant not in KERAS_APPLICATIONS:
         raise UsageError(
-            f"reference 'keras_applications' has no variant '{variant}'", next=f"it has {', '.join(KERAS_APPLICATIONS)}"
+            f"reference 'keras_applications' has no variant '{variant}'",
+            next=f"it has {', '.join(KERAS_APPLICATIONS)}",
         )
     keras = import_keras()
     try:
         code = import_module("keras_applications.resnext")
     except ImportError as error:
-        raise MissingFramework(f"keras-applications cannot be imported: {error}", next=f"pip install {_PACKAGE}") from None
+        raise MissingFramework(
+            f"keras-applications cannot be imported: {error}", next=f"pip install {_PACKAGE}"
+        ) from None
     backend = SimpleNamespace(  # functions that Keras 3's lacks or has renamed
-        backend=lambda: "tensorflow", image_data_format=keras.config.image_data_format, int_shape=lambda tensor: tuple(tensor.shape)
+        backend=lambda: "tensorflow",
+        image_data_format=keras.config.image_data_format,
+        int_shape=lambda tensor: tuple(tensor.shape),
     )
     modules = {"backend": backend, "layers": keras.layers, "models": keras.models, "utils": keras.utils}
     try:
-        model = getattr(code, KERAS_APPLICATIONS[variant])(weights=None, classes=classes, input_shape=(*size, 3), **modules)
+        model = getattr(code, KERAS_APPLICATIONS[variant])(
+            weights=None, classes=classes, input_shape=(*size, 3), **modules
+        )
     except ValueError as error:
-        raise UsageError(f"keras-applications cannot build {variant} at {size[0]}x{size[1]}: {error}") from None
+        raise UsageError(
+            f"keras-applications cannot build {variant} at {size[0]}x{size[1]}: {error}"
+        ) from None
     model.get_layer(_HEAD).activation = keras.activations.linear
     return model
 
@@ -52,4 +63,6 @@ def _runs_at_any_size(variant: str) -> bool:
     return False
 
 
-IMPLEMENTATION = Implementation(build_by("keras_applications", construct, _runs_at_any_size), _runs_at_any_size)
+IMPLEMENTATION = Implementation(
+    build_by("keras_applications", construct, _runs_at_any_size), _runs_at_any_size
+)

@@ -43,21 +43,34 @@ def import_keras_hub() -> Any:
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """See porter.zoos.folders.Library. Only classes of keras_hub.models are made, each called with plain values."""
+    """See porter.zoos.folders.Library. Only classes of keras_hub.models are made, each called with plain
+    values.
+    """
     folder, models = checkpoint.path.parent, import_keras_hub()
     if checkpoint.format != PRESET:
-        raise UsageError("these are a part of a preset's tensors", where=str(checkpoint.path), next=f"name the folder {folder}")
+        raise UsageError(
+            "these are a part of a preset's tensors",
+            where=str(checkpoint.path),
+            next=f"name the folder {folder}",
+        )
     from porter.frameworks.tf.construction import built_for
 
     task = _stated(folder / TASK_FILE)
-    build = partial(_made, models, dict(config) if task is None else task, str(folder / (TASK_FILE if task else CONFIG_FILE)))
+    build = partial(
+        _made,
+        models,
+        dict(config) if task is None else task,
+        str(folder / (TASK_FILE if task else CONFIG_FILE)),
+    )
     numbers = sum(array.size for array in checkpoint.tensors.values())
     model = built_for(len(checkpoint.tensors), numbers, build, str(folder / CONFIG_FILE))
     if TASK_WEIGHTS in {file.name for file in checkpoint.files}:
         model.load_task_weights(str(folder / TASK_WEIGHTS))
     (model if task is None else model.backbone).load_weights(str(checkpoint.path))
     converter = _stated(folder / CONVERTER_FILE) or {}
-    size = stated_size(list(model.input_shape[1:3])) or stated_size(converter.get("config", {}).get("image_size"))
+    size = stated_size(list(model.input_shape[1:3])) or stated_size(
+        converter.get("config", {}).get("image_size")
+    )
     return BuiltModel(model, f"keras-hub {import_module('keras_hub').__version__}", size)
 
 
@@ -77,8 +90,14 @@ def _made(models: Any, stated: Any, where: str) -> Any:
         case {"class_name": str(name), "config": dict() as given}:
             made = getattr(models, name, None)
             if not isclass(made) or not issubclass(made, models.Backbone | models.Task):
-                raise UsageError(f"keras-hub has no model '{name:.80}'", where=where, next="pip install --upgrade keras-hub")
-            arguments = {key: _made(models, value, where) for key, value in given.items() if key not in _ELSEWHERE}
+                raise UsageError(
+                    f"keras-hub has no model '{name:.80}'",
+                    where=where,
+                    next="pip install --upgrade keras-hub",
+                )
+            arguments = {
+                key: _made(models, value, where) for key, value in given.items() if key not in _ELSEWHERE
+            }
             return made(**arguments, **({"compile": False} if issubclass(made, models.Task) else {}))
         case list():
             return [_made(models, value, where) for value in stated]

@@ -1,8 +1,8 @@
-"""The closed tables of implementations that porter did not write and proves ports against: by framework and by the name in a
-recipe's `reference`, each with its variants and the calls that build them.
+"""The closed tables of implementations that porter did not write and proves ports against: by framework and
+by the name in a recipe's `reference`, each with its variants and the calls that build them.
 
-A recipe cannot name what is imported or called. Nothing is imported here, so a recipe is compared with these tables when it is
-loaded.
+A recipe cannot name what is imported or called. Nothing is imported here, so a recipe is compared with these
+tables when it is loaded.
 """
 
 from __future__ import annotations
@@ -39,12 +39,20 @@ _REGNETS: Mapping[str, str] = {
     "regnet_y_32gf": "regnety_320",
     "regnet_y_128gf": "regnety_1280",
 }
-"""torchvision's names of RegNets, with timm's. Where the two round a width otherwise, timm has torchvision's as `_tv`."""
+"""torchvision's names of RegNets, with timm's. Where the two round a width otherwise, timm has torchvision's
+as `_tv`.
+"""
 _OTHER_REGNETS: Mapping[str, str] = {
     **{
         f"regnet_{kind}_{size}": f"regnet{kind}_{number}"
         for kind in "xy"
-        for size, number in (("200mf", "002"), ("600mf", "006"), ("4gf", "040"), ("6_4gf", "064"), ("12gf", "120"))
+        for size, number in (
+            ("200mf", "002"),
+            ("600mf", "006"),
+            ("4gf", "040"),
+            ("6_4gf", "064"),
+            ("12gf", "120"),
+        )
     },
     "regnet_x_400mf_pycls": "regnetx_004",
     "regnet_y_800mf_pycls": "regnety_008",
@@ -56,10 +64,15 @@ _WITHOUT_AUXILIARIES = {"aux_logits": False, "transform_input": True, "init_weig
 _PREPROCESSING = {"include_preprocessing": True}
 
 SCALES_AGAIN = "scales_again"
-"""The recipe's option that says whether Keras's EfficientNets have the second Rescaling, which is no argument of theirs."""
+"""The recipe's option that says whether Keras's EfficientNets have the second Rescaling, which is no argument
+of theirs.
+"""
 
 KERAS: Mapping[str, Call] = {
-    **{f"convnext_{size.lower()}": (f"ConvNeXt{size}", {}) for size in ("Tiny", "Small", "Base", "Large", "XLarge")},
+    **{
+        f"convnext_{size.lower()}": (f"ConvNeXt{size}", {})
+        for size in ("Tiny", "Small", "Base", "Large", "XLarge")
+    },
     "densenet121": ("DenseNet121", {}),
     "densenet169": ("DenseNet169", {}),
     "densenet201": ("DenseNet201", {}),
@@ -73,7 +86,10 @@ KERAS: Mapping[str, Call] = {
     "mobilenet_v3_large_0.75": ("MobileNetV3Large", {"alpha": 0.75, **_PREPROCESSING}),
     "mobilenet_v3_large_minimalistic": ("MobileNetV3Large", {"minimalistic": True, **_PREPROCESSING}),
     "mobilenet_v3_small": ("MobileNetV3Small", {"alpha": 1.0, **_PREPROCESSING}),
-    **{f"mobilenet_v3_small_{width}": ("MobileNetV3Small", {"alpha": width, **_PREPROCESSING}) for width in (0.75, 0.5)},
+    **{
+        f"mobilenet_v3_small_{width}": ("MobileNetV3Small", {"alpha": width, **_PREPROCESSING})
+        for width in (0.75, 0.5)
+    },
     "mobilenet_v3_small_minimalistic": ("MobileNetV3Small", {"minimalistic": True, **_PREPROCESSING}),
     **{f"resnet{layers}": (f"ResNet{layers}", {}) for layers in (50, 101, 152)},
     **{f"resnet{layers}v2": (f"ResNet{layers}V2", {}) for layers in (50, 101, 152)},
@@ -86,8 +102,9 @@ KERAS: Mapping[str, Call] = {
 KERAS_APPLICATIONS: Mapping[str, str] = {"resnext50_32x4d": "ResNeXt50", "resnext101_32x4d": "ResNeXt101"}
 """Functions of keras_applications/resnet_common.py."""
 
-# The widths and `finegrain_classification_mode` as nets/mobilenet_v1.py and nets/mobilenet/mobilenet_v2.py name them
-# (mobilenet_v1_075, mobilenet_v2_140, mobilenet_v2_050, mobilenet_v2_035): below 1.0, v2 keeps its last layer at 1280.
+# The widths and `finegrain_classification_mode` as nets/mobilenet_v1.py and nets/mobilenet/mobilenet_v2.py
+# name them (mobilenet_v1_075, mobilenet_v2_140, mobilenet_v2_050, mobilenet_v2_035): below 1.0, v2 keeps its
+# last layer at 1280.
 _FINE = {"finegrain_classification_mode": True}
 TF_SLIM: Mapping[str, Call] = {
     "inception_v3": ("inception_v3", {}),
@@ -95,7 +112,10 @@ TF_SLIM: Mapping[str, Call] = {
     **{f"mobilenet_v1_{width}": ("mobilenet_v1", {"depth_multiplier": width}) for width in (0.75, 0.5, 0.25)},
     "mobilenet_v2": ("mobilenet_v2", {"depth_multiplier": 1.0}),
     **{f"mobilenet_v2_{width}": ("mobilenet_v2", {"depth_multiplier": width}) for width in (1.4, 1.3)},
-    **{f"mobilenet_v2_{width}": ("mobilenet_v2", {"depth_multiplier": width, **_FINE}) for width in (0.75, 0.5, 0.35)},
+    **{
+        f"mobilenet_v2_{width}": ("mobilenet_v2", {"depth_multiplier": width, **_FINE})
+        for width in (0.75, 0.5, 0.35)
+    },
     **{f"resnet{layers}": ("resnet_v1", {"layers": layers}) for layers in (50, 101, 152)},
     **{f"resnet{layers}v2": ("resnet_v2", {"layers": layers}) for layers in (50, 101, 152, 200)},
 }
@@ -106,7 +126,10 @@ TENSORNETS: Mapping[str, tuple[str, str]] = {
     "mobilenet_v1": ("mobilenets", "mobilenet100"),
     **{f"mobilenet_v1_{width / 100}": ("mobilenets", f"mobilenet{width}") for width in (75, 50, 25)},
     "mobilenet_v2": ("mobilenets", "mobilenet100v2"),
-    **{f"mobilenet_v2_{width / 100}": ("mobilenets", f"mobilenet{width}v2") for width in (140, 130, 75, 50, 35)},
+    **{
+        f"mobilenet_v2_{width / 100}": ("mobilenets", f"mobilenet{width}v2")
+        for width in (140, 130, 75, 50, 35)
+    },
     **{name: ("resnets", name) for name in ("resnet50", "resnet101", "resnet152")},
     **{name: ("resnets", name) for name in ("resnet50v2", "resnet101v2", "resnet152v2", "resnet200v2")},
     "resnext50_32x4d": ("resnets", "resnext50c32"),
@@ -125,7 +148,10 @@ TORCHVISION: Mapping[str, Call] = {
     "mnasnet_0.75": ("mnasnet0_75", {}),
     "mnasnet_0.5": ("mnasnet0_5", {}),
     "mobilenet_v2": ("mobilenet_v2", {}),
-    **{f"mobilenet_v2_{width}": ("mobilenet_v2", {"width_mult": width}) for width in (1.4, 1.3, 0.75, 0.5, 0.35)},
+    **{
+        f"mobilenet_v2_{width}": ("mobilenet_v2", {"width_mult": width})
+        for width in (1.4, 1.3, 0.75, 0.5, 0.35)
+    },
     **_same("mobilenet_v3_large", "mobilenet_v3_small"),
     **_same(*_REGNETS),
     **_same("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
@@ -140,7 +166,9 @@ TORCHVISION: Mapping[str, Call] = {
 _BITS = ("r50x1", "r101x1", "r50x3", "r101x3", "r152x2", "r152x4")
 TIMM: Mapping[str, Call] = {
     **{f"bit_{size}": (f"resnetv2_{size[1:]}_bit", {}) for size in _BITS},
-    **_same(*_CONVNEXTS, "convnext_xlarge", *_DENSENETS, *_EFFICIENTNETS, "efficientnet_lite0", "inception_v3"),
+    **_same(
+        *_CONVNEXTS, "convnext_xlarge", *_DENSENETS, *_EFFICIENTNETS, "efficientnet_lite0", "inception_v3"
+    ),
     "mnasnet": ("mnasnet_100", {}),
     "mnasnet_1.4": ("mnasnet_140", {}),
     "mnasnet_0.75": ("mnasnet_075", {}),
@@ -188,10 +216,14 @@ TIMM_TF: Mapping[str, Call] = {
 """timm's models that pad as TensorFlow does."""
 
 WITH_EPSILON = ("efficientnet", "mnasnet", "mobilenet")
-"""What the names of timm's models begin with that take `bn_eps` (timm/models/_efficientnet_builder.py, resolve_bn_args)."""
+"""What the names of timm's models begin with that take `bn_eps` (timm/models/_efficientnet_builder.py,
+resolve_bn_args).
+"""
 
 OF_ONE_SIZE: Mapping[str, str] = {"torchvision": "image_size", "timm": "img_size"}
-"""By library, the argument that its transformers are built for an input of a size with: they have a position for each cell."""
+"""By library, the argument that its transformers are built for an input of a size with: they have a position
+for each cell.
+"""
 SIDE = "side"
 """The recipe's option that states this size."""
 
@@ -202,10 +234,14 @@ def takes_any_size(variant: str) -> bool:
 
 
 TWINS_OF_TIMM = ("resnetaa50", "resnetblur18", "resnetblur50")
-"""timm's models that take the tensors of one of the above, compute something else, and are in no recipe (timm/models/resnet.py)."""
+"""timm's models that take the tensors of one of the above, compute something else, and are in no recipe
+(timm/models/resnet.py).
+"""
 
 UNLIKE_TIMM: Mapping[str, str] = {
-    f"resnet{layers}v2": f"its resnetv2_{layers} has strides in the first unit of a stage, and slim's and Keras's in the last one"
+    f"resnet{layers}v2": f"its resnetv2_{layers} has strides in the first unit of a stage, and slim's and "
+    "Keras's in "
+    "the last one"
     for layers in (50, 101, 152)
 }
 """By variant, why timm's model of a similar name is not it (timm/models/resnetv2.py)."""
@@ -270,7 +306,12 @@ _VITS = {"ti": (192, 12), "s": (384, 12), "b": (768, 12), "l": (1024, 24)}
 
 def _transformers_vit(width: int, depth: int, patch: int) -> dict[str, Any]:
     heads, inner = width // 64, 4 * width
-    settings = {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads, "intermediate_size": inner}
+    settings = {
+        "hidden_size": width,
+        "num_hidden_layers": depth,
+        "num_attention_heads": heads,
+        "intermediate_size": inner,
+    }
     return {**settings, "patch_size": patch}
 
 
@@ -286,26 +327,40 @@ def _transformers_mobilenets(tf_padding: bool) -> dict[str, Call]:
 
 
 def _transformers_bit(layers: int, wider: int) -> dict[str, Any]:
-    widths = {"embedding_size": 64 * wider, "hidden_sizes": [width * wider for width in (256, 512, 1024, 2048)]}
+    widths = {
+        "embedding_size": 64 * wider,
+        "hidden_sizes": [width * wider for width in (256, 512, 1024, 2048)],
+    }
     return {"depths": _RESNETS[layers][1], **widths}
 
 
 TRANSFORMERS: Mapping[str, Call] = {
     **{f"bit_{size}": ("bit", _transformers_bit(*map(int, size[1:].split("x")))) for size in _BITS},
     **{
-        f"convnext_{size}": ("convnext", {"depths": depths, "hidden_sizes": [width, 2 * width, 4 * width, 8 * width]})
+        f"convnext_{size}": (
+            "convnext",
+            {"depths": depths, "hidden_sizes": [width, 2 * width, 4 * width, 8 * width]},
+        )
         for size, (depths, width) in _CONVNEXT_STAGES.items()
     },
     **{
         f"efficientnet_b{number}": (
             "efficientnet",
-            {"width_coefficient": width, "depth_coefficient": depth, "hidden_dim": last, "depthwise_padding": alike},
+            {
+                "width_coefficient": width,
+                "depth_coefficient": depth,
+                "hidden_dim": last,
+                "depthwise_padding": alike,
+            },
         )
         for number, (width, depth, last, alike) in enumerate(_EFFICIENTNET_FACTORS)
     },
     **_transformers_mobilenets(tf_padding=True),
     **{
-        f"regnet_{name}": ("regnet", {"layer_type": name[0], "depths": depths, "hidden_sizes": widths, "groups_width": group})
+        f"regnet_{name}": (
+            "regnet",
+            {"layer_type": name[0], "depths": depths, "hidden_sizes": widths, "groups_width": group},
+        )
         for name, (depths, widths, group) in _REGNET_STAGES.items()
     },
     **{
@@ -366,7 +421,13 @@ TRANSFORMERS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "batch_norm_eps": 1e-3,
         "hidden_act": "swish",
     },
-    "mobilenet_v1": {"depth_multiplier": 1.0, "min_depth": 8, "tf_padding": True, "layer_norm_eps": 1e-3, "hidden_act": "relu6"},
+    "mobilenet_v1": {
+        "depth_multiplier": 1.0,
+        "min_depth": 8,
+        "tf_padding": True,
+        "layer_norm_eps": 1e-3,
+        "hidden_act": "relu6",
+    },
     "mobilenet_v2": {
         "depth_multiplier": 1.0,
         "min_depth": 8,
@@ -409,8 +470,8 @@ TRANSFORMERS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "hidden_act": "gelu",
     },
 }
-"""By `model_type`, the settings that decide the function, and what they are where config.json leaves them out (configuration_*.py
-of transformers 5.14). Its other settings act in training or on other heads.
+"""By `model_type`, the settings that decide the function, and what they are where config.json leaves them out
+(configuration_*.py of transformers 5.14). Its other settings act in training or on other heads.
 """
 
 
@@ -418,7 +479,8 @@ class OptionSetting(NamedTuple):
     """A setting of a library's model that is an option of a recipe.
 
     Attributes:
-        values: the option's value for each of the setting's that porter's recipe can say; None if it is a number, the same in both.
+        values: the option's value for each of the setting's that porter's recipe can say; None if it is a
+            number, the same in both.
     """
 
     option: str
@@ -434,11 +496,15 @@ SETTINGS: Mapping[str, Mapping[str, OptionSetting]] = {
     "regnet": {},
     "mobilenet_v1": {"layer_norm_eps": _BN_EPSILON, "hidden_act": _RELU6},
     "mobilenet_v2": {"layer_norm_eps": _BN_EPSILON, "hidden_act": _RELU6},
-    "resnet": {"downsample_in_bottleneck": OptionSetting("stride_on", {False: "first_3x3", True: "first_1x1"})},
+    "resnet": {
+        "downsample_in_bottleneck": OptionSetting("stride_on", {False: "first_3x3", True: "first_1x1"})
+    },
     "vit": {
         "layer_norm_eps": OptionSetting("epsilon"),
         "image_size": OptionSetting(SIDE),
-        "hidden_act": OptionSetting("tanh_gelu", {"gelu": False, "gelu_new": True, "gelu_pytorch_tanh": True}),
+        "hidden_act": OptionSetting(
+            "tanh_gelu", {"gelu": False, "gelu_new": True, "gelu_pytorch_tanh": True}
+        ),
     },
 }
 """By library, or by `model_type` of transformers, the settings that are options of porter's recipes."""
@@ -468,9 +534,15 @@ STOCK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "tf": {"keras": ("keras",)},
     "torch": {"torchvision": ("torchvision",), "timm": ("timm", "timm_tf")},
 }
-"""By framework, the libraries whose names `--stock` writes, that of the default zoo first; by library, the zoos whose functions its
-models compute.
+"""By framework, the libraries whose names `--stock` writes, that of the default zoo first; by library, the
+zoos whose functions its models compute.
 """
 
-DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision", "jax": "vit_jax", "mxnet": "gluon", "caffe": "caffe"}
+DEFAULT_ZOOS: Mapping[str, str] = {
+    "tf": "keras",
+    "torch": "torchvision",
+    "jax": "vit_jax",
+    "mxnet": "gluon",
+    "caffe": "caffe",
+}
 """By framework, the zoo that its name stands for after `--from`, and whose library has its stock classes."""

@@ -22,7 +22,9 @@ from porter.zoos.implementation import Implementation, StockClass, StockLibrary,
 from porter.zoos.tables import TIMM, UNLIKE_TIMM, WITH_EPSILON, Call, takes_any_size
 from porter.zoos.torchvision import build_by, import_models
 
-_LOADING = frozenset({"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"})
+_LOADING = frozenset(
+    {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"}
+)
 """Arguments of timm.create_model that name weights other than the folder's."""
 
 
@@ -43,7 +45,9 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
     """The models of a table, by variant."""
 
     def called(model: StockModel) -> tuple[Call, dict[str, float]]:
-        """The call that builds a model with the source's epsilon, where it takes one, and the recipe's option that says so."""
+        """The call that builds a model with the source's epsilon, where it takes one, and the recipe's option
+        that says so.
+        """
         name, arguments = builders[model.variant]
         if model.epsilon is None or not name.removeprefix("tf_").startswith(WITH_EPSILON):
             return (name, arguments), {}
@@ -59,32 +63,53 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
             UsageError: it has none.
         """
         if model.variant not in builders:
-            said = ": ".join([f"timm has no model of {model.variant}", *filter(None, [UNLIKE_TIMM.get(model.variant)])])
+            said = ": ".join(
+                [f"timm has no model of {model.variant}", *filter(None, [UNLIKE_TIMM.get(model.variant)])]
+            )
             raise UsageError(said, where="--stock", next="convert without --stock")
         (name, arguments), options = called(model)
         unlike = unlike_timm(model.preprocess) if model.preprocess else ()
-        cautions = tuple(f"timm's transforms from {CONFIG_FILE} are not the port's protocol: {said}" for said in unlike)
-        return StockClass("timm.create_model", {"model_name": name, "num_classes": model.classes, **arguments}, cautions, options)
+        cautions = tuple(
+            f"timm's transforms from {CONFIG_FILE} are not the port's protocol: {said}" for said in unlike
+        )
+        return StockClass(
+            "timm.create_model",
+            {"model_name": name, "num_classes": model.classes, **arguments},
+            cautions,
+            options,
+        )
 
     def write_stock(
-        folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+        folder: Path,
+        plan: Plan,
+        model: StockModel,
+        arrays: Mapping[str, Array],
+        layers: Mapping[str, str],
+        dtype: Dtype,
     ) -> dict[str, str]:
-        """Writes `model.safetensors`, a state_dict of timm's model, `model.py`, and the `config.json` with which
-        `timm.create_model("local-dir:FOLDER", pretrained=True)` opens the folder.
+        """Writes `model.safetensors`, a state_dict of timm's model, `model.py`, and the `config.json` with
+        which `timm.create_model("local-dir:FOLDER", pretrained=True)` opens the folder.
         """
         from porter.frameworks.torch.port_files import write_stock
 
         name, arguments = called(model)[0]
-        ends = next(layers[node.path] for node in plan.graph.nodes if node.path in layers), layers[plan.graph.output]
+        ends = (
+            next(layers[node.path] for node in plan.graph.nodes if node.path in layers),
+            layers[plan.graph.output],
+        )
         text = json.dumps(_config(model, name, arguments, ends), indent=2).encode()
         (folder / CONFIG_FILE).write_bytes(text)
         return {**write_stock(folder, plan, arrays, layers), CONFIG_FILE: sha256(text).hexdigest()}
 
     stock = StockLibrary(stock_class, write_stock, takes_any_size=True)
-    return Implementation(build_by("timm", builders, import_timm), runs_at_any_size=takes_any_size, stock=stock)
+    return Implementation(
+        build_by("timm", builders, import_timm), runs_at_any_size=takes_any_size, stock=stock
+    )
 
 
-def _config(model: StockModel, name: str, arguments: Mapping[str, Any], ends: tuple[str, str]) -> dict[str, Any]:
+def _config(
+    model: StockModel, name: str, arguments: Mapping[str, Any], ends: tuple[str, str]
+) -> dict[str, Any]:
     """The content of config.json (timm/models/_hub.py).
 
     Args:
@@ -111,7 +136,11 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     if not library.is_model(name):
         raise UsageError(f"{by} has no model '{name:.80}'", where=where, next="pip install --upgrade timm")
     if not isinstance(given, dict) or (loading := _LOADING.intersection(given)):
-        said = "is no table of arguments" if not isinstance(given, dict) else f"has '{min(loading)}', which names another file"
+        said = (
+            "is no table of arguments"
+            if not isinstance(given, dict)
+            else f"has '{min(loading)}', which names another file"
+        )
         raise UsageError(f"model_args {said}", where=where, next="fetch the folder again")
     about = config.get("pretrained_cfg")
     about = about if isinstance(about, dict) else {}
@@ -120,7 +149,11 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     from porter.frameworks.torch.construction import filled
 
     size = about.get("input_size")
-    return BuiltModel(filled(checkpoint.tensors, build, where), by, stated_size(size[1:]) if isinstance(size, list) else None)
+    return BuiltModel(
+        filled(checkpoint.tensors, build, where),
+        by,
+        stated_size(size[1:]) if isinstance(size, list) else None,
+    )
 
 
 IMPLEMENTATION = implementation(TIMM)

@@ -22,11 +22,18 @@ _EPSILON = 1e-10
 
 
 def build(
-    variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
 ) -> nn.Module:
     """See porter.zoos.implementation.Build."""
     if options:
-        raise MissingFramework(f"timm's BiT cannot be built with another {', '.join(sorted(options))}", next=OTHER_CODE)
+        raise MissingFramework(
+            f"timm's BiT cannot be built with another {', '.join(sorted(options))}", next=OTHER_CODE
+        )
     model = from_npz(TIMM_BIT[variant][0], {"num_classes": classes}, checkpoint, dtype)
     from timm.layers.std_conv import StdConv2d
 

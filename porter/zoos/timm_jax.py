@@ -1,7 +1,8 @@
-"""Google's vision transformers of JAX, which timm builds in torch and fills from Google's files with its own code.
+"""Google's vision transformers of JAX, which timm builds in torch and fills from Google's files with its own
+code.
 
-JAX's GELU is the approximation by a tanh (flax.linen.gelu), which timm's models have under another name; timm's own ports compute
-the exact one.
+JAX's GELU is the approximation by a tanh (flax.linen.gelu), which timm's models have under another name;
+timm's own ports compute the exact one.
 """
 
 from __future__ import annotations
@@ -27,12 +28,23 @@ _GELU = {True: "gelu_tanh", False: "gelu"}
 
 
 def build(
-    variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
 ) -> nn.Module:
     """See porter.zoos.implementation.Build."""
     if foreign := sorted(options.keys() - {SIDE, "tanh_gelu"}):
-        raise MissingFramework(f"timm's transformer cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
-    settings = {"num_classes": classes, "act_layer": _GELU[options.get("tanh_gelu", True)], "img_size": size[0]}
+        raise MissingFramework(
+            f"timm's transformer cannot be built with another {', '.join(foreign)}", next=OTHER_CODE
+        )
+    settings = {
+        "num_classes": classes,
+        "act_layer": _GELU[options.get("tanh_gelu", True)],
+        "img_size": size[0],
+    }
     return from_npz(TIMM_JAX[variant][0], settings, checkpoint, dtype)
 
 

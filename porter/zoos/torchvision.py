@@ -26,21 +26,30 @@ if TYPE_CHECKING:
 
 
 def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], ModuleType]) -> Build:
-    """Builds the models of `library` in eval mode, by its builders of the variants in the module that `models` imports. Options
-    have to be arguments of the builder.
+    """Builds the models of `library` in eval mode, by its builders of the variants in the module that
+    `models` imports. Options have to be arguments of the builder.
     """
 
     def build(
-        variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+        variant: str,
+        classes: int,
+        size: tuple[int, int],
+        checkpoint: Checkpoint,
+        dtype: Dtype,
+        options: Mapping[str, Any] = {},
     ) -> nn.Module:
         for package in ("torch", "torchvision", library):
             expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
         if variant not in builders:
-            raise UsageError(f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}")
+            raise UsageError(
+                f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}"
+            )
         name, arguments = builders[variant]
         options = {option: value for option, value in options.items() if option != SIDE}  # `size` has it
         if foreign := sorted(options.keys() - arguments.keys()):
-            raise MissingFramework(f"{library}.{name} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
+            raise MissingFramework(
+                f"{library}.{name} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE
+            )
         builder = getattr(models(), name)
         built_for = {} if takes_any_size(variant) else {OF_ONE_SIZE[library]: size[0]}
         import torch
@@ -69,7 +78,8 @@ def _load(library: str, model: nn.Module, checkpoint: Checkpoint) -> None:
         model.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:
         raise MappingError(
-            f"{library}'s model does not take these tensors: " + " ".join(str(error).split()), where=str(checkpoint.path)
+            f"{library}'s model does not take these tensors: " + " ".join(str(error).split()),
+            where=str(checkpoint.path),
         ) from None
 
 
@@ -81,13 +91,20 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     """
     variant, classes = model.variant, model.classes
     if variant not in TORCHVISION:
-        raise UsageError(f"torchvision has no class of {variant}", where="--stock", next="convert without --stock")
+        raise UsageError(
+            f"torchvision has no class of {variant}", where="--stock", next="convert without --stock"
+        )
     name, arguments = TORCHVISION[variant]
     return StockClass(f"torchvision.models.{name}", {"num_classes": classes, **arguments})
 
 
 def write_stock(
-    folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+    folder: Path,
+    plan: Plan,
+    model: StockModel,
+    arrays: Mapping[str, Array],
+    layers: Mapping[str, str],
+    dtype: Dtype,
 ) -> dict[str, str]:
     """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`."""
     from porter.frameworks.torch.port_files import write_stock
@@ -98,8 +115,8 @@ def write_stock(
 def import_models() -> ModuleType:
     """torchvision.models, also with a torch for which torchvision's compiled part was not made.
 
-    The compiled part is linked to CUDA and does not load with a CPU torch. The import then stops at undefined operators for
-    detection. No classifier uses them, so it is enough to define their schemas.
+    The compiled part is linked to CUDA and does not load with a CPU torch. The import then stops at undefined
+    operators for detection. No classifier uses them, so it is enough to define their schemas.
 
     Raises:
         MissingFramework: it cannot be imported.
@@ -115,7 +132,8 @@ def import_models() -> ModuleType:
             return import_module("torchvision.models")
     except (ImportError, RuntimeError) as error:
         raise MissingFramework(
-            f"torchvision cannot be imported: {error}", next="pip install the torchvision that belongs to your torch"
+            f"torchvision cannot be imported: {error}",
+            next="pip install the torchvision that belongs to your torch",
         ) from None
 
 

@@ -23,9 +23,18 @@ if TYPE_CHECKING:
 
 _INSTALL = "pip install transformers"
 _ELSEWHERE = frozenset(
-    {"auto_map", "quantization_config", "attn_implementation", "dtype", "torch_dtype", "use_pretrained_backbone"}
+    {
+        "auto_map",
+        "quantization_config",
+        "attn_implementation",
+        "dtype",
+        "torch_dtype",
+        "use_pretrained_backbone",
+    }
 )
-"""Settings that name code or kernels to load, weights to fetch, or types of numbers, which the file of weights says itself."""
+"""Settings that name code or kernels to load, weights to fetch, or types of numbers, which the file of
+weights says itself.
+"""
 
 
 def import_transformers() -> ModuleType:
@@ -48,13 +57,22 @@ def implementation(calls: Mapping[str, Call]) -> Implementation:
     """The models of a table, by variant."""
 
     def build(
-        variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+        variant: str,
+        classes: int,
+        size: tuple[int, int],
+        checkpoint: Checkpoint,
+        dtype: Dtype,
+        options: Mapping[str, Any] = {},
     ) -> nn.Module:
-        """See porter.zoos.implementation.Build. transformers itself gives the tensors of published files the names of its code."""
+        """See porter.zoos.implementation.Build. transformers itself gives the tensors of published files the
+        names of its code.
+        """
         library = import_transformers()
         kind, settings = calls[variant]
         built_for = {} if takes_any_size(variant) else {SIDE: size[0]}
-        config = library.AutoConfig.for_model(kind, num_labels=classes, **settings, **_settings(kind, {**options, **built_for}))
+        config = library.AutoConfig.for_model(
+            kind, num_labels=classes, **settings, **_settings(kind, {**options, **built_for})
+        )
         import torch
 
         from porter.frameworks.torch.graph_module import to_tensor
@@ -80,7 +98,9 @@ _LOGITS = "logits"
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
-    """See porter.zoos.folders.Library. Settings that name code, other files or the Hub are not given to transformers."""
+    """See porter.zoos.folders.Library. Settings that name code, other files or the Hub are not given to
+    transformers.
+    """
     library, kind = import_transformers(), str(config["model_type"])
     where = str(checkpoint.path.parent / CONFIG_FILE)
     by = f"transformers {library.__version__}"
@@ -107,15 +127,24 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     unused = sorted(map(str, loaded["unexpected_keys"]))
     notes = (f"tensors that are not {maker.__name__}'s are left out: {some(unused)}",) if unused else ()
     of_images = getattr(settings, "vision_config", settings)
-    return BuiltModel(_only_logits(model.eval()), by, stated_size(getattr(of_images, "image_size", None)) or (224, 224), notes)
+    return BuiltModel(
+        _only_logits(model.eval()),
+        by,
+        stated_size(getattr(of_images, "image_size", None)) or (224, 224),
+        notes,
+    )
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a config.json that describe a network, without a backbone whose settings transformers would fetch."""
+    """The settings of a config.json that describe a network, without a backbone whose settings transformers
+    would fetch.
+    """
     return {
         name: _plain(value) if isinstance(value, dict) else value
         for name, value in config.items()
-        if name not in _ELSEWHERE and not name.startswith("_") and not (name == "backbone" and {*str(value)} & {*"/:"})
+        if name not in _ELSEWHERE
+        and not name.startswith("_")
+        and not (name == "backbone" and {*str(value)} & {*"/:"})
     }
 
 
@@ -124,7 +153,9 @@ def _class_of(library: ModuleType, config: type, named: object, where: str) -> A
     found = {}
     for task in _FOR_IMAGES:
         classes = getattr(library, f"MODEL_FOR_{task}_MAPPING").get(config, ())
-        found.update({each.__name__: each for each in (classes if isinstance(classes, tuple) else (classes,))})
+        found.update(
+            {each.__name__: each for each in (classes if isinstance(classes, tuple) else (classes,))}
+        )
     for mapping in (library.MODEL_FOR_BACKBONE_MAPPING, library.MODEL_MAPPING):
         each = mapping.get(config, None)
         if each is not None and each.main_input_name == "pixel_values":
@@ -136,13 +167,16 @@ def _class_of(library: ModuleType, config: type, named: object, where: str) -> A
         raise UsageError(
             f"transformers' {named!s:.80} is no network for images that porter takes",
             where=where,
-            next=f"{others}; torch.export.save(torch.export.export(MODEL, (EXAMPLE,)), FILE) keeps the graph of any module",
+            next=f"{others}; torch.export.save(torch.export.export(MODEL, (EXAMPLE,)), FILE) keeps the "
+            "graph of any module",
         )
     return found[named]
 
 
 def _only_logits(model: nn.Module) -> nn.Module:
-    """A model that gives its logits only, where it gives several values of them (a distilled one gives each head's)."""
+    """A model that gives its logits only, where it gives several values of them (a distilled one gives each
+    head's).
+    """
     own: Any = type(model)
 
     class Logits(own):  # type: ignore[misc]
@@ -164,8 +198,13 @@ def _expect_loaded(loaded: Mapping[str, Any], kinds: Sequence[str], where: str) 
     for kind in kinds:
         unlike = sorted(name for name in map(str, loaded[kind]) if not name.endswith("num_batches_tracked"))
         if unlike:
-            message = f"transformers' model does not take these tensors: {kind.replace('_', ' ')}, such as {unlike[0]}"
-            raise MappingError(message, where=where, next="fetch the folder again, or pip install --upgrade transformers")
+            message = (
+                f"transformers' model does not take these tensors: {kind.replace('_', ' ')}, such as "
+                f"{unlike[0]}"
+            )
+            raise MappingError(
+                message, where=where, next="fetch the folder again, or pip install --upgrade transformers"
+            )
 
 
 def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +215,9 @@ def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     named = {setting.option: (name, setting.values) for name, setting in SETTINGS[kind].items()}
     if foreign := sorted(options.keys() - named.keys()):
-        raise MissingFramework(f"transformers' {kind} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
+        raise MissingFramework(
+            f"transformers' {kind} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE
+        )
     found = {}
     for option, value in options.items():
         name, values = named[option]

@@ -1,4 +1,6 @@
-"""Ports in torch at every input size: the ones that take any are right at any, the others refuse what they are not right at."""
+"""Ports in torch at every input size: the ones that take any are right at any, the others refuse what they
+are not right at.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -42,14 +44,20 @@ class Ported:
         checkpoint = source_checkpoint(self.variant, "keras")
         reference = get_implementation("keras").build(self.variant, 1000, size, checkpoint, "float64")
         head = "predictions" if "v2" in self.variant else "conv_preds"
-        return np.asarray(tf.ENGINE.run_reference(reference, images, {"logits": head})["logits"]).reshape(len(images), -1)
+        return np.asarray(tf.ENGINE.run_reference(reference, images, {"logits": head})["logits"]).reshape(
+            len(images), -1
+        )
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
-def ported(request: pytest.FixtureRequest, weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) -> Ported:
+def ported(
+    request: pytest.FixtureRequest, weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory
+) -> Ported:
     folder = tmp_path_factory.mktemp("any") / "port"
     weights = weights_file(request.param, "keras", ".h5")
-    porter.convert(request.param, "keras", "torch", weights=weights, out=folder, input_size="any", check=False)
+    porter.convert(
+        request.param, "keras", "torch", weights=weights, out=folder, input_size="any", check=False
+    )
     return Ported(folder, read_port(folder).build("float64"), request.param)
 
 
@@ -91,7 +99,9 @@ def exported(model: torch.nn.Module) -> Module:
     # From 64 on: at 32 the last map is one cell, and torch.export takes sizes of 1 for constants.
     height, width = torch.export.Dim("height", min=64, max=512), torch.export.Dim("width", min=64, max=512)
     with torch.no_grad():
-        program = torch.export.export(model, (torch.from_numpy(images((224, 200))),), dynamic_shapes=({2: height, 3: width},))
+        program = torch.export.export(
+            model, (torch.from_numpy(images((224, 200))),), dynamic_shapes=({2: height, 3: width},)
+        )
     return program.module()
 
 
@@ -109,22 +119,29 @@ def check_everywhere(ported: Ported, module: Module, sizes: range) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
-@pytest.mark.parametrize("ported", ["mobilenet_v2_0.35"], indirect=True)  # every strided convolution pads as it runs
+# Every strided convolution pads as it runs.
+@pytest.mark.parametrize("ported", ["mobilenet_v2_0.35"], indirect=True)
 def test_it_stays_right_when_traced(ported: Ported) -> None:
-    """A whole network is exported and compiled only in `full`, and small ones in CI, by the tests of frameworks/torch."""
+    """A whole network is exported and compiled only in `full`, and small ones in CI, by the tests of
+    frameworks/torch.
+    """
     check_everywhere(ported, traced(ported.model), QUICK)
 
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
 @pytest.mark.parametrize("capture", [traced, exported, compiled])
-def test_it_stays_right_everywhere_when_captured(ported: Ported, capture: Callable[[torch.nn.Module], Module]) -> None:
+def test_it_stays_right_everywhere_when_captured(
+    ported: Ported, capture: Callable[[torch.nn.Module], Module]
+) -> None:
     check_everywhere(ported, capture(ported.model), EVERY)
 
 
 def test_a_port_for_one_size_refuses_the_others(weights_file: WeightsMaker, tmp_path: Path) -> None:
     weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
-    made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    made = porter.convert(
+        "mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False
+    )
     assert made.port.record.input.size == (224, 224)
     model = porter.load(tmp_path / "p")
     assert model(torch.zeros(2, 3, 224, 224)).shape == (2, 1000)
@@ -133,27 +150,39 @@ def test_a_port_for_one_size_refuses_the_others(weights_file: WeightsMaker, tmp_
             model(torch.zeros(2, 3, *wrong))
 
 
-def test_a_port_for_one_size_refuses_the_others_whatever_its_pads_allow(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_a_port_for_one_size_refuses_the_others_whatever_its_pads_allow(
+    weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
-    port = porter.convert("mobilenet_v2_0.35", "torchvision", "tf", weights=weights, out=tmp_path / "p", check=False).port
+    port = porter.convert(
+        "mobilenet_v2_0.35", "torchvision", "tf", weights=weights, out=tmp_path / "p", check=False
+    ).port
     assert port.record.input.size is None
-    taken = port.record.input.model_copy(update={"size": (160, 160)})  # as keras.applications' own classes are built
+    # As keras.applications' own classes are built.
+    taken = port.record.input.model_copy(update={"size": (160, 160)})
     write_record(tmp_path / "p", port.record.model_copy(update={"input": taken}))
     assert porter.load(tmp_path / "p").input_shape == (None, 160, 160, 3)
     (seen,) = porter.predict(tmp_path / "p", [PHOTO])
     assert seen.fed == "160x160: resized to 183, cropped to 160"
 
 
-def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(
+    weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     variant, weights = "mobilenet_v2_0.35", weights_file("mobilenet_v2_0.35", "keras", ".h5")
     made = {
-        size: porter.convert(variant, "keras", "torch", weights=weights, input_size=size, out=tmp_path / size, check=False)
+        size: porter.convert(
+            variant, "keras", "torch", weights=weights, input_size=size, out=tmp_path / size, check=False
+        )
         for size in ("160", "any", "160x224")
     }
     protocol = made["160"].port.record.preprocess
     assert protocol is not None and (protocol.size, protocol.crop) == (256, 224)
     photo = prepare(open_image(PHOTO), replace(protocol, size=160 * 8 // 7, crop=160))
-    for size, fed in (("160", "160x160: resized to 182, cropped to 160"), ("any", "224x224: resized to 256, cropped to 224")):
+    for size, fed in (
+        ("160", "160x160: resized to 182, cropped to 160"),
+        ("any", "224x224: resized to 256, cropped to 224"),
+    ):
         (seen,) = porter.predict(tmp_path / size, [PHOTO])
         assert seen.fed == seen.record()["fed"] == fed and "preprocess" in "".join(made[size].warnings)
         logits = porter.load(tmp_path / size)(torch.from_numpy(photo[np.newaxis]))[0].detach().numpy()
@@ -164,16 +193,27 @@ def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(weights_file: Weig
     assert found.fed == "160x160: resized to 182, cropped to 160" and "shorter side 182" in found.protocol
     assert found.verdict == "not comparable" and "fed 160x160, published at 224x224" in found.why
     record = read_port(tmp_path / "160").record
-    assert record.evaluation is not None and record.evaluation["fed"] == found.fed and record.preprocess == protocol
+    assert (
+        record.evaluation is not None
+        and record.evaluation["fed"] == found.fed
+        and record.preprocess == protocol
+    )
     advice = "convert again with input_size=N or any"
-    assert made["160x224"].warnings[0] == f"the port accepts only 160x224, and predict and eval feed squares: {advice}"
+    assert (
+        made["160x224"].warnings[0]
+        == f"the port accepts only 160x224, and predict and eval feed squares: {advice}"
+    )
     with pytest.raises(UsageError, match="photos are fed as squares, and this port takes only 160x224"):
         porter.predict(tmp_path / "160x224", [PHOTO])
 
 
-def test_pad_layers_stand_only_where_torch_has_no_word_for_them(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_pad_layers_stand_only_where_torch_has_no_word_for_them(
+    weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
-    made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    made = porter.convert(
+        "mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False
+    )
     layered = {pad.site for pad in made.port.record.pads if pad.kind != "native"}
     # Every strided conv sees an even map at 224, and SAME puts the odd cell at its end.
     assert layered == {
@@ -184,6 +224,12 @@ def test_pad_layers_stand_only_where_torch_has_no_word_for_them(weights_file: We
         "block13/depthwise/conv",
     }
     odd = porter.convert(
-        "mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "odd", input_size="225", check=False
+        "mobilenet_v2_0.35",
+        "keras",
+        "torch",
+        weights=weights,
+        out=tmp_path / "odd",
+        input_size="225",
+        check=False,
     )
     assert {pad.site for pad in odd.port.record.pads if pad.kind != "native"} == set()

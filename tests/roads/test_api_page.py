@@ -34,7 +34,9 @@ def test_every_example_runs_and_the_trained_model_comes_home(
     trained = np.asarray(names["keras_model"](images, training=False))
     assert np.linalg.norm(trained - first) >= 1e-3 * np.linalg.norm(first), "training changed nothing"
     assert np.linalg.norm(home - trained) <= 1e-5 * np.linalg.norm(trained)
-    assert names["home"].verdict.ok and np.allclose(names["guess"].logits, names["logits"].detach().numpy(), rtol=0, atol=1e-5)
+    assert names["home"].verdict.ok and np.allclose(
+        names["guess"].logits, names["logits"].detach().numpy(), rtol=0, atol=1e-5
+    )
 
 
 def test_the_page_names_every_function() -> None:

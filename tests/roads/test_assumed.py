@@ -29,9 +29,13 @@ from tests.support.recipe.recipes import VALID, copied, write
 from tests.support.standin_files import source_checkpoint
 
 NARROW = "mobilenet_v2_0.35"
-TRANSFORM = "transform_input is true: torchvision switches it on for its published weights, and off for a model that is built"
+TRANSFORM = (
+    "transform_input is true: torchvision switches it on for its published weights, and off for a "
+    "model that is built"
+)
 BUILT = (
-    "the model was built for 224x224: the pads depend on the size that the model was built for; if yours differs, add --input-size"
+    "the model was built for 224x224: the pads depend on the size that the model was built for; if "
+    "yours differs, add --input-size"
 )
 
 
@@ -58,23 +62,36 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.zoo}{case.suffix}-{'-'.join(case.arguments) or 'nothing'}")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case.zoo}{case.suffix}-{'-'.join(case.arguments) or 'nothing'}"
+)
 def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMaker, tmp_path: Path) -> None:
     origin = "torchvision" if case.zoo == "timm" else case.zoo  # the names of the two are the same
     weights = weights_file(case.variant, origin, case.suffix)
-    made = porter.convert(case.variant, case.zoo, "torch", weights=weights, out=tmp_path / "port", check=False, **case.arguments)  # type: ignore[arg-type]
+    made = porter.convert(
+        case.variant, case.zoo, "torch", weights=weights, out=tmp_path / "port", check=False, **case.arguments
+    )  # type: ignore[arg-type]
     said = made.port.record.assumed
     assert len(said) == len(case.assumed) and all(map(str.startswith, said, case.assumed))
     assert made.record()["assumed"] == list(said)
-    assert [line for line in printing.conversion(made) if "  assumed  " in line] == [f"  assumed  {line}" for line in said]
+    assert [line for line in printing.conversion(made) if "  assumed  " in line] == [
+        f"  assumed  {line}" for line in said
+    ]
     page = porter.report(tmp_path / "port").path.read_text(encoding="utf-8")
     assert all(line in page for line in said)
     if said:
-        again = porter.convert(case.variant, case.zoo, "torch", weights=tmp_path / "port", out=tmp_path / "again", check=False)
+        again = porter.convert(
+            case.variant, case.zoo, "torch", weights=tmp_path / "port", out=tmp_path / "again", check=False
+        )
         assert again.port.record.assumed == said
         with pytest.raises(UsageError, match="a port has the layers that it was made with"):
             porter.convert(
-                case.variant, case.zoo, "torch", weights=tmp_path / "port", mapped=["a=stem/conv"], out=tmp_path / "third"
+                case.variant,
+                case.zoo,
+                "torch",
+                weights=tmp_path / "port",
+                mapped=["a=stem/conv"],
+                out=tmp_path / "third",
             )
 
 
@@ -83,7 +100,8 @@ def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMak
     [
         ("inception_v3", "torchvision", ".pth", TRANSFORM, "transform_input"),
         pytest.param(
-            *("mobilenet_v3_small_0.5", "keras", ".h5", "include_preprocessing is true: ", "rescaling"), marks=pytest.mark.full
+            *("mobilenet_v3_small_0.5", "keras", ".h5", "include_preprocessing is true: ", "rescaling"),
+            marks=pytest.mark.full,
         ),
     ],
 )
@@ -101,7 +119,9 @@ def test_what_is_assumed_can_be_set_and_is_proved(
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".weights.h5"])
-def test_layers_that_scale_the_input_are_left_out_and_said(suffix: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_layers_that_scale_the_input_are_left_out_and_said(
+    suffix: str, weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     weights, numbers = tmp_path / f"own{suffix}", {"mean": [9.0, 8, 7], "variance": [3.0, 2, 1], "count": 0}
     shutil.copy(weights_file(NARROW, "keras", suffix), weights)
     with h5py.File(weights, "r+") as file:
@@ -158,23 +178,38 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def published(folder: Path, weights: Path | None, *pins: str) -> Path:
-    """Recipes in which torchvision's weights are not for commercial use, and `weights`, if any, its NARROW with these digests."""
+    """Recipes in which torchvision's weights are not for commercial use, and `weights`, if any, its NARROW
+    with these digests.
+    """
     row = f"      {NARROW}: {{{', '.join((f'file: {weights.as_uri()}', *pins))}}}\n" if weights else ""
     changes = {"licence: BSD-3-Clause": f"licence: {NC}", "  mobilenet_v2:\n    weights:\n": f"\\g<0>{row}"}
     return copied(folder, changes, "mobilenet_v2", "zoos/torchvision")
 
 
-def test_only_the_published_file_has_the_published_licence(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_published_file_has_the_published_licence(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
 
     def convert(recipes: Path, weights: Path | None) -> tuple[bool, str | None, str]:
         out = tmp_path / "port"
         made = porter.convert(
-            NARROW, "torchvision", "torch", weights=weights, out=out, recipes=recipes, check=False, overwrite=True
+            NARROW,
+            "torchvision",
+            "torch",
+            weights=weights,
+            out=out,
+            recipes=recipes,
+            check=False,
+            overwrite=True,
         )
         record = made.port.record
         assert f"  licence  {record.licence or 'unknown'}" in printing.conversion(made)
-        return record.source.published, record.licence, next(said for said in made.warnings if "licensed" in said)
+        return (
+            record.source.published,
+            record.licence,
+            next(said for said in made.warnings if "licensed" in said),
+        )
 
     sha256, md5 = digest(own), hashlib.md5(own.read_bytes()).hexdigest()
     for place, pin in enumerate([f"sha256: {sha256}", f"sha256_prefix: {sha256[:8]}", f"md5: {md5}"]):
@@ -191,7 +226,10 @@ def test_only_the_published_file_has_the_published_licence(own: Path, tmp_path: 
     silent = port.record.source.model_copy(update={"published": None})
     older = replace(port, record=port.record.model_copy(update={"source": silent}))
     assert source_of(older, None, tmp_path / "pinned1").file.sha256 == sha256
-    for recipes, words in (("other1", "the zoo does not publish"), ("other0", "not record whether the zoo publishes it")):
+    for recipes, words in (
+        ("other1", "the zoo does not publish"),
+        ("other0", "not record whether the zoo publishes it"),
+    ):
         with pytest.raises(UsageError, match=words) as caught:
             source_of(older, None, tmp_path / recipes)
         assert "add --weights" in (caught.value.next or "")

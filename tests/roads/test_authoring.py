@@ -32,6 +32,8 @@ def test_the_page_does_what_it_says(tmp_path: Path, cli: Cli) -> None:
             assert recipe.read_text() == text
             shown.add(name)
         else:
-            for command, printed in re.findall(r"\$ porter ([^\n]*)\n(.*?)(?=\$ porter |\Z)", text, re.DOTALL):
+            for command, printed in re.findall(
+                r"\$ porter ([^\n]*)\n(.*?)(?=\$ porter |\Z)", text, re.DOTALL
+            ):
                 ran = cli(*shlex.split(command))
                 assert without_figures(ran.out + ran.err) == without_figures(printed), command

@@ -1,4 +1,6 @@
-"""CIFAR's ResNets, from torch to tf and from tf to torch, against code of each framework that knows nothing of the recipe."""
+"""CIFAR's ResNets, from torch to tf and from tf to torch, against code of each framework that knows nothing
+of the recipe.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""DeepLab v3 as TensorFlow 1's slim wrote it, frozen at open sizes: atrous blocks, image pooling and bilinear resizes."""
+"""DeepLab v3 as TensorFlow 1's slim wrote it, frozen at open sizes: atrous blocks, image pooling and bilinear
+resizes.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,26 @@ class Slim:
         return tf.constant(self.random.normal(0, (2 / taken) ** 0.5, shape), tf.float32)
 
     def normed(self, x: Any) -> Any:
-        gamma, variance, beta, mean = self.random.uniform([[0.8]] * 2 + [[-0.1]] * 2, [[1.2]] * 2 + [[0.1]] * 2, (4, x.shape[-1]))
-        numbers = {"mean": mean.astype("f"), "variance": variance.astype("f"), "epsilon": 1e-3, "is_training": False}
+        gamma, variance, beta, mean = self.random.uniform(
+            [[0.8]] * 2 + [[-0.1]] * 2, [[1.2]] * 2 + [[0.1]] * 2, (4, x.shape[-1])
+        )
+        numbers = {
+            "mean": mean.astype("f"),
+            "variance": variance.astype("f"),
+            "epsilon": 1e-3,
+            "is_training": False,
+        }
         return tf.compat.v1.nn.fused_batch_norm(x, gamma.astype("f"), beta.astype("f"), **numbers)[0]
 
     def conv(self, x: Any, filters: int, side: int = 3, rate: int = 1, stride: int = 1) -> Any:
         kernel = self.kernel(side, side, x.shape[-1], filters, taken=side * side * x.shape[-1])
         if rate > 1:
             found = tf.compat.v1.nn.with_space_to_batch(
-                x, [rate] * 2, "SAME", lambda each, *_: tf.nn.conv2d(each, kernel, 1, "VALID"), filter_shape=[side] * 2
+                x,
+                [rate] * 2,
+                "SAME",
+                lambda each, *_: tf.nn.conv2d(each, kernel, 1, "VALID"),
+                filter_shape=[side] * 2,
             )
         else:
             found = tf.nn.conv2d(x, kernel, stride, "SAME")
@@ -51,9 +64,13 @@ class Slim:
         resize = tf.compat.v1.image.resize_bilinear
         y = self.inverted(self.inverted(self.conv(x, 8, stride=4), 2), 4)
         pooled = resize(self.conv(tf.reduce_mean(y, [1, 2], keepdims=True), 4, 1), tf.shape(y)[1:3], ends)
-        y = self.conv(tf.concat([pooled, self.conv(y, 4, 1), self.conv(y, 4, rate=2), self.conv(y, 4, rate=3)], 3), 8, 1)
+        y = self.conv(
+            tf.concat([pooled, self.conv(y, 4, 1), self.conv(y, 4, rate=2), self.conv(y, 4, rate=3)], 3), 8, 1
+        )
         return resize(
-            tf.nn.bias_add(tf.nn.conv2d(y, self.kernel(1, 1, 8, 5, taken=8), 1, "SAME"), [0.1] * 5), tf.shape(x)[1:3], ends
+            tf.nn.bias_add(tf.nn.conv2d(y, self.kernel(1, 1, 8, 5, taken=8), 1, "SAME"), [0.1] * 5),
+            tf.shape(x)[1:3],
+            ends,
         )
 
 
@@ -88,7 +105,9 @@ def test_pads_that_are_moved_by_one_cell_are_refused(network: tuple[Path, Run], 
     folder = tmp_path / "port"
     porter.convert(network[0], to="onnx", out=folder, input_size=33, check=False)
     record = json.loads((folder / "port.json").read_text())
-    dilated = [node for node in record["graph"]["nodes"] if node.get("window", {}).get("dilation", [1, 1]) != [1, 1]]
+    dilated = [
+        node for node in record["graph"]["nodes"] if node.get("window", {}).get("dilation", [1, 1]) != [1, 1]
+    ]
     assert [node["window"]["dilation"][0] for node in dilated] == [2, 4, 2, 3]
     dilated[0]["convention"]["pads"] = [1, 3, 2, 2]
     (folder / "port.json").write_text(json.dumps(record))

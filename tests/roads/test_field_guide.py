@@ -6,11 +6,21 @@ from functools import cache
 import pytest
 
 from porter.padding import Convention
-from tests.support.field_guide import BLOCK, DOCUMENT, FIGURES, GEOMETRIES, by_arithmetic, markdown, mobilenet_distance
+from tests.support.field_guide import (
+    BLOCK,
+    DOCUMENT,
+    FIGURES,
+    GEOMETRIES,
+    by_arithmetic,
+    markdown,
+    mobilenet_distance,
+)
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 ROUNDING = 1e-6
-"""A documented difference below this is float32's rounding, which machines do not share: it only has to stay below."""
+"""A documented difference below this is float32's rounding, which machines do not share: it only has to stay
+below.
+"""
 
 
 @cache
@@ -35,7 +45,9 @@ def _rounded(token: str) -> str:
 
 
 def test_every_figure_is_in_the_document_once() -> None:
-    assert [block[2] for block in BLOCK.finditer(TEXT)] == sorted(FIGURES, key=lambda name: TEXT.index(f"figures: {name} -->"))
+    assert [block[2] for block in BLOCK.finditer(TEXT)] == sorted(
+        FIGURES, key=lambda name: TEXT.index(f"figures: {name} -->")
+    )
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -61,7 +73,10 @@ def test_a_strided_convolution_is_wrong_until_it_is_padded_as_same() -> None:
 
 
 def test_zero_padding_is_same_on_maps_of_one_parity_and_before_a_pool_on_none() -> None:
-    (one, both), (pool_one, pool_both) = list(cells("zero_padding").values())[:2], list(cells("zero_padding").values())[2:]
+    (one, both), (pool_one, pool_both) = (
+        list(cells("zero_padding").values())[:2],
+        list(cells("zero_padding").values())[2:],
+    )
     assert one[-1] == both[-2] == "equal" and one[-2].startswith("off by") and both[-1] == "5×5 for 6×6"
     assert "equal" not in (*pool_one, *pool_both)
 
@@ -88,13 +103,24 @@ def test_averages_are_off_by_four_ninths_or_nine_quarters_in_the_corner() -> Non
 
 def test_frameworks_disagree_about_the_first_window() -> None:
     found = cells("sides")
-    assert found["TensorFlow, Keras `same`"] == ("0 (112)", "-1 (113)", "-2 (112)", "-3 (113)") == found["ONNX `SAME_UPPER`"]
-    assert found["torch, `padding=k//2`"] == found["CNTK `autoPadding`"] == ("-1 (112)", "-1 (113)", "-3 (112)", "-3 (113)")
+    assert (
+        found["TensorFlow, Keras `same`"]
+        == ("0 (112)", "-1 (113)", "-2 (112)", "-3 (113)")
+        == found["ONNX `SAME_UPPER`"]
+    )
+    assert (
+        found["torch, `padding=k//2`"]
+        == found["CNTK `autoPadding`"]
+        == ("-1 (112)", "-1 (113)", "-3 (112)", "-3 (113)")
+    )
     assert found["Caffe, pools with `pad` 0, rounding up"][:2] == ("0 (112)", "0 (112)")
 
 
 def test_porters_arithmetic_is_what_the_frameworks_show() -> None:
-    for name, convention in (("TensorFlow, Keras `same`", lambda k: Convention("same")), ("torch, `padding=k//2`", symmetric)):
+    for name, convention in (
+        ("TensorFlow, Keras `same`", lambda k: Convention("same")),
+        ("torch, `padding=k//2`", symmetric),
+    ):
         wanted = ["{} ({})".format(*by_arithmetic(convention(k), k, n)) for k, n in GEOMETRIES]
         assert list(cells("sides")[name]) == wanted
 

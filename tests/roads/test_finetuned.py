@@ -33,7 +33,9 @@ def activated(logits: NDArray[np.float64], activation: str | None) -> NDArray[np
 
 def answers(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
     record, output = made.port.record, made.port.graph.output
-    logits = get_destination(record.framework).ENGINE.run(made.port.build("float64"), batch.astype(np.float64), [output])[output]
+    logits = get_destination(record.framework).ENGINE.run(
+        made.port.build("float64"), batch.astype(np.float64), [output]
+    )[output]
     return activated(logits, record.activation)
 
 
@@ -42,9 +44,17 @@ def near(got: NDArray[np.float64], wanted: NDArray[np.float64]) -> bool:
     return got.shape == wanted.shape and bool(np.linalg.norm(got - wanted) <= 1e-6 * np.linalg.norm(wanted))
 
 
-PROVED = ("tutorial-keras", "sequential-old-h5", "features-keras", "own-classes-weights", "several-dense-folder")
-"""In CI, one in each format: porter's own check compares their ports node by node. All ports are compared with the answers of the
-model that was saved, and tests/unit/frameworks/tf/test_keras_file.py compares the nodes of other kinds."""
+PROVED = (
+    "tutorial-keras",
+    "sequential-old-h5",
+    "features-keras",
+    "own-classes-weights",
+    "several-dense-folder",
+)
+"""In CI, one in each format: porter's own check compares their ports node by node. All ports are compared
+with the answers of the model that was saved, and tests/unit/frameworks/tf/test_keras_file.py compares the
+nodes of other kinds.
+"""
 
 
 REPEATED = ("tutorial-h5", "sequential-keras", "several-dense-old-h5", "tutorial-old-folder")
@@ -54,7 +64,9 @@ REPEATED = ("tutorial-h5", "sequential-keras", "several-dense-old-h5", "tutorial
 def proved() -> Iterator[Any]:
     """Each kind as CI ports it, and with porter's own check."""
     for name in KINDS.keys() - REFUSED.keys():
-        yield pytest.param(name, name in PROVED, id=name, marks=[pytest.mark.full] if name in REPEATED else [])
+        yield pytest.param(
+            name, name in PROVED, id=name, marks=[pytest.mark.full] if name in REPEATED else []
+        )
         if name not in PROVED:
             yield pytest.param(name, True, id=f"{name}-checked", marks=pytest.mark.full)
 
@@ -64,7 +76,9 @@ def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(
     name: str, check: bool, finetuned: FineTunedMaker, tmp_path: Path
 ) -> None:
     own, out = finetuned(name), tmp_path / "port"
-    made = porter.convert(own.variant, "keras", "torch", weights=own.path, out=out, input_size="160", check=check)
+    made = porter.convert(
+        own.variant, "keras", "torch", weights=own.path, out=out, input_size="160", check=check
+    )
     record, batch = made.port.record, own.images()
     assert (record.classes, record.output) == (own.classes, "logits" if own.classes else "features")
     assert record.labels is None
@@ -81,12 +95,19 @@ def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(
         assert all(node.rel_l2 <= 1e-10 for node in made.verdict.proof.nodes)
         assert made.verdict.proof.reference == "the file's own graph" or name not in WHOLE
     if own.pixels:
-        assert record.preprocess is not None and (record.preprocess.divide, record.preprocess.mean) == (1.0, (0.0, 0.0, 0.0))
+        assert record.preprocess is not None and (record.preprocess.divide, record.preprocess.mean) == (
+            1.0,
+            (0.0, 0.0, 0.0),
+        )
 
 
-def test_a_port_that_takes_any_size_is_fed_what_the_file_was_built_for(finetuned: FineTunedMaker, tmp_path: Path) -> None:
+def test_a_port_that_takes_any_size_is_fed_what_the_file_was_built_for(
+    finetuned: FineTunedMaker, tmp_path: Path
+) -> None:
     own, folder = finetuned("rescaled-keras"), tmp_path / "port"
-    made = porter.convert(own.variant, "keras", "torch", weights=own.path, out=folder, input_size="any", check=False)
+    made = porter.convert(
+        own.variant, "keras", "torch", weights=own.path, out=folder, input_size="any", check=False
+    )
     assert made.port.record.input.size is None
     assert any("any input size, native 160x160" in line for line in printing.conversion(made))
     again = porter.convert(own.variant, "keras", "tf", weights=folder, out=tmp_path / "again", check=False)
@@ -104,10 +125,22 @@ def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(
         porter.convert(own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", check=False)
     assert f'mapped="{caught.value.maps[0]}"' in str(caught.value.next) and not (tmp_path / "port").exists()
     made = porter.convert(
-        own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", mapped=caught.value.maps[:1], input_size="160"
+        own.variant,
+        "keras",
+        "torch",
+        weights=own.path,
+        out=tmp_path / "port",
+        mapped=caught.value.maps[:1],
+        input_size="160",
     )
-    assert made.port.record.classes == own.classes and near(answers(made, own.images()), own.answers(own.images()))
-    assert made.verdict is not None and made.verdict.proof.reference == "keras" and made.verdict.proof.logits.rel_l2 <= 1e-10
+    assert made.port.record.classes == own.classes and near(
+        answers(made, own.images()), own.answers(own.images())
+    )
+    assert (
+        made.verdict is not None
+        and made.verdict.proof.reference == "keras"
+        and made.verdict.proof.logits.rel_l2 <= 1e-10
+    )
 
 
 INSPECTED = (
@@ -117,7 +150,9 @@ INSPECTED = (
 """In CI, one in each format and wrapping; `full` inspects all, and CI ports all."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in KINDS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in KINDS]
+)
 def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: FineTunedMaker) -> None:
     own = finetuned(name)
     best = porter.inspect(own.path).matches[0]
@@ -132,20 +167,25 @@ def logits(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 CHECKED = ("two_layers", "timm")
-"""In CI, those whose ports are proved too, in tf. The others wrap the same tensors in other ways: CI ports them to torch."""
+"""In CI, those whose ports are proved too, in tf. The others wrap the same tensors in other ways: CI ports
+them to torch.
+"""
 
 
 @pytest.mark.parametrize(
     ("name", "framework"),
     [
-        pytest.param(name, framework, marks=() if (framework == "tf") == (name in CHECKED) else pytest.mark.full)
+        pytest.param(
+            name, framework, marks=() if (framework == "tf") == (name in CHECKED) else pytest.mark.full
+        )
         for name in MAKERS
         for framework in ("tf", "torch")
     ],
 )
 def test_a_finetuned_torch_model_gives_the_same_logits(name: str, framework: str, tmp_path: Path) -> None:
     own = MAKERS[name](tmp_path)
-    # As the reference, torchvision's or timm's own class proves every port to tf; in torch the model itself is at hand.
+    # As the reference, torchvision's or timm's own class proves every port to tf; in torch the model itself
+    # is at hand.
     made = porter.convert(
         VARIANT,
         own.zoo,
@@ -171,10 +211,14 @@ def test_dense_layers_in_a_row_in_torch_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MappingError, match="follow each other") as caught:
         porter.convert(VARIANT, own.zoo, "tf", weights=own.path, out=tmp_path / "port", check=False)
     rows = [f"classifier.1,{word},classifier.3=head/logits" for word in ("relu", "relu6", "none")]
-    assert str(caught.value.next).splitlines()[1:] == [f'mapped="{row}"' for row in rows] and own.maps == (rows[0],)
+    assert str(caught.value.next).splitlines()[1:] == [f'mapped="{row}"' for row in rows] and own.maps == (
+        rows[0],
+    )
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in MAKERS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in MAKERS]
+)
 def test_inspect_knows_a_finetuned_torch_model(name: str, tmp_path: Path) -> None:
     own = MAKERS[name](tmp_path)
     best = porter.inspect(own.path).matches[0]

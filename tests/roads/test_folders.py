@@ -1,4 +1,6 @@
-"""Folders of the Hub: opened by their config.json, as a recipe's variant or as the network that their library builds."""
+"""Folders of the Hub: opened by their config.json, as a recipe's variant or as the network that their library
+builds.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,21 @@ from porter.zoos.transformers import import_transformers
 from tests.support import orphans
 
 SIDE = 64
-NARROW = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "image_size": SIDE}
+NARROW = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "image_size": SIDE,
+}
 STAGES = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 2, 1, 1], "embedding_size": 8}
 MADE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "mobilenet": ("mobilenet_v1", {"depth_multiplier": 0.25}, ""),
-    "mobilenet of torch's pads": ("mobilenet_v1", {"depth_multiplier": 0.25, "tf_padding": False, "layer_norm_eps": 0.01}, ""),
+    "mobilenet of torch's pads": (
+        "mobilenet_v1",
+        {"depth_multiplier": 0.25, "tf_padding": False, "layer_norm_eps": 0.01},
+        "",
+    ),
     "resnet": ("resnet", STAGES, ""),
     "regnet": (
         "regnet",
@@ -50,7 +62,9 @@ IN_RECIPES = {
 
 
 def calibrated(model: nn.Module) -> nn.Module:
-    """Norms with statistics of images, whose scales and offsets are not ones and zeros, and weights that are not small."""
+    """Norms with statistics of images, whose scales and offsets are not ones and zeros, and weights that are
+    not small.
+    """
     torch.manual_seed(7)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
@@ -74,10 +88,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
         if name not in folders:
             library, (kind, settings, end) = import_transformers(), MADE[name]
             config = library.AutoConfig.for_model(kind, num_labels=10, **settings)
-            table = library.MODEL_FOR_BACKBONE_MAPPING if end == "Backbone" else library.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING
+            table = (
+                library.MODEL_FOR_BACKBONE_MAPPING
+                if end == "Backbone"
+                else library.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING
+            )
             found = table[type(config)]
             maker = next(
-                each for each in (found if isinstance(found, tuple) else (found,)) if each.__name__.endswith(end or "tion")
+                each
+                for each in (found if isinstance(found, tuple) else (found,))
+                if each.__name__.endswith(end or "tion")
             )
             folders[name] = tmp_path_factory.mktemp("hub") / kind, calibrated(maker(config))
             folders[name][1].save_pretrained(folders[name][0])
@@ -86,8 +106,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     return make
 
 
-@pytest.mark.parametrize("name", [name if name in IN_CI else pytest.param(name, marks=pytest.mark.full) for name in MADE])
-def test_a_folder_computes_what_transformers_does(name: str, made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", [name if name in IN_CI else pytest.param(name, marks=pytest.mark.full) for name in MADE]
+)
+def test_a_folder_computes_what_transformers_does(
+    name: str, made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path
+) -> None:
     folder, model = made(name)
     port = porter.convert(folder, to="torch", out=tmp_path / "port").port
     assert port.record.zoo == IN_RECIPES.get(name) and port.record.check == "passed"
@@ -116,7 +140,9 @@ def test_timms_own_code_builds_what_no_recipe_has(tmp_path: Path) -> None:
     assert float((found - own).norm() / own.norm()) < 1e-5
 
 
-def test_what_transformers_4_wrote_in_tensorflow_and_flax(made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path) -> None:
+def test_what_transformers_4_wrote_in_tensorflow_and_flax(
+    made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path
+) -> None:
     folder, model = made("vit")
     state = {name: value.numpy() for name, value in load_file(folder / "model.safetensors").items()}
     image = torch.randn(2, 3, SIDE, SIDE)
@@ -152,14 +178,19 @@ HOSTILE: Mapping[str, Mapping[str, Any]] = {
     "another family": {"model_type": "resnet", "architectures": ["ResNetForImageClassification"]},
     "values of other types": {"num_attention_heads": [], "layer_norm_eps": "small"},
     "heads that do not divide": {"num_attention_heads": 7},
-    "timm's, with a file of its own": {"architecture": "test_resnet", "model_args": {"checkpoint_path": "/etc/passwd"}},
+    "timm's, with a file of its own": {
+        "architecture": "test_resnet",
+        "model_args": {"checkpoint_path": "/etc/passwd"},
+    },
     "timm's, of other tensors": {"architecture": "test_resnet"},
     "timm's, with arguments that it lacks": {"architecture": "test_resnet", "model_args": {"spam": 3}},
 }
 
 
 @pytest.mark.parametrize("change", HOSTILE)
-def test_a_config_that_lies_is_one_error(change: str, made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path) -> None:
+def test_a_config_that_lies_is_one_error(
+    change: str, made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path
+) -> None:
     folder, _ = made("vit")
     config = {**json.loads((folder / "config.json").read_text()), **HOSTILE[change]}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -198,7 +229,9 @@ def test_no_other_repository_is_asked_for() -> None:
     assert zoo._plain({"backbone": "resnet18"}) == {"backbone": "resnet18"}
 
 
-def test_tensors_that_the_network_lacks_are_said(made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path) -> None:
+def test_tensors_that_the_network_lacks_are_said(
+    made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path
+) -> None:
     folder, _ = made("vit")
     (tmp_path / "config.json").write_text((folder / "config.json").read_text())
     state = load_file(folder / "model.safetensors")
@@ -218,25 +251,40 @@ def test_without_the_library_it_is_said(
         raise MissingFramework("transformers is not installed", next="pip install transformers")
 
     monkeypatch.setattr(zoo, "import_transformers", missing)
-    with pytest.raises(MissingFramework, match="pip install transformers, which builds the network of this folder"):
+    with pytest.raises(
+        MissingFramework, match="pip install transformers, which builds the network of this folder"
+    ):
         porter.convert(made("vit")[0], to="torch", out=tmp_path / "port")
     read = porter.convert(made("mobilenet")[0], to="torch", out=tmp_path / "port", check=False)
     assert read.port.record.variant == "mobilenet_v1_0.25"
 
 
-def test_where_a_port_is_wanted_the_line_that_makes_one_is_said(made: Callable[[str], tuple[Path, nn.Module]]) -> None:
+def test_where_a_port_is_wanted_the_line_that_makes_one_is_said(
+    made: Callable[[str], tuple[Path, nn.Module]],
+) -> None:
     folder, _ = made("mobilenet")
-    for use in (porter.open, lambda port: porter.evaluate(port, "photos"), lambda port: porter.predict(port, "photo.jpg")):
-        with pytest.raises(UsageError, match=r"this is not a port.*porter\.convert|porter convert .* --to torch makes one"):
+    for use in (
+        porter.open,
+        lambda port: porter.evaluate(port, "photos"),
+        lambda port: porter.predict(port, "photo.jpg"),
+    ):
+        with pytest.raises(
+            UsageError, match=r"this is not a port.*porter\.convert|porter convert .* --to torch makes one"
+        ):
             use(folder)
 
 
 def test_a_recipe_that_is_asked_for_is_not_replaced(made: Callable[[str], tuple[Path, nn.Module]]) -> None:
-    with pytest.raises(UsageError, match=r"config.json says that these weights are transformers' mobilenet_v1 \(depth_multiplier"):
+    with pytest.raises(
+        UsageError,
+        match=r"config.json says that these weights are transformers' mobilenet_v1 \(depth_multiplier",
+    ):
         porter.convert("mobilenet_v1_0.25", "transformers_torch", weights=made("mobilenet")[0])
 
 
-def test_a_folder_is_trained_on_in_keras_and_comes_home(made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path) -> None:
+def test_a_folder_is_trained_on_in_keras_and_comes_home(
+    made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path
+) -> None:
     import keras
     import numpy as np
 
@@ -244,7 +292,10 @@ def test_a_folder_is_trained_on_in_keras_and_comes_home(made: Callable[[str], tu
     model, random = moved.model(), np.random.default_rng(2)
     images = random.normal(size=(6, SIDE, SIDE, 3)).astype("float32")
     before = np.asarray(model(images))
-    model.compile(optimizer=keras.optimizers.SGD(0.05), loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(
+        optimizer=keras.optimizers.SGD(0.05),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
     model.fit(images, random.integers(0, 10, 6), epochs=3, batch_size=6, verbose=0)
     model.save(tmp_path / "tuned.keras")
     home = porter.convert(moved, to="torch", weights=tmp_path / "tuned.keras", out=tmp_path / "home")

@@ -37,7 +37,9 @@ def ported(request: pytest.FixtureRequest, weights_file: WeightsMaker, tmp_path:
 def test_logits_are_those_of_double_precision_on_the_cpu(ported: tuple[Path, Path]) -> None:
     port = read_port(ported[0])
     batch, taps = smooth_images(3, (224, 224), seed=1), [port.graph.output]
-    wanted = port.destination.ENGINE.run(port.build("float64"), batch.astype(np.float64), taps)[port.graph.output]
+    wanted = port.destination.ENGINE.run(port.build("float64"), batch.astype(np.float64), taps)[
+        port.graph.output
+    ]
     found = port.destination.ENGINE.run(port.build("float32", "cuda"), batch, taps)[port.graph.output]
     assert np.linalg.norm(found - wanted) <= 1e-4 * np.linalg.norm(wanted)
     assert (found.argmax(axis=1) == wanted.argmax(axis=1)).all()

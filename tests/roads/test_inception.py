@@ -29,11 +29,23 @@ def auxiliary(zoo: str) -> dict[str, np.ndarray]:
     if zoo == "slim":
         scope = "InceptionV3/AuxLogits"
         norm = [f"BatchNorm/{name}" for name in ("beta", "moving_mean", "moving_variance")]
-        layers = {"Conv2d_1b_1x1": ["weights", *norm], "Conv2d_2a_5x5": ["weights", *norm], "Conv2d_2b_1x1": ["weights", "biases"]}
-        return {f"{scope}/{layer}/{name}": np.ones(4, np.float32) for layer, names in layers.items() for name in names}
+        layers = {
+            "Conv2d_1b_1x1": ["weights", *norm],
+            "Conv2d_2a_5x5": ["weights", *norm],
+            "Conv2d_2b_1x1": ["weights", "biases"],
+        }
+        return {
+            f"{scope}/{layer}/{name}": np.ones(4, np.float32)
+            for layer, names in layers.items()
+            for name in names
+        }
     with torch.device("meta"):
         state = import_models().inception_v3(weights=None, init_weights=False).state_dict()
-    return {name: np.ones(value.shape, np.float32) for name, value in state.items() if name.startswith("AuxLogits")}
+    return {
+        name: np.ones(value.shape, np.float32)
+        for name, value in state.items()
+        if name.startswith("AuxLogits")
+    }
 
 
 def with_auxiliary(zoo: str) -> Checkpoint:
@@ -50,7 +62,9 @@ def test_the_auxiliary_head_is_left_out_by_a_stated_rule(zoo: str, count: int) -
 
 def test_another_tensor_beside_is_refused() -> None:
     checkpoint = with_auxiliary("torchvision")
-    checkpoint = replace(checkpoint, tensors={**checkpoint.tensors, "Mixed_8a.conv.weight": np.ones((4, 4, 3, 3), np.float32)})
+    checkpoint = replace(
+        checkpoint, tensors={**checkpoint.tensors, "Mixed_8a.conv.weight": np.ones((4, 4, 3, 3), np.float32)}
+    )
     with pytest.raises(MappingError, match=r"unexpected.*Mixed_8a"):
         fit_by_names(Candidate.of(RECIPE.member("inception_v3", "torchvision"), checkpoint))
 

@@ -1,4 +1,6 @@
-"""Keras's Inception v3, whose layers Keras numbers, in files of models that were not the first of their session."""
+"""Keras's Inception v3, whose layers Keras numbers, in files of models that were not the first of their
+session.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,14 @@ SIZE = (75, 75)
 def second() -> Any:
     """The stand-in weights in the second model of a session, or a later one."""
     checkpoint = source_checkpoint("inception_v3", "keras")
-    models = [get_implementation("keras").build("inception_v3", 1000, SIZE, checkpoint, "float32") for _ in range(2)]
-    numbered = [int(name.rpartition("_")[2]) for name in (layer.name for layer in models[1].layers) if re.match(r"conv2d_", name)]
+    models = [
+        get_implementation("keras").build("inception_v3", 1000, SIZE, checkpoint, "float32") for _ in range(2)
+    ]
+    numbered = [
+        int(name.rpartition("_")[2])
+        for name in (layer.name for layer in models[1].layers)
+        if re.match(r"conv2d_", name)
+    ]
     assert min(numbered) >= 94 and len(numbered) == 94
     return models[1]
 
@@ -88,7 +96,9 @@ def file(second: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
 
 def expect_standins(tensors: Any) -> None:
     wanted = standin_tensors("inception_v3", "keras")
-    assert {path: roles.keys() for path, roles in tensors.items()} == {path: roles.keys() for path, roles in wanted.items()}
+    assert {path: roles.keys() for path, roles in tensors.items()} == {
+        path: roles.keys() for path, roles in wanted.items()
+    }
     for path, roles in wanted.items():
         for role, array in roles.items():
             assert np.array_equal(tensors[path][role], array), (path, role)
@@ -99,7 +109,9 @@ def test_every_tensor_finds_its_node(name: str, file: Callable[[str], Path]) -> 
     expect_standins(open_member(Member(RECIPE, "inception_v3", ZOO), file(name)).tensors)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in FILES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in FILES]
+)
 def test_inspect_knows_the_file(name: str, file: Callable[[str], Path]) -> None:
     path = file(name)
     best = porter.inspect(path).matches[0]
@@ -115,7 +127,9 @@ def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path])
         assert isinstance(reference, ZooReference)
         given[name] = reference.checkpoint.tensors
     named, counted = given.values()
-    assert named.keys() == counted.keys() and all(np.array_equal(named[name], counted[name]) for name in named)
+    assert named.keys() == counted.keys() and all(
+        np.array_equal(named[name], counted[name]) for name in named
+    )
     batch = make_batch(SIZE, 2, 3, ZOO.preprocess)
     wanted = reference.run(batch, "float64")["head/logits"]
     torch, graph = get_destination("torch"), standin_graph("inception_v3", "keras")
@@ -129,10 +143,12 @@ def test_keras_2_counted_from_one_and_other_layers_may_be_beside(tmp_path: Path)
     checkpoint = source_checkpoint("inception_v3", "keras")
     tensors = {up(name): array for name, array in checkpoint.tensors.items()}
     assert {"conv2d_1/kernel", "conv2d_94/kernel"} <= tensors.keys() and "conv2d/kernel" not in tensors
-    fit = fit_by_names(Candidate.of(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors)))
-    assert fit.tensors["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.tensors["mixed7c/branch_pool/bn", "mean"] == (
-        "batch_normalization_94/moving_mean"
+    fit = fit_by_names(
+        Candidate.of(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors))
     )
+    assert fit.tensors["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.tensors[
+        "mixed7c/branch_pool/bn", "mean"
+    ] == ("batch_normalization_94/moving_mean")
     assert {fit.reference_names[name] for name in fit.tensors.values()} == checkpoint.tensors.keys()
 
 
@@ -150,7 +166,9 @@ def test_a_file_with_a_layer_too_few_or_too_many_is_refused() -> None:
     more = {**numbered, "conv2d_95/kernel": numbered["conv2d_94/kernel"]}
     for tensors in (fewer, more):
         with pytest.raises(MappingError, match=r"missing|unexpected"):
-            fit_by_names(Candidate.of(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors)))
+            fit_by_names(
+                Candidate.of(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors))
+            )
 
 
 def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> None:
@@ -159,4 +177,8 @@ def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> N
     backbone = keras.Model(second.input, second.layers[-2].output)
     opened = open_member(Member(RECIPE, "inception_v3", ZOO), only_weights(tmp_path / "notop.h5", backbone))
     assert opened.facts.output == "features" and opened.facts.source_classes == 0
-    assert read_checkpoint(tmp_path / "notop.h5").tensors.keys().isdisjoint({"predictions/kernel", "conv2d/kernel"})
+    assert (
+        read_checkpoint(tmp_path / "notop.h5")
+        .tensors.keys()
+        .isdisjoint({"predictions/kernel", "conv2d/kernel"})
+    )

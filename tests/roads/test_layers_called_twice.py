@@ -1,4 +1,6 @@
-"""Layers and modules that a network calls several times: a port has their tensors once, where its framework can."""
+"""Layers and modules that a network calls several times: a port has their tensors once, where its framework
+can.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Heads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem, self.down = nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 8, 3, 2, 1)
-        self.head = nn.Sequential(nn.Conv2d(8, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.PReLU(8), nn.Conv2d(8, 4, 1))
+        self.head = nn.Sequential(
+            nn.Conv2d(8, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.PReLU(8), nn.Conv2d(8, 4, 1)
+        )
         self.conv, self.norm1, self.norm2 = nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8), nn.BatchNorm2d(8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -58,9 +62,13 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
     dynamic = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO},)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(torch.export.export(network.eval(), (images,), dynamic_shapes=dynamic), folder / "heads.pt2")
+        torch.export.save(
+            torch.export.export(network.eval(), (images,), dynamic_shapes=dynamic), folder / "heads.pt2"
+        )
         axes = {"x": {0: "N", 2: "H", 3: "W"}}
-        torch.onnx.export(network, (images,), folder / "heads.onnx", dynamo=False, input_names=["x"], dynamic_axes=axes)
+        torch.onnx.export(
+            network, (images,), folder / "heads.onnx", dynamo=False, input_names=["x"], dynamic_axes=axes
+        )
     return network, folder
 
 
@@ -73,18 +81,27 @@ def port(heads: tuple[nn.Module, Path]) -> Port:
 def kernels(folder: Path, to: str) -> int:
     """How many kernels of convolutions a port's file has."""
     if to == "torch":
-        return sum(array.ndim == 4 for array in read_safetensors(folder / "model.safetensors").tensors.values())
+        return sum(
+            array.ndim == 4 for array in read_safetensors(folder / "model.safetensors").tensors.values()
+        )
     if to == "onnx":
         return sum(len(tensor.dims) == 4 for tensor in onnx.load(folder / "model.onnx").graph.initializer)
     if to == "mxnet":
-        return sum(array.ndim == 4 for array in read_arrays((folder / "model-0000.params").read_bytes()).values())
-    return sum(len(weight.shape) == 4 for weight in keras.models.load_model(folder / "model.keras").trainable_weights)
+        return sum(
+            array.ndim == 4 for array in read_arrays((folder / "model-0000.params").read_bytes()).values()
+        )
+    return sum(
+        len(weight.shape) == 4 for weight in keras.models.load_model(folder / "model.keras").trainable_weights
+    )
 
 
 @pytest.mark.parametrize(
-    ("file", "to"), [("heads.onnx", "torch"), ("heads.pt2", "tf"), ("heads.pt2", "onnx"), ("heads.onnx", "mxnet")]
+    ("file", "to"),
+    [("heads.onnx", "torch"), ("heads.pt2", "tf"), ("heads.pt2", "onnx"), ("heads.onnx", "mxnet")],
 )
-def test_a_port_has_their_tensors_once(heads: tuple[nn.Module, Path], file: str, to: str, tmp_path: Path) -> None:
+def test_a_port_has_their_tensors_once(
+    heads: tuple[nn.Module, Path], file: str, to: str, tmp_path: Path
+) -> None:
     made = porter.convert(heads[1] / file, to=to, out=tmp_path / "port", input_size=SIZE).port
     assert made.record.proved and not any("share" in note for note in made.record.source.notes)
     once = 5 if file == "heads.pt2" else 6  # the exporter folds both norms behind the one convolution
@@ -93,14 +110,20 @@ def test_a_port_has_their_tensors_once(heads: tuple[nn.Module, Path], file: str,
 
 def test_caffe_calls_them_by_one_name(heads: tuple[nn.Module, Path], tmp_path: Path) -> None:
     made = porter.convert(heads[1] / "heads.pt2", to="caffe", out=tmp_path / "port", input_size=SIZE).port
-    layers = [line for line in (tmp_path / "port" / "model.prototxt").read_text().splitlines() if 'param { name: "' in line]
+    layers = [
+        line
+        for line in (tmp_path / "port" / "model.prototxt").read_text().splitlines()
+        if 'param { name: "' in line
+    ]
     names = [re.findall(r'param { name: "([^"]+)" }', line) for line in layers]
     assert made.record.proved and len(names) == 12 and len({tuple(each) for each in names}) == 6
 
 
 def test_torch_calls_one_module(heads: tuple[nn.Module, Path], port: Port) -> None:
     text = (port.folder / "model.py").read_text()
-    assert text.count("self.head = ") == 1 and text.count("self.head(") == 2 and text.count("self.conv(") == 2, text
+    assert (
+        text.count("self.head = ") == 1 and text.count("self.head(") == 2 and text.count("self.conv(") == 2
+    ), text
     scope: dict[str, Any] = {"__file__": str(port.folder / "model.py")}
     exec(compile(text, "model.py", "exec"), scope)
     images = torch.randn(2, 3, 33, 28)
@@ -120,14 +143,20 @@ def test_what_was_trained_comes_home(port: Port, tmp_path: Path) -> None:
     with torch.inference_mode():
         wanted = model(torch.from_numpy(images)).numpy()
     assert made.port.record.proved
-    np.testing.assert_allclose(np.asarray(porter.load(tmp_path / "port")(images)), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(porter.load(tmp_path / "port")(images)), wanted, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_norm_is_folded_where_it_follows_every_call(heads: tuple[nn.Module, Path], tmp_path: Path) -> None:
-    made = porter.convert(heads[1] / "heads.pt2", to="torch", out=tmp_path / "port", input_size=SIZE, fold_bn=True).port
+    made = porter.convert(
+        heads[1] / "heads.pt2", to="torch", out=tmp_path / "port", input_size=SIZE, fold_bn=True
+    ).port
     folded = made.record.folded
     assert made.record.proved and folded is not None and len(folded) == 2
-    assert len({made.graph.by_path[path].holder for path in folded}) == 1 and not any("norm1" in norm for norm in folded.values())
+    assert len({made.graph.by_path[path].holder for path in folded}) == 1 and not any(
+        "norm1" in norm for norm in folded.values()
+    )
 
 
 def test_one_call_by_itself_is_no_other_layer(port: Port) -> None:
@@ -156,10 +185,18 @@ def test_norms_that_an_exporter_joins_are_layers_by_themselves(dynamo: bool, tmp
     """torch.onnx states the tensors of norms that were never trained once."""
     torch.manual_seed(0)
     shared = nn.Conv2d(8, 8, 1)
-    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh(), nn.BatchNorm2d(8), shared, nn.Tanh(), nn.BatchNorm2d(8), shared).eval()
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.Tanh(), nn.BatchNorm2d(8), shared, nn.Tanh(), nn.BatchNorm2d(8), shared
+    ).eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(network, (torch.randn(1, 3, SIZE, SIZE),), tmp_path / "model.onnx", dynamo=dynamo, external_data=False)
+        torch.onnx.export(
+            network,
+            (torch.randn(1, 3, SIZE, SIZE),),
+            tmp_path / "model.onnx",
+            dynamo=dynamo,
+            external_data=False,
+        )
     made = porter.convert(tmp_path / "model.onnx", to="torch", out=tmp_path / "port").port
     assert made.record.proved and sorted(node.op_name for node in made.graph.nodes if node.shares) == ["conv"]
     assert any("a copy for each" in note for note in made.record.source.notes)
@@ -176,16 +213,23 @@ def of_keras(calls: Callable[[Any, Mapping[str, Any]], Any], path: Path) -> Path
     }
     model = keras.Model(image, calls(layers.Conv2D(8, 3, padding="same", name="stem")(image), shared))
     for weight in model.weights:
-        weight.assign(np.random.default_rng(len(weight.path)).uniform(0.4, 1.2, weight.shape) - 0.6 * (weight.name == "kernel"))
+        weight.assign(
+            np.random.default_rng(len(weight.path)).uniform(0.4, 1.2, weight.shape)
+            - 0.6 * (weight.name == "kernel")
+        )
     model.save(path)
     return path
 
 
 def in_turn(value: Any, shared: Mapping[str, Any]) -> Any:
-    """A layer after itself, and a deep call of a layer that has a shallow one: Keras orders the layers by the deepest."""
+    """A layer after itself, and a deep call of a layer that has a shallow one: Keras orders the layers by the
+    deepest.
+    """
     pooled = keras.layers.GlobalAveragePooling2D()
     deep = shared["norm"](shared["same"](keras.ops.relu(shared["same"](value))))
-    return shared["dense"](pooled(deep)) + shared["dense"](keras.layers.GlobalMaxPooling2D()(shared["norm"](value)))
+    return shared["dense"](pooled(deep)) + shared["dense"](
+        keras.layers.GlobalMaxPooling2D()(shared["norm"](value))
+    )
 
 
 def of_two_sizes(value: Any, shared: Mapping[str, Any]) -> Any:
@@ -202,7 +246,8 @@ def test_layers_of_keras(form: str, to: str, tmp_path: Path) -> None:
     assert made.port.record.proved and kernels(tmp_path / "port", to) == 2
     if to == "tf":
         nodes = {
-            layer.name: len(layer._inbound_nodes) for layer in keras.models.load_model(tmp_path / "port" / "model.keras").layers
+            layer.name: len(layer._inbound_nodes)
+            for layer in keras.models.load_model(tmp_path / "port" / "model.keras").layers
         }
         assert nodes["same"] == nodes["norm"] == nodes["dense"] == 2
 

@@ -69,7 +69,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def served(weights_file: WeightsMaker, tmp_path: Path) -> Iterator[Served]:
-    """Makes a folder with one of porter's recipes and Keras's zoo, which has the address and md5 of stand-in weights."""
+    """Makes a folder with one of porter's recipes and Keras's zoo, which has the address and md5 of stand-in
+    weights.
+    """
     folder = tmp_path / "server"
     folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
@@ -80,7 +82,12 @@ def served(weights_file: WeightsMaker, tmp_path: Path) -> Iterator[Served]:
         address = f"http://127.0.0.1:{server.server_address[1]}/{mission.file}"
         md5 = hashlib.md5((folder / mission.file).read_bytes()).hexdigest()
         published = rf"file: \S+/{re.escape(mission.file)},(\s+md5: \w+,)?"
-        return copied(tmp_path / "recipes", {published: f"file: '{address}', md5: {md5},"}, mission.architecture, "zoos/keras")
+        return copied(
+            tmp_path / "recipes",
+            {published: f"file: '{address}', md5: {md5},"},
+            mission.architecture,
+            "zoos/keras",
+        )
 
     yield serve
     server.shutdown()
@@ -91,7 +98,12 @@ def porter(tmp_path: Path, *arguments: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-m", "porter", *arguments],
         cwd=tmp_path,
-        env={"PATH": "", "PORTER_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)},
+        env={
+            "PATH": "",
+            "PORTER_CACHE": str(tmp_path / "cache"),
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(tmp_path),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -101,14 +113,31 @@ def porter(tmp_path: Path, *arguments: str) -> str:
 
 
 # CI's mission is a small one: that of the file of 100 MB takes twice as long.
-@pytest.mark.parametrize("mission", [MOBILENET, pytest.param(RESNET, marks=pytest.mark.full)], ids=lambda mission: mission.variant)
+@pytest.mark.parametrize(
+    "mission", [MOBILENET, pytest.param(RESNET, marks=pytest.mark.full)], ids=lambda mission: mission.variant
+)
 def test_the_sentence_of_the_mission(mission: Mission, served: Served, tmp_path: Path, cli: Cli) -> None:
     recipes, port = served(mission), mission.port
-    said = porter(tmp_path, "convert", mission.variant, "--from", "tf", "--to", "torch", "--recipes", str(recipes), "--check")
+    said = porter(
+        tmp_path,
+        "convert",
+        mission.variant,
+        "--from",
+        "tf",
+        "--to",
+        "torch",
+        "--recipes",
+        str(recipes),
+        "--check",
+    )
     taken, proved = mission.sizes
     assert taken in said and f"float64: same function as keras at {proved};" in said
     record = json.loads((tmp_path / port / "port.json").read_text())
-    assert record["check"] == "passed" and record["parity"]["logits"]["rel_l2"] <= 1e-10 and not record["parity"]["uncompared"]
+    assert (
+        record["check"] == "passed"
+        and record["parity"]["logits"]["rel_l2"] <= 1e-10
+        and not record["parity"]["uncompared"]
+    )
     assert record["options"].items() >= mission.options.items()
     assert mission.pad in {(pad["site"], pad["realised"]) for pad in record["pads"]}
     source = (tmp_path / port / "model.py").read_text()
@@ -138,7 +167,19 @@ def test_the_sentence_of_the_mission(mission: Mission, served: Served, tmp_path:
 @pytest.mark.full
 def test_it_may_be_padded_as_it_was_trained(served: Served, tmp_path: Path) -> None:
     recipes = served(RESNET)
-    port = ("convert", "resnet50v2", "--from", "tf", "--to", "torch", "--recipes", str(recipes), "--padding", "trained", "--check")
+    port = (
+        "convert",
+        "resnet50v2",
+        "--from",
+        "tf",
+        "--to",
+        "torch",
+        "--recipes",
+        str(recipes),
+        "--padding",
+        "trained",
+        "--check",
+    )
     said = porter(tmp_path, *port)
     print("\n" + said)
     record = json.loads((tmp_path / RESNET.port / "port.json").read_text())

@@ -31,7 +31,9 @@ SIDE = 24
 class Net(nnx.Module):
     """What a person writes: SAME under strides, norms, both GELUs, pools, a dropout."""
 
-    def __init__(self, rngs: nnx.Rngs, ending: Callable[[Any, Any], Any] = lambda logits, maps: logits) -> None:
+    def __init__(
+        self, rngs: nnx.Rngs, ending: Callable[[Any, Any], Any] = lambda logits, maps: logits
+    ) -> None:
         self.stem = nnx.Conv(3, 8, (3, 3), strides=2, rngs=rngs)
         self.norm = nnx.BatchNorm(8, rngs=rngs)
         self.apart = nnx.Conv(8, 8, (3, 3), strides=2, feature_group_count=8, use_bias=False, rngs=rngs)
@@ -63,7 +65,10 @@ class Transformer(nnx.Module):
 
     def __call__(self, images: Any) -> Any:
         tokens = self.patches(images).reshape(len(images), -1, 16)
-        tokens = jnp.concatenate([jnp.broadcast_to(self.token[...], (len(images), 1, 16)), tokens], axis=1) + self.places[...]
+        tokens = (
+            jnp.concatenate([jnp.broadcast_to(self.token[...], (len(images), 1, 16)), tokens], axis=1)
+            + self.places[...]
+        )
         tokens = tokens + self.attention(self.before(tokens))
         tokens = tokens + self.narrow(nnx.gelu(self.wide(self.between(tokens))))
         return self.head(tokens[:, 0])
@@ -82,15 +87,21 @@ def seeded(module: nnx.Module) -> Any:
 
 @pytest.fixture
 def convert(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    yield lambda model, **how: porter.convert(model, **{"to": "torch", "out": tmp_path / "port", "overwrite": True, **how})
+    yield lambda model, **how: porter.convert(
+        model, **{"to": "torch", "out": tmp_path / "port", "overwrite": True, **how}
+    )
 
 
 def test_a_module_is_its_own_reference_and_stays_as_it_is(convert: Callable[..., Any]) -> None:
     module = seeded(Net(nnx.Rngs(0)))
-    before = {path: np.asarray(value[...]).tobytes() for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))}
+    before = {
+        path: np.asarray(value[...]).tobytes()
+        for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))
+    }
     made = convert(module, example=jnp.zeros((1, SIDE, SIDE, 3)), input_size="any")
     assert before == {
-        path: np.asarray(value[...]).tobytes() for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))
+        path: np.asarray(value[...]).tobytes()
+        for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))
     }
     double = made.verdict.given.parities[-1]
     assert double.dtype == "float64" and len(double.sizes) >= 2 and double.reference == "the model Net itself"
@@ -106,13 +117,17 @@ def test_a_module_is_its_own_reference_and_stays_as_it_is(convert: Callable[...,
 
 
 def test_a_transformer(convert: Callable[..., Any]) -> None:
-    made = convert(seeded(Transformer(nnx.Rngs(0))), to="flax", example=np.zeros((1, SIDE, SIDE, 3), np.float32))
+    made = convert(
+        seeded(Transformer(nnx.Rngs(0))), to="flax", example=np.zeros((1, SIDE, SIDE, 3), np.float32)
+    )
     ops = [node.op.name for node in made.port.plan.graph.nodes]
     assert ops.count("layer_norm") == 2 and "softmax" in ops and "gelu" in ops, ops
     assert made.verdict.given.parities[-1].dtype == "float64"
 
 
-def test_a_wrong_reading_is_told_by_the_module(convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_reading_is_told_by_the_module(
+    convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The model that porter reads is another than the module: only the module itself knows."""
     monkeypatch.setitem(primitives._WRITES, "tanh", primitives.plain("Erf"))
     with pytest.raises(PorterError, match="not the function of the model Net itself"):
@@ -120,9 +135,12 @@ def test_a_wrong_reading_is_told_by_the_module(convert: Callable[..., Any], monk
 
 
 @pytest.mark.parametrize(
-    ("ending", "outputs"), [(lambda logits, maps: (maps, logits), 2), (lambda logits, maps: {"logits": logits}, 1)]
+    ("ending", "outputs"),
+    [(lambda logits, maps: (maps, logits), 2), (lambda logits, maps: {"logits": logits}, 1)],
 )
-def test_what_a_module_returns_is_its_outputs_in_order(convert: Callable[..., Any], ending: Any, outputs: int) -> None:
+def test_what_a_module_returns_is_its_outputs_in_order(
+    convert: Callable[..., Any], ending: Any, outputs: int
+) -> None:
     made = convert(seeded(Net(nnx.Rngs(0), ending)), input_size=SIDE)
     assert len(made.port.plan.graph.outputs) == outputs
 
@@ -133,7 +151,9 @@ def test_ports_for_flax_are_read_as_the_graphs_that_they_are_of(make: Callable[[
     module = flax.ENGINE.build(make_plan(graph, ANY, flax.CAPABILITIES), tensors_of(graph), {}, "float32")
     checkpoint, _ = read_model(module, size=(75, 64))
     assert checkpoint.graph is not None and checkpoint.graph.size == (None, None)
-    assert sorted(node.op.name for node in checkpoint.graph.nodes) == sorted(node.op.name for node in graph.nodes)
+    assert sorted(node.op.name for node in checkpoint.graph.nodes) == sorted(
+        node.op.name for node in graph.nodes
+    )
 
 
 LACKING = {"conv_transpose", "extend_map", "pad_axis"}
@@ -149,8 +169,12 @@ def test_every_op() -> None:
     assert found is not None
     foreign = {node.name for node in found.nodes if isinstance(node.op, Foreign)}
     reached = downstream(found.by_name, lambda name: found.by_name[name].inputs, foreign)
-    places = {end: int(name.rpartition("_")[2]) for end, name in zip(found.outputs, found.output_names, strict=True)}
-    assert {graph.by_path[graph.outputs[place]].op.name for end, place in places.items() if end in reached} == LACKING
+    places = {
+        end: int(name.rpartition("_")[2]) for end, name in zip(found.outputs, found.output_names, strict=True)
+    }
+    assert {
+        graph.by_path[graph.outputs[place]].op.name for end, place in places.items() if end in reached
+    } == LACKING
 
 
 class Small(nnx.Module):
@@ -164,14 +188,26 @@ class Small(nnx.Module):
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
-    "training": (lambda: Net(nnx.Rngs(0)), {"input_size": SIDE}, r"'drop' of it is in training mode .*call model\.eval\(\) first"),
-    "no size": (lambda: seeded(Net(nnx.Rngs(0))), {}, "nothing says what size its images have .*give example"),
+    "training": (
+        lambda: Net(nnx.Rngs(0)),
+        {"input_size": SIDE},
+        r"'drop' of it is in training mode .*call model\.eval\(\) first",
+    ),
+    "no size": (
+        lambda: seeded(Net(nnx.Rngs(0))),
+        {},
+        "nothing says what size its images have .*give example",
+    ),
     "another example": (
         lambda: seeded(Net(nnx.Rngs(0))),
         {"example": np.zeros((1, SIDE, SIDE, 4), np.float32)},
         "it does not take the example of 1x24x24x4: .*give example, a batch N x H x W x C",
     ),
-    "no images": (lambda: seeded(Net(nnx.Rngs(0))), {"example": np.zeros(3)}, "the example is 3, expected images N x H x W x C"),
+    "no images": (
+        lambda: seeded(Net(nnx.Rngs(0))),
+        {"example": np.zeros(3)},
+        "the example is 3, expected images N x H x W x C",
+    ),
     "a primitive": (lambda: Small(lambda x: jnp.cumsum(x, axis=1)), {"input_size": SIDE}, "jax.cumsum"),
     "no numbers": (
         lambda: nnx.eval_shape(lambda: seeded(Net(nnx.Rngs(0)))),

@@ -33,7 +33,9 @@ def close(found: Array, wanted: Array) -> bool:
 
 
 def older_resnet50(size: tuple[int, int]) -> Any:
-    """ResNet50 as keras_applications/resnet50.py had it until 1.0.8, with its names and default epsilons, giving logits."""
+    """ResNet50 as keras_applications/resnet50.py had it until 1.0.8, with its names and default epsilons,
+    giving logits.
+    """
     keras = import_keras()
     layers = keras.layers
 
@@ -80,7 +82,9 @@ def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> 
     with h5py.File(tmp_path / "old.h5", "w") as file:
         legacy_h5_format.save_weights_to_hdf5_group(file, model)
     settings = {"check": False, "recipes": recipes}
-    made = porter.convert("resnet50", "keras", "torch", weights=tmp_path / "old.h5", out=tmp_path / "port", **settings)
+    made = porter.convert(
+        "resnet50", "keras", "torch", weights=tmp_path / "old.h5", out=tmp_path / "port", **settings
+    )
     assert any("keras-2.2" in warning and "bn_epsilon 0.001" in warning for warning in made.warnings)
     batch = smooth_images(3, size, 1, 2).astype(np.float64)
     wanted = model(batch.transpose(0, 2, 3, 1), training=False).numpy()
@@ -91,7 +95,9 @@ def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> 
 
 
 def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> None:
-    """Against tf_keras's own code, the last that has ResNeXt's block: a depthwise convolution and a sum over each group."""
+    """Against tf_keras's own code, the last that has ResNeXt's block: a depthwise convolution and a sum over
+    each group.
+    """
     keras = pytest.importorskip("tf_keras")
     code = pytest.importorskip("tf_keras.src.applications.resnet")
     recipes, size = shallow_recipes(tmp_path / "recipes", (1, 1, 1, 2)), (97, 65)
@@ -113,7 +119,9 @@ def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> 
     keras.backend.set_floatx("float64")
     keras.mixed_precision.set_global_policy("float64")
     try:
-        model = code.ResNet(stacks, False, False, "resnext", weights=None, input_shape=(*size, 3), classifier_activation=None)
+        model = code.ResNet(
+            stacks, False, False, "resnext", weights=None, input_shape=(*size, 3), classifier_activation=None
+        )
     finally:
         keras.backend.set_floatx(before)
         keras.mixed_precision.set_global_policy(policy)
@@ -123,7 +131,13 @@ def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> 
     assert not arrays
     model.save_weights(tmp_path / "resnext.h5")
     made = porter.convert(
-        "resnext50_32x4d", "keras", "torch", weights=tmp_path / "resnext.h5", out=tmp_path / "port", check=False, recipes=recipes
+        "resnext50_32x4d",
+        "keras",
+        "torch",
+        weights=tmp_path / "resnext.h5",
+        out=tmp_path / "port",
+        check=False,
+        recipes=recipes,
     )
     assert any("CC BY-NC" in warning for warning in made.warnings)
     batch = smooth_images(3, size, 2, 2).astype(np.float64)
@@ -151,7 +165,9 @@ zoos:
 
 
 def grouped_by_depthwise(groups: int, width: int) -> Any:
-    """A grouped convolution as keras-applications has said it since e0a6492: the sum over each group is a kernel of its own."""
+    """A grouped convolution as keras-applications has said it since e0a6492: the sum over each group is a
+    kernel of its own.
+    """
     layers, channels = import_keras().layers, groups * width
     kernel = np.zeros((1, 1, channels * width, channels))
     for column in range(channels):
@@ -170,7 +186,11 @@ def test_a_sum_over_each_group_is_left_out_once_it_is_one(tmp_path: Path) -> Non
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "grouped.yaml").write_text(GROUPED, encoding="utf-8")
     model = grouped_by_depthwise(4, 3)
-    arrays = {f"{layer.name}/{variable.name}": variable.numpy() for layer in model.layers for variable in layer.weights}
+    arrays = {
+        f"{layer.name}/{variable.name}": variable.numpy()
+        for layer in model.layers
+        for variable in layer.weights
+    }
     weights = write_h5(tmp_path / "grouped.h5", arrays)
     settings = {"check": False, "recipes": tmp_path / "recipes"}
     made = porter.convert("grouped", "keras", "torch", weights=weights, out=tmp_path / "port", **settings)

@@ -1,4 +1,6 @@
-"""What a model computes from its image's size stays open: files without a size are ported for every one that the model takes."""
+"""What a model computes from its image's size stays open: files without a size are ported for every one that
+the model takes.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,17 @@ from porter.base.errors import PorterError
 
 
 class Unshuffled(nn.Module):
-    """Blocks of cells as channels, twice, and a map resized to another's size, which is a quotient of the image's."""
+    """Blocks of cells as channels, twice, and a map resized to another's size, which is a quotient of the
+    image's.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.down, self.last = nn.Conv2d(12, 8, 3, padding=1), nn.Conv2d(12, 8, 3, 2, 1), nn.Conv2d(16, 4, 1)
+        self.conv, self.down, self.last = (
+            nn.Conv2d(12, 8, 3, padding=1),
+            nn.Conv2d(12, 8, 3, 2, 1),
+            nn.Conv2d(16, 4, 1),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         parts = [x[..., row::2, column::2] for column in (0, 1) for row in (0, 1)]
@@ -38,20 +46,30 @@ class Normed(nn.Module):
         self.conv, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 4, 1)
         self.shuffle, self.response = nn.ChannelShuffle(4), nn.LocalResponseNorm(5, 0.3, 0.75, 2.0)
         self.norm = nn.InstanceNorm2d(8, affine=True, track_running_stats=True)
-        for numbers, low in ((self.norm.running_mean, -1), (self.norm.running_var, 0.5), (self.norm.weight, 0.5)):
+        for numbers, low in (
+            (self.norm.running_mean, -1),
+            (self.norm.running_var, 0.5),
+            (self.norm.weight, 0.5),
+        ):
             nn.init.uniform_(numbers, low, 2.0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.norm(self.response(self.shuffle(self.conv(x))))
         images, channels, rows, columns = x.shape
-        return self.last(x.view(images, 2, channels // 2, rows, columns).transpose(1, 2).reshape(images, channels, rows, columns))
+        return self.last(
+            x.view(images, 2, channels // 2, rows, columns)
+            .transpose(1, 2)
+            .reshape(images, channels, rows, columns)
+        )
 
 
 class Response(nn.Sequential):
     """A norm over neighbouring channels, in which the older exporter has an If."""
 
     def __init__(self) -> None:
-        super().__init__(nn.Conv2d(3, 8, 3, padding=1), nn.LocalResponseNorm(4, 0.3, 0.75, 2.0), nn.Conv2d(8, 4, 1))
+        super().__init__(
+            nn.Conv2d(3, 8, 3, padding=1), nn.LocalResponseNorm(4, 0.3, 0.75, 2.0), nn.Conv2d(8, 4, 1)
+        )
 
 
 @pytest.mark.parametrize(
@@ -64,10 +82,15 @@ class Response(nn.Sequential):
         ("torch.export", Normed, "torch"),
     ],
 )
-def test_models_at_every_size_that_they_take(exporter: str, made: type[nn.Module], to: str, tmp_path: Path) -> None:
+def test_models_at_every_size_that_they_take(
+    exporter: str, made: type[nn.Module], to: str, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     network = made().eval()
-    file, image = tmp_path / ("model.pt2" if exporter == "torch.export" else "model.onnx"), torch.randn(2, 3, 20, 28)
+    file, image = (
+        tmp_path / ("model.pt2" if exporter == "torch.export" else "model.onnx"),
+        torch.randn(2, 3, 20, 28),
+    )
     sizes = {0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -87,7 +110,9 @@ def test_models_at_every_size_that_they_take(exporter: str, made: type[nn.Module
         given = model(x if to == "torch" else x.numpy().transpose(0, 2, 3, 1) if to == "tf" else x.numpy())
         found = np.asarray(given.detach() if to == "torch" else given)
         wanted = network(x).detach().numpy()
-        np.testing.assert_allclose(found.transpose(0, 3, 1, 2) if to == "tf" else found, wanted, rtol=0, atol=2e-5)
+        np.testing.assert_allclose(
+            found.transpose(0, 3, 1, 2) if to == "tf" else found, wanted, rtol=0, atol=2e-5
+        )
 
 
 @pytest.mark.parametrize("to", ["torch", "onnx"])
@@ -103,7 +128,9 @@ def test_pools_of_windows_that_differ_in_size_as_torch_onnx_writes_them(to: str,
     assert b"GatherND" in file.read_bytes()
     assert porter.convert(str(file), to=to, out=tmp_path / "port").port.record.check == "passed"
     found = porter.load(tmp_path / "port")(image if to == "torch" else image.numpy())
-    np.testing.assert_allclose(np.asarray(found.detach() if to == "torch" else found), network(image).detach(), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(found.detach() if to == "torch" else found), network(image).detach(), rtol=0, atol=1e-5
+    )
 
 
 class Pyramid(nn.Module):
@@ -137,7 +164,9 @@ def test_pools_to_so_many_cells(to: str, tmp_path: Path) -> None:
     assert made.port.record.proved and made.port.record.input.size == (None if to == "torch" else (21, 34))
     for given in [image, torch.randn(2, 3, 45, 38)][: 2 if to == "torch" else 1]:
         found = porter.load(tmp_path / "port")(given if to == "torch" else _array(given, to))
-        np.testing.assert_allclose(np.asarray(found.detach() if to == "torch" else found), network(given).detach(), atol=1e-5)
+        np.testing.assert_allclose(
+            np.asarray(found.detach() if to == "torch" else found), network(given).detach(), atol=1e-5
+        )
     if to == "torch":
         assert "nn.AdaptiveMaxPool2d((2, 5))" in (tmp_path / "port" / "model.py").read_text()
 
@@ -152,7 +181,10 @@ class Rows(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.map, self.first = nn.Conv2d(3, 6, 3), nn.Conv1d(6, 8, 3, 2, 2, 2)
-        self.groups, self.back = nn.Conv1d(8, 8, 3, groups=4, bias=False), nn.ConvTranspose1d(8, 6, 4, 3, 1, 1)
+        self.groups, self.back = (
+            nn.Conv1d(8, 8, 3, groups=4, bias=False),
+            nn.ConvTranspose1d(8, 6, 4, 3, 1, 1),
+        )
         self.pools = nn.Sequential(nn.AvgPool1d(3, 2, 1), nn.MaxPool1d(2, ceil_mode=True))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -182,7 +214,9 @@ def test_models_of_a_stated_batch_as_onnx(made: type[nn.Module], dynamo: bool, t
     network, file, images = made().eval(), tmp_path / "model.onnx", torch.randn(2, 3, 16, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(network, (images,), file, dynamo=dynamo, **({"external_data": False} if dynamo else {}))
+        torch.onnx.export(
+            network, (images,), file, dynamo=dynamo, **({"external_data": False} if dynamo else {})
+        )
     assert porter.convert(str(file), out=tmp_path / "port").port.record.check == "passed"
     images = torch.randn(3, 3, 16, 12)
     found = porter.load(tmp_path / "port")(images).detach()

@@ -14,8 +14,13 @@ from tests.support.operator_table import FORMATS, PAGE, READ, operators, outcome
 
 def stated() -> dict[str, dict[str, str]]:
     """By operator and format, what the page says."""
-    lines = [line.strip("| ").split(" | ") for line in Path(PAGE).read_text().splitlines() if line.startswith("| ")][2:]
-    return {name.strip(): dict(zip(FORMATS, (cell.strip() for cell in cells), strict=False)) for name, *cells in lines}
+    lines = [
+        line.strip("| ").split(" | ") for line in Path(PAGE).read_text().splitlines() if line.startswith("| ")
+    ][2:]
+    return {
+        name.strip(): dict(zip(FORMATS, (cell.strip() for cell in cells), strict=False))
+        for name, *cells in lines
+    }
 
 
 def test_the_page_has_every_operator() -> None:
@@ -27,4 +32,6 @@ def test_the_page_has_every_operator() -> None:
 def test_what_becomes_of_an_operator(operator: str) -> None:
     found, said = outcomes(operator), stated()[operator]
     assert {format for format, cell in said.items() if cell} == found.keys()
-    assert {format: said[format] == READ for format in found} == {format: each == READ for format, each in found.items()}
+    assert {format: said[format] == READ for format in found} == {
+        format: each == READ for format, each in found.items()
+    }

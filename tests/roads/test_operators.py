@@ -1,4 +1,6 @@
-"""Functions of each number, in every format that has them: one model with an output for each, ported and proved."""
+"""Functions of each number, in every format that has them: one model with an output for each, ported and
+proved.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,27 @@ from porter.base.errors import PorterError
 Function = Callable[[torch.Tensor], torch.Tensor]
 
 OF_ANY: Mapping[str, Function] = {
-    **{"abs": torch.abs, "square": torch.square, "cube": lambda x: x**3, "exp": torch.exp, "sin": torch.sin, "cos": torch.cos},
-    **{"floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "erf": torch.erf, "log_sigmoid": F.logsigmoid},
-    **{"celu": lambda x: F.celu(x, 0.7), "mish": F.mish, "glu": lambda x: F.glu(x, 1), "flip": lambda x: x.flip(1)},
+    **{
+        "abs": torch.abs,
+        "square": torch.square,
+        "cube": lambda x: x**3,
+        "exp": torch.exp,
+        "sin": torch.sin,
+        "cos": torch.cos,
+    },
+    **{
+        "floor": torch.floor,
+        "ceil": torch.ceil,
+        "round": torch.round,
+        "erf": torch.erf,
+        "log_sigmoid": F.logsigmoid,
+    },
+    **{
+        "celu": lambda x: F.celu(x, 0.7),
+        "mish": F.mish,
+        "glu": lambda x: F.glu(x, 1),
+        "flip": lambda x: x.flip(1),
+    },
     **{"variance": lambda x: x.var((2, 3), keepdim=True)},
     **{"unshuffled": lambda x: F.pixel_unshuffle(x, 2), "unit": lambda x: F.normalize(x, dim=1)},
     **{"ratio": lambda x: x / (x.abs() + 1), "deviation": lambda x: x.std(1, keepdim=True)},
@@ -52,14 +72,21 @@ def network() -> nn.Module:
 
 @pytest.mark.parametrize(
     ("exporter", "to"),
-    [*(("torch.export", to) for to in ("torch", "tf", "onnx")), ("torch.onnx", "torch"), ("TorchScript", "torch")],
+    [
+        *(("torch.export", to) for to in ("torch", "tf", "onnx")),
+        ("torch.onnx", "torch"),
+        ("TorchScript", "torch"),
+    ],
 )
 def test_functions_of_torch(exporter: str, to: str, network: nn.Module, tmp_path: Path) -> None:
     expect_proved(exported(network, exporter, tmp_path), to, tmp_path, 1 + len(OF_ANY) + len(OF_POSITIVE))
 
 
 def exported(network: nn.Module, exporter: str, folder: Path) -> Path:
-    file, image = folder / ("model.pt2" if exporter == "torch.export" else "model.onnx"), torch.randn(1, 3, 8, 12)
+    file, image = (
+        folder / ("model.pt2" if exporter == "torch.export" else "model.onnx"),
+        torch.randn(1, 3, 8, 12),
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if exporter == "torch.export":
@@ -77,7 +104,10 @@ KERAS = """absolute square exp sin cos floor ceil round erf log_sigmoid celu glu
 @pytest.mark.parametrize("form", ["file", "graph"])
 def test_functions_of_keras(form: str, tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
-    ops, more = keras.ops, {"flip": {"axis": -1}, "var": {"axis": (1, 2)}, "std": {"axis": -1, "keepdims": True}}
+    ops, more = (
+        keras.ops,
+        {"flip": {"axis": -1}, "var": {"axis": (1, 2)}, "std": {"axis": -1, "keepdims": True}},
+    )
     keras.utils.set_random_seed(0)
     image = keras.Input((8, 12, 3))
     x = keras.layers.Conv2D(8, 3, padding="same")(image)
@@ -97,7 +127,11 @@ def expect_proved(file: Path, to: str, folder: Path, outputs: int) -> None:
     made = porter.convert(file, to=to, out=folder / "port")
     assert made.verdict is not None and made.verdict.proof.proves and len(made.port.graph.outputs) == outputs
     batch = np.random.default_rng(0).normal(size=(2, 3, 8, 12)).astype(np.float32)
-    given: Any = {"torch": lambda: torch.from_numpy(batch), "tf": lambda: batch.transpose(0, 2, 3, 1), "onnx": lambda: batch}[to]()
+    given: Any = {
+        "torch": lambda: torch.from_numpy(batch),
+        "tf": lambda: batch.transpose(0, 2, 3, 1),
+        "onnx": lambda: batch,
+    }[to]()
     found = porter.load(folder / "port")(given)
     assert outputs == 1 or len(found) == outputs
 
@@ -109,7 +143,9 @@ def test_a_sign_by_itself_is_not_proved(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
             return torch.sign(self.conv(x))
 
-    torch.export.save(torch.export.export(Signs().eval(), (torch.randn(1, 3, 8, 12),)), tmp_path / "model.pt2")
+    torch.export.save(
+        torch.export.export(Signs().eval(), (torch.randn(1, 3, 8, 12),)), tmp_path / "model.pt2"
+    )
     with pytest.raises(PorterError, match="is saturated: it has two numbers only"):
         porter.convert(tmp_path / "model.pt2", out=tmp_path / "port")
 
@@ -121,13 +157,29 @@ class Chosen(Network):
         x = self.conv(x)
         y = x.roll(1, 1)
         both, either = (x > 0.1) & (y < 0.3), ~(x >= y) | (y <= -0.2)
-        chosen = torch.where(x > y, x, 0.5 * y), torch.where(both, y, -1.0), x.masked_fill(either, 2.0), F.elu(x, 0.7)
-        return *chosen, x.max(1, keepdim=True)[0], F.log_softmax(x, 1) * 2, F.log_softmax(x.flatten(2), 2).mean(2)
+        chosen = (
+            torch.where(x > y, x, 0.5 * y),
+            torch.where(both, y, -1.0),
+            x.masked_fill(either, 2.0),
+            F.elu(x, 0.7),
+        )
+        return (
+            *chosen,
+            x.max(1, keepdim=True)[0],
+            F.log_softmax(x, 1) * 2,
+            F.log_softmax(x.flatten(2), 2).mean(2),
+        )
 
 
 @pytest.mark.parametrize(
     ("exporter", "to"),
-    [("torch.export", "torch"), ("torch.export", "tf"), ("torch.onnx", "onnx"), ("TorchScript", "torch"), ("TorchScript", "tf")],
+    [
+        ("torch.export", "torch"),
+        ("torch.export", "tf"),
+        ("torch.onnx", "onnx"),
+        ("TorchScript", "torch"),
+        ("TorchScript", "tf"),
+    ],
 )
 def test_choices(exporter: str, to: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -139,8 +191,15 @@ def test_choices_of_keras(tmp_path: Path) -> None:
     ops, image = keras.ops, keras.Input((8, 12, 3))
     x = keras.layers.Conv2D(8, 3, padding="same")(image)
     y = ops.roll(x, 1, -1)
-    tests = ops.logical_and(x > 0.1, ops.less_equal(y, 0.3)), ops.logical_or(x >= y, ops.logical_not(y < -0.2))
-    values = [ops.where(tests[0], x, y), ops.where(tests[1], x, ops.multiply(y, 0.5)), keras.activations.elu(x, 0.7)]
+    tests = (
+        ops.logical_and(x > 0.1, ops.less_equal(y, 0.3)),
+        ops.logical_or(x >= y, ops.logical_not(y < -0.2)),
+    )
+    values = [
+        ops.where(tests[0], x, y),
+        ops.where(tests[1], x, ops.multiply(y, 0.5)),
+        keras.activations.elu(x, 0.7),
+    ]
     keras.Model(image, [*values, 2 * ops.log_softmax(x)]).save(tmp_path / "model.keras")
     keras.Model(image, [*values, 2 * ops.log_softmax(x)]).export(tmp_path / "model", verbose=False)
     for file in ("model.keras", "model"):
@@ -153,7 +212,9 @@ def test_a_comparison_is_no_output(tmp_path: Path) -> None:
             x = self.conv(x)
             return x, x > 0
 
-    with pytest.raises(PorterError, match=r"'gt_2' .an output that says whether something holds, in no numbers"):
+    with pytest.raises(
+        PorterError, match=r"'gt_2' .an output that says whether something holds, in no numbers"
+    ):
         porter.convert(exported(Above().eval(), "torch.export", tmp_path), out=tmp_path / "port")
 
 
@@ -183,7 +244,9 @@ class Computed(nn.Module):
         return 8 * F.linear(F.normalize(x), F.normalize(self.centres))
 
 
-@pytest.mark.parametrize(("exporter", "to"), [("torch.export", "torch"), ("torch.export", "tf"), ("torch.onnx", "onnx")])
+@pytest.mark.parametrize(
+    ("exporter", "to"), [("torch.export", "torch"), ("torch.export", "tf"), ("torch.onnx", "onnx")]
+)
 def test_kernels_that_are_computed(exporter: str, to: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     expect_proved(exported(Computed().eval(), exporter, tmp_path), to, tmp_path, 1)

@@ -1,4 +1,6 @@
-"""porter reads what its own ports are exported to: a port's model.py by torch's three exporters, and its Keras and ONNX files."""
+"""porter reads what its own ports are exported to: a port's model.py by torch's three exporters, and its
+Keras and ONNX files.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ Tensors = Mapping[str, Mapping[str, np.ndarray]]
 SIZE = (32, 32)
 EXPORTERS = ("torch.export", "torch.onnx", "torch.onnx by torch.export")
 OWN_FILES = ("model.keras", "SavedModel", "model.onnx")
-VARIANTS = [(next(iter(recipe.variants)), kind) for recipe in declared_recipes(None) for kind in (*EXPORTERS, *OWN_FILES)]
+VARIANTS = [
+    (next(iter(recipe.variants)), kind)
+    for recipe in declared_recipes(None)
+    for kind in (*EXPORTERS, *OWN_FILES)
+]
 NOT_EXPORTED = ("shufflenet_v2_x0_5", "torch.onnx")
 """torch's older exporter has no channel_shuffle: it raises an UnsupportedOperatorError of its own."""
 GOLDEN = tuple(dict.fromkeys((*test_code.MAKERS, *test_classic.PARTS)))
@@ -63,7 +69,9 @@ def exported(network: torch.nn.Module, image: torch.Tensor, exporter: str, folde
 def expect_read(file: Path, size: tuple[int, int] | None = None) -> None:
     """The file is ported and proved, at a size where its own is open."""
     stated = size and "{}x{}".format(*size)
-    made = porter.convert(file, to="torch", out=file.parent / f"{file.stem}-port", check=True, input_size=stated)
+    made = porter.convert(
+        file, to="torch", out=file.parent / f"{file.stem}-port", check=True, input_size=stated
+    )
     assert made.port.record.check == "passed"
 
 
@@ -73,7 +81,10 @@ def tensors_of(make: Callable[[], Graph]) -> Tensors:
         return calibrated_tensors(graph, SIZE, 1)
     random = np.random.default_rng(0)
     return {
-        path: {role: random.normal(0, 1 / np.sqrt(np.prod(shape[1:]) or 1), shape) for role, shape in roles.items()}
+        path: {
+            role: random.normal(0, 1 / np.sqrt(np.prod(shape[1:]) or 1), shape)
+            for role, shape in roles.items()
+        }
         for path, roles in tensor_shapes(graph).items()
     }
 
@@ -105,7 +116,9 @@ def with_a_token() -> Graph:
 
 @pytest.mark.parametrize("kind", [*EXPORTERS, *OWN_FILES])
 @pytest.mark.parametrize("make", [fine_tuned, odd_pools, with_a_token])
-def test_constants_masks_and_tokens_are_read_again(make: Callable[[], Graph], kind: str, tmp_path: Path) -> None:
+def test_constants_masks_and_tokens_are_read_again(
+    make: Callable[[], Graph], kind: str, tmp_path: Path
+) -> None:
     expect_all_read(make(), tensors_of(make), SIZE, kind, tmp_path)
 
 
@@ -122,6 +135,12 @@ def test_the_first_variant_of_every_recipe_is_read_again(variant: str, kind: str
     recipe = find_recipe(variant)
     zoo = next(name for name, zoo in recipe.zoos.items() if zoo.has(variant))
     graph, tensors = standin_graph(variant, zoo, 10), standin_tensors(variant, zoo, 10)
-    size = next((size for size in ((64, 64), (96, 96)) if takes(graph, size)), recipe.member(variant, zoo).native_size())
-    held = {path: {role: array for role, array in roles.items() if role != "batches"} for path, roles in tensors.items()}
+    size = next(
+        (size for size in ((64, 64), (96, 96)) if takes(graph, size)),
+        recipe.member(variant, zoo).native_size(),
+    )
+    held = {
+        path: {role: array for role, array in roles.items() if role != "batches"}
+        for path, roles in tensors.items()
+    }
     expect_all_read(graph, held, size, kind, tmp_path)

@@ -1,6 +1,7 @@
 """Every zoo's blocks, pads, names and options against its own implementation, on calibrated random weights.
 
-The ResNets and transformers are shallow and the MobileNets narrow; `scripts/parity` measures every depth and width.
+The ResNets and transformers are shallow and the MobileNets narrow; `scripts/parity` measures every depth and
+width.
 """
 
 from __future__ import annotations
@@ -130,10 +131,11 @@ CASES = {
 }
 """The destinations that every run of the tests proves, and those that only `full` proves.
 
-Only torch, where another case has the same pads and options and gives tf the same graph, or where the zoo is in tf. Only tf, where
-the zoo's own framework needs no other pads. What only `full` proves has the same blocks as another zoo's case, or a new part is a
-test of its own. In tf, GoogLeNet has as many kinds of branches as an Inception, ResNet-18 the pads of a basic unit, and
-convolutions in groups are held to layer by layer (tests/unit/frameworks/tf).
+Only torch, where another case has the same pads and options and gives tf the same graph, or where the zoo is
+in tf. Only tf, where the zoo's own framework needs no other pads. What only `full` proves has the same blocks
+as another zoo's case, or a new part is a test of its own. In tf, GoogLeNet has as many kinds of branches as
+an Inception, ResNet-18 the pads of a basic unit, and convolutions in groups are held to layer by layer
+(tests/unit/frameworks/tf).
 """
 IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
 SILENT = {
@@ -157,7 +159,10 @@ SILENT = {
     ("mobilenet_v3", "timm"): ("/pool",),
     ("mobilenet_v3", "timm_tf"): ("/pool",),
     ("shufflenet_v2", "torchvision"): ("/kept", "/split", "/join", "head/pool"),
-    **{(resnet, "torchvision"): ("/add", "/relu1", "/relu2") for resnet in ("resnet_v1", "resnext", "wide_resnet")},
+    **{
+        (resnet, "torchvision"): ("/add", "/relu1", "/relu2")
+        for resnet in ("resnet_v1", "resnext", "wide_resnet")
+    },
     ("regnet", "torchvision"): ("/add",),
     ("regnet", "timm"): ("/add", "squeeze/pool"),
     ("regnet", "transformers"): ("/add",),
@@ -166,13 +171,21 @@ SILENT = {
     ("resnet_v1", "flax_examples"): ("/relu", "/relu1", "/relu2", "/add", "/pool"),
     ("vgg", "keras"): ("/conv", "/fc1", "/fc2"),
     ("vgg", "torchvision"): ("/flatten",),
-    **{("vit", zoo): ("/cells", "/token", "/first", "/qkv", "/attention", "/add1") for zoo in ("torchvision", "torchvision_swag")},
+    **{
+        ("vit", zoo): ("/cells", "/token", "/first", "/qkv", "/attention", "/add1")
+        for zoo in ("torchvision", "torchvision_swag")
+    },
     **{("vit", zoo): ("/token", "/first", "/add1") for zoo in ("timm", "timm_384")},
     ("vit", "transformers"): ("/token", "/attention", "/first", "head/token", "/add1"),
-    **{("vit", zoo): ("/token", "/first", "/query", "/key", "/value", "/add1") for zoo in ("vit_jax", "vit_jax_384")},
+    **{
+        ("vit", zoo): ("/token", "/first", "/query", "/key", "/value", "/add1")
+        for zoo in ("vit_jax", "vit_jax_384")
+    },
     ("xception", "keras"): ("/depthwise",),
 }
-"""Ends of the paths that a zoo's code computes in no layer or operation of their own, so that they cannot be compared."""
+"""Ends of the paths that a zoo's code computes in no layer or operation of their own, so that they cannot be
+compared.
+"""
 AS_ANOTHER = {
     **dict.fromkeys(("torchvision_v2", "torchvision_swag_linear"), "torchvision"),
     **dict.fromkeys(("timm_tf", "deit"), "timm"),
@@ -212,7 +225,9 @@ def test_port_computes_the_references_function(
     for framework in frameworks:
         for input_size in (f"{size[0]}x{size[1]}", "any"):
             settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": input_size}
-            port = porter.convert(variant, zoo, framework, out=tmp_path / framework / input_size, **settings).port
+            port = porter.convert(
+                variant, zoo, framework, out=tmp_path / framework / input_size, **settings
+            ).port
             expect_proof(port, source, size, silent)
             if not port.plan.fixed_by_pads:  # otherwise every size, or the only one that its layers take
                 break
@@ -220,7 +235,9 @@ def test_port_computes_the_references_function(
 
 @pytest.mark.full
 @pytest.mark.parametrize(("variant", "zoo"), [pytest.param(*case, id="-".join(case)) for case in CASES])
-def test_port_to_caffe_computes_the_references_function(variant: str, zoo: str, recipes: Path, tmp_path: Path) -> None:
+def test_port_to_caffe_computes_the_references_function(
+    variant: str, zoo: str, recipes: Path, tmp_path: Path
+) -> None:
     architecture, size = find_recipe(variant).architecture, OTHER_SIZES.get((variant, zoo), SMALL)
     weights = published_like(tmp_path, variant, zoo, recipes, size)
     settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": f"{size[0]}x{size[1]}"}
@@ -236,7 +253,10 @@ def test_every_zoo_of_every_recipe_has_a_case() -> None:
     """But MXNet's, whose files only MXNet writes (tests/roads/recipe/test_gluon.py)."""
     proved = {(find_recipe(variant).architecture, zoo) for variant, zoo in CASES}
     assert {
-        (recipe.architecture, as_another(recipe, zoo)) for recipe in all_recipes() for zoo in recipe.zoos if zoo != "gluon"
+        (recipe.architecture, as_another(recipe, zoo))
+        for recipe in all_recipes()
+        for zoo in recipe.zoos
+        if zoo != "gluon"
     } == proved
 
 
@@ -248,8 +268,12 @@ def test_a_zoo_as_another_is_that(zoo: str) -> None:
                 own, other = (recipe.zoo(name, variant) for name in (zoo, AS_ANOTHER[zoo]))
                 graph = expand(Member(recipe, variant, own))
                 assert graph == expand(Member(recipe, variant, other))
-                assert layer_names(Member(recipe, variant, own), graph) == layer_names(Member(recipe, variant, other), graph)
-                assert tap_names(Member(recipe, variant, own), graph) == tap_names(Member(recipe, variant, other), graph)
+                assert layer_names(Member(recipe, variant, own), graph) == layer_names(
+                    Member(recipe, variant, other), graph
+                )
+                assert tap_names(Member(recipe, variant, own), graph) == tap_names(
+                    Member(recipe, variant, other), graph
+                )
 
 
 def test_the_page_of_what_is_proved_is_written_from_the_records() -> None:

@@ -40,8 +40,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
     axes = {name: {0: "N", 2: "H", 3: "W"} for name in ("left", "right")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(torch.export.export(network, images, dynamic_shapes=(open_axes, open_axes)), folder / "pair.pt2")
-        torch.onnx.export(network, images, folder / "pair.onnx", dynamo=False, input_names=[*axes], dynamic_axes=axes)
+        torch.export.save(
+            torch.export.export(network, images, dynamic_shapes=(open_axes, open_axes)), folder / "pair.pt2"
+        )
+        torch.onnx.export(
+            network, images, folder / "pair.onnx", dynamo=False, input_names=[*axes], dynamic_axes=axes
+        )
     return network, folder
 
 
@@ -71,7 +75,10 @@ def test_two_images(pair: tuple[nn.Module, Path], file: str, to: str, tmp_path: 
 def test_model_py_takes_them(pair: tuple[nn.Module, Path], tmp_path: Path) -> None:
     porter.convert(pair[1] / "pair.onnx", to="torch", out=tmp_path / "port", input_size=32, check=False)
     text = (tmp_path / "port" / "model.py").read_text()
-    assert text.startswith('"""Input: N x 3 x H x W, any size; right: N x 3 x H x W.') and "def forward(self, x, right):" in text
+    assert (
+        text.startswith('"""Input: N x 3 x H x W, any size; right: N x 3 x H x W.')
+        and "def forward(self, x, right):" in text
+    )
     scope: dict[str, Any] = {"__file__": str(tmp_path / "port" / "model.py")}
     exec(compile(text, "model.py", "exec"), scope)
     left, right = torch.randn(2, 3, 20, 32), torch.randn(2, 3, 20, 32)
@@ -93,10 +100,16 @@ def test_swapped_inputs_are_another_function(pair: tuple[nn.Module, Path], tmp_p
 def test_what_takes_one_input_says_so(pair: tuple[nn.Module, Path], tmp_path: Path) -> None:
     file = pair[1] / "pair.onnx"
     for to in ("caffe", "mxnet"):
-        with pytest.raises(PorterError, match=r"right: porter writes nets of \w+ with one input .port it to torch, tf or onnx"):
+        with pytest.raises(
+            PorterError,
+            match=r"right: porter writes nets of \w+ with one input .port it to torch, tf or onnx",
+        ):
             porter.convert(file, to=to, out=tmp_path / to, input_size=32)
     porter.convert(file, to="torch", out=tmp_path / "port", input_size=32, check=False)
-    with pytest.raises(UsageError, match=r"takes several inputs, and porter feeds photos only: input, right \(N x 3 x H x W\)"):
+    with pytest.raises(
+        UsageError,
+        match=r"takes several inputs, and porter feeds photos only: input, right \(N x 3 x H x W\)",
+    ):
         porter.predict(tmp_path / "port", [tmp_path / "photo.jpg"])
     with pytest.raises(UsageError, match="a recipe's graph has one input, and this model takes more"):
         new_recipe("own", tmp_path / "own.yaml", file)
@@ -112,14 +125,20 @@ def with_numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
 
     folder = tmp_path_factory.mktemp("numbers")
     keras.utils.set_random_seed(0)
-    layers, numbers, image = keras.layers, keras.Input((5,), name="numbers"), keras.Input((32, 32, 3), name="input")
+    layers, numbers, image = (
+        keras.layers,
+        keras.Input((5,), name="numbers"),
+        keras.Input((32, 32, 3), name="input"),
+    )
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(8, 3, 2, "same", activation="relu")(image))
     x = layers.Concatenate()([x, layers.Dense(6, activation="tanh")(numbers)])
     model = keras.Model([numbers, image], layers.Dense(4)(x))
     model.save(folder / "numbers.keras")
     specs = [tf.TensorSpec(each.shape, each.dtype, each.name) for each in model.inputs]
     concrete = tf.function(lambda *inputs: model(list(inputs))).get_concrete_function(*specs)
-    (folder / "numbers.pb").write_bytes(convert_variables_to_constants_v2(concrete).graph.as_graph_def().SerializeToString())
+    (folder / "numbers.pb").write_bytes(
+        convert_variables_to_constants_v2(concrete).graph.as_graph_def().SerializeToString()
+    )
     (folder / "numbers.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
     model.export(folder / "saved", verbose=False)
     return model, folder
@@ -155,11 +174,15 @@ def test_two_images_of_tensorflow_lite(size: tuple[int | None, int | None], to: 
 
     def pair(left: Any, right: Any) -> Any:
         first = tf.nn.relu(tf.nn.conv2d(left, kernel, 2, "SAME"))
-        return tf.identity(tf.reduce_mean(first - 2 * tf.nn.relu(tf.nn.conv2d(right, kernel, 2, "SAME")), [1, 2]), "end")
+        return tf.identity(
+            tf.reduce_mean(first - 2 * tf.nn.relu(tf.nn.conv2d(right, kernel, 2, "SAME")), [1, 2]), "end"
+        )
 
     def written(kind: Any) -> bytes:
         specs = [tf.TensorSpec((None, *size, 3), tf.float32, name="left"), kind]
-        made = tf.function(lambda left, right: pair(left, tf.cast(right, tf.float32)), specs).get_concrete_function()
+        made = tf.function(
+            lambda left, right: pair(left, tf.cast(right, tf.float32)), specs
+        ).get_concrete_function()
         return bytes(tf.lite.TFLiteConverter.from_concrete_functions([made], tf.Module()).convert())
 
     file = tmp_path / "pair.tflite"
@@ -186,7 +209,10 @@ def test_two_networks_in_one_graph_are_not_one(tmp_path: Path) -> None:
     with pytest.raises(PorterError, match="2 inputs, 'a', 'b'"):
         porter.convert(file, to="onnx", out=tmp_path / "port")
     made = porter.convert(file, to="onnx", out=tmp_path / "port", outputs=["end_b"])
-    assert made.port.record.graph["nodes"][0]["inputs"] == ["input"] and "further_inputs" not in made.port.record.graph
+    assert (
+        made.port.record.graph["nodes"][0]["inputs"] == ["input"]
+        and "further_inputs" not in made.port.record.graph
+    )
 
 
 def test_an_input_of_another_batch_is_none_of_each_image(tmp_path: Path) -> None:
@@ -195,6 +221,9 @@ def test_an_input_of_another_batch_is_none_of_each_image(tmp_path: Path) -> None
     node = onnx.helper.make_node("Mul", ["x", "scale"], ["y"])
     taken = [value("x", 1, ("N", 3, 8, 8)), value("scale", 1, (1, 3, 8, 8))]
     graph = onnx.helper.make_graph([node], "g", taken, [value("y", 1, ("N", 3, 8, 8))])
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9), tmp_path / "a.onnx")
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9),
+        tmp_path / "a.onnx",
+    )
     with pytest.raises(PorterError, match="inputs of one batch are expected"):
         porter.convert(tmp_path / "a.onnx", to="torch", out=tmp_path / "port")

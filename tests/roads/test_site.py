@@ -1,4 +1,6 @@
-"""The site: every command of a guide runs and prints what the page shows, and Sphinx builds all pages without a warning."""
+"""The site: every command of a guide runs and prints what the page shows, and Sphinx builds all pages without
+a warning.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from tests.support.fixtures import Cli
 from tests.support.pages import PAGES, as_run, lay_out, without_figures
 
 # torch's exporter to ONNX and TensorFlow's interpreter say what they will do differently.
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "FutureWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::{kind}")
+    for kind in ("DeprecationWarning", "FutureWarning", "UserWarning")
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -27,7 +32,8 @@ def test_a_page_does_what_it_says(page: Path, cli: Cli, monkeypatch: pytest.Monk
         return ran.out
 
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "path_importer_cache", {})  # another test may have had a folder of this name elsewhere
+    # Another test may have had a folder of this name elsewhere.
+    monkeypatch.setattr(sys, "path_importer_cache", {})
     monkeypatch.delitem(sys.modules, "model", raising=False)
     text = page.read_text(encoding="utf-8")
     lay_out(page.stem)
@@ -37,11 +43,15 @@ def test_a_page_does_what_it_says(page: Path, cli: Cli, monkeypatch: pytest.Monk
 
 def test_every_flag_on_a_page_is_one_of_its_command() -> None:
     commands = {each.name: each for each in vars(options).values() if isinstance(each, Command)}
-    typed = re.compile(rf"porter ({'|'.join(sorted(map(re.escape, commands), key=len, reverse=True))})\b([^`\n]*)")
+    typed = re.compile(
+        rf"porter ({'|'.join(sorted(map(re.escape, commands), key=len, reverse=True))})\b([^`\n]*)"
+    )
     found = 0
     for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
         for command, rest in typed.findall(page.read_text(encoding="utf-8")):
-            known = {flag for option in commands[command].options for flag in str(option.flag or "").split("/")} | {
+            known = {
+                flag for option in commands[command].options for flag in str(option.flag or "").split("/")
+            } | {
                 "--json",
                 "--help",
             }
@@ -54,7 +64,10 @@ def test_every_flag_on_a_page_is_one_of_its_command() -> None:
 def test_the_site_builds(tmp_path: Path) -> None:
     pytest.importorskip("furo")
     built = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "docs", "--out", tmp_path], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "scripts" / "docs", "--out", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr
     home = (tmp_path / "index.html").read_text(encoding="utf-8")

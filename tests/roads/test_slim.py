@@ -1,4 +1,6 @@
-"""TF-slim's MobileNets as people have them: checkpoints with and without moving averages, frozen graphs and SavedModels."""
+"""TF-slim's MobileNets as people have them: checkpoints with and without moving averages, frozen graphs and
+SavedModels.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +27,13 @@ FILES = {
 }
 CASES = [(variant, kind, framework) for variant in SMALL for kind in FILES for framework in ("torch", "tf")]
 LARGER = ("frozen",)
-"""Kinds of which CI reads MobileNet v2's file: it has three times the variables, and what a kind does to one it does to all."""
+"""Kinds of which CI reads MobileNet v2's file: it has three times the variables, and what a kind does to one
+it does to all.
+"""
 # In CI every kind of file once, and a checkpoint and a frozen graph in tf.
-QUICK = [(V2 if kind in LARGER else V1, kind, "torch" if number % 6 else "tf") for number, kind in enumerate(FILES)]
+QUICK = [
+    (V2 if kind in LARGER else V1, kind, "torch" if number % 6 else "tf") for number, kind in enumerate(FILES)
+]
 
 SlimMaker = Callable[[str, str], Path]
 
@@ -54,7 +60,9 @@ def check_file(variant: str, kind: str, framework: str, slim_file: SlimMaker, tm
     carries_graph = kind.startswith(("frozen", "saved_model"))
     assert made.verdict is not None
     assert made.verdict.proof.reference == ("the file's own graph" if carries_graph else "tf_slim")
-    assert made.verdict.proof.dtype == "float64" and all(node.rel_l2 <= 1e-10 for node in made.verdict.proof.nodes)
+    assert made.verdict.proof.dtype == "float64" and all(
+        node.rel_l2 <= 1e-10 for node in made.verdict.proof.nodes
+    )
     assert record.activation == ("softmax" if kind in ("frozen", "saved_model", "saved_model-160") else None)
     windowed = {node.path for node in made.port.graph.nodes if node.op_name in ("conv", "dense")}
     assert windowed <= {node.path for node in made.verdict.proof.nodes}
@@ -67,13 +75,17 @@ def check_file(variant: str, kind: str, framework: str, slim_file: SlimMaker, tm
 
 
 @pytest.mark.parametrize(("variant", "kind", "framework"), QUICK)
-def test_a_slim_file_is_read_and_ported(variant: str, kind: str, framework: str, slim_file: SlimMaker, tmp_path: Path) -> None:
+def test_a_slim_file_is_read_and_ported(
+    variant: str, kind: str, framework: str, slim_file: SlimMaker, tmp_path: Path
+) -> None:
     check_file(variant, kind, framework, slim_file, tmp_path)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("variant", "kind", "framework"), [case for case in CASES if case not in QUICK])
-def test_every_slim_file_is_read_and_ported(variant: str, kind: str, framework: str, slim_file: SlimMaker, tmp_path: Path) -> None:
+def test_every_slim_file_is_read_and_ported(
+    variant: str, kind: str, framework: str, slim_file: SlimMaker, tmp_path: Path
+) -> None:
     check_file(variant, kind, framework, slim_file, tmp_path)
 
 
@@ -88,25 +100,49 @@ def test_a_retrained_graph_is_ported_with_its_own_head_and_its_inner_one_on_requ
     weights = write_slim(tmp_path / "retrained", SlimFile(V1, "frozen", size=96, retrained=2))
     made = porter.convert(V1, "slim", "torch", weights=weights, out=tmp_path / "own", check=True)
     record = made.port.record
-    assert (record.classes, record.source_classes, record.labels, record.activation) == (2, 2, None, "softmax")
+    assert (record.classes, record.source_classes, record.labels, record.activation) == (
+        2,
+        2,
+        None,
+        "softmax",
+    )
     assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
     assert not any("left out" in warning for warning in made.warnings) and not record.tensors.ignored
     compared = {node.path for node in made.verdict.proof.nodes}
     assert compared >= {node.path for node in made.port.graph.nodes if node.op_name == "dense"}
     chosen = ("MobilenetV1/Logits/Conv2d_1c_1x1=head/logits",)
-    inner = porter.convert(V1, "slim", "torch", weights=weights, out=tmp_path / "inner", mapped=chosen, check=True)
+    inner = porter.convert(
+        V1, "slim", "torch", weights=weights, out=tmp_path / "inner", mapped=chosen, check=True
+    )
     record = inner.port.record
-    assert (record.classes, record.source_classes, record.labels, record.activation) == (1000, 1001, "imagenet-1000", None)
+    assert (record.classes, record.source_classes, record.labels, record.activation) == (
+        1000,
+        1001,
+        "imagenet-1000",
+        None,
+    )
     assert any("final_training_ops" in warning for warning in inner.warnings)
     assert set(record.tensors.ignored) == {"final_training_ops/weights", "final_training_ops/biases"}
     assert inner.verdict is not None and inner.verdict.proof.reference == "the file's own graph"
     with pytest.raises(MappingError, match="nowhere") as caught:
-        porter.convert(V1, "slim", "torch", weights=weights, out=tmp_path / "no", mapped=("nowhere=head/logits",), check=False)
+        porter.convert(
+            V1,
+            "slim",
+            "torch",
+            weights=weights,
+            out=tmp_path / "no",
+            mapped=("nowhere=head/logits",),
+            check=False,
+        )
     lines = ["add one of these:", 'mapped="final_training_ops=head/logits"', f'mapped="{chosen[0]}"']
-    assert str(caught.value.next).splitlines() == lines and str(caught.value).splitlines()[1:] == [f"  {line}" for line in lines]
+    assert str(caught.value.next).splitlines() == lines and str(caught.value).splitlines()[1:] == [
+        f"  {line}" for line in lines
+    ]
 
 
-@pytest.mark.parametrize(("variant", "kind"), [(V1, "v1"), (V1, "v2-averages"), (V2, "frozen"), (V1, "saved_model")])
+@pytest.mark.parametrize(
+    ("variant", "kind"), [(V1, "v1"), (V1, "v2-averages"), (V2, "frozen"), (V1, "saved_model")]
+)
 def test_inspect_knows_a_slim_file(variant: str, kind: str, slim_file: SlimMaker) -> None:
     best = porter.inspect(slim_file(variant, kind)).matches[0]
     assert best.is_a == (variant, "slim")
@@ -121,8 +157,16 @@ def test_a_checkpoint_may_be_named_by_its_files(suffix: str, slim_file: SlimMake
     assert by_file.port.record.source.sha256 == by_prefix.port.record.source.sha256
 
 
-def test_ported_logits_are_those_of_the_frozen_graph_with_the_background_kept(slim_file: SlimMaker, tmp_path: Path) -> None:
+def test_ported_logits_are_those_of_the_frozen_graph_with_the_background_kept(
+    slim_file: SlimMaker, tmp_path: Path
+) -> None:
     made = porter.convert(
-        V1, "slim", "torch", weights=slim_file(V1, "frozen"), out=tmp_path / "port", keep_background=True, check=True
+        V1,
+        "slim",
+        "torch",
+        weights=slim_file(V1, "frozen"),
+        out=tmp_path / "port",
+        keep_background=True,
+        check=True,
     )
     assert made.port.record.classes == 1001 and made.port.record.background

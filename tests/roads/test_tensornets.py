@@ -29,12 +29,20 @@ from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 from tests.support.standin import smooth_images
 from tests.support.standin_files import standin_graph, standin_tensors, with_convention
-from tests.support.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors
+from tests.support.tensornets_files import (
+    needs_python37,
+    needs_tensornets,
+    tensornets_python,
+    tensornets_tensors,
+)
 
 
 def test_the_table_has_every_variant_of_the_zoo() -> None:
     assert set(TENSORNETS) == {
-        variant for recipe in all_recipes() for variant in recipe.variants if "tensornets" in recipe.zoos_of(variant)
+        variant
+        for recipe in all_recipes()
+        for variant in recipe.variants
+        if "tensornets" in recipe.zoos_of(variant)
     }
 
 
@@ -58,7 +66,10 @@ EVERY_SIDE = Convention("explicit", (1, 1, 1, 1))
     ],
 )
 def test_the_stems_pad_is_told_from_others(size: int, wrong: Convention) -> None:
-    graph, batch = standin_graph("resnet50v2", "tensornets"), smooth_images(3, (size, size), seed=3, count=2).astype(np.float64)
+    graph, batch = (
+        standin_graph("resnet50v2", "tensornets"),
+        smooth_images(3, (size, size), seed=3, count=2).astype(np.float64),
+    )
     exact = logits(graph, "resnet50v2", batch)
     moved = logits(with_convention(graph, "stem/pool", wrong), "resnet50v2", batch)
     assert np.linalg.norm(moved - exact) > 1e-3 * np.linalg.norm(exact)
@@ -81,7 +92,9 @@ class Published:
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         graph: Any = import_tensorflow().compat.v1.GraphDef.FromString(self.definition)
         layers = layer_ops(graph, self.tensors)
-        runner = GraphRunner(self.definition, self.tensors, [self.output], dtype, layers, decimal_epsilons=True)
+        runner = GraphRunner(
+            self.definition, self.tensors, [self.output], dtype, layers, decimal_epsilons=True
+        )
         return run_reference(runner, batch, self.taps)
 
 
@@ -110,20 +123,37 @@ def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> No
     tensors = tensornets_tensors(variant)
     np.savez(tmp_path / "arrays.npz", **tensors)
     saved, frozen = tmp_path / "saved.npz", tmp_path / "frozen.pb"
-    script = [str(tensornets_python()), str(ROOT / "tests/support/tensornets_code.py"), *TENSORNETS[variant], *map(str, size)]
-    ran = subprocess.run([*script, str(tmp_path / "arrays.npz"), str(saved), str(frozen)], capture_output=True, text=True)
+    script = [
+        str(tensornets_python()),
+        str(ROOT / "tests/support/tensornets_code.py"),
+        *TENSORNETS[variant],
+        *map(str, size),
+    ]
+    ran = subprocess.run(
+        [*script, str(tmp_path / "arrays.npz"), str(saved), str(frozen)], capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stderr
 
     found = read_checkpoint(saved).tensors
-    assert list(found) == list(tensors)  # the order in which this TensorFlow makes the variables is also that one's
-    assert all(np.array_equal(found[name], tensors[name]) and found[name].dtype == np.float32 for name in tensors)
+    # The order in which this TensorFlow makes the variables is also that one's.
+    assert list(found) == list(tensors)
+    assert all(
+        np.array_equal(found[name], tensors[name]) and found[name].dtype == np.float32 for name in tensors
+    )
 
     text = f"{size[0]}x{size[1]}"
-    made = porter.convert(variant, "tensornets", "torch", weights=saved, out=tmp_path / "port", input_size=text, check=False)
+    made = porter.convert(
+        variant, "tensornets", "torch", weights=saved, out=tmp_path / "port", input_size=text, check=False
+    )
     recipe, graph = find_recipe(variant), made.port.graph
     taps = tap_names(recipe.member(variant, "tensornets"), graph)
     output = f"{TENSORNETS[variant][1]}/logits/BiasAdd"
     source = Published(frozen.read_bytes(), dict(tensors), output, dict(taps), size)
     verdict = Check(made.port, CHECKED_DTYPES).prove(source, Sizes((size,), (size,)))
     assert verdict.ok and not verdict.proof.uncompared
-    assert all(node.rel_l2 <= 1e-10 for parity in verdict.parities if parity.dtype == "float64" for node in parity.nodes)
+    assert all(
+        node.rel_l2 <= 1e-10
+        for parity in verdict.parities
+        if parity.dtype == "float64"
+        for node in parity.nodes
+    )

@@ -40,7 +40,14 @@ class Place:
     rows: Path
 
     def run(self, monkeypatch: pytest.MonkeyPatch, *more: str | Path) -> int:
-        folders = ("--data", self.folder / "photos", "--recipes", self.folder / "recipes", "--rows", self.rows)
+        folders = (
+            "--data",
+            self.folder / "photos",
+            "--recipes",
+            self.folder / "recipes",
+            "--rows",
+            self.rows,
+        )
         arguments = [SCRIPT, *folders, "--weights-dir", self.weights, "--workers", "0", *more]
         monkeypatch.setattr(sys, "argv", list(map(str, arguments)))
         with pytest.raises(SystemExit) as exited:
@@ -53,7 +60,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("table")
     for name in ("photos", "weights"):
         (folder / name).mkdir()
-    copied(folder / "recipes", SMALLER, *("resnet_v1", "resnet_v2", "resnet200v2", "resnext", "wide_resnet", "zoos/tensornets"))
+    copied(
+        folder / "recipes",
+        SMALLER,
+        *("resnet_v1", "resnet_v2", "resnet200v2", "resnext", "wide_resnet", "zoos/tensornets"),
+    )
     for variant in QUICK:
         write_weights(folder / "weights", folder / "recipes", variant)
     place = Place(folder, folder / "weights", folder / "rows.jsonl")
@@ -71,7 +82,9 @@ def write_photos(place: Place) -> None:
         CHECKED, "tensornets", "torch", weights=place.weights / "resnext_50_32x4d.npz", out=place.folder / "port", check=False,
         recipes=place.folder / "recipes",
     )  # fmt: skip
-    for photo, found, at in zip(photos, porter.predict(made.port.folder, photos), (0, 0, 2, None), strict=True):
+    for photo, found, at in zip(
+        photos, porter.predict(made.port.folder, photos), (0, 0, 2, None), strict=True
+    ):
         seen = [guess.index for guess in found.top5]
         label = next(index for index in range(1000) if index not in seen) if at is None else seen[at]
         folder = place.folder / "photos" / imagenet_classes()[label].wnid
@@ -94,22 +107,37 @@ def write_weights(folder: Path, recipes: Path, variant: str) -> None:
             found[f"{names[role][-1]}:0"] = tf.from_canonical(graph, graph.by_path[path], role, stored)
     arrays = np.empty(len(found), object)
     arrays[:] = list(found.values())
-    with (folder / member.zoo.files[variant].name).open("wb") as file:  # by its name, numpy would call resnet50.h5 resnet50.h5.npz
+    # By its name, numpy would call resnet50.h5 resnet50.h5.npz.
+    with (folder / member.zoo.files[variant].name).open("wb") as file:
         np.savez(file, names=list(found), values=arrays)
 
 
 def lines_of(out: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line.startswith("|")]
+    return [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line.startswith("|")
+    ]
 
 
-def test_rows_are_studies_and_are_kept(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_studies_and_are_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert place.run(monkeypatch, *QUICK) == 0
     out = capsys.readouterr().out
     header, _, *lines = lines_of(out)
-    assert header == ["model", "case", "photos", "top-1 error", "top-5 error", "ten-crop top-5 error", "log-loss"]
+    assert header == [
+        "model",
+        "case",
+        "photos",
+        "top-1 error",
+        "top-5 error",
+        "ten-crop top-5 error",
+        "log-loss",
+    ]
     assert list(dict.fromkeys(line[0] for line in lines)) == list(QUICK)
     weights, recipes = place.weights / "resnext_50_32x4d.npz", place.folder / "recipes"
-    measured = porter.study(CHECKED, "tensornets", place.folder / "photos", weights=weights, recipes=recipes, crops=10, workers=0)
+    measured = porter.study(
+        CHECKED, "tensornets", place.folder / "photos", weights=weights, recipes=recipes, crops=10, workers=0
+    )
     assert (measured.cases[0].name, measured.cases[0].top1_error, measured.cases[0].top5_error) == (
         "as shipped = symmetric",
         50,
@@ -117,8 +145,13 @@ def test_rows_are_studies_and_are_kept(place: Place, monkeypatch: pytest.MonkeyP
     )
     expected = []
     for case in measured.cases:
-        figures = [f"{error:.3f}" for error in (case.top1_error, case.top5_error, case.ten_crop_top5_error, case.log_loss)]
-        expected.append([f"**{case.name}**" if case.name == measured.trained.name else case.name, "4", *figures])
+        figures = [
+            f"{error:.3f}"
+            for error in (case.top1_error, case.top5_error, case.ten_crop_top5_error, case.log_loss)
+        ]
+        expected.append(
+            [f"**{case.name}**" if case.name == measured.trained.name else case.name, "4", *figures]
+        )
     assert [line[1:] for line in lines if line[0] == CHECKED] == expected
 
     # What is finished is not measured again; a line that was cut short is.
@@ -126,7 +159,11 @@ def test_rows_are_studies_and_are_kept(place: Place, monkeypatch: pytest.MonkeyP
     assert [json.loads(line)["variant"] for line in kept] == list(QUICK)
     place.rows.write_text("".join(kept[:-1]) + kept[-1][:40])
     studied, whole = [], porter.study
-    monkeypatch.setattr(porter, "study", lambda variant, *args, **more: studied.append(variant) or whole(variant, *args, **more))
+    monkeypatch.setattr(
+        porter,
+        "study",
+        lambda variant, *args, **more: studied.append(variant) or whole(variant, *args, **more),
+    )
     assert place.run(monkeypatch, *QUICK) == 0
     assert studied == [QUICK[-1]] and capsys.readouterr().out == out
     assert [json.loads(line)["variant"] for line in place.rows.read_text().splitlines()] == list(QUICK)
@@ -140,7 +177,9 @@ def test_rows_are_studies_and_are_kept(place: Place, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.full
-def test_all_eleven(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_eleven(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for variant in VARIANTS:
         write_weights(place.weights, place.folder / "recipes", variant)
     assert len(VARIANTS) == 11 and place.run(monkeypatch) == 0

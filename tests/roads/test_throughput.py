@@ -1,4 +1,6 @@
-"""scripts/throughput runs and prints its ratios; how large they are is for a person to judge, on an idle machine."""
+"""scripts/throughput runs and prints its ratios; how large they are is for a person to judge, on an idle
+machine.
+"""
 
 import os
 import re

@@ -20,7 +20,12 @@ PARITY, ROOMS, TIERS = "tests/roads/test_parity.py", "tests/unit/test_rooms.py",
 def test_a_test_that_imports_a_framework_or_starts_another_python_is_skipped() -> None:
     finder = NoFrameworks()
     spec = finder.find_spec("torch", None)
-    assert spec and spec.loader is finder and not finder.find_spec("torchaudio", None) and not finder.find_spec("porter", None)
+    assert (
+        spec
+        and spec.loader is finder
+        and not finder.find_spec("torchaudio", None)
+        and not finder.find_spec("porter", None)
+    )
     with pytest.raises(pytest.skip.Exception, match="no torch"):
         finder.exec_module(ModuleType("torch"))
     with pytest.raises(pytest.skip.Exception, match="no other Python"):
@@ -29,7 +34,9 @@ def test_a_test_that_imports_a_framework_or_starts_another_python_is_skipped() -
         assert other.wait() == 0
 
 
-def test_what_a_run_took_is_recorded_and_orders_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_a_run_took_is_recorded_and_orders_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(durations, "FILE", tmp_path / "durations.json")
     durations.FILE.write_text(json.dumps({PARITY: None, "tests/gone.py": 9.0, ROOMS: 5.0}))
     run: Any = Recorder()

@@ -1,4 +1,6 @@
-"""A destination that is not run: with a folder and its name it is written, and proved by porter's own engine (ARCHITECTURE.md)."""
+"""A destination that is not run: with a folder and its name it is written, and proved by porter's own engine
+(ARCHITECTURE.md).
+"""
 
 from __future__ import annotations
 
@@ -68,11 +70,18 @@ def test_every_op_of_its_table(size: Size, of_maps: Any, tmp_path: Path) -> None
         assert lacking == [Add, Concat] and "a toy lrn has an odd size" in said
     plan, tensors = make_plan(graph, size, TOY.CAPABILITIES), tensors_of(graph)
     batch = np.random.default_rng(1).standard_normal((2, 3, *SIZE))
-    found, wanted = TOY.run(TOY.build(plan, tensors, {}, "float64"), batch, [*graph.by_path]), evaluate(graph, tensors, batch)
+    found, wanted = (
+        TOY.run(TOY.build(plan, tensors, {}, "float64"), batch, [*graph.by_path]),
+        evaluate(graph, tensors, batch),
+    )
     assert not {path: value.shape for path, value in found.items() if difference(value, wanted[path]) > 1e-12}
     TOY.write(tmp_path, plan, tensors, {}, "float64", {})
     read = TOY.read_port(tmp_path, plan, {})
-    assert all(np.array_equal(read[path][role], array) for path, roles in tensors.items() for role, array in roles.items())
+    assert all(
+        np.array_equal(read[path][role], array)
+        for path, roles in tensors.items()
+        for role, array in roles.items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,8 @@ def test_what_it_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrote", "instead"), [('"slope": 0.1', '"slope": 0.11'), ('"pads": [1, 0, 2, 1]', '"pads": [0, 1, 2, 1]')]
+    ("wrote", "instead"),
+    [('"slope": 0.1', '"slope": 0.11'), ('"pads": [1, 0, 2, 1]', '"pads": [0, 1, 2, 1]')],
 )
 def test_a_mistake_of_its_writer_is_refused(
     wrote: str, instead: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -127,10 +137,14 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
 
 
 def test_another_number_type(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="porter writes Toy's tensors in float32 and float64, not in float16"):
+    with pytest.raises(
+        UsageError, match="porter writes Toy's tensors in float32 and float64, not in float16"
+    ):
         porter.convert(file, to="toy", out=tmp_path / "port", dtype="float16")
 
 
 def test_it_is_a_small_folder() -> None:
-    lines = sum(len(path.read_text().splitlines()) for path in Path(toy_destination.__file__).parent.glob("*.py"))
+    lines = sum(
+        len(path.read_text().splitlines()) for path in Path(toy_destination.__file__).parent.glob("*.py")
+    )
     assert lines <= 300

@@ -1,4 +1,6 @@
-"""A format that porter only reads: with a folder and its line in recognition.py it is ported and proved (ARCHITECTURE.md)."""
+"""A format that porter only reads: with a folder and its line in recognition.py it is ported and proved
+(ARCHITECTURE.md).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def line_in_recognition() -> Iterator[None]:
     known |= before
 
 
-@pytest.mark.parametrize(("layout", "destination"), [("NCHW", "torch"), ("NHWC", "torch"), ("NHWC", "tf"), ("NCHW", "onnx")])
+@pytest.mark.parametrize(
+    ("layout", "destination"), [("NCHW", "torch"), ("NHWC", "torch"), ("NHWC", "tf"), ("NCHW", "onnx")]
+)
 def test_it_is_ported_and_proved_by_porters_own_engine(layout: str, destination: str, tmp_path: Path) -> None:
     made = porter.convert(write_toy(tmp_path / "model.toy", layout), to=destination, out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.proves
@@ -50,7 +54,9 @@ def test_it_is_ported_and_proved_by_porters_own_engine(layout: str, destination:
 
 def test_it_is_inspected(tmp_path: Path) -> None:
     found = porter.inspect(write_toy(tmp_path / "model.toy")).record()
-    assert (found["format"], found["framework"], found["classes"]) == ("toy", None, 7) and "--to tf" in found["convert"]
+    assert (found["format"], found["framework"], found["classes"]) == ("toy", None, 7) and "--to tf" in found[
+        "convert"
+    ]
 
 
 def test_nothing_is_written_in_it(tmp_path: Path) -> None:
@@ -63,7 +69,8 @@ def test_nothing_is_written_in_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_engine_gives_what_the_oracle_makes_of_the_graph(layout: str, tmp_path: Path) -> None:
     values = values_as_run(
-        read_checkpoint(write_toy(tmp_path / "model.toy", layout)), smooth_images(3, SIZE, 2, 2).transpose(0, 2, 3, 1)
+        read_checkpoint(write_toy(tmp_path / "model.toy", layout)),
+        smooth_images(3, SIZE, 2, 2).transpose(0, 2, 3, 1),
     )
     assert values["shares"].std(axis=0).max() > 0.01
 
@@ -81,7 +88,10 @@ def _transposed(layer: read.Layer, axes: str) -> dict[str, Stored]:
 def _stated(kind: str, **stated: Any) -> dict[str, Reader[read.Layer]]:
     """The readers, of which one takes these attributes for those of the file."""
     reader = read.READERS[kind]
-    return {**read.READERS, kind: lambda walk, layer: reader(walk, replace(layer, stated={**layer.stated, **stated}))}
+    return {
+        **read.READERS,
+        kind: lambda walk, layer: reader(walk, replace(layer, stated={**layer.stated, **stated})),
+    }
 
 
 WINDOW, HELD = read._window, read._held
@@ -98,14 +108,18 @@ MISTAKES: Mapping[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_of_the_reader_is_refused_by_the_proof(mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_mistake_of_the_reader_is_refused_by_the_proof(
+    mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     name, wrong = MISTAKES[mistake]
     monkeypatch.setattr(read, name, wrong)
     with pytest.raises(CheckFailed, match="is not the source's function"):
         porter.convert(write_toy(tmp_path / "model.toy"), to="torch", out=tmp_path / "port")
 
 
-def test_an_operator_without_a_row_leaves_the_port_unproved_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_operator_without_a_row_leaves_the_port_unproved_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     lacking = {kind: row for kind, row in rows._rows(lambda kernel: kernel, 1).items() if kind != "lrn"}
     monkeypatch.setattr(rows, "_rows", lambda on_maps, channels: lacking)
     made = porter.convert(write_toy(tmp_path / "model.toy"), to="torch", out=tmp_path / "port")

@@ -1,4 +1,6 @@
-"""Keras's ResNet v2, whose weights slim trained with another pool than Keras ships, as a shallow network of Keras's own code."""
+"""Keras's ResNet v2, whose weights slim trained with another pool than Keras ships, as a shallow network of
+Keras's own code.
+"""
 
 import json
 from pathlib import Path
@@ -34,7 +36,9 @@ def recipes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(recipes: Path) -> Any:
-    """The network as Keras's code builds it, with calibrated weights; what arrives at its pool is mostly negative."""
+    """The network as Keras's code builds it, with calibrated weights; what arrives at its pool is mostly
+    negative.
+    """
     recipe = find_recipe(VARIANT, recipes)
     keras_model = build_model()
     assign(keras_model, recipe)
@@ -49,7 +53,12 @@ def build_model() -> Any:
         x = resnet.stack_residual_blocks_v2(x, 64, 2, name="conv2")
         return resnet.stack_residual_blocks_v2(x, 128, 2, name="conv3")
 
-    arguments = {"weights": None, "classes": CLASSES, "classifier_activation": None, "input_shape": (*SIZE, 3)}
+    arguments = {
+        "weights": None,
+        "classes": CLASSES,
+        "classifier_activation": None,
+        "input_shape": (*SIZE, 3),
+    }
     return resnet.ResNet(stack, preact=True, use_bias=True, weights_name=VARIANT, **arguments)
 
 
@@ -59,7 +68,10 @@ def assign(model: Any, recipe: Recipe) -> None:
     names = layer_names(Member(recipe, VARIANT, zoo), graph)
     for path, roles in calibrated_tensors(graph, SIZE, seed=3, lowered=("stem/conv",)).items():
         node = graph.by_path[path]
-        arrays = [get_dialect(framework.NAME).from_canonical(graph, node, role, array) for role, array in roles.items()]
+        arrays = [
+            get_dialect(framework.NAME).from_canonical(graph, node, role, array)
+            for role, array in roles.items()
+        ]
         model.get_layer(names[path].name).set_weights(arrays)
 
 
@@ -94,16 +106,24 @@ def test_the_pool_of_training(model: Any, recipes: Path, tmp_path: Path) -> None
     assert verdict is not None and verdict.ok and verdict.shipped is not None
     assert verdict.shipped.parities[-1].reference == "the file's own graph"
     for parity in (verdict.shipped.parities[-1], verdict.parities[-1]):
-        assert parity.dtype == "float64" and not parity.uncompared and all(node.rel_l2 <= 1e-10 for node in parity.nodes)
+        assert (
+            parity.dtype == "float64"
+            and not parity.uncompared
+            and all(node.rel_l2 <= 1e-10 for node in parity.nodes)
+        )
     assert verdict.shipped.rel_l2 >= 1e-2
     assert json.loads((tmp_path / "trained" / "port.json").read_text())["padding"] == "trained"
-    # Keras itself, once as it ships the network and once with the pool put right, which porter has no part in.
+    # Keras itself, once as it ships the network and once with the pool put right, which porter has no part
+    # in.
     batch = make_batch(SIZE, 4, 3, ported["trained"].port.record.preprocess).astype(np.float32)
     keras = {
-        name: np.asarray(made(batch.transpose(0, 2, 3, 1))) for name, made in (("shipped", model), ("trained", repaired(model)))
+        name: np.asarray(made(batch.transpose(0, 2, 3, 1)))
+        for name, made in (("shipped", model), ("trained", repaired(model)))
     }
     for padding in ported:
-        found = get_destination("torch").ENGINE.run(porter.load(tmp_path / padding), batch, [graph.output])[graph.output]
+        found = get_destination("torch").ENGINE.run(porter.load(tmp_path / padding), batch, [graph.output])[
+            graph.output
+        ]
         apart = {name: distance(values, found).rel_l2 for name, values in keras.items()}
         assert apart.pop(padding) <= 1e-5
         assert min(apart.values()) >= 1e-2

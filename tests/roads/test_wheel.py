@@ -29,7 +29,9 @@ keras.Model(image, value).save("net.keras")
 
 def run(*command: str | Path, cwd: Path) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    ran = subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
     return ran.stdout + ran.stderr
 
@@ -48,7 +50,17 @@ def installed(place: Path, wheel: Path, extras: str, *options: str | Path) -> Pa
     """The `porter` of a fresh environment with the wheel."""
     run(sys.executable, "-m", "venv", place / "venv", cwd=place)
     python = place / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options, f"{wheel}{extras}", cwd=place)
+    run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        *options,
+        f"{wheel}{extras}",
+        cwd=place,
+    )
     return python.with_name("porter")
 
 

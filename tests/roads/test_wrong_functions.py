@@ -1,4 +1,6 @@
-"""What is known to go wrong in ports of ResNet v2 and Inception v3, put in on purpose, must show and be named."""
+"""What is known to go wrong in ports of ResNet v2 and Inception v3, put in on purpose, must show and be
+named.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +27,9 @@ IN_CI = ("mixed5b/pool", "mixed6b/pool", "mixed7b/pool", "mixed7c/pool")
 
 @lru_cache(maxsize=1)  # all its values are large
 def right_function(variant: str, zoo: str) -> Remembered:
-    return Remembered(OwnBuild(get_destination("torch"), standin_graph(variant, zoo), standin_tensors(variant, zoo)))
+    return Remembered(
+        OwnBuild(get_destination("torch"), standin_graph(variant, zoo), standin_tensors(variant, zoo))
+    )
 
 
 def put_in(variant: str, zoo: str, change: Callable[[Graph], Graph], size: tuple[int, int]) -> Parity:
@@ -35,13 +39,20 @@ def put_in(variant: str, zoo: str, change: Callable[[Graph], Graph], size: tuple
     model = torch.ENGINE.build(plan, tensors, {}, "float64", "cpu")
     batch = make_batch(size, 2, 3, find_recipe(variant).zoo(zoo, variant).preprocess)
     paths = [node.path for node in right.nodes]
-    return compare(plan, right_function(variant, zoo), lambda b, d: torch.ENGINE.run(model, b, paths), {"float64": [batch]})[0]
+    return compare(
+        plan,
+        right_function(variant, zoo),
+        lambda b, d: torch.ENGINE.run(model, b, paths),
+        {"float64": [batch]},
+    )[0]
 
 
 # On an even map 'same' shifts every window; on an odd one it is only the fill that differs.
 @pytest.mark.parametrize("size", [(96, 96), (97, 129)], ids=["even", "odd"])
 @pytest.mark.parametrize(
-    "convention", [Convention("explicit", (1, 1, 1, 1), LOWEST), Convention("same", fill=LOWEST)], ids=["lowest", "same"]
+    "convention",
+    [Convention("explicit", (1, 1, 1, 1), LOWEST), Convention("same", fill=LOWEST)],
+    ids=["lowest", "same"],
 )
 def test_what_fills_the_pad_of_resnets_pool(convention: Convention, size: tuple[int, int]) -> None:
     found = put_in(*RESNET, lambda graph: with_convention(graph, "stem/pool", convention), size)
@@ -50,7 +61,9 @@ def test_what_fills_the_pad_of_resnets_pool(convention: Convention, size: tuple[
     assert found.first_bad.source == str(convention)
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, marks=() if path in IN_CI else pytest.mark.full) for path in AVERAGES])
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=() if path in IN_CI else pytest.mark.full) for path in AVERAGES]
+)
 def test_what_inceptions_averages_divide_by(path: str) -> None:
     convention = Convention("same", average="real_cells")
     found = put_in(*INCEPTION, lambda graph: with_convention(graph, path, convention), (107, 96))
@@ -62,14 +75,19 @@ def with_epsilon(graph: Graph, epsilon: float) -> Graph:
     return replace(
         graph,
         nodes=tuple(
-            replace(node, op=replace(node.op, epsilon=epsilon)) if isinstance(node.op, BatchNorm) else node for node in graph.nodes
+            replace(node, op=replace(node.op, epsilon=epsilon)) if isinstance(node.op, BatchNorm) else node
+            for node in graph.nodes
         ),
     )
 
 
 @pytest.mark.parametrize(
     ("case", "epsilon", "first"),
-    [(INCEPTION, 1e-5, "conv1a_3x3/bn"), (RESNET, 1e-3, "stage1/unit1/preact/norm"), (RESNET, 1e-5, "stage1/unit1/preact/norm")],
+    [
+        (INCEPTION, 1e-5, "conv1a_3x3/bn"),
+        (RESNET, 1e-3, "stage1/unit1/preact/norm"),
+        (RESNET, 1e-5, "stage1/unit1/preact/norm"),
+    ],
     ids=["inception", "resnet", "resnet, slim's"],
 )
 def test_epsilons(case: tuple[str, str], epsilon: float, first: str) -> None:

@@ -15,7 +15,13 @@ from porter.verification.references import OwnBuild
 from porter.verification.results import Parity
 from porter.verification.sizes import small_sizes
 from tests.support.parity import Remembered
-from tests.support.standin_files import make_batch, standin_graph, standin_tensors, strided_sites, with_convention
+from tests.support.standin_files import (
+    make_batch,
+    standin_graph,
+    standin_tensors,
+    strided_sites,
+    with_convention,
+)
 
 SAME, SYMMETRIC = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 WRONG = [
@@ -36,7 +42,9 @@ def cases() -> list[Case]:
 
 def test_every_strided_site_of_every_zoo_has_its_wrong_pad() -> None:
     assert {case[:3] for case in cases()} == {
-        (variant, zoo, path) for variant, zoo, _ in WRONG for path in strided_sites(standin_graph(variant, zoo))
+        (variant, zoo, path)
+        for variant, zoo, _ in WRONG
+        for path in strided_sites(standin_graph(variant, zoo))
     }
     assert {case[2] for case in cases() if case[3] == SAME and case[0] == "mobilenet_v1_0.25"} == {
         f"block{i}/depthwise/conv" for i in (1, 3, 5, 11)
@@ -56,7 +64,9 @@ def protocol(variant: str, zoo: str) -> Preprocess | None:
 
 @lru_cache(maxsize=1)
 def right_pads(variant: str, zoo: str) -> Remembered:
-    return Remembered(OwnBuild(get_destination("torch"), standin_graph(variant, zoo), standin_tensors(variant, zoo)))
+    return Remembered(
+        OwnBuild(get_destination("torch"), standin_graph(variant, zoo), standin_tensors(variant, zoo))
+    )
 
 
 def put_in(variant: str, zoo: str, path: str, convention: Convention) -> Parity:
@@ -65,12 +75,19 @@ def put_in(variant: str, zoo: str, path: str, convention: Convention) -> Parity:
     right, tensors = standin_graph(variant, zoo), standin_tensors(variant, zoo)
     plan = make_plan(with_convention(right, path, convention), ANY, torch.CAPABILITIES)
     model = torch.ENGINE.build(plan, tensors, {}, "float64", "cpu")
-    batches = [make_batch(size, 2, 3, protocol(variant, zoo)) for size in small_sizes(right, find_recipe(variant).native_size())]
+    batches = [
+        make_batch(size, 2, 3, protocol(variant, zoo))
+        for size in small_sizes(right, find_recipe(variant).native_size())
+    ]
     paths = [node.path for node in right.nodes]
-    return compare(plan, right_pads(variant, zoo), lambda b, d: torch.ENGINE.run(model, b, paths), {"float64": batches})[0]
+    return compare(
+        plan, right_pads(variant, zoo), lambda b, d: torch.ENGINE.run(model, b, paths), {"float64": batches}
+    )[0]
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}-{case[3]}".replace("/", "."))
+@pytest.mark.parametrize(
+    "case", cases(), ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}-{case[3]}".replace("/", ".")
+)
 def test_a_wrong_pad_moves_the_logits_and_is_named(case: Case) -> None:
     found = put_in(*case)
     assert found.logits.rel_l2 >= 1e-3

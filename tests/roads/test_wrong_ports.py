@@ -1,4 +1,6 @@
-"""What is known to go wrong in ports, put into finished ones on purpose: `porter verify` fails and names the first wrong node."""
+"""What is known to go wrong in ports, put into finished ones on purpose: `porter verify` fails and names the
+first wrong node.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ SLIM = SlimFile("mobilenet_v1_0.25", ema=True)
 
 @dataclass(frozen=True)
 class Trap:
-    """A mistake in a port: in its graph, or in the tensors that were read from the weights file; and where it first shows."""
+    """A mistake in a port: in its graph, or in the tensors that were read from the weights file; and where it
+    first shows.
+    """
 
     variant: str
     zoo: str
@@ -56,13 +60,20 @@ def strided_on_the_3x3(_: Graph) -> Graph:
 
 
 def epsilon_of_torch(graph: Graph) -> Graph:
-    nodes = (replace(node, op=replace(node.op, epsilon=1e-5)) if isinstance(node.op, BatchNorm) else node for node in graph.nodes)
+    nodes = (
+        replace(node, op=replace(node.op, epsilon=1e-5)) if isinstance(node.op, BatchNorm) else node
+        for node in graph.nodes
+    )
     return replace(graph, nodes=tuple(nodes))
 
 
 def averages_ignored(weights: Path, _: Tensors) -> Tensors:
     recipe, checkpoint = find_recipe(SLIM.variant), read_checkpoint(weights)
-    raw = {name: array for name, array in checkpoint.tensors.items() if not name.endswith("ExponentialMovingAverage")}
+    raw = {
+        name: array
+        for name, array in checkpoint.tensors.items()
+        if not name.endswith("ExponentialMovingAverage")
+    }
     checkpoint = replace(checkpoint, tensors=raw)
     fit = fit_by_names(Candidate.of(recipe.member(SLIM.variant, "slim"), checkpoint))
     return read_tensors(fit, checkpoint, get_dialect("tf"))
@@ -73,7 +84,10 @@ def unshifted(weights: Path, tensors: Tensors) -> Tensors:
     layer, average = "MobilenetV1/Logits/Conv2d_1c_1x1", "ExponentialMovingAverage"
     found = read_checkpoint(weights).tensors
     kernel, bias = (found[f"{layer}/{role}/{average}"] for role in ("weights", "biases"))
-    return {**tensors, "head/logits": {"kernel": np.ascontiguousarray(kernel[0, 0].T[:1000]), "bias": bias[:1000]}}
+    return {
+        **tensors,
+        "head/logits": {"kernel": np.ascontiguousarray(kernel[0, 0].T[:1000]), "bias": bias[:1000]},
+    }
 
 
 def blue_first(_: Path, tensors: Tensors) -> Tensors:
@@ -87,15 +101,24 @@ TRAPS = {
         "mobilenet_v1_0.25", "keras", "block3/depthwise/conv", padded("block3/depthwise/conv", SYMMETRIC)
     ),
     "same for Keras's (0,1), which even maps do not tell": Trap(
-        "mobilenet_v1_0.25", "keras", "block3/depthwise/conv", padded("block3/depthwise/conv", Convention("same")), size="any"
+        "mobilenet_v1_0.25",
+        "keras",
+        "block3/depthwise/conv",
+        padded("block3/depthwise/conv", Convention("same")),
+        size="any",
     ),
-    "same for torchvision's 1": Trap("mobilenet_v2_0.35", "torchvision", "stem/conv", padded("stem/conv", Convention("same"))),
+    "same for torchvision's 1": Trap(
+        "mobilenet_v2_0.35", "torchvision", "stem/conv", padded("stem/conv", Convention("same"))
+    ),
     "lowest for zero in ResNet50V2's pool": Trap(
         "resnet50v2", "keras", "stem/pool", padded("stem/pool", Convention("explicit", (1, 1, 1, 1), LOWEST))
     ),
     "stride on the 3x3": Trap("resnet50", "keras", "stage2/unit1/conv1", strided_on_the_3x3),
     "averages that leave out the pad": Trap(
-        "inception_v3", "torchvision", "mixed5b/pool", padded("mixed5b/pool", Convention("same", average="real_cells"))
+        "inception_v3",
+        "torchvision",
+        "mixed5b/pool",
+        padded("mixed5b/pool", Convention("same", average="real_cells")),
     ),
     "averages that count the pad": Trap(
         "inception_v3",
@@ -121,7 +144,9 @@ def put_in(folder: Path, weights: Path, trap: Trap) -> None:
 
 LATER = {name for name, trap in TRAPS.items() if trap.variant in ("resnet50", "resnet50v2", "inception_v3")}
 LATER |= {"symmetric for Keras's (0,1)", "same for torchvision's 1"}
-"""In CI without a file: the large networks' traps in test_wrong_functions.py, wrong pads in test_wrong_pads.py."""
+"""In CI without a file: the large networks' traps in test_wrong_functions.py, wrong pads in
+test_wrong_pads.py.
+"""
 NAMES = [pytest.param(name, marks=pytest.mark.full if name in LATER else ()) for name in TRAPS]
 
 
@@ -129,8 +154,12 @@ RightPort = Callable[[str, str, str | None], tuple[Path, Path]]
 
 
 @pytest.fixture(scope="module")
-def right_port(weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path_factory: pytest.TempPathFactory) -> RightPort:
-    """Weights of a variant and zoo, and a port of them to an input size that `verify` finds right; each is made once."""
+def right_port(
+    weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path_factory: pytest.TempPathFactory
+) -> RightPort:
+    """Weights of a variant and zoo, and a port of them to an input size that `verify` finds right; each is
+    made once.
+    """
 
     @cache
     def make(variant: str, zoo: str, size: str | None) -> tuple[Path, Path]:
@@ -153,6 +182,7 @@ def test_verify_names_the_first_wrong_node(name: str, right_port: RightPort, tmp
     verdict = porter.verify(tmp_path / "port", weights=weights)
     assert not verdict.ok and verdict.proof.logits.rel_l2 >= 1e-3
     found = verdict.proof.first_bad
-    # torchvision computes its averages in no module: the convolution behind is the first that shows, and names its site.
+    # torchvision computes its averages in no module: the convolution behind is the first that shows, and
+    # names its site.
     assert found is not None and trap.first in (found.path, found.site)
     assert trap.first in verdict.failure()

@@ -1,4 +1,6 @@
-"""What goes wrong in ports of vision transformers, put into the recipe or a port on purpose: each zoo's own code refuses it."""
+"""What goes wrong in ports of vision transformers, put into the recipe or a port on purpose: each zoo's own
+code refuses it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ LAST = """\
 FIRST = 'head/first, axis: 0, before: 0, after: "=(side//patch)*(side//patch)"}'
 NAMED = '        "{layer}": "MultiHeadDotProductAttention_1/{layer}"\n'
 MISTAKES = {
-    "the exact GELU for a tanh": ("vit_jax", [("joined: false, tanh_gelu: true", "joined: false")], "block0/gelu"),
+    "the exact GELU for a tanh": (
+        "vit_jax",
+        [("joined: false, tanh_gelu: true", "joined: false")],
+        "block0/gelu",
+    ),
     "keys for queries": (
         "vit_jax",
         [
@@ -80,7 +86,9 @@ def test_a_mistake_is_refused_where_it_is(mistake: str, recipes: Path, tmp_path:
 @pytest.mark.full
 def test_positions_of_the_next_cell_are_refused(recipes: Path, tmp_path: Path) -> None:
     weights = published_like(tmp_path, "vit_b_32", "timm", recipes)
-    porter.convert("vit_b_32", "timm", "torch", weights=weights, recipes=recipes, out=tmp_path / "port", check=False)
+    porter.convert(
+        "vit_b_32", "timm", "torch", weights=weights, recipes=recipes, out=tmp_path / "port", check=False
+    )
     file = tmp_path / "port/model.safetensors"
     tensors = load_file(file)
     save_file({**tensors, "stem.positions.weight": np.roll(tensors["stem.positions.weight"], 1, 0)}, file)

@@ -16,7 +16,9 @@ Blobs = Mapping[str, Sequence[NDArray[np.float32]]]
 
 
 def write_caffe(path: Path, net: str, blobs: Blobs, legacy: bool = False) -> Path:
-    """The net beside its weights; `legacy` as before Caffe's second format, with blobs of four axes. Gives the net's path."""
+    """The net beside its weights; `legacy` as before Caffe's second format, with blobs of four axes. Gives
+    the net's path.
+    """
     path.with_suffix(".prototxt").write_text(net)
     layers = b"".join(_layer(name, arrays, legacy) for name, arrays in blobs.items())
     path.with_suffix(".caffemodel").write_bytes(_field(1, b"net") + layers)
@@ -24,12 +26,16 @@ def write_caffe(path: Path, net: str, blobs: Blobs, legacy: bool = False) -> Pat
 
 
 def zoo_files(folder: Path, variant: str, factor: float = 999.25, recipes: Path | None = None) -> Path:
-    """Calibrated weights of the zoo `caffe` with a net as its authors write it: norms and ReLUs in place. Gives the net's path.
+    """Calibrated weights of the zoo `caffe` with a net as its authors write it: norms and ReLUs in place.
+    Gives the net's path.
 
     Args:
         factor: what divides the statistics of each norm.
     """
-    graph, tensors = standin_graph(variant, "caffe", recipes=recipes), standin_tensors(variant, "caffe", recipes=recipes)
+    graph, tensors = (
+        standin_graph(variant, "caffe", recipes=recipes),
+        standin_tensors(variant, "caffe", recipes=recipes),
+    )
     names = layer_names(find_recipe(variant, recipes).member(variant, "caffe"), graph)
     tops, layers, found = {INPUT: "data"}, list[str](), dict[str, list[NDArray[np.float32]]]()
 
@@ -47,14 +53,23 @@ def zoo_files(folder: Path, variant: str, factor: float = 999.25, recipes: Path 
             pads, groups = (op.convention.pads[0], op.groups) if isinstance(op, Conv) else (0, 1)
             kernel, stride = (sides.kernel[0], sides.stride[0]) if sides else (1, 1)
             bias = "" if op.bias else " bias_term: false"
-            stated = f"num_output: {filters} kernel_size: {kernel} pad: {pads} stride: {stride} group: {groups}{bias}"
+            stated = (
+                f"num_output: {filters} kernel_size: {kernel} pad: {pads} stride: {stride} group: "
+                f"{groups}{bias}"
+            )
             add(name, "Convolution", node, name, f"convolution_param {{ {stated} }}")
             arrays["kernel"] = arrays["kernel"].reshape(filters, -1, kernel, kernel)
         elif isinstance(op, Dense):
             add(name, "InnerProduct", node, name, f"inner_product_param {{ num_output: {op.units} }}")
         elif isinstance(op, BatchNorm):
             (top,), scale = (tops[path] for path in node.inputs), name.replace("bn", "scale", 1)
-            add(name, "BatchNorm", node, top, f"batch_norm_param {{ use_global_stats: true eps: {op.epsilon} }}")
+            add(
+                name,
+                "BatchNorm",
+                node,
+                top,
+                f"batch_norm_param {{ use_global_stats: true eps: {op.epsilon} }}",
+            )
             add(scale, "Scale", node, top, "scale_param { bias_term: true }")
             found[name] = [np.float32(factor) * arrays.pop(role) for role in ("mean", "variance")]
             found[name].append(np.array([factor], np.float32))
@@ -65,7 +80,11 @@ def zoo_files(folder: Path, variant: str, factor: float = 999.25, recipes: Path 
             add(name, "Eltwise", node, name)
         else:
             assert isinstance(op, MaxPool | AvgPool | GlobalAvgPool)
-            sizes = f"kernel_size: {op.window.kernel[0]} stride: {op.window.stride[0]}" if not isinstance(op, GlobalAvgPool) else ""
+            sizes = (
+                f"kernel_size: {op.window.kernel[0]} stride: {op.window.stride[0]}"
+                if not isinstance(op, GlobalAvgPool)
+                else ""
+            )
             kind = "pool: MAX" if isinstance(op, MaxPool) else "pool: AVE"
             add(name, "Pooling", node, name, f"pooling_param {{ {kind} {sizes or 'global_pooling: true'} }}")
         if arrays:
@@ -77,7 +96,10 @@ def zoo_files(folder: Path, variant: str, factor: float = 999.25, recipes: Path 
 
 
 def _layer(name: str, arrays: Sequence[NDArray[np.float32]], legacy: bool) -> bytes:
-    parts = [_field(4 if legacy else 1, name.encode()), *(_field(6 if legacy else 7, _blob(array, legacy)) for array in arrays)]
+    parts = [
+        _field(4 if legacy else 1, name.encode()),
+        *(_field(6 if legacy else 7, _blob(array, legacy)) for array in arrays),
+    ]
     return _field(2 if legacy else 100, b"".join(parts))
 
 

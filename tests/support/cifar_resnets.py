@@ -1,5 +1,5 @@
-"""CIFAR's ResNets, written for the tests from section 4.2 of arXiv:1512.03385: what an author's own code is for a zoo whose code
-porter does not have. The torch modules have the tensor names of zoo `akamaster`.
+"""CIFAR's ResNets, written for the tests from section 4.2 of arXiv:1512.03385: what an author's own code is
+for a zoo whose code porter does not have. The torch modules have the tensor names of zoo `akamaster`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class ResNet(nn.Module):
         return self.linear(x.mean((2, 3)))
 
 
-cifar_resnet20, cifar_resnet32, cifar_resnet44, cifar_resnet56, cifar_resnet110 = (partial(ResNet, n) for n in (3, 5, 7, 9, 18))
+cifar_resnet20, cifar_resnet32, cifar_resnet44, cifar_resnet56, cifar_resnet110 = (
+    partial(ResNet, n) for n in (3, 5, 7, 9, 18)
+)
 
 
 def keras_model(network: ResNet) -> Any:
@@ -76,7 +78,9 @@ def keras_model(network: ResNet) -> Any:
         own.set_weights([kernel])
         found = layers.BatchNormalization(epsilon=norm.eps)
         x = found(x)
-        found.set_weights([one.detach().numpy() for one in (norm.weight, norm.bias, norm.running_mean, norm.running_var)])
+        found.set_weights(
+            [one.detach().numpy() for one in (norm.weight, norm.bias, norm.running_mean, norm.running_var)]
+        )
         return x
 
     x = image = keras.Input((None, None, 3))

@@ -1,8 +1,8 @@
 """Seven networks built by CNTK 2.7, which writes them as ONNX itself, with what it computes for one batch.
 
-It runs under Python 3.6, outside porter's environment: `python tests/support/cntk_models.py FOLDER SIDE` writes NAME.onnx and
-NAME.npz (the images, N x C x H x W, and the output) for each. CNTK's automatic padding has (k-1)//2 cells first at every size of
-the input.
+It runs under Python 3.6, outside porter's environment: `python tests/support/cntk_models.py FOLDER SIDE`
+writes NAME.onnx and NAME.npz (the images, N x C x H x W, and the output) for each. CNTK's automatic padding
+has (k-1)//2 cells first at every size of the input.
 """
 
 import sys
@@ -18,16 +18,25 @@ IMAGES = RANDOM.normal(0, 1, (3, 3, int(sys.argv[2]), int(sys.argv[2]) + 7)).ast
 def norm(x):
     """With the statistics of what arrives, so that a wrong pad shows."""
     values, channels = x.eval({x.arguments[0]: IMAGES}), x.shape[0]
-    numbers = [RANDOM.uniform(0.8, 1.2, channels), RANDOM.normal(0, 0.2, channels), values.mean((0, 2, 3)), values.var((0, 2, 3))]
+    numbers = [
+        RANDOM.uniform(0.8, 1.2, channels),
+        RANDOM.normal(0, 0.2, channels),
+        values.mean((0, 2, 3)),
+        values.var((0, 2, 3)),
+    ]
     scale, bias = (C.parameter(init=each.astype(np.float32)) for each in numbers[:2])
     mean, variance = (C.constant(each.astype(np.float32)) for each in numbers[2:])
-    return C.batch_normalization(x, scale, bias, mean, variance, True, epsilon=1e-3, running_count=C.constant(0.0))
+    return C.batch_normalization(
+        x, scale, bias, mean, variance, True, epsilon=1e-3, running_count=C.constant(0.0)
+    )
 
 
 def convolution(x, filters, kernel=3, stride=1, groups=1):
     shape = filters, x.shape[0] // groups, kernel, kernel
     numbers = C.parameter(init=RANDOM.normal(0, (2.0 / np.prod(shape[1:])) ** 0.5, shape).astype(np.float32))
-    return C.convolution(numbers, x, strides=(stride, stride), auto_padding=[False, True, True], groups=groups)
+    return C.convolution(
+        numbers, x, strides=(stride, stride), auto_padding=[False, True, True], groups=groups
+    )
 
 
 def conv(x, filters, kernel=3, stride=1, groups=1, relu=True):

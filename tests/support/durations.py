@@ -1,4 +1,5 @@
-"""How long each file of tests takes, as the suite measured it: what takes longest starts first, and the quick tier lacks it.
+"""How long each file of tests takes, as the suite measured it: what takes longest starts first, and the quick
+tier lacks it.
 
 `scripts/test --record-durations` writes durations.json anew for the files that it runs.
 """
@@ -44,7 +45,8 @@ class Recorder:
     def pytest_sessionfinish(self) -> None:
         seconds = recorded() | {file: round(total, 1) for file, total in self.seconds.items()}
         longest = sorted(
-            (file for file in seconds if (ROOT / file).is_file() and seconds[file] >= 1), key=lambda file: -seconds[file]
+            (file for file in seconds if (ROOT / file).is_file() and seconds[file] >= 1),
+            key=lambda file: -seconds[file],
         )
         kept = {file: None if math.isinf(seconds[file]) else seconds[file] for file in longest}
         FILE.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")

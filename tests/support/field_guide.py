@@ -1,6 +1,8 @@
-"""The figures of docs/padding.md, computed by the frameworks themselves where they run here, otherwise by porter's arithmetic.
+"""The figures of docs/padding.md, computed by the frameworks themselves where they run here, otherwise by
+porter's arithmetic.
 
-`python -m tests.support.field_guide` writes them into the document; tests/roads/test_field_guide.py holds the document to them.
+`python -m tests.support.field_guide` writes them into the document; tests/roads/test_field_guide.py holds the
+document to them.
 """
 
 from __future__ import annotations
@@ -57,18 +59,35 @@ def torch_layer(function: Callable[[torch.Tensor], torch.Tensor]) -> Layer:
 
 
 def keras_conv(kernel: Array, padding: str, stride: int = 2, pads: Any = None) -> Layer:
-    """Keras's Conv2D with `kernel` (filters, channels, rows, columns), behind a ZeroPadding2D where `pads` are given."""
+    """Keras's Conv2D with `kernel` (filters, channels, rows, columns), behind a ZeroPadding2D where `pads`
+    are given.
+    """
     layers = import_keras().layers
-    conv = layers.Conv2D(len(kernel), kernel.shape[2:], strides=stride, padding=padding, use_bias=False, dtype=str(kernel.dtype))
+    conv = layers.Conv2D(
+        len(kernel),
+        kernel.shape[2:],
+        strides=stride,
+        padding=padding,
+        use_bias=False,
+        dtype=str(kernel.dtype),
+    )
     conv.build((None, None, None, kernel.shape[1]))
     conv.set_weights([kernel.transpose(2, 3, 1, 0)])
-    return keras_layers(conv) if pads is None else keras_layers(layers.ZeroPadding2D(pads, dtype=str(kernel.dtype)), conv)
+    return (
+        keras_layers(conv)
+        if pads is None
+        else keras_layers(layers.ZeroPadding2D(pads, dtype=str(kernel.dtype)), conv)
+    )
 
 
 def keras_pool(kind: str, size: int, stride: int, padding: str, pads: Any = None) -> Layer:
     layers = import_keras().layers
     pool = getattr(layers, kind)(size, strides=stride, padding=padding, dtype="float64")
-    return keras_layers(pool) if pads is None else keras_layers(layers.ZeroPadding2D(pads, dtype="float64"), pool)
+    return (
+        keras_layers(pool)
+        if pads is None
+        else keras_layers(layers.ZeroPadding2D(pads, dtype="float64"), pool)
+    )
 
 
 def fraction(value: float) -> str:
@@ -102,7 +121,9 @@ def average_layers() -> dict[str, Layer]:
         "torch: `avg_pool2d(3, 1, padding=1, count_include_pad=False)`": torch_layer(
             lambda x: F.avg_pool2d(x, 3, 1, padding=1, count_include_pad=False)
         ),
-        "`ZeroPadding2D(1)`, then `AveragePooling2D(3, 1, 'valid')`": keras_pool("AveragePooling2D", 3, 1, "valid", 1),
+        "`ZeroPadding2D(1)`, then `AveragePooling2D(3, 1, 'valid')`": keras_pool(
+            "AveragePooling2D", 3, 1, "valid", 1
+        ),
         COUNTING: torch_layer(lambda x: F.avg_pool2d(x, 3, 1, padding=1)),
     }
 
@@ -114,12 +135,15 @@ def averages() -> Rows:
         found = layer(np.ones((1, 1, 8, 8)))[0, 0]
         rows.append((name, *map(fraction, (found[0, 0], found[0, 4], found[4, 4]))))
     cntk = row(Convention("cntk"), Window((3, 3)), 0, 8)
-    edge = Fraction(3 + cntk.start, cntk.divisors[0])  # the cells of the first window that are input, over what it divides by
+    # The cells of the first window that are input, over what it divides by.
+    edge = Fraction(3 + cntk.start, cntk.divisors[0])
     return [*rows, ("CNTK: `autoPadding=true` (porter's arithmetic)", str(edge * edge), str(edge), "1")]
 
 
 def rebuilt_averages() -> Rows:
-    """The factor by which cells are wrong once an average is rebuilt as the other kind, and how many of them are."""
+    """The factor by which cells are wrong once an average is rebuilt as the other kind, and how many of them
+    are.
+    """
     layers = average_layers()
     excluding, counting = layers[EXCLUDING], layers[COUNTING]
     padded = layers["`ZeroPadding2D(1)`, then `AveragePooling2D(3, 1, 'valid')`"]
@@ -128,7 +152,9 @@ def rebuilt_averages() -> Rows:
         ("excluding (CNTK, slim, Keras)", excluding, "pad, then pool", padded),
         ("counting (torchvision, timm)", counting, "`same`", excluding),
     ):
-        factors = [(rebuilt(ones) / source(ones))[0, 0] for ones in (np.ones((1, 1, n, n)) for n in (35, 17, 8))]
+        factors = [
+            (rebuilt(ones) / source(ones))[0, 0] for ones in (np.ones((1, 1, n, n)) for n in (35, 17, 8))
+        ]
         wrong = [f"{np.mean(np.abs(factor - 1) > 1e-9):.0%}" for factor in factors]
         rows.append((name, other, fraction(factors[0][0, 0]), fraction(factors[0][0, 17]), *wrong))
     return rows
@@ -142,7 +168,11 @@ def window_shift() -> Rows:
     batch = np.arange(16.0).reshape(1, 1, 4, 4)
     given = torch_layer(lambda x: F.max_pool2d(x, 3, 2, padding=1))(batch)
     found = keras_pool("MaxPooling2D", 3, 2, "same")(batch)
-    return [("layer", "gives"), ("torch `MaxPool2d(3, 2, padding=1)`", matrix(given[0, 0])), ("Keras `same`", matrix(found[0, 0]))]
+    return [
+        ("layer", "gives"),
+        ("torch `MaxPool2d(3, 2, padding=1)`", matrix(given[0, 0])),
+        ("Keras `same`", matrix(found[0, 0])),
+    ]
 
 
 def conv_on_ten() -> Rows:
@@ -194,7 +224,14 @@ def pool_of_two() -> Rows:
     for n in (5, 6):
         batch = random.standard_normal((1, 1, n, n))
         same, valid = (keras_pool("MaxPooling2D", 2, 2, padding)(batch) for padding in ("same", "valid"))
-        rows.append((f"{n}×{n}", shape(same), shape(valid), "equal" if np.array_equal(same, valid) else "of another size"))
+        rows.append(
+            (
+                f"{n}×{n}",
+                shape(same),
+                shape(valid),
+                "equal" if np.array_equal(same, valid) else "of another size",
+            )
+        )
     return rows
 
 
@@ -216,7 +253,10 @@ def merged_pads() -> Rows:
     """A max pool over zeros, exported by torch and run by onnxruntime, on numbers from -2 to -1."""
     batch = np.random.default_rng(13).uniform(-2, -1, (1, 3, 9, 9)).astype(np.float32)
     rows: Rows = [("exported from torch", "onnxruntime's default", '`disabled_optimizers=["Pad_Fusion"]`')]
-    for name, pad in (("`ZeroPad2d(1)`", torch.nn.ZeroPad2d(1)), ("`ConstantPad2d(1, -0.0)`", torch.nn.ConstantPad2d(1, -0.0))):
+    for name, pad in (
+        ("`ZeroPad2d(1)`", torch.nn.ZeroPad2d(1)),
+        ("`ConstantPad2d(1, -0.0)`", torch.nn.ConstantPad2d(1, -0.0)),
+    ):
         module, file = torch.nn.Sequential(pad, torch.nn.MaxPool2d(3, 2)), BytesIO()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter without onnxscript is the older one
@@ -236,7 +276,8 @@ def merged_pads() -> Rows:
 def first_window(layer: Callable[[Array], Layer], kernel: int, size: int) -> tuple[int, int]:
     """Where a framework's own strided convolution starts, and how many outputs it gives.
 
-    The kernel numbers its cells and only the map's first cell is one, so the first output tells which of them read it.
+    The kernel numbers its cells and only the map's first cell is one, so the first output tells which of them
+    read it.
     """
     cells = np.arange(1.0, kernel * kernel + 1).reshape(1, 1, kernel, kernel)
     batch = np.zeros((1, 1, size, size))
@@ -261,13 +302,19 @@ def sides() -> Rows:
     """First cell of the first window, and how many windows there are, at stride 2."""
 
     def torch_conv(kernel: Array) -> Layer:
-        return torch_layer(lambda x: F.conv2d(x, torch.from_numpy(kernel), stride=2, padding=kernel.shape[2] // 2))
+        return torch_layer(
+            lambda x: F.conv2d(x, torch.from_numpy(kernel), stride=2, padding=kernel.shape[2] // 2)
+        )
 
     frameworks: Mapping[str, Callable[[int, int], tuple[int, int]]] = {
-        "TensorFlow, Keras `same`": lambda k, n: first_window(lambda kernel: keras_conv(kernel, "same"), k, n),
+        "TensorFlow, Keras `same`": lambda k, n: first_window(
+            lambda kernel: keras_conv(kernel, "same"), k, n
+        ),
         "torch, `padding=k//2`": lambda k, n: first_window(torch_conv, k, n),
         "Caffe, pools with `pad` k//2, rounding up": lambda k, n: by_arithmetic(symmetric(k, "ceil"), k, n),
-        "Caffe, pools with `pad` 0, rounding up": lambda k, n: by_arithmetic(Convention(fill=LOWEST, rounding="ceil"), k, n),
+        "Caffe, pools with `pad` 0, rounding up": lambda k, n: by_arithmetic(
+            Convention(fill=LOWEST, rounding="ceil"), k, n
+        ),
         "Caffe, convolutions with `pad` k//2": lambda k, n: by_arithmetic(symmetric(k), k, n),
         "CNTK `autoPadding`": lambda k, n: by_arithmetic(Convention("cntk"), k, n),
         "MXNet, `pad` k//2, pools `valid`": lambda k, n: by_arithmetic(symmetric(k), k, n),
@@ -286,8 +333,14 @@ def sides() -> Rows:
 
 @cache
 def mobilenet_values(padding: str) -> Mapping[str, Array]:
-    """Every value of MobileNet v1 0.25 with calibrated random weights, in float64, its strided convolutions padded so."""
-    convention = {"same": Convention("same"), "1": Convention("explicit", (1, 1, 1, 1)), "valid": Convention()}[padding]
+    """Every value of MobileNet v1 0.25 with calibrated random weights, in float64, its strided convolutions
+    padded so.
+    """
+    convention = {
+        "same": Convention("same"),
+        "1": Convention("explicit", (1, 1, 1, 1)),
+        "valid": Convention(),
+    }[padding]
     variant, zoo = MOBILENET
     graph = standin_graph(variant, zoo)
     padded = with_conventions(graph, dict.fromkeys(strided_sites(graph), convention))
@@ -300,12 +353,28 @@ def mobilenet_distance(padding: str) -> Distance:
 
 
 def mobilenet() -> Rows:
-    rows: Rows = [("strided convolutions padded", "stem's outputs", "last map", "logits", "logits' SNR", "another top class")]
+    rows: Rows = [
+        (
+            "strided convolutions padded",
+            "stem's outputs",
+            "last map",
+            "logits",
+            "logits' SNR",
+            "another top class",
+        )
+    ]
     right = mobilenet_values("same")
-    for name, padding in (("SAME, as in training", "same"), ("1 on every side", "1"), ("not at all", "valid")):
+    for name, padding in (
+        ("SAME, as in training", "same"),
+        ("1 on every side", "1"),
+        ("not at all", "valid"),
+    ):
         found, logits = mobilenet_values(padding), mobilenet_distance(padding)
         other = int((found["head/logits"].argmax(1) != right["head/logits"].argmax(1)).sum())
-        last, snr = _against(right[LAST_MAP], found[LAST_MAP]), "" if logits.snr_db is None else f"{logits.snr_db:.1f} dB"
+        last, snr = (
+            _against(right[LAST_MAP], found[LAST_MAP]),
+            "" if logits.snr_db is None else f"{logits.snr_db:.1f} dB",
+        )
         apart = _against(right["head/logits"], found["head/logits"])
         rows.append((name, shape(found["stem/conv"]), last, apart, snr, f"{other} of {IMAGES} images"))
     return rows
@@ -331,7 +400,10 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    text = BLOCK.sub(lambda block: f"{block[1]}{markdown(FIGURES[block[2]]())}{block[3]}", DOCUMENT.read_text(encoding="utf-8"))
+    text = BLOCK.sub(
+        lambda block: f"{block[1]}{markdown(FIGURES[block[2]]())}{block[3]}",
+        DOCUMENT.read_text(encoding="utf-8"),
+    )
     DOCUMENT.write_text(text, encoding="utf-8")
 
 

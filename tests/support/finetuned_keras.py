@@ -1,4 +1,6 @@
-"""Fine-tuned models as Keras's tutorials make them, on keras.applications' MobileNets with calibrated stand-in weights."""
+"""Fine-tuned models as Keras's tutorials make them, on keras.applications' MobileNets with calibrated
+stand-in weights.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,9 @@ class FineTuned:
         return np.clip(127.5 + 63.75 * images, 0, 255).astype(np.float32) if self.pixels else images
 
     def answers(self, batch: Array) -> Array:
-        """The model's own output for a batch N x 3 x rows x columns, channels before rows and columns. It is computed in float64:
-        in float32, a MobileNet of TensorFlow's is 1e-5 to 3e-5 away from itself, by the processor.
+        """The model's own output for a batch N x 3 x rows x columns, channels before rows and columns. It is
+        computed in float64: in float32, a MobileNet of TensorFlow's is 1e-5 to 3e-5 away from itself, by the
+        processor.
         """
         found = np.asarray(self._exact(batch.transpose(0, 2, 3, 1).astype(np.float64), training=False))
         return found.transpose(0, 3, 1, 2) if found.ndim == 4 else found
@@ -109,14 +112,18 @@ def _with_head(model: Any, *heads: str) -> Any:
 
 
 def tutorial(keras: Any, variant: str = V2) -> Any:
-    """tensorflow.org, "Transfer learning and fine-tuning": augmentation, preprocess_input, a nested backbone, one sigmoid."""
+    """tensorflow.org, "Transfer learning and fine-tuning": augmentation, preprocess_input, a nested backbone,
+    one sigmoid.
+    """
     layers = keras.layers
     augmentation = keras.Sequential([layers.RandomFlip("horizontal"), layers.RandomRotation(0.2)])
     image = keras.Input((*SIZE, 3))
     x = keras.applications.mobilenet_v2.preprocess_input(augmentation(image))
     x = _base(keras, variant)(x, training=False)
     x = layers.Dropout(0.2)(layers.GlobalAveragePooling2D()(x))
-    return _with_head(keras.Model(image, layers.Dense(1, activation="sigmoid", name="cat_or_dog")(x)), "cat_or_dog")
+    return _with_head(
+        keras.Model(image, layers.Dense(1, activation="sigmoid", name="cat_or_dog")(x)), "cat_or_dog"
+    )
 
 
 def smaller_tutorial(keras: Any) -> Any:
@@ -140,15 +147,21 @@ def on_output(keras: Any) -> Any:
     """Layers put on `base.output`, so that nothing is nested."""
     layers, base = keras.layers, _base(keras, V1)
     x = layers.GlobalAveragePooling2D(name="pooling")(base.output)
-    return _with_head(keras.Model(base.input, layers.Dense(5, activation="softmax", name="flowers")(x)), "flowers")
+    return _with_head(
+        keras.Model(base.input, layers.Dense(5, activation="softmax", name="flowers")(x)), "flowers"
+    )
 
 
 def rescaled(keras: Any) -> Any:
-    """Augmentation, which Keras 3 records as training=True, and a Rescaling in front; logits without an activation."""
+    """Augmentation, which Keras 3 records as training=True, and a Rescaling in front; logits without an
+    activation.
+    """
     layers = keras.layers
     image = keras.Input((*SIZE, 3))
     x = _base(keras, V1)(layers.Rescaling(1 / 127.5, offset=-1)(layers.RandomFlip("horizontal")(image)))
-    return _with_head(keras.Model(image, layers.Dense(3, name="logits")(layers.GlobalAveragePooling2D()(x))), "logits")
+    return _with_head(
+        keras.Model(image, layers.Dense(3, name="logits")(layers.GlobalAveragePooling2D()(x))), "logits"
+    )
 
 
 def normalised(keras: Any) -> Any:
@@ -173,7 +186,9 @@ def adapted(keras: Any) -> Any:
 def pooled(keras: Any) -> Any:
     """A backbone that pools by itself."""
     layers = keras.layers
-    return _with_head(keras.Sequential([_base(keras, V1, pooling="avg"), layers.Dense(3, name="answer")]), "answer")
+    return _with_head(
+        keras.Sequential([_base(keras, V1, pooling="avg"), layers.Dense(3, name="answer")]), "answer"
+    )
 
 
 def several_dense(keras: Any) -> Any:
@@ -184,7 +199,9 @@ def several_dense(keras: Any) -> Any:
     x = layers.Dense(64, use_bias=False, name="first")(x)
     x = layers.Activation("relu")(layers.BatchNormalization(name="first_bn")(x))
     x = layers.Dense(32, activation="relu", name="second")(layers.Dropout(0.3)(x))
-    model = _with_head(keras.Model(image, layers.Dense(6, activation="softmax", name="third")(x)), "first", "second", "third")
+    model = _with_head(
+        keras.Model(image, layers.Dense(6, activation="softmax", name="third")(x)), "first", "second", "third"
+    )
     random = np.random.default_rng(9)
     model.get_layer("first_bn").set_weights([random.uniform(0.5, 1.5, 64) for _ in range(4)])
     return model

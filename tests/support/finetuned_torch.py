@@ -1,4 +1,6 @@
-"""Fine-tuned PyTorch models saved as tutorials, trainers and libraries save them, with calibrated random weights."""
+"""Fine-tuned PyTorch models saved as tutorials, trainers and libraries save them, with calibrated random
+weights.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from porter.zoos.implementation import get_implementation
 from tests.support.standin_files import CALIBRATION_SIZE, source_checkpoint
 
 VARIANT = "mobilenet_v2_0.35"
-"""Narrow, so that a session can make them all; its last maps have 1280 channels as those of every width up to 1."""
+"""Narrow, so that a session can make them all; its last maps have 1280 channels as those of every width up to
+1.
+"""
 FEATURES = 1280
 
 
@@ -32,7 +36,8 @@ class FineTuned:
     """A file, and the model whose weights it holds.
 
     Attributes:
-        model: what was saved (of a training file, what was evaluated), in eval mode; its weights have the file's own rounding.
+        model: what was saved (of a training file, what was evaluated), in eval mode; its weights have the
+            file's own rounding.
         state: the tensors that the file gives, under the names that reading gives them.
         head: the layer that gives the logits, as the file names it.
         maps: what `--map` has to say, where the file does not settle it.
@@ -118,7 +123,12 @@ def lightning(folder: Path) -> FineTuned:
         "pytorch-lightning_version": "2.5.0",
         "state_dict": module.state_dict(),
         "loops": {"fit_loop": {"state_dict": {}, "epoch_progress": {"total": {"ready": 10, "completed": 9}}}},
-        "callbacks": {"ModelCheckpoint{'monitor': 'val_loss'}": {"best_model_score": torch.tensor(0.25), "dirpath": "runs"}},
+        "callbacks": {
+            "ModelCheckpoint{'monitor': 'val_loss'}": {
+                "best_model_score": torch.tensor(0.25),
+                "dirpath": "runs",
+            }
+        },
         "optimizer_states": [optimiser.state_dict()],
         "lr_schedulers": [],
         "hparams_name": "kwargs",
@@ -128,7 +138,9 @@ def lightning(folder: Path) -> FineTuned:
 
 
 def training(folder: Path) -> FineTuned:
-    """As torchvision's reference script for classification saves it: optimiser, arguments and moving averages."""
+    """As torchvision's reference script for classification saves it: optimiser, arguments and moving
+    averages.
+    """
     model = five_classes()
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
     averaged.update_parameters(model)
@@ -155,11 +167,19 @@ def bfloat16(folder: Path) -> FineTuned:
 
 @torch.no_grad()
 def parametrised(folder: Path) -> FineTuned:
-    """Trained with weight norms, spectral norms and a pruned layer, none of which was made a plain weight before."""
+    """Trained with weight norms, spectral norms and a pruned layer, none of which was made a plain weight
+    before.
+    """
     model = five_classes()
     convs = {name: module for name, module in model.named_modules() if isinstance(module, nn.Conv2d)}
     pruned = partial(prune.l1_unstructured, name="weight", amount=0.2)
-    ways = (utils.weight_norm, parametrizations.weight_norm, parametrizations.spectral_norm, utils.spectral_norm, pruned)
+    ways = (
+        utils.weight_norm,
+        parametrizations.weight_norm,
+        parametrizations.spectral_norm,
+        utils.spectral_norm,
+        pruned,
+    )
     with warnings.catch_warnings(action="ignore"):
         for way, conv in zip(ways, convs.values(), strict=False):
             way(conv)
@@ -168,7 +188,9 @@ def parametrised(folder: Path) -> FineTuned:
     state = dict[str, torch.Tensor]()
     for name, tensor in model.state_dict().items():
         owner = next((conv for conv in [*convs][: len(ways)] if name.startswith(f"{conv}.")), None)
-        state[name if owner is None else f"{owner}.weight"] = tensor if owner is None else wide.get_submodule(owner).weight
+        state[name if owner is None else f"{owner}.weight"] = (
+            tensor if owner is None else wide.get_submodule(owner).weight
+        )
     return _saved(folder, model, 5, "classifier.1", state=state)
 
 
@@ -187,7 +209,9 @@ def student_and_teacher(folder: Path) -> FineTuned:
     module = nn.Module()
     module.student, module.teacher = five_classes(), _stepped_model()
     maps = ("student.features.0.0=stem/conv",)
-    return _saved(folder, module.student, 5, "student.classifier.1", module.state_dict(), module.state_dict(), maps=maps)
+    return _saved(
+        folder, module.student, 5, "student.classifier.1", module.state_dict(), module.state_dict(), maps=maps
+    )
 
 
 def student_beside_teacher(folder: Path) -> FineTuned:
@@ -233,14 +257,22 @@ def _saved(
     maps: tuple[str, ...] = (),
     zipped: bool = True,
 ) -> FineTuned:
-    """Saves `content`, by default the model's state_dict, which is also by default what reading should give."""
+    """Saves `content`, by default the model's state_dict, which is also by default what reading should
+    give.
+    """
     path = folder / "finetuned.pth"
-    torch.save(model.state_dict() if content is None else content, path, _use_new_zipfile_serialization=zipped)
-    return FineTuned(path, zoo, classes, model.eval(), model.state_dict() if state is None else state, head, maps)
+    torch.save(
+        model.state_dict() if content is None else content, path, _use_new_zipfile_serialization=zipped
+    )
+    return FineTuned(
+        path, zoo, classes, model.eval(), model.state_dict() if state is None else state, head, maps
+    )
 
 
 def _stepped(model: nn.Module) -> torch.optim.Optimizer:
-    """Moves every weight a little, as a step of training does, and gives the optimiser that did, with its momenta."""
+    """Moves every weight a little, as a step of training does, and gives the optimiser that did, with its
+    momenta.
+    """
     optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     for parameter in model.parameters():
         parameter.grad = torch.randn_like(parameter) * parameter.detach().abs().mean()

@@ -1,4 +1,6 @@
-"""The fingerprints of porter's own recipes. `python -m tests.support.fingerprints` writes them into recipes/."""
+"""The fingerprints of porter's own recipes. `python -m tests.support.fingerprints` writes them into
+recipes/.
+"""
 
 import json
 from dataclasses import asdict
@@ -11,7 +13,10 @@ from tests.support.recipe.recipes import all_recipes
 def text() -> str:
     found = {
         recipe.path.name: {
-            variant: {zoo.name: fingerprint_of(expand(Member(recipe, variant, zoo))) for zoo in recipe.zoos_of(variant).values()}
+            variant: {
+                zoo.name: fingerprint_of(expand(Member(recipe, variant, zoo)))
+                for zoo in recipe.zoos_of(variant).values()
+            }
             for variant in recipe.variants
         }
         for recipe in all_recipes()
@@ -25,7 +30,8 @@ def written(found: Fingerprints, texts: str) -> str:
     recipes = {
         name: {
             variant: {
-                zoo: listed.setdefault(json.dumps(asdict(one), separators=(",", ":")), len(listed)) for zoo, one in zoos.items()
+                zoo: listed.setdefault(json.dumps(asdict(one), separators=(",", ":")), len(listed))
+                for zoo, one in zoos.items()
             }
             for variant, zoos in variants.items()
         }

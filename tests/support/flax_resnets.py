@@ -1,5 +1,5 @@
-"""The ResNets of flax's ImageNet example, written for the tests in linen: what an author's own code is for a zoo whose code porter
-does not have. The modules have the names of zoo `flax_examples`.
+"""The ResNets of flax's ImageNet example, written for the tests in linen: what an author's own code is for a
+zoo whose code porter does not have. The modules have the names of zoo `flax_examples`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ class OwnCode:
         graph, settings = expand(opened.member), opened.member.recipe.variants[opened.member.variant]
         block = BottleneckResNetBlock if settings["bottleneck"] else ResNetBlock
         self.model = ResNet(settings["depths"], block, opened.facts.classes)
-        self.paths = {layer.name.removeprefix("params/"): path for path, layer in layer_names(opened.member, graph).items()}
+        self.paths = {
+            layer.name.removeprefix("params/"): path
+            for path, layer in layer_names(opened.member, graph).items()
+        }
         self.tensors: Mapping[str, Array] = opened.fitted.checkpoint.tensors
 
     def takes(self, size: tuple[int, int]) -> bool:
@@ -80,8 +83,12 @@ class OwnCode:
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            state = unflatten_dict({name: array.astype(dtype) for name, array in self.tensors.items() if "/" in name}, sep="/")
-            _, shown = self.model.apply(state, batch.astype(dtype).transpose(0, 2, 3, 1), capture_intermediates=True)
+            state = unflatten_dict(
+                {name: array.astype(dtype) for name, array in self.tensors.items() if "/" in name}, sep="/"
+            )
+            _, shown = self.model.apply(
+                state, batch.astype(dtype).transpose(0, 2, 3, 1), capture_intermediates=True
+            )
         values = {
             name.removesuffix("/__call__"): np.asarray(value[0])
             for name, value in flatten_dict(shown["intermediates"], sep="/").items()

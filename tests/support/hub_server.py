@@ -40,7 +40,9 @@ class HubServer(ThreadingHTTPServer):
         """huggingface_hub, in this process, takes this server for the Hub."""
         constants = import_module("huggingface_hub.constants")
         monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{self.address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+            constants,
+            "HUGGINGFACE_CO_URL_TEMPLATE",
+            f"{self.address}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
         )
         monkeypatch.setattr(constants, "ENDPOINT", self.address)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))

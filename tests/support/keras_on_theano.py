@@ -1,9 +1,10 @@
-"""Models that old Keras ran on Theano, with what they gave: run by a Python 3.7 with keras 1.2.2 or 2.2.4 and Theano 1.0.5.
+"""Models that old Keras ran on Theano, with what they gave: run by a Python 3.7 with keras 1.2.2 or 2.2.4 and
+Theano 1.0.5.
 
     python tests/support/keras_on_theano.py FOLDER
 
-Writes FOLDER/{channels_first,channels_last}-ROWSxCOLUMNS.h5 and, by Keras 1, FOLDER/cosine-ROWSxCOLUMNS.h5, and of each as .npz the
-images and the outputs in float32 and, by Keras 2, in float64.
+Writes FOLDER/{channels_first,channels_last}-ROWSxCOLUMNS.h5 and, by Keras 1, FOLDER/cosine-ROWSxCOLUMNS.h5,
+and of each as .npz the images and the outputs in float32 and, by Keras 2, in float64.
 """
 
 import os
@@ -13,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 
 os.environ.update(KERAS_BACKEND="theano", THEANO_FLAGS="device=cpu,floatX=float32")
-if sys.platform != "win32":  # so that what Theano compiles finds the BLAS that NumPy has, where there is no other
+# So that what Theano compiles finds the BLAS that NumPy has, where there is no other.
+if sys.platform != "win32":
     sys.setdlopenflags(sys.getdlopenflags() | os.RTLD_GLOBAL)
 
 import numpy as np
@@ -26,7 +28,9 @@ import_module("theano.ifelse")  # Keras 1 expects that somebody did
 def of_keras_1(image, axis):
     x = layers.Convolution2D(8, 3, 3, subsample=(2, 2), border_mode="same", activation="relu")(image)
     x = layers.BatchNormalization(axis=axis, mode=0)(x)
-    x = layers.merge([x, layers.Convolution2D(8, 4, 2, border_mode="same")(x)], mode="concat", concat_axis=axis)
+    x = layers.merge(
+        [x, layers.Convolution2D(8, 4, 2, border_mode="same")(x)], mode="concat", concat_axis=axis
+    )
     x = layers.ZeroPadding2D((1, 2))(layers.MaxPooling2D((3, 3), (2, 2), border_mode="same")(x))
     x = layers.Convolution2D(6, 2, 2, border_mode="valid")(x)
     return models.Model(input=image, output=layers.Dense(5)(layers.Flatten()(x)))
@@ -34,7 +38,9 @@ def of_keras_1(image, axis):
 
 def of_a_cosine(image):
     x = layers.Flatten()(layers.Convolution2D(4, 3, 3, subsample=(4, 4))(image))
-    return models.Model(input=image, output=layers.merge([layers.Dense(6)(x), layers.Dense(6)(x)], mode="cos", dot_axes=1))
+    return models.Model(
+        input=image, output=layers.merge([layers.Dense(6)(x), layers.Dense(6)(x)], mode="cos", dot_axes=1)
+    )
 
 
 def of_keras_2(image, axis):
@@ -47,7 +53,9 @@ def of_keras_2(image, axis):
 
 
 def in_float64(make, shape, weights, images):
-    """What the same model gives in float64, by Keras 2: Keras 1 decides its number type when it is imported."""
+    """What the same model gives in float64, by Keras 2: Keras 1 decides its number type when it is
+    imported.
+    """
     theano.config.floatX = "float64"
     backend.set_floatx("float64")
     model = make(layers.Input(shape))
@@ -72,8 +80,12 @@ def main(folder):
                 makers["cosine"] = of_a_cosine
             for name, make in makers.items():
                 model = make(layers.Input(shape))
-                numbers = [random.normal(0, 0.3, array.shape).astype(np.float32) for array in model.get_weights()]
-                model.set_weights([np.abs(array) + np.float32(0.1) if array.ndim == 1 else array for array in numbers])
+                numbers = [
+                    random.normal(0, 0.3, array.shape).astype(np.float32) for array in model.get_weights()
+                ]
+                model.set_weights(
+                    [np.abs(array) + np.float32(0.1) if array.ndim == 1 else array for array in numbers]
+                )
                 images = random.normal(0, 1, (2, *shape)).astype(np.float32)
                 path = str(folder / f"{name}-{rows}x{columns}")
                 model.save(path + ".h5")

@@ -16,9 +16,15 @@ Line = tuple[str, str, Mapping[str, Any], Sequence[str]]
 
 
 def write_mxnet(
-    path: Path, lines: Sequence[Line], arrays: Mapping[str, NDArray[Any]], version: int = 2, attrs: str = "attrs"
+    path: Path,
+    lines: Sequence[Line],
+    arrays: Mapping[str, NDArray[Any]],
+    version: int = 2,
+    attrs: str = "attrs",
 ) -> Path:
-    """PATH-symbol.json with PATH-0000.params; `attrs` is what JSON calls an operator's attributes. Gives the symbol's path."""
+    """PATH-symbol.json with PATH-0000.params; `attrs` is what JSON calls an operator's attributes. Gives the
+    symbol's path.
+    """
     symbol = path.with_name(f"{path.name}-symbol.json")
     symbol.write_text(json.dumps(symbol_of(lines, attrs)))
     path.with_name(f"{path.name}-0000.params").write_bytes(params(arrays, version))
@@ -37,7 +43,14 @@ def symbol_of(lines: Sequence[Line], attrs: str = "attrs") -> dict[str, Any]:
         sources = [(source, int(index or 0)) for source, _, index in (each.partition(":") for each in reads)]
         inputs = [[places[source], index, 0] for source, index in sources]
         places[name] = len(nodes)
-        nodes.append({"op": op, "name": name, attrs: {key: str(value) for key, value in stated.items()}, "inputs": inputs})
+        nodes.append(
+            {
+                "op": op,
+                "name": name,
+                attrs: {key: str(value) for key, value in stated.items()},
+                "inputs": inputs,
+            }
+        )
     return {"nodes": nodes, "arg_nodes": [], "heads": [[len(nodes) - 1, 0, 0]]}
 
 
@@ -49,4 +62,6 @@ def params(arrays: Mapping[str, NDArray[Any]], version: int = 2) -> bytes:
         storage = struct.pack("<i", 0) if version == 2 else b""
         parts += [head, storage, sizes, struct.pack("<iii", 1, 0, 0), array.astype("<f4").tobytes()]
     names = [f"{'aux' if 'moving' in name else 'arg'}:{name}".encode() for name in arrays]
-    return b"".join([*parts, struct.pack("<Q", len(names)), *(struct.pack("<Q", len(name)) + name for name in names)])
+    return b"".join(
+        [*parts, struct.pack("<Q", len(names)), *(struct.pack("<Q", len(name)) + name for name in names)]
+    )

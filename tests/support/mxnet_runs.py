@@ -1,4 +1,6 @@
-"""What MXNet itself writes and computes, in an environment of its own: CONTRIBUTING.md says how to have one."""
+"""What MXNet itself writes and computes, in an environment of its own: CONTRIBUTING.md says how to have
+one.
+"""
 
 from __future__ import annotations
 
@@ -64,20 +66,30 @@ class Seen(NamedTuple):
 
 def needs_mxnet(test: Callable[..., None]) -> Callable[..., None]:
     """Marks a test that runs MXNet 1.9.1, under `full`."""
-    missing = pytest.mark.skipif(not PYTHON.exists(), reason="no Python with MXNet 1.9.1: CONTRIBUTING.md says how to have one")
+    missing = pytest.mark.skipif(
+        not PYTHON.exists(), reason="no Python with MXNet 1.9.1: CONTRIBUTING.md says how to have one"
+    )
     return pytest.mark.full(missing(test))
 
 
 def gluon_name(variant: str) -> str:
     """What MXNet calls a variant of the zoo gluon."""
-    family, _, width = variant.rpartition("_") if variant[-1].isdigit() and "." in variant else (variant, "", "1.0")
+    family, _, width = (
+        variant.rpartition("_") if variant[-1].isdigit() and "." in variant else (variant, "", "1.0")
+    )
     if family.startswith("resnet"):
         return f"{family.removesuffix('v2')}_{'v2' if family.endswith('v2') else 'v1'}"
-    return {"inception_v3": "inceptionv3", "mobilenet_v1": f"mobilenet{width}", "mobilenet_v2": f"mobilenetv2_{width}"}[family]
+    return {
+        "inception_v3": "inceptionv3",
+        "mobilenet_v1": f"mobilenet{width}",
+        "mobilenet_v2": f"mobilenetv2_{width}",
+    }[family]
 
 
 def expect_given(port: Path, seen: Seen) -> None:
-    """A port of torch's computes what MXNet does, in float64 and, as far as MXNet itself rounds less, in float32."""
+    """A port of torch's computes what MXNet does, in float64 and, as far as MXNet itself rounds less, in
+    float32.
+    """
     rounded = distance(seen.single, seen.given)
     with torch.no_grad():
         images, model = torch.from_numpy(seen.images), porter.load(port)
@@ -87,11 +99,13 @@ def expect_given(port: Path, seen: Seen) -> None:
 
 
 def write_gluon(name: str, folder: Path, *sides: int) -> list[Seen]:
-    """A network of Gluon's zoo with calibrated random weights: net-symbol.json with net-0000.params, and its parameters only, as
-    save_parameters names them (structured/net.params) and as save_params did (stripped/net.params). Gives what MXNet computes for
-    images of each side.
+    """A network of Gluon's zoo with calibrated random weights: net-symbol.json with net-0000.params, and its
+    parameters only, as save_parameters names them (structured/net.params) and as save_params did
+    (stripped/net.params). Gives what MXNet computes for images of each side.
     """
-    subprocess.run([PYTHON, "-c", _WRITE, name, str(folder), *map(str, sides)], check=True, capture_output=True)
+    subprocess.run(
+        [PYTHON, "-c", _WRITE, name, str(folder), *map(str, sides)], check=True, capture_output=True
+    )
     return [Seen(**np.load(folder / f"seen{side}.npz")) for side in sides]
 
 

@@ -1,7 +1,9 @@
-"""ONNX's own tests of single operators as files, ported by `porter.convert` and held to the outputs that ONNX states.
+"""ONNX's own tests of single operators as files, ported by `porter.convert` and held to the outputs that ONNX
+states.
 
-A test states its inputs and its outputs. Its first input stays the model's input, and the others are stored in the file, as weights
-are. Where porter refuses that, the inputs of one batch with the first one stay too. Nothing else of the test's model is changed.
+A test states its inputs and its outputs. Its first input stays the model's input, and the others are stored
+in the file, as weights are. Where porter refuses that, the inputs of one batch with the first one stay too.
+Nothing else of the test's model is changed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,16 @@ from porter.port import read_port
 State = Literal["exact", "refused", "wrong"]
 OF_MAPS = frozenset(
     {
-        *("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "BatchNormalization", "LRN"),
+        *(
+            "Conv",
+            "ConvTranspose",
+            "MaxPool",
+            "AveragePool",
+            "GlobalMaxPool",
+            "GlobalAveragePool",
+            "BatchNormalization",
+            "LRN",
+        ),
         *("DepthToSpace", "Pad", "Concat", "Flatten"),
     }
 )
@@ -40,8 +51,8 @@ class Case:
 
     Attributes:
         kind: the operator.
-        classic: whether the operator is of the kinds that convolutional networks have had for long, which other converters were
-            measured by: those of maps take one of rank 4.
+        classic: whether the operator is of the kinds that convolutional networks have had for long, which
+            other converters were measured by: those of maps take one of rank 4.
         inputs, outputs: arrays, or what else ONNX states, such as a sequence.
     """
 
@@ -134,19 +145,30 @@ def _outcome(case: Case, to: str, check: bool, beside: Collection[str]) -> Outco
         except PorterError as error:
             return Outcome("refused", error.message.replace(f"{folder}/", ""))
         taken = {case.model.graph.input[0].name, *beside}
-        found = run(port, to, **{name: np.asarray(array) for name, array in _named(case).items() if name in taken})
+        found = run(
+            port, to, **{name: np.asarray(array) for name, array in _named(case).items() if name in taken}
+        )
     if len(found) != len(case.outputs):
         return Outcome("wrong", f"{len(found)} outputs for {len(case.outputs)}")
     pairs = zip(found, map(np.asarray, case.outputs), strict=True)
-    return next((Outcome("wrong", why) for got, wanted in pairs if (why := _difference(got, wanted))), Outcome("exact"))
+    return next(
+        (Outcome("wrong", why) for got, wanted in pairs if (why := _difference(got, wanted))),
+        Outcome("exact"),
+    )
 
 
 def run(folder: Path, to: str, **inputs: Array) -> list[Array]:
-    """What a port gives for a test's inputs, by their names, each value as its numbers in the order of the file's."""
+    """What a port gives for a test's inputs, by their names, each value as its numbers in the order of the
+    file's.
+    """
     port = read_port(folder)
     given, model, last = port.record.input, port.build(), port.record.input.layout == "NHWC"
     others = {each.name: each for each in port.graph.further_inputs}
-    x = next(array for name, array in sorted(inputs.items(), key=lambda item: item[1].ndim != 4) if name not in others)
+    x = next(
+        array
+        for name, array in sorted(inputs.items(), key=lambda item: item[1].ndim != 4)
+        if name not in others
+    )
     taken = [(x, port.graph.axes or (given.channels, *(given.size or x.shape[2:])), bool(port.graph.axes))]
     for name, each in others.items():
         taken.append((inputs[name], each.axes or (each.channels, *inputs[name].shape[2:]), bool(each.axes)))
@@ -165,12 +187,15 @@ def run(folder: Path, to: str, **inputs: Array) -> list[Array]:
     values = [np.asarray(value) for value in (found if isinstance(found, list | tuple) else [found])]
     known = shapes(port.graph, given.size or given.native_size)
     maps = [is_map(known[path]) for path in port.graph.outputs]
-    return [value.transpose(0, 3, 1, 2) if last and of_map else value for value, of_map in zip(values, maps, strict=True)]
+    return [
+        value.transpose(0, 3, 1, 2) if last and of_map else value
+        for value, of_map in zip(values, maps, strict=True)
+    ]
 
 
 def _difference(found: Array, wanted: Array) -> str:
-    """How a port's output differs from ONNX's; empty if its numbers are the same ones. Some of ONNX's are written with four digits,
-    and some are halves.
+    """How a port's output differs from ONNX's; empty if its numbers are the same ones. Some of ONNX's are
+    written with four digits, and some are halves.
     """
     if found.size != wanted.size:
         return f"{found.shape} for {wanted.shape}"

@@ -1,4 +1,5 @@
-"""Operators in the formats that have them, each in a small model that is ported and proved: the table of docs/operators.md.
+"""Operators in the formats that have them, each in a small model that is ported and proved: the table of
+docs/operators.md.
 
 python -m tests.support.operator_table
 """
@@ -41,13 +42,49 @@ def _above(x: Any) -> Any:
 
 
 OF_TORCH: Mapping[str, Function] = {
-    **{"abs": torch.abs, "square": torch.square, "x ** 2": lambda x: x**2, "x ** 3": lambda x: x**3, "exp": torch.exp},
-    **{"generalised mean": lambda x: (_above(x) ** 3).mean((2, 3), keepdim=True) ** (1 / 3), "log": lambda x: torch.log(_above(x))},
-    **{"sqrt": lambda x: torch.sqrt(_above(x)), "rsqrt": lambda x: torch.rsqrt(_above(x)), "reciprocal": lambda x: 1 / _above(x)},
-    **{"sin": torch.sin, "cos": torch.cos, "sign": torch.sign, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round},
-    **{"erf": torch.erf, "elu": F.elu, "elu of another alpha": lambda x: F.elu(x, 0.5), "celu": lambda x: F.celu(x, 0.7)},
-    **{"selu": F.selu, "glu": lambda x: F.glu(x, 1), "mish": F.mish, "silu": F.silu, "gelu": F.gelu, "softplus": F.softplus},
-    **{"gelu by tanh": lambda x: F.gelu(x, approximate="tanh"), "hard swish": F.hardswish, "hard sigmoid": F.hardsigmoid},
+    **{
+        "abs": torch.abs,
+        "square": torch.square,
+        "x ** 2": lambda x: x**2,
+        "x ** 3": lambda x: x**3,
+        "exp": torch.exp,
+    },
+    **{
+        "generalised mean": lambda x: (_above(x) ** 3).mean((2, 3), keepdim=True) ** (1 / 3),
+        "log": lambda x: torch.log(_above(x)),
+    },
+    **{
+        "sqrt": lambda x: torch.sqrt(_above(x)),
+        "rsqrt": lambda x: torch.rsqrt(_above(x)),
+        "reciprocal": lambda x: 1 / _above(x),
+    },
+    **{
+        "sin": torch.sin,
+        "cos": torch.cos,
+        "sign": torch.sign,
+        "floor": torch.floor,
+        "ceil": torch.ceil,
+        "round": torch.round,
+    },
+    **{
+        "erf": torch.erf,
+        "elu": F.elu,
+        "elu of another alpha": lambda x: F.elu(x, 0.5),
+        "celu": lambda x: F.celu(x, 0.7),
+    },
+    **{
+        "selu": F.selu,
+        "glu": lambda x: F.glu(x, 1),
+        "mish": F.mish,
+        "silu": F.silu,
+        "gelu": F.gelu,
+        "softplus": F.softplus,
+    },
+    **{
+        "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
+        "hard swish": F.hardswish,
+        "hard sigmoid": F.hardsigmoid,
+    },
     **{
         "clip": lambda x: F.hardtanh(x, -0.5, 0.7),
         "softsign": F.softsign,
@@ -57,42 +94,104 @@ OF_TORCH: Mapping[str, Function] = {
     **{"sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu6": F.relu6},
     **{"leaky relu": lambda x: F.leaky_relu(x, 0.2), "softmax": lambda x: F.softmax(x, 1)},
     **{"log_softmax": lambda x: F.log_softmax(x, 1), "variance": lambda x: x.var((2, 3), keepdim=True)},
-    **{"deviation": lambda x: x.std((2, 3), keepdim=True), "largest channel": lambda x: x.amax(1, keepdim=True)},
-    **{"mean of channels": lambda x: x.mean(1, keepdim=True), "choice by a comparison": lambda x: torch.where(x > 0.1, x, 0.3 * x)},
-    **{"space to depth": lambda x: F.pixel_unshuffle(x, 2), "depth to space": lambda x: F.pixel_shuffle(x, 2)},
-    **{"flip of channels": lambda x: x.flip(1), "some channels": lambda x: x[:, [2, 0, 3, 1]], "unit vectors": F.normalize},
+    **{
+        "deviation": lambda x: x.std((2, 3), keepdim=True),
+        "largest channel": lambda x: x.amax(1, keepdim=True),
+    },
+    **{
+        "mean of channels": lambda x: x.mean(1, keepdim=True),
+        "choice by a comparison": lambda x: torch.where(x > 0.1, x, 0.3 * x),
+    },
+    **{
+        "space to depth": lambda x: F.pixel_unshuffle(x, 2),
+        "depth to space": lambda x: F.pixel_shuffle(x, 2),
+    },
+    **{
+        "flip of channels": lambda x: x.flip(1),
+        "some channels": lambda x: x[:, [2, 0, 3, 1]],
+        "unit vectors": F.normalize,
+    },
     **{
         "negative": lambda x: -x,
         "maximum": lambda x: torch.maximum(x, 0.5 * x + 0.1),
         "minimum": lambda x: torch.minimum(x, 0.5 * x),
     },
-    **{"quotient": lambda x: x / _above(x), "difference": lambda x: x - F.relu(x + 0.2), "upper bound": lambda x: x.clamp(max=0.4)},
+    **{
+        "quotient": lambda x: x / _above(x),
+        "difference": lambda x: x - F.relu(x + 0.2),
+        "upper bound": lambda x: x.clamp(max=0.4),
+    },
 }
 
 
 def of_keras() -> Mapping[str, Function]:
     from keras import ops
 
-    same = ("abs", "square", "exp", "sin", "cos", "sign", "floor", "ceil", "round", "erf", "elu", "selu", "silu", "softplus")
+    same = (
+        "abs",
+        "square",
+        "exp",
+        "sin",
+        "cos",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "erf",
+        "elu",
+        "selu",
+        "silu",
+        "softplus",
+    )
     last = {"axis": -1, "keepdims": True}
     return {
-        **{name: getattr(ops, name) for name in (*same, "softsign", "sigmoid", "tanh", "relu6", "negative", "glu")},
+        **{
+            name: getattr(ops, name)
+            for name in (*same, "softsign", "sigmoid", "tanh", "relu6", "negative", "glu")
+        },
         **{
             "x ** 2": lambda x: x**2,
             "x ** 3": lambda x: x**3,
             "log": lambda x: ops.log(_above(x)),
             "log of a sigmoid": ops.log_sigmoid,
         },
-        **{name: lambda x, name=name: getattr(ops, name)(_above(x)) for name in ("sqrt", "rsqrt", "reciprocal")},
+        **{
+            name: lambda x, name=name: getattr(ops, name)(_above(x))
+            for name in ("sqrt", "rsqrt", "reciprocal")
+        },
         **{"generalised mean": lambda x: ops.mean(_above(x) ** 3, (1, 2), keepdims=True) ** (1 / 3)},
-        **{"elu of another alpha": lambda x: ops.elu(x, 0.5), "celu": lambda x: ops.celu(x, 0.7), "gelu by tanh": ops.gelu},
-        **{"gelu": lambda x: ops.gelu(x, approximate=False), "hard swish": ops.hard_silu, "hard sigmoid": ops.hard_sigmoid},
-        **{"clip": lambda x: ops.clip(x, -0.5, 0.7), "leaky relu": lambda x: ops.leaky_relu(x, 0.2), "softmax": ops.softmax},
+        **{
+            "elu of another alpha": lambda x: ops.elu(x, 0.5),
+            "celu": lambda x: ops.celu(x, 0.7),
+            "gelu by tanh": ops.gelu,
+        },
+        **{
+            "gelu": lambda x: ops.gelu(x, approximate=False),
+            "hard swish": ops.hard_silu,
+            "hard sigmoid": ops.hard_sigmoid,
+        },
+        **{
+            "clip": lambda x: ops.clip(x, -0.5, 0.7),
+            "leaky relu": lambda x: ops.leaky_relu(x, 0.2),
+            "softmax": ops.softmax,
+        },
         **{"log_softmax": ops.log_softmax, "variance": lambda x: ops.var(x, (1, 2), keepdims=True)},
-        **{"deviation": lambda x: ops.std(x, (1, 2), keepdims=True), "largest channel": lambda x: ops.max(x, **last)},
-        **{"mean of channels": lambda x: ops.mean(x, **last), "choice by a comparison": lambda x: ops.where(x > 0.1, x, 0.3 * x)},
-        **{"flip of channels": lambda x: ops.flip(x, -1), "some channels": lambda x: ops.take(x, np.array([2, 0, 3, 1]), -1)},
-        **{"unit vectors": lambda x: ops.normalize(x, -1), "maximum": lambda x: ops.maximum(x, 0.5 * x + 0.1)},
+        **{
+            "deviation": lambda x: ops.std(x, (1, 2), keepdims=True),
+            "largest channel": lambda x: ops.max(x, **last),
+        },
+        **{
+            "mean of channels": lambda x: ops.mean(x, **last),
+            "choice by a comparison": lambda x: ops.where(x > 0.1, x, 0.3 * x),
+        },
+        **{
+            "flip of channels": lambda x: ops.flip(x, -1),
+            "some channels": lambda x: ops.take(x, np.array([2, 0, 3, 1]), -1),
+        },
+        **{
+            "unit vectors": lambda x: ops.normalize(x, -1),
+            "maximum": lambda x: ops.maximum(x, 0.5 * x + 0.1),
+        },
         **{"minimum": lambda x: ops.minimum(x, 0.5 * x), "quotient": lambda x: x / _above(x)},
         **{"difference": lambda x: x - ops.relu(x + 0.2), "upper bound": lambda x: ops.minimum(x, 0.4)},
     }
@@ -103,7 +202,10 @@ def of_tensorflow() -> Mapping[str, Function]:
     import tensorflow as tf
 
     return {
-        **{"space to depth": lambda x: tf.nn.space_to_depth(x, 2), "depth to space": lambda x: tf.nn.depth_to_space(x, 2)},
+        **{
+            "space to depth": lambda x: tf.nn.space_to_depth(x, 2),
+            "depth to space": lambda x: tf.nn.depth_to_space(x, 2),
+        },
         "unit vectors": lambda x: tf.math.l2_normalize(x, -1),
     }
 
@@ -128,7 +230,9 @@ def files(operator: str, folder: Path) -> Iterator[tuple[str, Path]]:
 
         keras.utils.set_random_seed(0)
         image = keras.Input((16, 12, 3))
-        keras.Model(image, function(keras.layers.Conv2D(8, 3, padding="same")(image))).save(folder / "model.keras")
+        keras.Model(image, function(keras.layers.Conv2D(8, 3, padding="same")(image))).save(
+            folder / "model.keras"
+        )
         yield "keras", folder / "model.keras"
     function = of_tensorflow().get(operator, function)
     if function is not None:
@@ -155,10 +259,14 @@ def _files_of_tensorflow(function: Function, folder: Path) -> Iterator[tuple[str
     kernel = tf.Variable(np.random.default_rng(0).normal(0, 0.3, (3, 3, 3, 8)).astype("f"))
     net = tf.function(lambda x: tf.identity(function(tf.nn.conv2d(x, kernel, 1, "SAME"))))
     concrete = net.get_concrete_function(tf.TensorSpec((1, 16, 12, 3), tf.float32))
-    (folder / "model.pb").write_bytes(convert_variables_to_constants_v2(concrete).graph.as_graph_def().SerializeToString())
+    (folder / "model.pb").write_bytes(
+        convert_variables_to_constants_v2(concrete).graph.as_graph_def().SerializeToString()
+    )
     yield "frozen", folder / "model.pb"
     try:
-        (folder / "model.tflite").write_bytes(tf.lite.TFLiteConverter.from_concrete_functions([concrete], tf.Module()).convert())
+        (folder / "model.tflite").write_bytes(
+            tf.lite.TFLiteConverter.from_concrete_functions([concrete], tf.Module()).convert()
+        )
     except Exception:  # the converter has no such operator, and its errors no common base
         return
     yield "tflite", folder / "model.tflite"
@@ -192,7 +300,11 @@ def rows(found: Mapping[str, Mapping[str, str]]) -> list[str]:
         cells = []
         for format in FORMATS:
             said = by_format.get(format, NONE)
-            cells.append(said if said in (NONE, READ) else f"refused ({reasons.setdefault(_plain(said), len(reasons) + 1)})")
+            cells.append(
+                said
+                if said in (NONE, READ)
+                else f"refused ({reasons.setdefault(_plain(said), len(reasons) + 1)})"
+            )
         lines.append(f"| {operator} | {' | '.join(cells)} |")
     return [*lines, "", *(f"{number}. {why}" for why, number in reasons.items())]
 

@@ -1,7 +1,7 @@
 """A plain interpreter of graphs in numpy and float64: the judge of every destination.
 
-It is written from the docstrings of porter.graph.ops. Windows are those of tests.support.padding.windows, laid cell by cell;
-nothing here calls porter's own arithmetic.
+It is written from the docstrings of porter.graph.ops. Windows are those of tests.support.padding.windows,
+laid cell by cell; nothing here calls porter's own arithmetic.
 """
 
 from __future__ import annotations
@@ -46,16 +46,21 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 def evaluate(graph: Graph, tensors: Mapping[str, Tensors], batch: Array) -> dict[str, Array]:
-    """The value of every path for a batch N×C×H×W, in float64: maps N×C×H×W, features N×C. Where the input is no map, the batch has
-    its numbers.
+    """The value of every path for a batch N×C×H×W, in float64: maps N×C×H×W, features N×C. Where the input is
+    no map, the batch has its numbers.
     """
     image = batch.astype(np.float64)
     if graph.axes:  # the open ones are the map's rows and columns
         opened = [*batch.shape[4 - len(graph.axes) :], *[None] * len(graph.axes)]
-        image = image.reshape(len(batch), *(own if axis is None else axis for axis, own in zip(graph.axes, opened, strict=False)))
+        image = image.reshape(
+            len(batch),
+            *(own if axis is None else axis for axis, own in zip(graph.axes, opened, strict=False)),
+        )
     values = {INPUT: image.view(OfAxes) if len(graph.axes) > 1 else image}
     for node in graph.nodes:
-        values[node.path] = apply(node.op, tensors.get(node.path, {}), *(values[path] for path in node.inputs))
+        values[node.path] = apply(
+            node.op, tensors.get(node.path, {}), *(values[path] for path in node.inputs)
+        )
     return values
 
 
@@ -63,7 +68,11 @@ def apply(op: Op, tensors: Tensors, *inputs: Array) -> Array:
     """The value of one op."""
     exact = {role: array.astype(np.float64) for role, array in tensors.items()}
     with np.errstate(invalid="ignore", divide="ignore"):  # of what a function has no value for
-        found = np.asarray(_OF_VALUES[op.name](op, *inputs) if op.name in _OF_VALUES else _OF_TENSORS[op.name](op, exact, *inputs))
+        found = np.asarray(
+            _OF_VALUES[op.name](op, *inputs)
+            if op.name in _OF_VALUES
+            else _OF_TENSORS[op.name](op, exact, *inputs)
+        )
     of_axes = not op.map if isinstance(op, Rearrange) else any(isinstance(x, OfAxes) for x in inputs)
     return found.view(OfAxes) if of_axes and found.ndim > 2 else found
 
@@ -83,8 +92,12 @@ def _taps(op: Conv | MaxPool | AvgPool, x: Array, fill: float) -> Array:
 
 
 def _conv(op: Conv, tensors: Tensors, x: Array) -> Array:
-    groups = zip(np.split(_taps(op, x, 0.0), op.groups, 1), np.split(tensors["kernel"], op.groups), strict=True)
-    return _shifted(np.concatenate([np.einsum("ncrhsw,fchw->nfrs", *pair) for pair in groups], 1), tensors.get("bias"))
+    groups = zip(
+        np.split(_taps(op, x, 0.0), op.groups, 1), np.split(tensors["kernel"], op.groups), strict=True
+    )
+    return _shifted(
+        np.concatenate([np.einsum("ncrhsw,fchw->nfrs", *pair) for pair in groups], 1), tensors.get("bias")
+    )
 
 
 def _conv_transpose(op: ConvTranspose, tensors: Tensors, x: Array) -> Array:
@@ -95,7 +108,9 @@ def _conv_transpose(op: ConvTranspose, tensors: Tensors, x: Array) -> Array:
     )
     total = np.zeros((count, op.filters, high, wide))
     for row, column in np.ndindex(*window.kernel):
-        groups = zip(np.split(x, op.groups, 1), np.split(tensors["kernel"][:, :, row, column], op.groups), strict=True)
+        groups = zip(
+            np.split(x, op.groups, 1), np.split(tensors["kernel"][:, :, row, column], op.groups), strict=True
+        )
         part = np.concatenate([np.einsum("ncrs,cf->nfrs", *pair) for pair in groups], 1)
         first, left = row * window.dilation[0], column * window.dilation[1]
         total[:, :, first : first + rows * down : down, left : left + columns * along : along] += part
@@ -119,7 +134,9 @@ def _adaptive(op: AdaptiveAvgPool | AdaptiveMaxPool, x: Array, function: Callabl
 
 
 def _local_response_norm(op: LocalResponseNorm, x: Array) -> Array:
-    sums = [(x[:, max(c - op.size // 2, 0) : c + (op.size - 1) // 2 + 1] ** 2).sum(1) for c in range(x.shape[1])]
+    sums = [
+        (x[:, max(c - op.size // 2, 0) : c + (op.size - 1) // 2 + 1] ** 2).sum(1) for c in range(x.shape[1])
+    ]
     return x / (op.bias + op.alpha * np.stack(sums, 1)) ** op.beta
 
 
@@ -141,7 +158,9 @@ def _scaled(x: Array, tensors: Tensors) -> Array:
 
 
 def _batch_norm(op: Any, tensors: Tensors, x: Array) -> Array:
-    return _scaled((x - _each(tensors["mean"], x)) / np.sqrt(_each(tensors["variance"], x) + op.epsilon), tensors)
+    return _scaled(
+        (x - _each(tensors["mean"], x)) / np.sqrt(_each(tensors["variance"], x) + op.epsilon), tensors
+    )
 
 
 def _layer_norm(op: Any, tensors: Tensors, x: Array) -> Array:
@@ -156,12 +175,18 @@ def _rms_norm(op: Any, tensors: Tensors, x: Array) -> Array:
 def _group_norm(op: Any, tensors: Tensors, x: Array) -> Array:
     groups = x.reshape(len(x), op.groups, -1)
     apart = groups - groups.mean(2, keepdims=True)
-    return _scaled((apart / np.sqrt((apart**2).mean(2, keepdims=True) + op.epsilon)).reshape(x.shape), tensors)
+    return _scaled(
+        (apart / np.sqrt((apart**2).mean(2, keepdims=True) + op.epsilon)).reshape(x.shape), tensors
+    )
 
 
 def _reduce(op: Any, x: Array) -> Array:
     axis = 1 + ("channels", "rows", "columns").index(op.axis)
-    functions = {"mean": np.mean, "max": np.max, "norm": lambda x, axis, keepdims: np.sqrt((x**2).sum(axis, keepdims=keepdims))}
+    functions = {
+        "mean": np.mean,
+        "max": np.max,
+        "norm": lambda x, axis, keepdims: np.sqrt((x**2).sum(axis, keepdims=keepdims)),
+    }
     return functions[op.function](x, axis, keepdims=True)
 
 
@@ -194,13 +219,17 @@ def _rearranged(op: Any, x: Array) -> Array:
     before, after = (re.findall(r"\([^)]*\)|\S+", side) for side in op.pattern.split("->"))
     sizes: dict[str, int] = {}
     for size, axis in zip(x.shape[1:], before, strict=True):
-        stated = [(name, int(number or 0)) for name, _, number in (part.partition("=") for part in axis.strip("()").split())]
+        stated = [
+            (name, int(number or 0))
+            for name, _, number in (part.partition("=") for part in axis.strip("()").split())
+        ]
         rest = size // math.prod(number for _, number in stated if number)
         sizes |= {name: number or rest for name, number in stated}
     letters = {name: chr(ord("a") + place) for place, name in enumerate(sizes)}
     order = [name for axis in after for name in axis.strip("()").split()]
     moved = np.einsum(
-        f"Z{''.join(letters.values())}->Z{''.join(letters[name] for name in order)}", np.asarray(x).reshape(len(x), *sizes.values())
+        f"Z{''.join(letters.values())}->Z{''.join(letters[name] for name in order)}",
+        np.asarray(x).reshape(len(x), *sizes.values()),
     )
     shape = [math.prod(sizes[name] for name in axis.strip("()").split()) for axis in after]
     return moved.reshape(len(x), *shape)
@@ -268,7 +297,11 @@ def _resize(op: Any, x: Array, like: Array | None = None) -> Array:
                 "align_corners": i * (n - 1) / (m - 1) if m > 1 else 0,
             }[op.coordinates]
             if op.mode == "nearest":
-                prefers = {"floor": math.floor(place), "ceil": math.ceil(place), "round_prefer_floor": math.ceil(place - 0.5)}
+                prefers = {
+                    "floor": math.floor(place),
+                    "ceil": math.ceil(place),
+                    "round_prefer_floor": math.ceil(place - 0.5),
+                }
                 row[min(max(prefers.get(op.rounding, math.floor(place + 0.5)), 0), n - 1)] = 1
                 continue
             cells = range(math.floor(place) - 3, math.floor(place) + 5)
@@ -370,7 +403,9 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "join": lambda op, *values: np.concatenate(values, 1 + op.axis),
     "crop_axis": _cropped,
     "pad_axis": lambda op, x: np.pad(
-        x, [(op.before, op.after) if axis == 1 + op.axis else (0, 0) for axis in range(x.ndim)], constant_values=op.fill
+        x,
+        [(op.before, op.after) if axis == 1 + op.axis else (0, 0) for axis in range(x.ndim)],
+        constant_values=op.fill,
     ),
     "reduce_axis": _reduced,
     "resize": _resize,

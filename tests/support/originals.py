@@ -34,7 +34,9 @@ def torchvision_preset(variant: str, weights: str) -> Callable[[Image.Image], Va
 
 
 def akamaster_preset(image: Image.Image) -> Values:
-    """trainer.py of akamaster/pytorch_resnet_cifar10, after torchvision's resizing to CIFAR's size; gives 3 x 32 x 32."""
+    """trainer.py of akamaster/pytorch_resnet_cifar10, after torchvision's resizing to CIFAR's size; gives 3 x
+    32 x 32.
+    """
     transforms = torchvision_transforms()
     normalize = transforms.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
     steps = [transforms.Resize(32), transforms.CenterCrop(32), transforms.ToTensor(), normalize]
@@ -46,7 +48,9 @@ def big_transfer(image: Image.Image, size: int) -> Values:
     """bit_pytorch/train.py of google-research/big_transfer, for photos above 96x96; gives 3 x size x size."""
     transforms = torchvision_transforms()
     normalize = transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-    values: Values = transforms.Compose([transforms.Resize((size, size)), transforms.ToTensor(), normalize])(image).numpy()
+    values: Values = transforms.Compose([transforms.Resize((size, size)), transforms.ToTensor(), normalize])(
+        image
+    ).numpy()
     return values
 
 
@@ -81,7 +85,9 @@ def vit_jax(image: Pixels, size: int) -> Values:
 
 
 def gluon(image: Pixels, size: int, crop: int) -> Values:
-    """mxnet/gluon/data/vision/transforms: Resize(size, keep_ratio=True), CenterCrop, ToTensor and Normalize."""
+    """mxnet/gluon/data/vision/transforms: Resize(size, keep_ratio=True), CenterCrop, ToTensor and
+    Normalize.
+    """
     import cv2
 
     rows, columns = (side * size // min(image.shape[:2]) for side in image.shape[:2])
@@ -94,17 +100,17 @@ def gluon(image: Pixels, size: int, crop: int) -> Values:
 
 
 def caffe(image: Pixels, size: int, crop: int, mean: Sequence[float], deviation: float) -> Values:
-    """eval_image.py of shicai/MobileNet-Caffe, with the resize of Caffe's tools: BGR without the mean, over `deviation`, for which
-    the former has a factor of 0.017. Gives rows x columns x BGR.
+    """eval_image.py of shicai/MobileNet-Caffe, with the resize of Caffe's tools: BGR without the mean, over
+    `deviation`, for which the former has a factor of 0.017. Gives rows x columns x BGR.
     """
     import cv2
 
     rows, columns = (side * size // min(image.shape[:2]) for side in image.shape[:2])
     resized = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_LINEAR)
     top, left = (rows - crop) // 2, (columns - crop) // 2
-    values: Values = (resized[top : top + crop, left : left + crop, ::-1].astype(np.float32) - np.float32(mean)) / np.float32(
-        deviation
-    )
+    values: Values = (
+        resized[top : top + crop, left : left + crop, ::-1].astype(np.float32) - np.float32(mean)
+    ) / np.float32(deviation)
     return values
 
 
@@ -116,7 +122,9 @@ def slim_vgg(image: Pixels, size: int, crop: int) -> Values:
     rows, columns = (int(tf.math.rint(n * scale)) for n in (height, width))
     resized = tf.raw_ops.ResizeBilinear(images=image[None], size=(rows, columns), align_corners=False)[0]
     top, left = int((rows - crop) / 2), int((columns - crop) / 2)
-    values: Values = (resized[top : top + crop, left : left + crop] - tf.constant([123.68, 116.78, 103.94])).numpy()
+    values: Values = (
+        resized[top : top + crop, left : left + crop] - tf.constant([123.68, 116.78, 103.94])
+    ).numpy()
     return values
 
 

@@ -1,4 +1,6 @@
-"""Weights as transformers 4 wrote them from TensorFlow and Flax, of tensors as its classes in torch have them."""
+"""Weights as transformers 4 wrote them from TensorFlow and Flax, of tensors as its classes in torch have
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _TF = {"running_mean": "moving_mean", "running_var": "moving_variance"}
 _FLAX = {"running_mean": "mean", "running_var": "var"}
 
 
-def _written(state: Mapping[str, Any], others: Mapping[str, str], norm: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _written(
+    state: Mapping[str, Any], others: Mapping[str, str], norm: Mapping[str, str]
+) -> Iterator[tuple[str, Any]]:
     """Names with `/` between, and arrays. A weight of one axis is a norm's."""
     for name, value in state.items():
         module, _, last = name.rpartition(".")
@@ -29,8 +33,8 @@ def _written(state: Mapping[str, Any], others: Mapping[str, str], norm: Mapping[
 
 
 def write_tf(path: Path, state: Mapping[str, Any], above: str = "tf_net/") -> None:
-    """As TFPreTrainedModel.save_weights: a group for each layer of the model, and in it the whole names. Until 4.36 they began with
-    the model's, and the parts of lists were numbered otherwise.
+    """As TFPreTrainedModel.save_weights: a group for each layer of the model, and in it the whole names.
+    Until 4.36 they began with the model's, and the parts of lists were numbered otherwise.
     """
     import h5py
 
@@ -47,12 +51,16 @@ def write_tf(path: Path, state: Mapping[str, Any], above: str = "tf_net/") -> No
 
 
 def write_flax(path: Path, state: Mapping[str, Any]) -> None:
-    """As FlaxPreTrainedModel.save_pretrained: a tree, of a model with statistics two. The layers of a Sequential are `layer_0`."""
+    """As FlaxPreTrainedModel.save_pretrained: a tree, of a model with statistics two. The layers of a
+    Sequential are `layer_0`.
+    """
     import msgpack
 
     trees: dict[str, Any] = {"params": {}, "batch_stats": {}}
     for name, value in _written(state, _FLAX, {"weight": "scale", "bias": "bias"}):
-        *modules, last = re.sub(r"/layer/(\d+)/(convolution|normalization)/", r"/layer/layer_\1/\2/", name).split("/")
+        *modules, last = re.sub(
+            r"/layer/(\d+)/(convolution|normalization)/", r"/layer/layer_\1/\2/", name
+        ).split("/")
         tree = trees["batch_stats" if last in ("mean", "var") else "params"]
         for module in modules:
             tree = tree.setdefault(module, {})

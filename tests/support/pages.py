@@ -1,4 +1,6 @@
-"""Pages of docs/ whose commands run. `python -m tests.support.pages FILE...` writes what they print now into the pages."""
+"""Pages of docs/ whose commands run. `python -m tests.support.pages FILE...` writes what they print now into
+the pages.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ def without_figures(text: str) -> str:
 def as_run(page: str, run: Runner) -> str:
     """The page with what its commands print now, run in order in the folder that is the current one.
 
-    A block of Python is executed with the names of those before it. A block whose lines begin with `$` shows commands and what they
-    print. Each line of a block of sh runs too, and nothing is shown of it.
+    A block of Python is executed with the names of those before it. A block whose lines begin with `$` shows
+    commands and what they print. Each line of a block of sh runs too, and nothing is shown of it.
     """
     names: dict[str, object] = {"__name__": "page"}
 
@@ -64,7 +66,13 @@ def _without_download(arguments: list[str]) -> list[str]:
 
 def lay_out(page: str) -> None:
     """Puts the files into the current folder that readers of this guide have."""
-    made = {"torch-to-keras": _pth, "slim-to-torch": _slim, "caffe-mxnet": _archive, "flax": _onnx, "litert": _onnx}
+    made = {
+        "torch-to-keras": _pth,
+        "slim-to-torch": _slim,
+        "caffe-mxnet": _archive,
+        "flax": _onnx,
+        "litert": _onnx,
+    }
     if page in made:
         made[page]()
 
@@ -95,7 +103,9 @@ def _onnx() -> None:
 
     batch = torch.export.Dim("batch")
     example = (torch.zeros(2, 3, 64, 64),)
-    torch.onnx.export(_network(), example, "net.onnx", input_names=["image"], dynamic_shapes=({0: batch},), verbose=False)
+    torch.onnx.export(
+        _network(), example, "net.onnx", input_names=["image"], dynamic_shapes=({0: batch},), verbose=False
+    )
 
 
 def _network() -> Any:
@@ -104,12 +114,19 @@ def _network() -> Any:
     from torch import nn
 
     torch.manual_seed(0)
-    stem = (nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True))
+    stem = (
+        nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, ceil_mode=True),
+    )
     return nn.Sequential(*stem, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)).eval()
 
 
 def _run(*arguments: str) -> str:
-    ran = subprocess.run([Path(sys.executable).with_name("porter"), *arguments], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [Path(sys.executable).with_name("porter"), *arguments], capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, (arguments, ran.stdout, ran.stderr)
     return ran.stdout
 

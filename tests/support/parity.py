@@ -41,14 +41,18 @@ class Remembered:
 
 
 OWN_CODE = {"akamaster": Path(__file__).with_name("cifar_resnets.py")}
-"""Code written for the tests, by zoos whose own code porter does not have. It has a maker with each variant's name."""
+"""Code written for the tests, by zoos whose own code porter does not have. It has a maker with each variant's
+name.
+"""
 
 
 def reference_of(opened: Opened) -> Remembered | None:
     """The first reference of a source, or code of `OWN_CODE`."""
     first, member = next(iter(references_of(opened, "float32")), None), opened.member
     if first is None and member is not None and member.zoo.name in OWN_CODE:
-        return Remembered(open_given(ReferenceName(OWN_CODE[member.zoo.name], member.variant), opened, "float32"))
+        return Remembered(
+            open_given(ReferenceName(OWN_CODE[member.zoo.name], member.variant), opened, "float32")
+        )
     if member is not None and member.zoo.name == "flax_examples":
         from tests.support.flax_resnets import OwnCode  # which imports jax
 
@@ -58,23 +62,34 @@ def reference_of(opened: Opened) -> Remembered | None:
 
 def check_of(port: Port, opened: Opened, dtypes: tuple[Dtype, ...]) -> Check:
     """A check of a port, with computed numbers as they are before they are rounded."""
-    return Check(port, dtypes, tensors=unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None)
+    return Check(
+        port,
+        dtypes,
+        tensors=unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None,
+    )
 
 
-def zoos_source(variant: str, zoo: str, weights: Path, recipes: Path | None = None) -> tuple[Opened, Remembered]:
+def zoos_source(
+    variant: str, zoo: str, weights: Path, recipes: Path | None = None
+) -> tuple[Opened, Remembered]:
     """The weights as a zoo's, and the zoo's own implementation, or code of `OWN_CODE`, with them."""
     recipe = find_recipe(variant, recipes)
     opened = open_member(recipe.member(variant, zoo), weights)
     reference = reference_of(opened)
     own_graph = "the file's own graph" if recipe.zoo(zoo, variant).framework == "caffe" else None
     assert reference is not None and (
-        zoo in (*OWN_CODE, "flax_examples") or reference.name == (recipe.zoo(zoo, variant).reference or own_graph)
+        zoo in (*OWN_CODE, "flax_examples")
+        or reference.name == (recipe.zoo(zoo, variant).reference or own_graph)
     )
     return opened, reference
 
 
-def expect_proof(port: Port, source: tuple[Opened, SourceValues], size: tuple[int, int], silent: tuple[str, ...]) -> Parity:
-    """The function is the same: in float64 1e-10 at every node, except those whose paths end in one of `silent`."""
+def expect_proof(
+    port: Port, source: tuple[Opened, SourceValues], size: tuple[int, int], silent: tuple[str, ...]
+) -> Parity:
+    """The function is the same: in float64 1e-10 at every node, except those whose paths end in one of
+    `silent`.
+    """
     (found,) = check_of(port, source[0], ("float64",)).prove(source[1], Sizes((size,), ())).parities
     assert all(node.rel_l2 <= 1e-10 for node in found.nodes) and found.logits.argmax_equal
     assert all(path.endswith(silent) for path in found.uncompared)

@@ -31,7 +31,9 @@ def prepare_ten(image: Image.Image, protocol: Preprocess) -> NDArray[np.float32]
 def realistic(width: int, height: int) -> Image.Image:
     """Smooth colours, a sharp edge and some noise."""
     random = np.random.default_rng(width * 1000 + height)
-    coarse = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
+    coarse = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize(
+        (width, height), Image.Resampling.BICUBIC
+    )
     values = np.asarray(coarse).astype(np.float32) + random.normal(0, 12, (height, width, 3))
     values[height // 3 :, : width // 2] += 90
     return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
@@ -59,7 +61,12 @@ def png_of(width: int, height: int) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 100))
+        + chunk(b"IEND", b"")
+    )
 
 
 def odd_photos() -> Mapping[str, bytes]:

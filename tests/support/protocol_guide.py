@@ -1,6 +1,7 @@
 """The tables of docs/protocols.md, from the recipes.
 
-`python -m tests.support.protocol_guide` writes them into the document; tests/roads/data/test_protocols.py holds it to them.
+`python -m tests.support.protocol_guide` writes them into the document; tests/roads/data/test_protocols.py
+holds it to them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def uses() -> list[Use]:
             for name, zoo in recipe.zoos_of(variant).items():
                 found.setdefault((recipe.architecture, name, zoo.preprocess), []).append(variant)
     return sorted(
-        Use(architecture, zoo, tuple(those), protocol) for (architecture, zoo, protocol), those in found.items() if protocol
+        Use(architecture, zoo, tuple(those), protocol)
+        for (architecture, zoo, protocol), those in found.items()
+        if protocol
     )
 
 
@@ -50,7 +53,8 @@ _RESIZING = "test_photos_are_prepared_as_keras_hub_prepares_floats"
 _LOAD_IMG = "test_preprocess.py::test_pil_kernels_are_load_imgs_bit_for_bit"
 _INTERPOLATE = Original(
     "`torch.nn.functional.interpolate` of floats with antialias=True, rounded",
-    "bit for bit where the processor has AVX2; torch's code for others rounds one value in 60,000 to another level",
+    "bit for bit where the processor has AVX2; torch's code for others rounds one value in 60,000 to "
+    "another level",
     ("test_resampling.py::test_torch_resampling_is_interpolates_bit_for_bit",),
 )
 _PIL = (
@@ -59,14 +63,17 @@ _PIL = (
 )
 ORIGINALS: Mapping[tuple[str, str], Original] = {
     ("pil_bilinear", "shorter_side"): Original("torchvision's transforms on PIL images", "bit for bit", _PIL),
-    ("pil_bicubic", "shorter_side"): Original("timm's transforms, which are torchvision's on PIL images", "bit for bit", _PIL),
+    ("pil_bicubic", "shorter_side"): Original(
+        "timm's transforms, which are torchvision's on PIL images", "bit for bit", _PIL
+    ),
     ("opencv_bilinear", "shorter_side"): Original(
         "OpenCV, as MXNet's `Resize` and `CenterCrop` and Caffe's tools call it",
         "bit for bit",
         ("test_resampling.py::test_opencv_bilinear_is_opencvs_bit_for_bit",),
     ),
     ("opencv_cubic", "shorter_side"): Original(
-        "OpenCV with the arithmetic of TensorNets' `load_img` and `crop`, scaled by keras.applications or as TensorNets does",
+        "OpenCV with the arithmetic of TensorNets' `load_img` and `crop`, scaled by keras.applications "
+        "or as TensorNets does",
         "resampling within one level, scaling bit for bit",
         (
             "test_preprocess.py::test_keras_protocol_is_tensornets_within_a_level",
@@ -103,7 +110,9 @@ ORIGINALS: Mapping[tuple[str, str], Original] = {
     ),
     **{
         (kernel, "square"): Original(
-            "`keras.layers.Resizing` with crop_to_aspect_ratio", "bit for bit", ("test_keras_hub_config.py::" + _RESIZING,)
+            "`keras.layers.Resizing` with crop_to_aspect_ratio",
+            "bit for bit",
+            ("test_keras_hub_config.py::" + _RESIZING,),
         )
         for kernel in ("tf_bilinear", "tf_bicubic", "tf_antialiased")
     },
@@ -118,7 +127,10 @@ ORIGINALS: Mapping[tuple[str, str], Original] = {
 
 
 def weights() -> list[tuple[str, ...]]:
-    rows = [(use.zoo, ", ".join(f"`{variant}`" for variant in use.variants), in_words(use.protocol, 1)) for use in uses()]
+    rows = [
+        (use.zoo, ", ".join(f"`{variant}`" for variant in use.variants), in_words(use.protocol, 1))
+        for use in uses()
+    ]
     return [("zoo", "variants", "protocol"), *rows]
 
 
@@ -138,7 +150,11 @@ def written(text: str) -> str:
 
     def table(block: re.Match[str]) -> str:
         head, *rows = TABLES[block[2]]()
-        return block[1] + "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows)) + block[3]
+        return (
+            block[1]
+            + "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
+            + block[3]
+        )
 
     return BLOCK.sub(table, text)
 

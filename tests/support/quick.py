@@ -1,4 +1,6 @@
-"""The quick tier: tests that import no framework. One that would, or that starts another Python, is skipped where it does."""
+"""The quick tier: tests that import no framework. One that would, or that starts another Python, is skipped
+where it does.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ import pytest
 
 from tests.support.durations import file_of, recorded
 
-FRAMEWORKS = frozenset({"torch", "torchvision", "timm", "tensorflow", "keras", "tf_keras", "tf_slim", "jax", "onnxruntime"})
+FRAMEWORKS = frozenset(
+    {"torch", "torchvision", "timm", "tensorflow", "keras", "tf_keras", "tf_slim", "jax", "onnxruntime"}
+)
 LONGEST_S = 30
 """Files that took longer are left out."""
 
@@ -26,7 +30,9 @@ def skip(what: str) -> NoReturn:
 class NoFrameworks(MetaPathFinder, Loader):
     """Finds every framework, so that whatever asks for one goes on until it imports it."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         return ModuleSpec(fullname, self) if fullname in FRAMEWORKS else None
 
     def exec_module(self, module: ModuleType) -> NoReturn:
@@ -48,7 +54,11 @@ class Quick:
         """A file that was skipped while it was imported is not half there for another one that imports it."""
         report = yield
         if report.skipped:
-            for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(collector.path)]:
+            for name in [
+                name
+                for name, module in sys.modules.items()
+                if getattr(module, "__file__", None) == str(collector.path)
+            ]:
                 del sys.modules[name]
         return report
 

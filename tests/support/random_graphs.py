@@ -1,4 +1,6 @@
-"""Random small graphs over all ops, with calibrated tensors, a batch, and the value of every path by the oracle."""
+"""Random small graphs over all ops, with calibrated tensors, a batch, and the value of every path by the
+oracle.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ class Sample:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What hypothesis prints of an example that fails."""
         nodes = [f"{node.path} = {node.op} of {', '.join(node.inputs)}" for node in self.graph.nodes]
-        printer.text("\n".join([f"input {self.batch.shape}", *nodes, f"outputs {', '.join(self.graph.outputs)}"]))
+        printer.text(
+            "\n".join([f"input {self.batch.shape}", *nodes, f"outputs {', '.join(self.graph.outputs)}"])
+        )
 
     @property
     def size(self) -> tuple[int, int]:
@@ -139,23 +143,30 @@ OFTEN = (*OPS, *["rearrange"] * 2)
 
 
 @st.composite
-def samples(draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] = OFTEN, least: int = 1, most: int = 12) -> Sample:
-    """Graphs of `least` to `most` nodes of `ops` (names), or fewer where some do not fit, whose sites have an exact form in each
-    of `destinations`. Long ones have nearly every op, many short ones have the rare cases.
+def samples(
+    draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] = OFTEN, least: int = 1, most: int = 12
+) -> Sample:
+    """Graphs of `least` to `most` nodes of `ops` (names), or fewer where some do not fit, whose sites have an
+    exact form in each of `destinations`. Long ones have nearly every op, many short ones have the rare cases.
     """
     destinations = destinations or (CAPABLE,)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     channels, rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 11)), draw(st.integers(1, 11))
     opens: dict[str, Shape] = {INPUT: (channels, None, None)}
-    values = {INPUT: random.normal(random.normal(0, 0.5, (1, channels, 1, 1)), 2, (IMAGES, channels, rows, columns))}
-    if {*ops} & {kind.name for kind in _POSITIVE_ONLY} and len(ops) < len(OPS):  # otherwise nothing would be positive
+    values = {
+        INPUT: random.normal(random.normal(0, 0.5, (1, channels, 1, 1)), 2, (IMAGES, channels, rows, columns))
+    }
+    # Otherwise nothing would be positive.
+    if {*ops} & {kind.name for kind in _POSITIVE_ONLY} and len(ops) < len(OPS):
         values[INPUT] = np.abs(values[INPUT]) + 0.5
     nodes: list[Node] = []
     tensors: dict[str, dict[str, Array]] = {}
     for _ in range(draw(st.integers(least, most))):
         name = draw(st.sampled_from([name for name in ops if _candidates(OPS[name], values)]))
         op, paths = _inputs(draw, OPS[name], values)
-        holder = _earlier(draw, OPS[name], paths, nodes, (opens, {path: _shape(value) for path, value in values.items()}))
+        holder = _earlier(
+            draw, OPS[name], paths, nodes, (opens, {path: _shape(value) for path, value in values.items()})
+        )
         op = holder.op if holder else op
         if not _fits(op, [_shape(values[path]) for path in paths], destinations):
             continue
@@ -177,14 +188,22 @@ def samples(draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] =
         nodes, values["identity"] = [Node("identity", OPS["identity"](), (INPUT,))], values[INPUT]
     read = {source for node in nodes for source in node.inputs}
     ends = [node.path for node in nodes if node.path not in read]
-    output, *further = draw(st.permutations(list(dict.fromkeys([*ends, *draw(st.sampled_from([[], [nodes[0].path]]))]))))
+    output, *further = draw(
+        st.permutations(list(dict.fromkeys([*ends, *draw(st.sampled_from([[], [nodes[0].path]]))])))
+    )
     return Sample(Graph(tuple(nodes), channels, output, (), tuple(further)), tensors, values[INPUT], values)
 
 
 def _earlier(
-    draw: st.DrawFn, kind: type[Op], paths: tuple[str, ...], nodes: Sequence[Node], known: Sequence[Mapping[str, Shape]]
+    draw: st.DrawFn,
+    kind: type[Op],
+    paths: tuple[str, ...],
+    nodes: Sequence[Node],
+    known: Sequence[Mapping[str, Shape]],
 ) -> Node | None:
-    """An earlier layer of a kind that is called again, of values of these paths; None for a layer of its own."""
+    """An earlier layer of a kind that is called again, of values of these paths; None for a layer of its
+    own.
+    """
     alike = [node for node in nodes if type(node.op) is kind and node.shares is None]
     found = [node for node in alike if all(is_call(Node("", node.op, paths), node, each) for each in known)]
     return draw(st.sampled_from([None, *found])) if found else None
@@ -212,7 +231,9 @@ def _fits(op: Op, inputs: Sequence[Shape], destinations: Sequence[Capabilities])
         return False
     if isinstance(found, Axes):
         return math.prod(n or 0 for n in found) <= LARGEST_FEATURES
-    return channels <= (LARGEST_CHANNELS if size else LARGEST_FEATURES) and all(n <= LARGEST_SIDE for n in size)
+    return channels <= (LARGEST_CHANNELS if size else LARGEST_FEATURES) and all(
+        n <= LARGEST_SIDE for n in size
+    )
 
 
 def _apart(value: Array, halves: bool = False) -> bool:
@@ -241,10 +262,18 @@ def _candidates(kind: type[Op], values: Mapping[str, Array]) -> list[str]:
     if kind in _DOMAINS:
         finite = {path: value for path, value in finite.items() if _DOMAINS[kind](value)}
     if kind in _OVER_ARRAYS:
-        return [path for path, value in finite.items() if isinstance(value, OfAxes) and (kind is not Tokens or value.ndim == 3)]
+        return [
+            path
+            for path, value in finite.items()
+            if isinstance(value, OfAxes) and (kind is not Tokens or value.ndim == 3)
+        ]
     if kind is Dense:
         return [path for path, value in finite.items() if isinstance(value, OfAxes) or value.ndim == 2]
-    return [path for path, value in finite.items() if rank is None or (value.ndim == rank and not isinstance(value, OfAxes))]
+    return [
+        path
+        for path, value in finite.items()
+        if rank is None or (value.ndim == rank and not isinstance(value, OfAxes))
+    ]
 
 
 def _inputs(draw: st.DrawFn, kind: type[Op], values: Mapping[str, Array]) -> tuple[Op, tuple[str, ...]]:
@@ -279,7 +308,10 @@ def _calibrated(random: np.random.Generator, op: Op, inputs: list[Array]) -> dic
 
 # Thousandths are no float32, so that a constant that is rounded to it shows.
 _SHARE = st.integers(1, 900).map(lambda n: n / 1000)
-_SMOOTH, _RULES = st.sampled_from(["linear", "cubic"]), st.sampled_from(["half_pixel", "align_corners", "asymmetric"])
+_SMOOTH, _RULES = (
+    st.sampled_from(["linear", "cubic"]),
+    st.sampled_from(["half_pixel", "align_corners", "asymmetric"]),
+)
 _NUMBER = st.integers(-3000, 3000).map(lambda n: n / 1000)
 _POSITIVE = st.integers(300, 2000).map(lambda n: n / 1000)
 _PADS = st.tuples(*[st.integers(0, 3)] * 4)
@@ -298,7 +330,11 @@ def _convention(draw: st.DrawFn, kind: type[Op]) -> Convention:
     if kind is Conv:
         return Convention(rule, pads)
     fill = draw(st.sampled_from([LOWEST, 0.0, -0.7, 0.7])) if kind is MaxPool else 0.0
-    average = draw(st.sampled_from(["real_cells", "full_window", "clipped_window"])) if kind is AvgPool else "real_cells"
+    average = (
+        draw(st.sampled_from(["real_cells", "full_window", "clipped_window"]))
+        if kind is AvgPool
+        else "real_cells"
+    )
     return Convention(rule, pads, fill, average, draw(st.sampled_from(["floor", "ceil", "full"])))
 
 
@@ -306,8 +342,12 @@ def _pattern(draw: st.DrawFn, shape: Shape) -> str:
     """The axes in another order, one of them split, and some joined."""
     names = [[letter] for letter in "pqrstu"[: len(shape)]]
     place = draw(st.integers(0, len(shape) - 1))
-    size = draw(st.sampled_from([n for n in range(1, (shape[place] or 1) + 1) if (shape[place] or 1) % n == 0]))
-    sides = [f"({letters[0]} v={size})" if axis == place else letters[0] for axis, letters in enumerate(names)]
+    size = draw(
+        st.sampled_from([n for n in range(1, (shape[place] or 1) + 1) if (shape[place] or 1) % n == 0])
+    )
+    sides = [
+        f"({letters[0]} v={size})" if axis == place else letters[0] for axis, letters in enumerate(names)
+    ]
     order = draw(st.permutations([*(letters[0] for letters in names), "v"]))
     cuts = sorted(draw(st.sets(st.integers(1, len(order)))) | {len(order)})
     axes = [order[start:end] for start, end in zip([0, *cuts], cuts, strict=False)]
@@ -320,7 +360,12 @@ def _rearrange(draw: st.DrawFn, shape: Shape) -> Op:
 
 
 def _crop_axis(draw: st.DrawFn, shape: Shape) -> Op:
-    return CropAxis(draw(st.integers(0, len(shape) - 1)), draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2)))
+    return CropAxis(
+        draw(st.integers(0, len(shape) - 1)),
+        draw(st.integers(0, 2)),
+        draw(st.integers(0, 2)),
+        draw(st.integers(1, 2)),
+    )
 
 
 def _sizes(draw: st.DrawFn, shape: Shape) -> tuple[int, ...]:
@@ -340,7 +385,9 @@ def _conv(draw: st.DrawFn, shape: Shape) -> Op:
 
 def _conv_transpose(draw: st.DrawFn, shape: Shape) -> Op:
     filters, groups = _grouped(draw, shape[0])
-    return ConvTranspose(filters, _window(draw), draw(st.tuples(*[st.integers(-2, 3)] * 4)), groups, draw(st.booleans()))
+    return ConvTranspose(
+        filters, _window(draw), draw(st.tuples(*[st.integers(-2, 3)] * 4)), groups, draw(st.booleans())
+    )
 
 
 def _affine(draw: st.DrawFn, shape: Shape) -> Op:
@@ -378,10 +425,14 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     ),
     Dense: lambda draw, _: Dense(draw(st.integers(1, 9)), draw(st.booleans())),
     BatchNorm: lambda draw, _: BatchNorm(draw(_SHARE), 0.1, draw(st.booleans()), draw(st.booleans())),
-    GroupNorm: lambda draw, shape: GroupNorm(_divisor(draw, shape[0]), draw(_SHARE), draw(st.booleans()), draw(st.booleans())),
+    GroupNorm: lambda draw, shape: GroupNorm(
+        _divisor(draw, shape[0]), draw(_SHARE), draw(st.booleans()), draw(st.booleans())
+    ),
     LayerNorm: lambda draw, _: LayerNorm(draw(_SHARE), draw(st.booleans()), draw(st.booleans())),
     RmsNorm: lambda draw, _: RmsNorm(draw(_SHARE), draw(st.booleans())),
-    LocalResponseNorm: lambda draw, _: LocalResponseNorm(draw(st.integers(1, 6)), draw(_SHARE), draw(_POSITIVE), draw(_POSITIVE)),
+    LocalResponseNorm: lambda draw, _: LocalResponseNorm(
+        draw(st.integers(1, 6)), draw(_SHARE), draw(_POSITIVE), draw(_POSITIVE)
+    ),
     ChannelScale: lambda draw, _: ChannelScale(draw(st.booleans())),
     Affine: _affine,
     ThresholdedRelu: lambda draw, _: ThresholdedRelu(draw(_NUMBER)),
@@ -396,15 +447,23 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     ),
     Gelu: lambda draw, _: Gelu(draw(st.booleans())),
     Flatten: lambda draw, shape: Flatten(shape[1], shape[2], draw(st.sampled_from(["CHW", "HWC"]))),
-    Dropout: lambda draw, shape: Dropout(draw(_SHARE), len(shape) == 3 and not isinstance(shape, Axes) and draw(st.booleans())),
+    Dropout: lambda draw, shape: Dropout(
+        draw(_SHARE), len(shape) == 3 and not isinstance(shape, Axes) and draw(st.booleans())
+    ),
     PadMap: lambda draw, _: PadMap(draw(_PADS), draw(st.sampled_from([0.0, LOWEST, -0.7, 1 / 3]))),
-    ExtendMap: lambda draw, _: ExtendMap(draw(_PADS), draw(st.sampled_from(["edge", "reflect", "symmetric", "wrap"]))),
+    ExtendMap: lambda draw, _: ExtendMap(
+        draw(_PADS), draw(st.sampled_from(["edge", "reflect", "symmetric", "wrap"]))
+    ),
     CropMap: lambda draw, _: CropMap(draw(st.tuples(*[st.integers(0, 2)] * 4))),
     PadChannels: lambda draw, _: PadChannels(draw(st.integers(0, 3)), draw(st.integers(0, 3))),
     SliceChannels: _slice,
     OPS["channel_shuffle"]: lambda draw, shape: ChannelShuffle(_divisor(draw, shape[0])),
-    DepthToSpace: lambda draw, shape: DepthToSpace(draw(st.sampled_from(_blocks(shape[0]))), draw(st.sampled_from(["DCR", "CRD"]))),
-    SpaceToDepth: lambda draw, shape: SpaceToDepth(draw(st.integers(1, 2)), draw(st.sampled_from(["DCR", "CRD"]))),
+    DepthToSpace: lambda draw, shape: DepthToSpace(
+        draw(st.sampled_from(_blocks(shape[0]))), draw(st.sampled_from(["DCR", "CRD"]))
+    ),
+    SpaceToDepth: lambda draw, shape: SpaceToDepth(
+        draw(st.integers(1, 2)), draw(st.sampled_from(["DCR", "CRD"]))
+    ),
     Rearrange: _rearrange,
     MatMul: lambda draw, _: MatMul(draw(st.booleans())),
     Attention: lambda draw, shape: Attention(_divisor(draw, shape[-1] or 1), draw(_SHARE)),
@@ -421,13 +480,26 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     Tokens: lambda draw, _: Tokens(draw(st.integers(1, 2))),
     Upsample: lambda draw, _: Upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
     Resize: lambda draw, _: Resize(
-        draw(_SMOOTH), *draw(st.sampled_from([((1.5, 2.0),), ((2.0, 0.5),), ((), (3, 5))])), draw(_RULES), a=draw(_NUMBER)
+        draw(_SMOOTH),
+        *draw(st.sampled_from([((1.5, 2.0),), ((2.0, 0.5),), ((), (3, 5))])),
+        draw(_RULES),
+        a=draw(_NUMBER),
     ),
     ResizeLike: lambda draw, _: ResizeLike(draw(_SMOOTH), draw(_RULES), draw(_NUMBER)),
 }
 """Ops with attributes; the others have one form."""
 
-_OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, ReduceMap, LocalResponseNorm, Flatten}
+_OVER_MAPS = {
+    Conv,
+    ConvTranspose,
+    MaxPool,
+    AvgPool,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    ReduceMap,
+    LocalResponseNorm,
+    Flatten,
+}
 _OVER_ARRAYS = {MatMul, Attention, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
 OF_ARRAYS = ("rearrange", *(kind.name for kind in _OVER_ARRAYS))
 """Ops of arrays, which are rare among the others."""
@@ -451,7 +523,9 @@ def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:
 
 
 def difference(found: Array, wanted: Array) -> float:
-    """The relative L2 distance of two arrays of one shape, which agree on where they are -inf; 0 where both are zero."""
+    """The relative L2 distance of two arrays of one shape, which agree on where they are -inf; 0 where both
+    are zero.
+    """
     assert found.shape == wanted.shape, f"expected {wanted.shape}, got {found.shape}"
     finite = np.isfinite(wanted)
     assert np.array_equal(found[~finite], wanted[~finite])

@@ -1,7 +1,7 @@
 """Models of torchvision, timm and keras.applications with random weights whose answers depend on the image.
 
-Every batch norm has the statistics of what arrives there, so that a wrong pad shows. Without norms every layer is scaled so that
-its values have the deviation 1.
+Every batch norm has the statistics of what arrives there, so that a wrong pad shows. Without norms every
+layer is scaled so that its values have the deviation 1.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ def torch_model(name: str, zoo: str, side: int, **stated: Any) -> Any:
             elif parameter.ndim != 1 and not parameter.any():  # a branch that training begins without
                 parameter.normal_(0, 0.5)
         for module in model.modules():
-            if type(module).__name__.startswith(("Drop", "StochasticDepth")):  # not a residual that is called ResidualDrop
+            # Not a residual that is called ResidualDrop.
+            if type(module).__name__.startswith(("Drop", "StochasticDepth")):
                 module.forward = lambda value, *_: value
         for norm in norms:
             norm.momentum = None
             norm.reset_running_stats()
         # A subclass of Conv2d may standardise its kernel as it runs, so that a scale of it is lost.
-        layers = [] if norms else [module for module in model.modules() if type(module) in (nn.Conv2d, nn.Linear)]
+        layers = (
+            [] if norms else [module for module in model.modules() if type(module) in (nn.Conv2d, nn.Linear)]
+        )
         hooks = [layer.register_forward_hook(_scaled) for layer in layers]
         model.train(bool(norms))(images)
         for hook in hooks:
@@ -60,8 +63,8 @@ def torch_model(name: str, zoo: str, side: int, **stated: Any) -> Any:
 
 
 def _scaled(layer: Any, _inputs: Any, value: Any) -> Any:
-    """Makes the deviation of a layer's values 1, and the mean of each unit of a dense layer 0, if its values depend on the image:
-    what a class token gives by itself would be 0 for every image.
+    """Makes the deviation of a layer's values 1, and the mean of each unit of a dense layer 0, if its values
+    depend on the image: what a class token gives by itself would be 0 for every image.
     """
     deviation = value.std()
     layer.weight /= deviation
@@ -104,7 +107,9 @@ def keras_model(name: str, side: int) -> Any:
         object.__delattr__(layer, "call")
     for norm in norms:
         norm.momentum = 0.99
-        norm.moving_variance.assign(norm.moving_variance * random.uniform(0.9, 1.1, norm.moving_variance.shape))
+        norm.moving_variance.assign(
+            norm.moving_variance * random.uniform(0.9, 1.1, norm.moving_variance.shape)
+        )
     images = make_images((side, side), 4, 3, taken).transpose(0, 2, 3, 1).astype(np.float32)
     answers = np.log(np.asarray(model(images, training=False)) + 1e-9)
     spread = float(answers.std(axis=0).mean() / np.abs(answers).mean())
@@ -113,20 +118,26 @@ def keras_model(name: str, side: int) -> Any:
 
 
 def _centred(layer: Any, call: Any, value: Any, training: bool | None = None) -> Any:
-    """Calls a layer after its kernel and bias are such that each channel has the mean 0 and the deviation 1, as after a norm."""
+    """Calls a layer after its kernel and bias are such that each channel has the mean 0 and the deviation 1,
+    as after a norm.
+    """
     import numpy as np
 
     found = np.asarray(call(value))
     axes = tuple(range(found.ndim - 1))
     deviation = found.std(axis=axes) + 1e-6
     kernel = next(variable for variable in layer.weights if variable is not layer.bias)
-    kernel.assign(kernel / deviation.reshape(kernel.shape[-2:] if kernel.shape[-1] == 1 and kernel.ndim == 4 else (-1,)))
+    kernel.assign(
+        kernel / deviation.reshape(kernel.shape[-2:] if kernel.shape[-1] == 1 and kernel.ndim == 4 else (-1,))
+    )
     layer.bias.assign((layer.bias - found.mean(axis=axes)) / deviation)
     return call(value)
 
 
 def keras_model_of_any_size(fixed: Any) -> Any:
-    """The same model for images of any size. Raises ValueError if a layer wants to know the size, as Flatten before Dense does."""
+    """The same model for images of any size. Raises ValueError if a layer wants to know the size, as Flatten
+    before Dense does.
+    """
     config = fixed.get_config()
     config["layers"][0]["config"]["batch_shape"] = (None, None, None, 3)
     model = type(fixed).from_config(config)

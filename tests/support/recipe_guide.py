@@ -1,4 +1,5 @@
-"""The tables of docs/recipes.md, from the code: keys, operations and what the frameworks make of them, conventions, transforms, ...
+"""The tables of docs/recipes.md, from the code: keys, operations and what the frameworks make of them,
+conventions, transforms, ...
 
 `python -m tests.support.recipe_guide` writes them into the document, and recipes/schema.json beside it;
 tests/roads/recipe/test_guide.py and tests/unit/authoring/test_json_schema.py hold both to the code.
@@ -98,13 +99,28 @@ EXAMPLES: Mapping[str, str] = {
     "add_array": "{add_array: x, sizes: [64, 8]}",
     "multiply_array": "{multiply_array: x, sizes: [1, 8]}",
     "tokens": "{tokens: x, count: 1}",
-    **{name: f"{{{name}: x, from: [input, a]}}" for name in ("add", "multiply", "divide", "maximum", "minimum", "concat")},
+    **{
+        name: f"{{{name}: x, from: [input, a]}}"
+        for name in ("add", "multiply", "divide", "maximum", "minimum", "concat")
+    },
 }
-"""A step with each operation that needs an attribute or several inputs; the others are written like a relu."""
+"""A step with each operation that needs an attribute or several inputs; the others are written like a
+relu.
+"""
 BEFORE: Mapping[str, str] = {
     **dict.fromkeys(("dense", "as_map"), "{global_avg_pool: features}"),
     **dict.fromkeys(
-        ("matmul", "attention", "join", "crop_axis", "pad_axis", "reduce_axis", "add_array", "multiply_array", "tokens"),
+        (
+            "matmul",
+            "attention",
+            "join",
+            "crop_axis",
+            "pad_axis",
+            "reduce_axis",
+            "add_array",
+            "multiply_array",
+            "tokens",
+        ),
         '{rearrange: cells, pattern: "c h w -> (h w) c"}',
     ),
     "resize_like": "{max_pool: small, kernel: 2, stride: 2}",
@@ -147,7 +163,9 @@ def in_torch(graph: Graph) -> str:
 def in_keras(graph: Graph) -> str:
     """The layers and the functions of keras.ops that are the graph's last node."""
     tf = get_destination("tf")
-    model = tf.ENGINE.build(make_plan(graph, (8, 8), tf.CAPABILITIES), tensors_of(graph), {}, "float32", "cpu")
+    model = tf.ENGINE.build(
+        make_plan(graph, (8, 8), tf.CAPABILITIES), tensors_of(graph), {}, "float32", "cpu"
+    )
     made = [_keras(found) for found in model.operations if found.name == "x" or found.name.startswith("x_")]
     return "<br>".join(f"`{code}`" for code in dict.fromkeys(made))
 
@@ -163,7 +181,10 @@ def _keras(operation: Any) -> str:
 
 OPTIONS: Mapping[str, str] = {
     "classes": "classes of the head; read from the weights",
-    "bn_momentum": "the weight of each new batch in a batch norm's averages; it changes nothing that a trained network computes",
+    "bn_momentum": (
+        "the weight of each new batch in a batch norm's averages; it changes nothing that a trained "
+        "network computes"
+    ),
     "bn_scale": "whether batch norms have a trained factor",
     "bn_center": "whether batch norms have a trained summand",
 }
@@ -171,16 +192,22 @@ USES: Mapping[str, str] = {
     "min": "the least of two or more numbers",
     "max": "the largest of two or more numbers",
     "int": "a number without its fraction",
-    "round8": "the nearest multiple of 8, at least 8 and never below 90 % of the number: the widths of MobileNets",
+    "round8": (
+        "the nearest multiple of 8, at least 8 and never below 90 % of the number: the widths of MobileNets"
+    ),
 }
 CONVENTIONS: Mapping[str, str] = {
     "valid": "no pad",
-    "same": "TensorFlow's: as many windows as strides fit into the input; the odd cell is at the bottom and right",
+    "same": (
+        "TensorFlow's: as many windows as strides fit into the input; the odd cell is at the bottom and right"
+    ),
     "same_lower": "the same with the odd cell at the top and left",
     "cntk": "CNTK's: (k - 1) // 2 cells at the top and left at every input size, the rest after",
 }
 DETAILS: Mapping[str, str] = {
-    "fill": "of a max pool: what a cell of the pad holds; -.inf takes no part, 0 is a pad layer before the pool",
+    "fill": (
+        "of a max pool: what a cell of the pad holds; -.inf takes no part, 0 is a pad layer before the pool"
+    ),
     "real_cells": "an average divides by the cells of the window that are input",
     "full_window": "an average divides by all cells of the window",
     "clipped_window": "an average divides by the cells of the window inside the padded input, as Caffe does",
@@ -191,7 +218,10 @@ DETAILS: Mapping[str, str] = {
 
 
 def options() -> Rows:
-    return [("option", "default", "is"), *((f"`{name}`", _yaml(STANDARD_OPTIONS[name]), words) for name, words in OPTIONS.items())]
+    return [
+        ("option", "default", "is"),
+        *((f"`{name}`", _yaml(STANDARD_OPTIONS[name]), words) for name, words in OPTIONS.items()),
+    ]
 
 
 def functions() -> Rows:
@@ -201,7 +231,10 @@ def functions() -> Rows:
 def transforms() -> Rows:
     """By the first sentence of each transform's docstring."""
     rows = [(f"`{name}`", inspect.getdoc(found.forward) or "") for name, found in TRANSFORMS.items()]
-    return [("transform", "gives"), *((name, " ".join(text.split()).partition(". ")[0].rstrip(".")) for name, text in rows)]
+    return [
+        ("transform", "gives"),
+        *((name, " ".join(text.split()).partition(". ")[0].rstrip(".")) for name, text in rows),
+    ]
 
 
 def conventions() -> Rows:
@@ -248,18 +281,31 @@ def operations() -> Rows:
     """Every operation, with its attributes and their defaults."""
     rows: Rows = [("operation", "what it computes", "attributes")]
     for name, known in ATTRIBUTES.items():
-        rows.append((f"`{name}`", operation_words(name), ", ".join(_attribute(*attribute) for attribute in known.items())))
+        rows.append(
+            (
+                f"`{name}`",
+                operation_words(name),
+                ", ".join(_attribute(*attribute) for attribute in known.items()),
+            )
+        )
     return rows
 
 
 def _attribute(key: str, attribute: Attribute) -> str:
     default = "" if attribute.default is REQUIRED else f": {_yaml(attribute.default)}"
-    return f"`{key}{default}`" + ("" if attribute.says or attribute.kind is FLAG else f" ({_words(attribute)})")
+    return f"`{key}{default}`" + (
+        "" if attribute.says or attribute.kind is FLAG else f" ({_words(attribute)})"
+    )
 
 
 def attributes() -> Rows:
     """The attributes that an operation's own text does not explain."""
-    known = [(key, attribute) for attributes in ATTRIBUTES.values() for key, attribute in attributes.items() if attribute.says]
+    known = [
+        (key, attribute)
+        for attributes in ATTRIBUTES.values()
+        for key, attribute in attributes.items()
+        if attribute.says
+    ]
     rows = [(f"`{key}`", attribute.says, _words(attribute)) for key, attribute in known]
     return [("attribute", "is", "may be"), *dict.fromkeys(rows)]
 
@@ -270,7 +316,9 @@ def _words(attribute: Attribute) -> str:
 
 
 def _yaml(value: Any) -> str:
-    return str(yaml.safe_dump(list(value) if isinstance(value, tuple) else value, default_flow_style=True)).splitlines()[0]
+    return str(
+        yaml.safe_dump(list(value) if isinstance(value, tuple) else value, default_flow_style=True)
+    ).splitlines()[0]
 
 
 def references() -> Rows:
@@ -292,7 +340,17 @@ def destinations() -> Rows:
 
 TABLES: Mapping[str, Callable[[], Rows]] = {
     table.__name__: table
-    for table in (options, functions, transforms, conventions, references, keys, operations, attributes, destinations)
+    for table in (
+        options,
+        functions,
+        transforms,
+        conventions,
+        references,
+        keys,
+        operations,
+        attributes,
+        destinations,
+    )
 }
 
 

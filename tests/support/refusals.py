@@ -12,7 +12,12 @@ from tests.support.fixtures import Ran
 def refused(ran: Ran, *words: str, status: int = 2) -> None:
     """By the command."""
     assert ran.status == status
-    assert ran.out == "" and ran.err.startswith("error: ") and ran.err.count("\n") == 1 and "Traceback" not in ran.err
+    assert (
+        ran.out == ""
+        and ran.err.startswith("error: ")
+        and ran.err.count("\n") == 1
+        and "Traceback" not in ran.err
+    )
     for word in words:
         assert word in ran.err
 

@@ -1,5 +1,5 @@
-"""The zoos' ResNets, ConvNeXts, DenseNets and vision transformers with few units, and their VGGs and transformers with few filters:
-every block, pad, name and option of theirs, at a price that a test can pay.
+"""The zoos' ResNets, ConvNeXts, DenseNets and vision transformers with few units, and their VGGs and
+transformers with few filters: every block, pad, name and option of theirs, at a price that a test can pay.
 """
 
 from __future__ import annotations
@@ -34,24 +34,28 @@ Build = Callable[..., Any]
 
 
 def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
-    """A folder of porter's recipes, in which every ResNet, ConvNeXt, DenseNet and transformer has `depths`, and VGGs and
-    transformers are narrow.
+    """A folder of porter's recipes, in which every ResNet, ConvNeXt, DenseNet and transformer has `depths`,
+    and VGGs and transformers are narrow.
     """
     folder.mkdir()
     for recipe in all_recipes():
         text = re.sub(r"depths: \[.*?\]", f"depths: {list(depths)}", recipe.path.read_text(encoding="utf-8"))
         if recipe.architecture == "vgg":
-            text = re.sub(r"(filters|units): (\d+)", lambda found: f"{found[1]}: {int(found[2]) // NARROWER}", text)
+            text = re.sub(
+                r"(filters|units): (\d+)", lambda found: f"{found[1]}: {int(found[2]) // NARROWER}", text
+            )
         if recipe.architecture == "vit":
-            text = re.sub(r"(width): (\d+)", lambda found: f"{found[1]}: {int(found[2]) // FEWER_HEADS}", text)
+            text = re.sub(
+                r"(width): (\d+)", lambda found: f"{found[1]}: {int(found[2]) // FEWER_HEADS}", text
+            )
         (folder / recipe.path.name).write_text(text, encoding="utf-8")
     return folder
 
 
 @contextmanager
 def shallow_zoos() -> Iterator[None]:
-    """Until the end, the zoos' own code builds every ResNet, ConvNeXt, DenseNet and transformer with `DEPTHS`, and VGGs and
-    transformers narrow.
+    """Until the end, the zoos' own code builds every ResNet, ConvNeXt, DenseNet and transformer with
+    `DEPTHS`, and VGGs and transformers narrow.
     """
     with pytest.MonkeyPatch.context() as patch:
         for module, name, shallow in (*_stages(), *_layers()):
@@ -66,8 +70,16 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
     yield import_models().resnet, "_resnet", _torchvisions
     yield import_models().densenet, "_densenet", _torchvisions
     yield import_models().convnext, "_convnext", _torchvisions_convnext
-    yield import_models().vision_transformer, "_vision_transformer", lambda build: _narrow_vit(build, "num_layers")
-    yield import_timm().vision_transformer, "_create_vision_transformer", lambda build: _narrow_vit(build, "depth")
+    yield (
+        import_models().vision_transformer,
+        "_vision_transformer",
+        lambda build: _narrow_vit(build, "num_layers"),
+    )
+    yield (
+        import_timm().vision_transformer,
+        "_create_vision_transformer",
+        lambda build: _narrow_vit(build, "depth"),
+    )
     yield import_timm().resnet, "_create_resnet", lambda build: _timms(build, "layers")
     yield import_timm().resnetv2, "_create_resnetv2_bit", lambda build: _timms(build, "layers")
     yield import_timm().convnext, "_create_convnext", lambda build: _timms(build, "depths")
@@ -78,11 +90,19 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
         "MODEL_CONFIGS",
         lambda table: {size: {**row, "depths": list(DEPTHS)} for size, row in table.items()},
     )
-    yield import_module("keras.src.applications.densenet"), "dense_block", lambda build: _by_label(build, 1, "name")
+    yield (
+        import_module("keras.src.applications.densenet"),
+        "dense_block",
+        lambda build: _by_label(build, 1, "name"),
+    )
     keras = import_module("keras.src.applications.resnet")
     yield keras, "stack_residual_blocks_v1", lambda build: _by_label(build, 2, "name")
     yield keras, "stack_residual_blocks_v2", lambda build: _by_label(build, 2, "name")
-    yield import_module("keras_applications.resnet_common"), "stack3", lambda build: _by_label(build, 2, "name")
+    yield (
+        import_module("keras_applications.resnet_common"),
+        "stack3",
+        lambda build: _by_label(build, 2, "name"),
+    )
     yield import_net("resnet_v1"), "resnet_v1_block", _slims
     yield import_net("resnet_v2"), "resnet_v2_block", _slims
     if tensornets_installed():
@@ -113,7 +133,11 @@ def _narrow_vit(build: Build, depth: str) -> Build:
     """Of a transformer, whose head is as wide as it is in all of them."""
 
     def narrow(*arguments: Any, **named: Any) -> Any:
-        sizes = {key: named[key] // FEWER_HEADS for key in ("num_heads", "hidden_dim", "embed_dim", "mlp_dim") if key in named}
+        sizes = {
+            key: named[key] // FEWER_HEADS
+            for key in ("num_heads", "hidden_dim", "embed_dim", "mlp_dim")
+            if key in named
+        }
         return build(*arguments, **named | sizes | {depth: DEPTHS[0]})
 
     return narrow
@@ -124,7 +148,11 @@ def _transformers(build: Build) -> Build:
         sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
         less = {name: settings[name] // FEWER_HEADS for name in sizes if name in settings}
         less |= (
-            {"num_hidden_layers": DEPTHS[0]} if less else {"depths": list(DEPTHS)} if kind in ("bit", "convnext", "resnet") else {}
+            {"num_hidden_layers": DEPTHS[0]}
+            if less
+            else {"depths": list(DEPTHS)}
+            if kind in ("bit", "convnext", "resnet")
+            else {}
         )
         return build(kind, **settings | less)
 
@@ -132,11 +160,15 @@ def _transformers(build: Build) -> Build:
 
 
 def _slims(build: Build) -> Build:
-    return lambda scope, base_depth, num_units, stride: build(scope, base_depth, DEPTHS[int(scope[-1]) - 1], stride)
+    return lambda scope, base_depth, num_units, stride: build(
+        scope, base_depth, DEPTHS[int(scope[-1]) - 1], stride
+    )
 
 
 def _by_label(build: Build, place: int, label: str) -> Build:
-    """Of a function that takes the number of units at `place`, and the stage's name, `conv2` to `conv5`, as `label`."""
+    """Of a function that takes the number of units at `place`, and the stage's name, `conv2` to `conv5`, as
+    `label`.
+    """
 
     def shallow(*arguments: Any, **named: Any) -> Any:
         units = DEPTHS[int(named[label][-1]) - 2]
@@ -147,12 +179,19 @@ def _by_label(build: Build, place: int, label: str) -> Build:
 
 def _layers() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """What each zoo's code makes its VGGs of: module, name, and what makes it narrow."""
-    torchvision, timm, keras = import_models().vgg, import_timm().vgg, import_module("keras.src.applications.vgg16")
+    torchvision, timm, keras = (
+        import_models().vgg,
+        import_timm().vgg,
+        import_module("keras.src.applications.vgg16"),
+    )
     for module in (torchvision, timm):
         yield (
             module,
             "cfgs",
-            lambda table: {name: [width if width == "M" else width // NARROWER for width in row] for name, row in table.items()},
+            lambda table: {
+                name: [width if width == "M" else width // NARROWER for width in row]
+                for name, row in table.items()
+            },
         )
     yield torchvision, "nn", lambda nn: _with(nn, Linear=_narrow_class(nn.Linear))
     for name in ("ConvMlp", "ClassifierHead"):
@@ -177,7 +216,9 @@ def _narrow_class(module: type[Any]) -> type[Any]:
 
 
 def _narrow(size: int) -> int:
-    """A number of a dense layer's features or units; kernels, classes and filters, which are narrow already, stay."""
+    """A number of a dense layer's features or units; kernels, classes and filters, which are narrow already,
+    stay.
+    """
     return size // NARROWER if size >= 4096 else size
 
 

@@ -1,4 +1,6 @@
-"""TF-slim's own networks with calibrated random weights, as the files that people have, written by TensorFlow itself."""
+"""TF-slim's own networks with calibrated random weights, as the files that people have, written by TensorFlow
+itself.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,17 @@ class SlimFile:
     """What to write.
 
     Attributes:
-        format: `v1` and `v2` are checkpoints, `frozen` a graph as .pb, `saved_model` a folder as TensorFlow 1 exported it.
-        ema: shadows hold the calibrated weights, and the variables others that are worse; only checkpoints can have them.
+        format: `v1` and `v2` are checkpoints, `frozen` a graph as .pb, `saved_model` a folder as TensorFlow 1
+            exported it.
+        ema: shadows hold the calibrated weights, and the variables others that are worse; only checkpoints
+            can have them.
         slots: the slots of an optimiser, of which slim's training used RMSProp with a momentum.
         scope: around everything, as slim's deployment to several GPUs had `tower_0`.
         partial: how many of the variables have no shadow.
         batch: the number of images that the graph is fixed to.
         softmax: whether the graph ends with the probabilities; else with the logits.
-        retrained: classes of a second head on the logits, with its softmax, as TensorFlow's retrain.py put it there; 0 for none.
+        retrained: classes of a second head on the logits, with its softmax, as TensorFlow's retrain.py put it
+            there; 0 for none.
     """
 
     variant: str = SMALL[0]
@@ -66,13 +71,18 @@ def write_checkpoint(prefix: Path, tensors: Mapping[str, Array]) -> Path:
     """A checkpoint as TensorFlow writes it, of tensors whose network need not be built for that."""
     names = list(tensors)
     import_tensorflow().raw_ops.SaveV2(
-        prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=list(tensors.values())
+        prefix=str(prefix),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=list(tensors.values()),
     )
     return prefix
 
 
 def write_slim(path: Path, file: SlimFile, recipes: Path | None = None) -> Path:
-    """Writes `file` under `path`, without a suffix, and returns the file, prefix or folder that a user would name."""
+    """Writes `file` under `path`, without a suffix, and returns the file, prefix or folder that a user would
+    name.
+    """
     tensorflow = import_tensorflow()
     v1 = tensorflow.compat.v1
     with tensorflow.Graph().as_default(), v1.Session(config=_plain(v1)) as session, quiet_logger(tensorflow):
@@ -81,14 +91,20 @@ def write_slim(path: Path, file: SlimFile, recipes: Path | None = None) -> Path:
             network = construct(file.variant, images, file.classes)
         if file.retrained:
             network = _retrained(tensorflow, session.graph, network, file)
-        variables = {variable.op.name.removeprefix(f"{file.scope}/"): variable for variable in v1.global_variables()}
+        variables = {
+            variable.op.name.removeprefix(f"{file.scope}/"): variable for variable in v1.global_variables()
+        }
         shadows = _averages_and_slots(v1, variables, file)
-        values = {variable: np.full(variable.shape, 0.5, variable.dtype.as_numpy_dtype) for variable in v1.global_variables()}
+        values = {
+            variable: np.full(variable.shape, 0.5, variable.dtype.as_numpy_dtype)
+            for variable in v1.global_variables()
+        }
         for name, array in slim_checkpoint(file.variant, file.classes, recipes).tensors.items():
             values[variables[name]] = _worse(array) if name in shadows else array
             if name in shadows:
                 values[shadows[name]] = array
-        # In one run, and what each initialiser would assign is fed: those of shadows are conditions that take a minute to build.
+        # In one run, and what each initialiser would assign is fed: those of shadows are conditions that take
+        # a minute to build.
         feeds = {variable.initializer.inputs[1]: array for variable, array in values.items()}
         session.run([variable.initializer for variable in values], feeds)
         return _save(tensorflow, session, path, file, images, network)
@@ -100,9 +116,15 @@ def _retrained(tensorflow: Any, graph: Any, network: Network, file: SlimFile) ->
     kernel = random.normal(0, 1 / np.sqrt(file.classes), (file.classes, file.retrained)).astype(np.float32)
     bias = random.normal(0, 0.1, file.retrained).astype(np.float32)
     with tensorflow.name_scope("final_training_ops"):
-        logits = tensorflow.matmul(graph.get_tensor_by_name(f"{network.logits}:0"), tensorflow.constant(kernel, name="weights"))
+        logits = tensorflow.matmul(
+            graph.get_tensor_by_name(f"{network.logits}:0"), tensorflow.constant(kernel, name="weights")
+        )
         logits = tensorflow.add(logits, tensorflow.constant(bias, name="biases"))
-    return replace(network, logits=logits.op.name, probabilities=tensorflow.nn.softmax(logits, name="final_result").op.name)
+    return replace(
+        network,
+        logits=logits.op.name,
+        probabilities=tensorflow.nn.softmax(logits, name="final_result").op.name,
+    )
 
 
 def _plain(v1: Any) -> Any:
@@ -113,7 +135,9 @@ def _plain(v1: Any) -> Any:
 
 
 def _averages_and_slots(v1: Any, variables: Mapping[str, Any], file: SlimFile) -> dict[str, Any]:
-    """Adds what training adds to a graph; the shadow of each variable that has one, by the variable's name."""
+    """Adds what training adds to a graph; the shadow of each variable that has one, by the variable's
+    name.
+    """
     v1.train.get_or_create_global_step()
     trainable = v1.trainable_variables()
     if file.slots:
@@ -121,12 +145,15 @@ def _averages_and_slots(v1: Any, variables: Mapping[str, Any], file: SlimFile) -
         v1.train.RMSPropOptimizer(0.1, momentum=0.9).minimize(loss, var_list=trainable)
     if not file.ema:
         return {}
-    # slim averages the trainable variables and the statistics of the norms (research/slim/train_image_classifier.py,
-    # `moving_average_variables`: slim.get_model_variables()).
+    # slim averages the trainable variables and the statistics of the norms
+    # (research/slim/train_image_classifier.py, `moving_average_variables`: slim.get_model_variables()).
     averaged = list(variables.items())[file.partial :]
     average = v1.train.ExponentialMovingAverage(0.9999, v1.train.get_global_step())
-    # `average.apply` makes the same variables, and a condition for the initial value of each, which takes seconds.
-    return {name: _variable(v1, average.average_name(variable), variable.shape) for name, variable in averaged}
+    # `average.apply` makes the same variables, and a condition for the initial value of each, which takes
+    # seconds.
+    return {
+        name: _variable(v1, average.average_name(variable), variable.shape) for name, variable in averaged
+    }
 
 
 def _variable(v1: Any, name: str, shape: Any) -> Any:
@@ -134,7 +161,9 @@ def _variable(v1: Any, name: str, shape: Any) -> Any:
 
 
 def _worse(array: Array) -> Array:
-    """What training left before averaging: the same, with a tenth of its size in noise, and variances still positive."""
+    """What training left before averaging: the same, with a tenth of its size in noise, and variances still
+    positive.
+    """
     noise = np.random.default_rng(array.size).uniform(-0.1, 0.1, array.shape)
     return (array * (1 + noise)).astype(array.dtype)
 

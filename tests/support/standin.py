@@ -22,7 +22,9 @@ IMAGES = 8
 
 
 def smooth_images(channels: int, size: tuple[int, int], seed: int, count: int = IMAGES) -> Array:
-    """Random images N×C×H×W about 1 in size, smooth over an eighth of their extent, each with a mean of its own."""
+    """Random images N×C×H×W about 1 in size, smooth over an eighth of their extent, each with a mean of its
+    own.
+    """
     random = np.random.default_rng(seed)
     coarse = random.standard_normal((count, channels, 8, 8)) + random.standard_normal((count, channels, 1, 1))
     fine = F.interpolate(torch.from_numpy(coarse), size=size, mode="bicubic", align_corners=False)
@@ -32,7 +34,8 @@ def smooth_images(channels: int, size: tuple[int, int], seed: int, count: int = 
 def calibrated_tensors(
     graph: Graph, size: tuple[int, int], seed: int, bias: float = 0.05, lowered: Collection[str] = ()
 ) -> dict[str, dict[str, Array]]:
-    """Canonical float32 tensors: He-like kernels, and norms whose statistics are those of what arrives, then jittered.
+    """Canonical float32 tensors: He-like kernels, and norms whose statistics are those of what arrives, then
+    jittered.
 
     Args:
         size: rows and columns of the images that calibrate.
@@ -48,13 +51,19 @@ def calibrated_tensors(
         for path, roles in tensor_shapes(graph).items()
     }
     model = build_model(make_plan(graph, size, CAPABILITIES), tensors, "float32", "cpu")
-    norms = {node.path: model.get_submodule(module_name(node.path)) for node in graph.nodes if isinstance(node.op, BatchNorm)}
+    norms = {
+        node.path: model.get_submodule(module_name(node.path))
+        for node in graph.nodes
+        if isinstance(node.op, BatchNorm)
+    }
     for norm in norms.values():
         norm.register_forward_pre_hook(_calibrate(random))
     convolutions = {path: model.get_submodule(module_name(path)) for path in lowered}
     for convolution in convolutions.values():
         convolution.register_forward_hook(_lower)
-    images = torch.from_numpy(_before_scaling(graph, smooth_images(graph.channels, size, seed)).astype(np.float32))
+    images = torch.from_numpy(
+        _before_scaling(graph, smooth_images(graph.channels, size, seed)).astype(np.float32)
+    )
     with torch.no_grad():
         logits = model(images).numpy()
     for path, norm in norms.items():
@@ -67,10 +76,14 @@ def calibrated_tensors(
 
 
 def _before_scaling(graph: Graph, images: Array) -> Array:
-    """What a graph that scales pixels itself makes `images` of, so that its norms do not see them 127 times as weak."""
+    """What a graph that scales pixels itself makes `images` of, so that its norms do not see them 127 times
+    as weak.
+    """
     for node in graph.nodes:
         if node.inputs == (INPUT,) and isinstance(node.op, Affine):
-            scale, offset = (np.array(values).reshape(1, -1, 1, 1) for values in (node.op.scale, node.op.offset))
+            scale, offset = (
+                np.array(values).reshape(1, -1, 1, 1) for values in (node.op.scale, node.op.offset)
+            )
             return (images - offset) / scale
     return images
 

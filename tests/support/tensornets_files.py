@@ -26,7 +26,9 @@ def tensornets_installed() -> bool:
         return False
 
 
-needs_tensornets = pytest.mark.skipif(not tensornets_installed(), reason="tensornets is not installed: it needs a C compiler")
+needs_tensornets = pytest.mark.skipif(
+    not tensornets_installed(), reason="tensornets is not installed: it needs a C compiler"
+)
 
 
 def tensornets_python() -> Path | None:
@@ -37,11 +39,17 @@ def tensornets_python() -> Path | None:
     return None
 
 
-needs_python37 = pytest.mark.skipif(tensornets_python() is None, reason="scripts/tensornets_environment has not been run")
+needs_python37 = pytest.mark.skipif(
+    tensornets_python() is None, reason="scripts/tensornets_environment has not been run"
+)
 
 
-def tensornets_tensors(variant: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)) -> dict[str, Array]:
-    """The stand-in weights under the names of TensorNets' variables, in the order in which its code makes them at any `size`."""
+def tensornets_tensors(
+    variant: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)
+) -> dict[str, Array]:
+    """The stand-in weights under the names of TensorNets' variables, in the order in which its code makes
+    them at any `size`.
+    """
     recipe, tf = find_recipe(variant, recipes), get_dialect("tf")
     graph = standin_graph(variant, "tensornets", recipes=recipes)
     layers = layer_names(recipe.member(variant, "tensornets"), graph)
@@ -52,18 +60,24 @@ def tensornets_tensors(variant: str, recipes: Path | None = None, size: tuple[in
         names = tf.tensor_names(graph, node, layers[path].name)
         for role, array in roles.items():
             (name,) = [name for name in names[role] if name in variables]
-            stored = tf.from_canonical(graph, node, role, undo_transforms(layers[path].transforms, role, array))
+            stored = tf.from_canonical(
+                graph, node, role, undo_transforms(layers[path].transforms, role, array)
+            )
             found[name] = np.ascontiguousarray(stored)
     return {name: found[name] for name in variables}
 
 
-def write_tensornets(path: Path, variant: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)) -> Path:
+def write_tensornets(
+    path: Path, variant: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)
+) -> Path:
     tensors = tensornets_tensors(variant, recipes, size)
     return save_pair(path, list(tensors), list(tensors.values()))
 
 
 def save_pair(path: Path, names: list[str], values: list[Array]) -> Path:
-    """As tensornets/utils.py, `save`: numpy makes an object array of values of several shapes; numpy 2 has to be told to."""
+    """As tensornets/utils.py, `save`: numpy makes an object array of values of several shapes; numpy 2 has to
+    be told to.
+    """
     objects = np.empty(len(values), object)
     objects[:] = values
     np.savez(path, names=[f"{name}:0" for name in names], values=objects)

@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-KINDS = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "uint8": "Byte", "float16": "Half"}
+KINDS = {
+    "float32": "Float",
+    "float64": "Double",
+    "int64": "Long",
+    "int32": "Int",
+    "uint8": "Byte",
+    "float16": "Half",
+}
 
 
 class Sizes(list[int]):
@@ -51,7 +58,11 @@ class _Writer:
         head = _int(kind) + _int(number)
         if kind == 3:
             pairs = dict(enumerate(value, 1)) if isinstance(value, list) else value
-            return head + _int(len(pairs)) + b"".join(self.written(key) + self.written(each) for key, each in pairs.items())
+            return (
+                head
+                + _int(len(pairs))
+                + b"".join(self.written(key) + self.written(each) for key, each in pairs.items())
+            )
         if isinstance(value, Module):
             return head + _text("V 1") + _text(value.kind) + self.written(value.fields)
         if isinstance(value, Sizes):
@@ -60,7 +71,12 @@ class _Writer:
         strides = [step // value.itemsize for step in value.strides]
         storage = self.known[id(value) + 1] = (len(self.known) + 1, value)
         stored = (
-            _int(4) + _int(storage[0]) + _text("V 1") + _text(f"torch.{name}Storage") + self.longs(value.size) + value.tobytes()
+            _int(4)
+            + _int(storage[0])
+            + _text("V 1")
+            + _text(f"torch.{name}Storage")
+            + self.longs(value.size)
+            + value.tobytes()
         )
         shape = _int(value.ndim) + self.longs(*value.shape) + self.longs(*strides)
         return head + _text("V 1") + _text(f"torch.{name}Tensor") + shape + self.longs(1) + stored

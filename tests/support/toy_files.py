@@ -58,10 +58,14 @@ def write_toy(path: Path, layout: str = "NCHW", seed: int = 0) -> Path:
         for name, shape in layer.get("weights", {}).items():
             spread = np.sqrt(2 / np.prod(shape[1:])) if name.endswith("kernel") else 0.3
             drawn = spread * rng.standard_normal(shape)
-            tensors[name] = (np.exp(drawn) if name.endswith(("variance", "gamma")) else drawn).astype(np.float32)
+            tensors[name] = (np.exp(drawn) if name.endswith(("variance", "gamma")) else drawn).astype(
+                np.float32
+            )
         if "weights" in layer:
             layer["weights"] = list(layer["weights"])
     image = {"channels": 3, "size": SIZE}
-    path.write_text(json.dumps({"toy": 1, "layout": layout, "image": image, "layers": stated, "outputs": ["shares"]}))
+    path.write_text(
+        json.dumps({"toy": 1, "layout": layout, "image": image, "layers": stated, "outputs": ["shares"]})
+    )
     np.savez(path.with_suffix(".npz"), **tensors)
     return path

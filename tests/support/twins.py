@@ -1,4 +1,6 @@
-"""The twins among porter's own recipes. `python -m tests.support.twins` writes recipes/twins.json and docs/twins.md."""
+"""The twins among porter's own recipes. `python -m tests.support.twins` writes recipes/twins.json and
+docs/twins.md.
+"""
 
 import json
 from collections import defaultdict
@@ -19,7 +21,9 @@ Found = dict[str, dict[str, dict[str, tuple[Twin, ...]]]]
 
 
 def computed() -> Found:
-    """By the name of the recipe's file, by variant, by zoo: of all pairs of members of all recipes, those that are twins."""
+    """By the name of the recipe's file, by variant, by zoo: of all pairs of members of all recipes, those
+    that are twins.
+    """
     alike: dict[object, list[tuple[Member, Graph]]] = defaultdict(list)
     for recipe in all_recipes():
         for member in recipe.members():
@@ -28,11 +32,18 @@ def computed() -> Found:
     found: Found = defaultdict(lambda: defaultdict(dict))
     for group in alike.values():
         for (one, graph), (other, theirs) in permutations(group, 2):
-            assert (one.recipe.path, one.variant) == (other.recipe.path, other.variant), f"{one.name} is a twin of {other.name}"
-            lines = tuple(each.in_words(one.zoo.name, other.zoo.name) for each in differences(graph, theirs, TRAINING))
+            assert (one.recipe.path, one.variant) == (other.recipe.path, other.variant), (
+                f"{one.name} is a twin of {other.name}"
+            )
+            lines = tuple(
+                each.in_words(one.zoo.name, other.zoo.name) for each in differences(graph, theirs, TRAINING)
+            )
             if lines:
                 known = found[one.recipe.path.name][one.variant]
-                known[one.zoo.name] = (*known.get(one.zoo.name, ()), Twin(other.variant, other.zoo.name, lines))
+                known[one.zoo.name] = (
+                    *known.get(one.zoo.name, ()),
+                    Twin(other.variant, other.zoo.name, lines),
+                )
     return found
 
 
@@ -60,7 +71,8 @@ def _rows(recipe: Recipe, variants: dict[str, dict[str, tuple[Twin, ...]]]) -> l
                 if order.index(zoo) < order.index(twin.zoo):
                     alike[zoo, twin.zoo, twin.differs].append(variant)
     return [
-        f"| {recipe.architecture} | {', '.join(f'`{name}`' for name in names)} | {zoo}, {other} | {'; '.join(differs)} |"
+        f"| {recipe.architecture} | {', '.join(f'`{name}`' for name in names)} | {zoo}, {other} | "
+        f"{'; '.join(differs)} |"
         for (zoo, other, differs), names in alike.items()
     ]
 

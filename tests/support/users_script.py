@@ -1,4 +1,6 @@
-"""A script as a user of porter's API writes it. mypy checks it by its strictest rules, with porter itself; a test runs it."""
+"""A script as a user of porter's API writes it. mypy checks it by its strictest rules, with porter itself; a
+test runs it.
+"""
 
 from __future__ import annotations
 

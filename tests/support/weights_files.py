@@ -1,4 +1,6 @@
-"""Calibrated stand-in weights as the files that people have, written by the libraries that write them where one does."""
+"""Calibrated stand-in weights as the files that people have, written by the libraries that write them where
+one does.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,15 @@ from tests.support.tensornets_files import write_tensornets
 def published_like(
     folder: Path, variant: str, zoo_name: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)
 ) -> Path:
-    """Weights of any zoo in the format in which it publishes them. A zoo's code that must be run for them runs at `size`."""
+    """Weights of any zoo in the format in which it publishes them. A zoo's code that must be run for them
+    runs at `size`.
+    """
     recipe = find_recipe(variant, recipes)
     member = recipe.member(variant, zoo_name)
     if member.zoo.reference == "tf_slim":
         return write_checkpoint(
-            folder / variant, slim_checkpoint(variant, int(member.zoo.options.get("classes", 1000)), recipes).tensors
+            folder / variant,
+            slim_checkpoint(variant, int(member.zoo.options.get("classes", 1000)), recipes).tensors,
         )
     if member.zoo.reference == "tensornets":
         return write_tensornets(folder / f"{variant}.npz", variant, recipes, size)
@@ -41,7 +46,9 @@ def published_like(
     if zoo_name == "flax_examples":
         from flax import serialization, traverse_util
 
-        tree = traverse_util.unflatten_dict(source_checkpoint(variant, zoo_name, recipes=recipes).tensors, sep="/")
+        tree = traverse_util.unflatten_dict(
+            source_checkpoint(variant, zoo_name, recipes=recipes).tensors, sep="/"
+        )
         (folder / f"{variant}.msgpack").write_bytes(serialization.msgpack_serialize({**tree, "step": 7}))
         return folder / f"{variant}.msgpack"
     if member.zoo.framework == "jax" or member.zoo.reference == "timm_bit":
@@ -51,7 +58,9 @@ def published_like(
         import torch
 
         tensors = source_checkpoint(variant, zoo_name, int(str(recipe.options["classes"])), recipes).tensors
-        torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, folder / f"{variant}.pth")
+        torch.save(
+            {name: torch.from_numpy(array) for name, array in tensors.items()}, folder / f"{variant}.pth"
+        )
         return folder / f"{variant}.pth"
     if member.zoo.framework == "torch":
         return write_weights(folder / f"{variant}.pth", variant, zoo_name, recipes=recipes)
@@ -61,11 +70,18 @@ def published_like(
         return write_weights(folder / f"{variant}.h5", variant, zoo_name, recipes=recipes)
     graph = standin_graph(variant, zoo_name, recipes=recipes)
     layers = layer_names(member, graph)
-    return write_h5(folder / f"{variant}.h5", keras_arrays(graph, layers, standin_tensors(variant, zoo_name, recipes=recipes)))
+    return write_h5(
+        folder / f"{variant}.h5",
+        keras_arrays(graph, layers, standin_tensors(variant, zoo_name, recipes=recipes)),
+    )
 
 
-def write_weights(path: Path, variant: str, zoo_name: str, classes: int = 1000, recipes: Path | None = None) -> Path:
-    """Weights of a zoo that keras.applications, torchvision or timm implement, in the format that `path` ends in."""
+def write_weights(
+    path: Path, variant: str, zoo_name: str, classes: int = 1000, recipes: Path | None = None
+) -> Path:
+    """Weights of a zoo that keras.applications, torchvision or timm implement, in the format that `path` ends
+    in.
+    """
     member = find_recipe(variant, recipes).member(variant, zoo_name)
     zoo, size = member.zoo, (224, 224) if member.zoo.framework == "tf" else member.native_size()
     checkpoint = source_checkpoint(variant, zoo_name, classes, recipes)
@@ -86,7 +102,9 @@ def write_weights(path: Path, variant: str, zoo_name: str, classes: int = 1000, 
     return path
 
 
-def keras_arrays(graph: Graph, layers: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+def keras_arrays(
+    graph: Graph, layers: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Array]]
+) -> dict[str, Array]:
     """Tensors under the names and in the axis order of a Keras file, ResNeXt's as depthwise convolutions."""
     tf, found = get_dialect("tf"), {}
     for path, roles in tensors.items():
@@ -100,7 +118,9 @@ def keras_arrays(graph: Graph, layers: Mapping[str, Any], tensors: Mapping[str, 
 
 
 def as_depthwise(kernel: Array) -> Array:
-    """(groups * width, width, rows, columns) as (rows, columns, groups * width, width), element by element."""
+    """(groups * width, width, rows, columns) as (rows, columns, groups * width, width), element by
+    element.
+    """
     channels, width, *_ = kernel.shape
     depthwise = np.zeros((*kernel.shape[2:], channels, width), kernel.dtype)
     for filter_ in range(channels):

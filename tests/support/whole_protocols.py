@@ -1,5 +1,5 @@
-"""Every resampling with every way of resizing, and every zoo's protocol, from a photo's file to the input: by the libraries, and
-by `porter eval`.
+"""Every resampling with every way of resizing, and every zoo's protocol, from a photo's file to the input: by
+the libraries, and by `porter eval`.
 
 scripts/protocols compares them on a folder of photos, tests/roads/evaluation/test_inputs.py on three.
 """
@@ -53,9 +53,17 @@ PROTOCOLS: Mapping[Way, Preprocess] = {
     for protocol in (
         *(_cropped(f"pil_{kernel}", **_IMAGENET) for kernel in KERNELS),
         *(_squashed(f"pil_{kernel}", **_ONES) for kernel in KERNELS),
-        *(make(f"torch_{kernel}", **_IMAGENET) for kernel in ("bilinear", "bicubic") for make in (_cropped, _squashed)),
+        *(
+            make(f"torch_{kernel}", **_IMAGENET)
+            for kernel in ("bilinear", "bicubic")
+            for make in (_cropped, _squashed)
+        ),
         *(make("opencv_cubic", **_ONES) for make in (_cropped, _squashed)),
-        *(make(f"tf_{kind}", **_ONES) for kind in ("bilinear", "antialiased") for make in (_cropped, _squashed)),
+        *(
+            make(f"tf_{kind}", **_ONES)
+            for kind in ("bilinear", "antialiased")
+            for make in (_cropped, _squashed)
+        ),
         _cropped("tf1_bilinear", **_SLIMS),
         Preprocess("squash", SIDE, "tf1_bilinear", central_fraction=0.875, **_HALVES),
         Preprocess("none", SIDE, "none", **_IMAGENET),
@@ -84,7 +92,10 @@ def original(file: Path, way: Way) -> Values:
 def _torchvision(file: Path, kernel: str, resize: str, tensors: bool) -> Values:
     transforms = originals.torchvision_transforms()
     mode = transforms.InterpolationMode(kernel)
-    steps = [transforms.Resize((SIDE, SIDE) if resize == "squash" else SIZE, mode), transforms.CenterCrop(SIDE)]
+    steps = [
+        transforms.Resize((SIDE, SIDE) if resize == "squash" else SIZE, mode),
+        transforms.CenterCrop(SIDE),
+    ]
     image: Any = Image.open(file).convert("RGB")
     if tensors:
         pixels = transforms.Compose(steps)(torch.from_numpy(np.array(image)).permute(2, 0, 1))
@@ -94,7 +105,9 @@ def _torchvision(file: Path, kernel: str, resize: str, tensors: bool) -> Values:
 
 def _normalised(image: Image.Image, steps: Sequence[Any]) -> Values:
     transforms = originals.torchvision_transforms()
-    return _values(transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])(image))
+    return _values(
+        transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])(image)
+    )
 
 
 def _values(tensor: torch.Tensor) -> Values:
@@ -127,7 +140,11 @@ def _tensorflow(file: Path, interpolation: str, resize: str, dct_method: str = "
         else tf.io.decode_jpeg(content, channels=3, dct_method=dct_method)
     )
     if interpolation == "tf1_bilinear":
-        values = originals.slim_inception(image, SIDE, 0.875) if resize == "squash" else originals.slim_vgg(image, SIZE, SIDE)
+        values = (
+            originals.slim_inception(image, SIDE, 0.875)
+            if resize == "squash"
+            else originals.slim_vgg(image, SIZE, SIDE)
+        )
         return values.transpose(2, 0, 1)
     rows, columns = image.shape[:2]
     short = min(rows, columns)
@@ -150,7 +167,11 @@ def all_protocols() -> Iterator[Whole]:
         yield Whole(", ".join(f"`{word}`" for word in way), protocol, partial(original, way=way))
         if way[0].startswith("tf"):
             by_default = partial(_tensorflow, interpolation=way[0], resize=way[1], dct_method="")
-            yield Whole(", ".join(f"`{word}`" for word in (*way, "jpeg=fast")), replace(protocol, jpeg="fast"), by_default)
+            yield Whole(
+                ", ".join(f"`{word}`" for word in (*way, "jpeg=fast")),
+                replace(protocol, jpeg="fast"),
+                by_default,
+            )
     by_protocol: dict[Preprocess, list[Any]] = {}
     for use in uses():
         by_protocol.setdefault(use.protocol, []).append(use)
@@ -172,4 +193,6 @@ def inputs_of_eval(files: Sequence[Path], protocol: Preprocess, workers: int = 0
     classifier: Callable[..., Any] = make_classifier(_Inputs(), protocol, "cpu", FP32, None)
     for batch in batches(photos, protocol, Feed(batch_size=16, workers=workers)):
         assert not batch.failed
-        yield from classifier(batch.pixels)().reshape(len(batch.positions), 3, protocol.square, protocol.square)
+        yield from classifier(batch.pixels)().reshape(
+            len(batch.positions), 3, protocol.square, protocol.square
+        )

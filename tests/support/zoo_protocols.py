@@ -1,4 +1,6 @@
-"""What each zoo's own code makes of a photo for each of its protocols: by the zoo's library, or by the steps of its code."""
+"""What each zoo's own code makes of a photo for each of its protocols: by the zoo's library, or by the steps
+of its code.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ TIMM = {  # by a variant whose protocol is its own, or by architecture
     ("densenet", "timm"): "densenet121.ra_in1k",
     **{
         (f"efficientnet_b{n}", "timm"): f"efficientnet_b{n}{tag}"
-        for n, tag in enumerate((".ra_in1k", ".ft_in1k", ".ra_in1k", ".ra2_in1k", ".ra2_in1k", ".sw_in12k_ft_in1k", "", ""))
+        for n, tag in enumerate(
+            (".ra_in1k", ".ft_in1k", ".ra_in1k", ".ra2_in1k", ".ra2_in1k", ".sw_in12k_ft_in1k", "", "")
+        )
     },
     **{(f"efficientnet_b{n}", "timm_tf"): f"tf_efficientnet_b{n}.aa_in1k" for n in range(8)},
     ("efficientnet_lite", "timm"): "efficientnet_lite0.ra_in1k",
@@ -61,7 +65,8 @@ _CONVNEXTS: tuple[str, dict[str, Any]] = (
         "image_std": [0.229, 0.224, 0.225],
     },
 )
-TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {  # an image processor, and what the folders of the authors say of it
+# An image processor, and what the folders of the authors say of it.
+TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bit": (
         "Bit",
         {
@@ -80,7 +85,9 @@ TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {  # an image processor, a
     "vit": ("ViT", {}),
 }
 DEIT = {"input_size": (3, 224, 224), "crop_pct": 0.875, "interpolation": "bicubic"}
-"""facebookresearch/deit, datasets.py: torchvision's transforms with ImageNet's mean and deviation, as timm makes them too."""
+"""facebookresearch/deit, datasets.py: torchvision's transforms with ImageNet's mean and deviation, as timm
+makes them too.
+"""
 TENSORNETS = {
     "inception_v3": "tfslim",
     "mobilenet_v1": "tfslim",
@@ -119,7 +126,10 @@ def input_of(file: Path, use: Use) -> Values:
         return scaled(use, originals.tensornets_crops(pixels, use.protocol.crop)[0])
     if use.protocol.interpolation == "tf1_bilinear":
         tf: Any = import_tensorflow()
-        return original(use, tf.io.decode_jpeg(tf.io.read_file(str(file)), channels=3, dct_method="INTEGER_ACCURATE").numpy())
+        return original(
+            use,
+            tf.io.decode_jpeg(tf.io.read_file(str(file)), channels=3, dct_method="INTEGER_ACCURATE").numpy(),
+        )
     return original(use, Image.open(file).convert("RGB"))
 
 
@@ -129,14 +139,18 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
     if protocol.interpolation == "tf1_bilinear":
         pixels = np.asarray(image)
         if protocol.resize == "squash":
-            return originals.slim_inception(pixels, protocol.size, protocol.central_fraction or 1).transpose(2, 0, 1)
+            return originals.slim_inception(pixels, protocol.size, protocol.central_fraction or 1).transpose(
+                2, 0, 1
+            )
         return originals.slim_vgg(pixels, protocol.size, protocol.crop or 0).transpose(2, 0, 1)
     assert isinstance(image, Image.Image)
     if use.zoo in TORCHVISION:
         return originals.torchvision_preset(use.variants[0], f"IMAGENET1K_{TORCHVISION[use.zoo]}")(image)
     if use.zoo.startswith("transformers"):
         kind, settings = TRANSFORMERS[use.architecture]
-        made: Values = getattr(import_transformers(), f"{kind}ImageProcessorPil")(**settings)(image)["pixel_values"][0]
+        made: Values = getattr(import_transformers(), f"{kind}ImageProcessorPil")(**settings)(image)[
+            "pixel_values"
+        ][0]
         return made
     if use.zoo == "deit":
         return originals.timm_transform(DEIT)(image)
@@ -147,11 +161,15 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
     if use.zoo == "gluon":
         return originals.gluon(np.asarray(image), protocol.size, protocol.crop or 0).transpose(2, 0, 1)
     if use.zoo == "caffe":
-        found = originals.caffe(np.asarray(image), protocol.size, protocol.crop or 0, protocol.mean, protocol.std[0])
+        found = originals.caffe(
+            np.asarray(image), protocol.size, protocol.crop or 0, protocol.mean, protocol.std[0]
+        )
         return found.transpose(2, 0, 1)
     if use.zoo == "akamaster":
         return originals.akamaster_preset(image)
-    return originals.timm_preset(TIMM.get((use.variants[0], use.zoo)) or TIMM[use.architecture, use.zoo])(image)
+    return originals.timm_preset(TIMM.get((use.variants[0], use.zoo)) or TIMM[use.architecture, use.zoo])(
+        image
+    )
 
 
 def scaled(use: Use, pixels: Pixels) -> Values:

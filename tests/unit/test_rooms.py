@@ -1,4 +1,6 @@
-"""The rooms of ARCHITECTURE.md: imports run downward, those for type checkers too, so that there is no circle between rooms."""
+"""The rooms of ARCHITECTURE.md: imports run downward, those for type checkers too, so that there is no circle
+between rooms.
+"""
 
 import ast
 import re
@@ -46,16 +48,24 @@ def file_of(module: str) -> Path:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Every module of porter that a file imports, wherever the import stands, and every one that it names in a string."""
+    """Every module of porter that a file imports, wherever the import stands, and every one that it names in
+    a string.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "porter":
             yield from (f"porter.{name.name}" for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            yield from (name for each in node.names if file_of(name := f"{node.module}.{each.name}").is_file())
+            yield from (
+                name for each in node.names if file_of(name := f"{node.module}.{each.name}").is_file()
+            )
         elif isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"porter(\.\w+)+", node.value):
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.fullmatch(r"porter(\.\w+)+", node.value)
+        ):
             yield node.value
 
 
@@ -64,14 +74,22 @@ def reached(module: str) -> set[str]:
     found, ahead = set[str](), [module]
     while ahead:
         file = file_of(ahead.pop())
-        new = {name for name in imported(file) if name.startswith("porter")} - found if file.is_file() else set()
+        new = (
+            {name for name in imported(file) if name.startswith("porter")} - found
+            if file.is_file()
+            else set()
+        )
         found |= new
         ahead += new
     return found
 
 
 def test_the_package_has_these_rooms_and_no_others() -> None:
-    found = {path.stem for path in (ROOT / "porter").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    found = {
+        path.stem
+        for path in (ROOT / "porter").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
     assert found == {*ROOMS, *DOORS} and len(ROOMS) <= 22
     stray = [path for path in (ROOT / "porter").rglob("*.py") if not (path.parent / "__init__.py").is_file()]
     assert not stray, "a folder without __init__.py is no package"
@@ -97,13 +115,19 @@ def test_jax_is_imported_in_its_room_only() -> None:
         if module.split(".")[0] in ("jax", "flax", "orbax")
     }
     own = "evaluate", "given", "graph_module", "in_memory", "layers", "tracing/trace", "tracing/windows"
-    assert found == {f"frameworks/flax/{name}.py" for name in own} | {"frameworks/in_memory.py"}, "the last one only for types"
+    assert found == {f"frameworks/flax/{name}.py" for name in own} | {"frameworks/in_memory.py"}, (
+        "the last one only for types"
+    )
 
 
 def _modules(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom | ast.Import):
-            yield from [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
+            yield from (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [name.name for name in node.names]
+            )
 
 
 def test_the_page_has_every_room_and_names_files_that_exist() -> None:
@@ -112,7 +136,10 @@ def test_the_page_has_every_room_and_names_files_that_exist() -> None:
     assert all(re.search(rf"\b{room}\b", drawing) for room in ROOMS)
     named = re.findall(r"`((?:\w+/)+\w+\.(?:py|md))`", page)
     places = ("", "porter/")
-    assert named and [name for name in named if not any((ROOT / place / name).is_file() for place in places)] == []
+    assert (
+        named
+        and [name for name in named if not any((ROOT / place / name).is_file() for place in places)] == []
+    )
 
 
 ELSEWHERE = {"Attribute", "Step", "Template", "Port"}
@@ -126,15 +153,24 @@ def test_no_class_of_the_upper_rooms_has_the_name_of_another() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(file.relative_to(ROOT / "porter").parts[0])
     upper = {"data", *ROOMS[ROOMS.index("recipe") :]}
-    assert {name for name, rooms in homes.items() if len(rooms) > 1 and upper.intersection(rooms)} <= ELSEWHERE
+    assert {
+        name for name, rooms in homes.items() if len(rooms) > 1 and upper.intersection(rooms)
+    } <= ELSEWHERE
 
 
 def test_every_file_of_unit_tests_names_its_module() -> None:
-    """tests/unit/graph/test_plan.py has the tests of porter/graph/plan.py, and so would test_plan_sizes.py."""
+    """tests/unit/graph/test_plan.py has the tests of porter/graph/plan.py, and so would
+    test_plan_sizes.py.
+    """
     unit, astray = ROOT / "tests" / "unit", []
     for path in unit.rglob("test_*.py"):
-        folder, name = ROOT / "porter" / path.parent.relative_to(unit), path.stem.removeprefix("test_").split("_")
+        folder, name = (
+            ROOT / "porter" / path.parent.relative_to(unit),
+            path.stem.removeprefix("test_").split("_"),
+        )
         names = ["_".join(name[:count]) for count in range(1, len(name) + 1)]
-        if path != Path(__file__) and not any((folder / f"{each}.py").is_file() or (folder / each).is_dir() for each in names):
+        if path != Path(__file__) and not any(
+            (folder / f"{each}.py").is_file() or (folder / each).is_dir() for each in names
+        ):
             astray.append(str(path.relative_to(ROOT)))
     assert not astray

@@ -1,4 +1,6 @@
-"""What can be known of a recipe without weights: every variant in every zoo is expanded and named, every expression read."""
+"""What can be known of a recipe without weights: every variant in every zoo is expanded and named, every
+expression read.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,20 @@ class Checked:
         return {
             "errors": [error.record() for error in self.errors],
             "warnings": [warning.record() for warning in self.warnings],
-            "checked": {"variants": self.variants, "zoos": self.zoos, "nodes": self.nodes, "sites": self.sites},
+            "checked": {
+                "variants": self.variants,
+                "zoos": self.zoos,
+                "nodes": self.nodes,
+                "sites": self.sites,
+            },
         }
 
 
 def check_recipe(path: Path) -> Checked:
     """Checks a recipe's file and the zoos' files that it needs; imports no framework and reads no weights.
 
-    An error in a part hides those of what is made from the part: in the graph, those of all variants; in a zoo, those of the zoo.
+    An error in a part hides those of what is made from the part: in the graph, those of all variants; in a
+    zoo, those of the zoo.
     """
     faults = Faults()
     faults.tried(expect_sections, path)

@@ -49,7 +49,9 @@ def suspicions(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[R
 def _to_do(recipe: Recipe) -> Iterator[RecipeError]:
     """What a draft left to decide."""
     for line, column, said in to_do(recipe.path.read_text(encoding="utf-8")):
-        yield RecipeError(f"to decide: {said}", where=f"{recipe.path}:{line}:{column}", next=f"then remove the {TO_DO}")
+        yield RecipeError(
+            f"to decide: {said}", where=f"{recipe.path}:{line}:{column}", next=f"then remove the {TO_DO}"
+        )
 
 
 def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
@@ -92,7 +94,9 @@ def _unused(recipe: Recipe) -> Iterator[RecipeError]:
         own = frozenset[str]().union(*(use.names for use in in_graph if use.block == block.name))
         for name in block.parameters:
             if name not in own:
-                yield _at(recipe, block.place(name), f"parameter '{name}' of block '{block.name}' is not used")
+                yield _at(
+                    recipe, block.place(name), f"parameter '{name}' of block '{block.name}' is not used"
+                )
 
 
 def _reached(recipe: Recipe) -> set[str]:
@@ -114,7 +118,12 @@ def _doubled(recipe: Recipe, steps: Sequence[Step]) -> Iterator[RecipeError]:
         before = first.setdefault((step.path, str(step.when)), step)
         if before is not step and not step.numbered and step.repeat is None:
             where = recipe.source.where((*before.location, before.kind))
-            yield _at(recipe, (*step.location, step.kind), f"'{step.path}' is the path of the step at {where} too", key=False)
+            yield _at(
+                recipe,
+                (*step.location, step.kind),
+                f"'{step.path}' is the path of the step at {where} too",
+                key=False,
+            )
         for branch in step.branches:
             yield from _doubled(recipe, branch)
 
@@ -125,15 +134,23 @@ def _never(recipe: Recipe) -> Iterator[RecipeError]:
         if type(step.repeat) is int and step.repeat == 0:
             advice = "remove the step, or write its number"
             yield _at(
-                recipe, (*step.location, "repeat"), f"'{step.path}' is repeated 0 times: no variant has it", advice, key=False
+                recipe,
+                (*step.location, "repeat"),
+                f"'{step.path}' is repeated 0 times: no variant has it",
+                advice,
+                key=False,
             )
 
 
 def _nameless(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
     """Lines that give a layer the name ''."""
-    found = {layer.location: path for member in members for path, layer in member.names.items() if not layer.name}
+    found = {
+        layer.location: path for member in members for path, layer in member.names.items() if not layer.name
+    }
     for location, path in found.items():
-        yield _at(recipe, location, f"the name of '{path}' is empty", "write the layer's name in the zoo", key=False)
+        yield _at(
+            recipe, location, f"the name of '{path}' is empty", "write the layer's name in the zoo", key=False
+        )
 
 
 def _hidden_rules(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
@@ -146,14 +163,22 @@ def _hidden_rules(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterato
     applying = ([rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites)
     pads = {rules[0] for rules in applying if rules}
     named = {layer.location[:-1] for member in members for layer in member.names.values()}
-    hidden: list[tuple[PadRule | NameRule, str]] = [(rule, "") for rule in zoo.padding if rule.location not in pads]
-    hidden += [(rule, ", or it computes with a word there") for rule in zoo.names if rule.location not in named]
+    hidden: list[tuple[PadRule | NameRule, str]] = [
+        (rule, "") for rule in zoo.padding if rule.location not in pads
+    ]
+    hidden += [
+        (rule, ", or it computes with a word there") for rule in zoo.names if rule.location not in named
+    ]
     for rule, otherwise in hidden:
         location = rule.location
         if location[:2] == ("zoos", zoo.name):
-            message = f"'{rule.pattern}' applies to no node: lines before it match all that it matches{otherwise}"
+            message = (
+                f"'{rule.pattern}' applies to no node: lines before it match all that it matches{otherwise}"
+            )
             yield _at(recipe, location, message, "move it up, or remove it")
 
 
-def _at(recipe: Recipe, location: Location, message: str, next: str | None = None, *, key: bool = True) -> RecipeError:
+def _at(
+    recipe: Recipe, location: Location, message: str, next: str | None = None, *, key: bool = True
+) -> RecipeError:
     return RecipeError(message, where=recipe.source.where(location, key=key), next=next)

@@ -68,14 +68,18 @@ def _shared(recipe: Recipe) -> Names:
 def _in_name(rule: NameRule, known: Names) -> Iterator[VariableUse]:
     for place, text in rule.parts:
         counted = {PLACE} if place[-1] == "name" or str(place[-2]).endswith("/") else frozenset[str]()
-        yield VariableUse(place, placeholders(text), known | counted | compile_pattern(rule.pattern).groupindex.keys())
+        yield VariableUse(
+            place, placeholders(text), known | counted | compile_pattern(rule.pattern).groupindex.keys()
+        )
 
 
 def _in_steps(steps: tuple[Step, ...], known: Names, block: str | None) -> Iterator[VariableUse]:
     for step in steps:
         local = known if step.repeat is None else known | _PLACE
         yield from _in_value((*step.location, "repeat"), step.repeat, known, block)
-        yield VariableUse((*step.location, step.kind), placeholders(step.path), known | _PLACE | {"count"}, block)
+        yield VariableUse(
+            (*step.location, step.kind), placeholders(step.path), known | _PLACE | {"count"}, block
+        )
         written = {"when": step.when, "from": step.inputs, **step.arguments, **step.overrides}
         yield from _in_value(step.location, written, local, block)
         for default in OPERATIONS.get(step.kind, {}).items():
@@ -85,6 +89,8 @@ def _in_steps(steps: tuple[Step, ...], known: Names, block: str | None) -> Itera
             yield from _in_steps(branch, known, block)
 
 
-def _in_value(location: Location, value: Mapping[str, Any] | Any, known: Names, block: str | None) -> Iterator[VariableUse]:
+def _in_value(
+    location: Location, value: Mapping[str, Any] | Any, known: Names, block: str | None
+) -> Iterator[VariableUse]:
     for here, text in expressions(location, value):
         yield VariableUse(here, variables_of(text), known, block)

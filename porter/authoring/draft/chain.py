@@ -1,7 +1,8 @@
 """A file's layers one after the other, as a graph.
 
-The graph is consistent: every layer reads as many channels as its tensors say. Where the layer before it gives others, branches
-meet or part, which weights do not show: a value is cut or filled there, as a mark of what is to be decided.
+The graph is consistent: every layer reads as many channels as its tensors say. Where the layer before it
+gives others, branches meet or part, which weights do not show: a value is cut or filled there, as a mark of
+what is to be decided.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
 """Of the batch norms that each framework makes if nothing else is said."""
 _NAMED = re.compile(r"(?i)batch_?norm|norm|bn")
 _SIDE = 64
-"""Rows and columns of the input: a chain has no strides, and maps that never become smaller take gigabytes at 224."""
+"""Rows and columns of the input: a chain has no strides, and maps that never become smaller take gigabytes at
+224.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,15 @@ class _Chaining:
     def add(self, layer: WeightsLayer, is_last: bool) -> None:
         if layer.is_norm:
             self._read(layer, layer.gives)
-            epsilon, scale, center = EPSILONS[self.listed.framework], "gamma" in layer.roles, "beta" in layer.roles
+            epsilon, scale, center = (
+                EPSILONS[self.listed.framework],
+                "gamma" in layer.roles,
+                "beta" in layer.roles,
+            )
             batch = ops.BatchNorm(epsilon, MOMENTA[self.listed.framework], scale, center)
-            self._append(layer.name, batch if layer.kind == "batch_norm" else ops.LayerNorm(epsilon, scale, center))
+            self._append(
+                layer.name, batch if layer.kind == "batch_norm" else ops.LayerNorm(epsilon, scale, center)
+            )
             self.bare = True
             return
         if layer.kind == "prelu":
@@ -109,12 +118,16 @@ class _Chaining:
             self._append(f"{layer.name}_map", ops.AsMap(), is_map=True)
         groups = 1
         if layer.depthwise and self.nodes:
-            if layer.gives % self.channels or (self.listed.framework == "tf" and layer.reads not in (1, self.channels)):
+            if layer.gives % self.channels or (
+                self.listed.framework == "tf" and layer.reads not in (1, self.channels)
+            ):
                 self._read(layer, layer.gives if layer.reads == 1 else layer.reads)
             groups = self.channels
         else:
             self._read(layer, layer.reads)
-        conv = ops.Conv(layer.gives, Window(layer.kernel), _usual_pads(self.listed, layer.kernel), groups, layer.bias)
+        conv = ops.Conv(
+            layer.gives, Window(layer.kernel), _usual_pads(self.listed, layer.kernel), groups, layer.bias
+        )
         self._append(layer.name, conv, layer.gives)
 
     def _is_head(self, layer: WeightsLayer) -> bool:
@@ -134,12 +147,19 @@ class _Chaining:
             name = self.names[self.path]
             around, sign, last = name.rpartition(self.listed.separator)
             self._append(
-                f"{around}{sign}{_NAMED.sub('relu', last, count=1)}" if _NAMED.search(last) else f"{name}_relu", ops.Relu()
+                f"{around}{sign}{_NAMED.sub('relu', last, count=1)}"
+                if _NAMED.search(last)
+                else f"{name}_relu",
+                ops.Relu(),
             )
 
     def _append(self, name: str, op: Op, channels: int | None = None, is_map: bool | None = None) -> None:
-        """Adds a node that reads the current value, and makes its value the current one; as before what is not given."""
-        path = unused_name(path_word(re.sub(r"[./]", "_", name.removeprefix(self.listed.container))), {INPUT, *self.nodes})
+        """Adds a node that reads the current value, and makes its value the current one; as before what is
+        not given.
+        """
+        path = unused_name(
+            path_word(re.sub(r"[./]", "_", name.removeprefix(self.listed.container))), {INPUT, *self.nodes}
+        )
         self.nodes[path] = Node(path, op, (self.path,))
         self.names[path] = unused_name(name, self.names.values())
         self.path, self.bare = path, False
@@ -148,7 +168,9 @@ class _Chaining:
 
 
 def _usual_pads(listed: Listed, kernel: tuple[int, int]) -> Convention:
-    """`same` in TensorFlow; in torch so many cells on every side that an odd window keeps the map's size, and an even one fits."""
+    """`same` in TensorFlow; in torch so many cells on every side that an odd window keeps the map's size, and
+    an even one fits.
+    """
     if kernel == (1, 1):
         return Convention()
     if listed.framework == "tf":

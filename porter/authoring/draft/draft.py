@@ -47,12 +47,17 @@ class Draft:
 
 
 def draft_recipe(
-    graph: Graph, names: Mapping[str, str], facts: DraftFacts, made_up: Collection[str] = (), container: str = ""
+    graph: Graph,
+    names: Mapping[str, str],
+    facts: DraftFacts,
+    made_up: Collection[str] = (),
+    container: str = "",
 ) -> Draft:
     """A recipe that expands to `graph`, under paths that show its blocks.
 
     Args:
-        names: what the file's layers are called, by path; `MARK` stands before the name of a bare parameter in its module.
+        names: what the file's layers are called, by path; `MARK` stands before the name of a bare parameter
+            in its module.
         made_up: names of no layer of the file, which the recipe does not state.
         container: what most names begin with, which no path has.
 
@@ -62,13 +67,22 @@ def draft_recipe(
     if graph.further:
         problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
         raise UsageError(problem, next="porter convert FILE --to FRAMEWORK needs no recipe")
-    unsaid = next((name for name in names.values() if name.startswith("=") or "{" in name or "}" in name), None)
+    unsaid = next(
+        (name for name in names.values() if name.startswith("=") or "{" in name or "}" in name), None
+    )
     if unsaid is not None:
-        raise UsageError(f"a recipe cannot say the name '{unsaid}': it would be an expression", next="rename the layer")
+        raise UsageError(
+            f"a recipe cannot say the name '{unsaid}': it would be an expression", next="rename the layer"
+        )
     graph, convolution = with_dense_head(graph)
-    found = find_blocks(graph, {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes})
+    found = find_blocks(
+        graph, {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes}
+    )
     named = {path: names[before] for path, before in found.paths.items()}
-    options: dict[str, Value] = {"classes": facts.classes or STANDARD_OPTIONS["classes"], **_norm_options(found.graph)}
+    options: dict[str, Value] = {
+        "classes": facts.classes or STANDARD_OPTIONS["classes"],
+        **_norm_options(found.graph),
+    }
     drafted = draft_steps(found.graph, {**STANDARD_OPTIONS, "bn_epsilon": 0.0, **options})
     sites = (node.path for node in found.graph.nodes if site_of(node.op) and named[node.path] not in made_up)
     needed = {*tensor_shapes(found.graph), *sites}
@@ -78,7 +92,9 @@ def draft_recipe(
         if step.get("dense") == head.path:
             step["units"] = "=classes"
     rows, columns = facts.size
-    lines = draft_names(named, needed, [node.path for node in found.graph.nodes if named[node.path] not in made_up])
+    lines = draft_names(
+        named, needed, [node.path for node in found.graph.nodes if named[node.path] not in made_up]
+    )
     table: dict[str, Any] = {pattern: _with_tensor(name) for pattern, name in lines.items()}
     if convolution:
         table[head.path] = {"name": named[head.path], "transforms": ["conv1x1_to_dense"]}
@@ -93,8 +109,16 @@ def draft_recipe(
     }
     blocks = {}
     for name, block in drafted.blocks.items():
-        blocks[name] = {**({"parameters": dict(block.parameters)} if block.parameters else {}), "steps": list(block.steps)}
-    parts = [head_of_file, {"graph": steps}, *([{"blocks": blocks}] if blocks else []), {"zoos": {facts.zoo: zoo}}]
+        blocks[name] = {
+            **({"parameters": dict(block.parameters)} if block.parameters else {}),
+            "steps": list(block.steps),
+        }
+    parts = [
+        head_of_file,
+        {"graph": steps},
+        *([{"blocks": blocks}] if blocks else []),
+        {"zoos": {facts.zoo: zoo}},
+    ]
     text = "\n\n".join("\n".join(section(part)) for part in parts)
     return Draft(f"{MODELINE}\n{text}\n", found.graph, Counter(scope.block for scope in found.graph.scopes))
 

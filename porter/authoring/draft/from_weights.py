@@ -1,4 +1,6 @@
-"""A recipe drafted from weights only: the layers that the tensors say, in their order, and `# TODO` at what they do not say."""
+"""A recipe drafted from weights only: the layers that the tensors say, in their order, and `# TODO` at what
+they do not say.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,15 @@ def draft_from_weights(listed: Listed, variant: str, zoo: str, said: Sequence[st
     """
     if listed.unknown:
         message = f"no layer that porter knows has these tensors: {some([*listed.unknown])}"
-        raise UsageError(message, next="add --from-model FILE, which carries a graph: ONNX, .pt2, .keras or a SavedModel")
+        raise UsageError(
+            message, next="add --from-model FILE, which carries a graph: ONNX, .pt2, .keras or a SavedModel"
+        )
     found = chain(listed)
-    classes = 0 if isinstance(found.graph.by_path[found.graph.output].op, GlobalAvgPool) else listed.layers[-1].gives
+    classes = (
+        0
+        if isinstance(found.graph.by_path[found.graph.output].op, GlobalAvgPool)
+        else listed.layers[-1].gives
+    )
     facts = DraftFacts(variant, zoo, listed.framework, (found.side, found.side), classes)
     made_up = set(found.names.values()) - {layer.name for layer in listed.layers}
     draft = draft_recipe(found.graph, found.names, facts, made_up, listed.container)
@@ -76,9 +84,13 @@ def _ignored(listed: Listed) -> Iterator[str]:
         return
     tops = {layer.name.split(listed.separator)[0] for layer in listed.layers}
     patterns = dict.fromkeys(
-        name if (top := name.split(listed.separator)[0]) in tops or top == name else f"{top}{listed.separator}*"
+        name
+        if (top := name.split(listed.separator)[0]) in tops or top == name
+        else f"{top}{listed.separator}*"
         for name in listed.others
     )
     yield "    ignore:"
     for pattern in patterns:
-        yield f"      {scalar(pattern)}: an auxiliary head, or a counter {TO_DO}: whether the network needs it"
+        yield (
+            f"      {scalar(pattern)}: an auxiliary head, or a counter {TO_DO}: whether the network needs it"
+        )

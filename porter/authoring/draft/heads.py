@@ -9,8 +9,8 @@ from porter.padding import Window
 
 
 def with_dense_head(graph: Graph) -> tuple[Graph, bool]:
-    """A graph that ends in a convolution of a map of one cell, which is then flattened, with the dense layer that it is; and
-    whether it did. The convolution's node keeps its path.
+    """A graph that ends in a convolution of a map of one cell, which is then flattened, with the dense layer
+    that it is; and whether it did. The convolution's node keeps its path.
     """
     flatten = graph.by_path[graph.output]
     conv = graph.by_path.get(flatten.inputs[0])

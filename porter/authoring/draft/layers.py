@@ -1,4 +1,6 @@
-"""The layers of a file of weights, told by the roles and the shapes of their tensors, in the order of the network."""
+"""The layers of a file of weights, told by the roles and the shapes of their tensors, in the order of the
+network.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ class WeightsLayer:
 
     Attributes:
         name: in the file.
-        reads: channels or features that it reads; of a convolution those of one group, of a depthwise one all.
+        reads: channels or features that it reads; of a convolution those of one group, of a depthwise one
+            all.
         gives: channels or features that it gives.
         kernel: rows and columns.
         linear: no activation follows it.
@@ -102,9 +105,15 @@ class Listed:
 
     @property
     def container(self) -> str:
-        """The module that holds nearly all layers, if its members have names of their own: `features.` of `features.conv0`."""
+        """The module that holds nearly all layers, if its members have names of their own: `features.` of
+        `features.conv0`.
+        """
         first, sign, _ = self.layers[0].name.partition(self.separator)
-        inside = [layer.name.removeprefix(first + sign) for layer in self.layers if layer.name.startswith(first + sign)]
+        inside = [
+            layer.name.removeprefix(first + sign)
+            for layer in self.layers
+            if layer.name.startswith(first + sign)
+        ]
         numbered = any(name[:1].isdigit() for name in inside)
         return first + sign if sign and len(inside) > _MOST * len(self.layers) and not numbered else ""
 
@@ -133,7 +142,9 @@ def list_layers(checkpoint: Checkpoint) -> Listed:
     ordered = checkpoint.format in ORDERED and not checkpoint.counted
     if not ordered:
         layers = _sorted(layers, separator)
-    return Listed(framework, tuple(_beside_their_layers(layers, ordered)), tuple(others), tuple(unknown), ordered)
+    return Listed(
+        framework, tuple(_beside_their_layers(layers, ordered)), tuple(others), tuple(unknown), ordered
+    )
 
 
 def _framework(checkpoint: Checkpoint) -> Framework:
@@ -142,14 +153,22 @@ def _framework(checkpoint: Checkpoint) -> Framework:
             return framework
     if checkpoint.dialect is not None:  # its kernels may have other axes than those of both
         next = "give --from-model a file that carries its graph"
-        raise UsageError(f"no recipe is drafted from the names of {checkpoint.dialect}", where=str(checkpoint.path), next=next)
-    return "torch" if any(name.endswith((".weight", ".running_mean")) for name in checkpoint.tensors) else "tf"
+        raise UsageError(
+            f"no recipe is drafted from the names of {checkpoint.dialect}",
+            where=str(checkpoint.path),
+            next=next,
+        )
+    return (
+        "torch" if any(name.endswith((".weight", ".running_mean")) for name in checkpoint.tensors) else "tf"
+    )
 
 
 def _layers(
     framework: Framework, name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint
 ) -> Iterator[WeightsLayer]:
-    """A layer, or the two of a separable convolution; none if its tensors are of no layer that porter knows."""
+    """A layer, or the two of a separable convolution; none if its tensors are of no layer that porter
+    knows.
+    """
     if len(tensors.get("depthwise", ())) == len(tensors.get("pointwise", ())) == 4:
         yield from _separable(name, tensors, checkpoint)
     elif "pointwise" not in tensors:
@@ -184,8 +203,11 @@ def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer
         return WeightsLayer(name, "prelu", tensors["alpha"][-1], tensors["alpha"][-1], roles=roles)
     match tensors.get("weight"), tensors.get("depthwise"):
         case _, (rows, columns, channels, multiplier):
-            return WeightsLayer(name, "conv", channels, channels * multiplier, (rows, columns), True, roles=roles)
-        case (rows, columns, channels, 1), _ if max(rows, columns) > 1 and channels > 1:  # Keras 3 calls it `kernel`
+            return WeightsLayer(
+                name, "conv", channels, channels * multiplier, (rows, columns), True, roles=roles
+            )
+        # Keras 3 calls it `kernel`.
+        case (rows, columns, channels, 1), _ if max(rows, columns) > 1 and channels > 1:
             return WeightsLayer(name, "conv", channels, channels, (rows, columns), True, roles=roles)
         case (rows, columns, reads, filters), _:
             return WeightsLayer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)
@@ -194,23 +216,31 @@ def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer
     return None
 
 
-def _separable(name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint) -> Iterator[WeightsLayer]:
+def _separable(
+    name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint
+) -> Iterator[WeightsLayer]:
     """The two convolutions of a layer, named after their kernels."""
     ending = "kernel" if f"{name}/pointwise_kernel" in checkpoint.tensors else "weights"
     rows, columns, channels, multiplier = tensors["depthwise"]
     filters, bias = tensors["pointwise"][-1], frozenset({"bias"} & tensors.keys())
     halves = (f"{name}/{half}_{ending}" for half in ("depthwise", "pointwise"))
-    yield WeightsLayer(next(halves), "conv", channels, channels * multiplier, (rows, columns), depthwise=True, linear=True)
+    yield WeightsLayer(
+        next(halves), "conv", channels, channels * multiplier, (rows, columns), depthwise=True, linear=True
+    )
     yield WeightsLayer(next(halves), "conv", channels * multiplier, filters, roles=bias)
 
 
-def _norm(name: str, kind: Kind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]) -> WeightsLayer | None:
+def _norm(
+    name: str, kind: Kind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]
+) -> WeightsLayer | None:
     own = frozenset(spelled.get(role, role) for role in roles)
     return WeightsLayer(name, kind, shape[0], shape[0], roles=own) if len(shape) == 1 else None
 
 
 def _sorted(layers: Sequence[WeightsLayer], separator: str) -> list[WeightsLayer]:
-    """By names, numbers by their size: what reads the image and fits behind it, groups, what stands by itself, and heads."""
+    """By names, numbers by their size: what reads the image and fits behind it, groups, what stands by
+    itself, and heads.
+    """
     single, groups, heads = list[WeightsLayer](), list[WeightsLayer](), list[WeightsLayer]()
     for layer in sorted(layers, key=lambda layer: [_natural(part) for part in layer.name.split(separator)]):
         first, *rest = layer.name.split(separator)
@@ -234,14 +264,19 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _beside_their_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Iterator[WeightsLayer]:
-    """The layers, each norm beside the layer that its name says, after it or, where the channels say so, before it. In a file that
-    keeps its order a norm only moves up to a layer before it: code may list convolutions first and their norms then.
+    """The layers, each norm beside the layer that its name says, after it or, where the channels say so,
+    before it. In a file that keeps its order a norm only moves up to a layer before it: code may list
+    convolutions first and their norms then.
     """
     named = {layer.name: layer for layer in layers if not layer.is_norm}
     places = {layer.name: place for place, layer in enumerate(layers)}
-    owners = {layer.name: owner for layer in layers if layer.is_norm and (owner := _owner(layer.name, named.keys()))}
+    owners = {
+        layer.name: owner for layer in layers if layer.is_norm and (owner := _owner(layer.name, named.keys()))
+    }
     leading = {
-        _NUMBER.sub("", layer.name) for layer in layers if layer.name in owners and layer.gives != named[owners[layer.name]].gives
+        _NUMBER.sub("", layer.name)
+        for layer in layers
+        if layer.name in owners and layer.gives != named[owners[layer.name]].gives
     }
     before: dict[str, list[WeightsLayer]] = {}
     after: dict[str, list[WeightsLayer]] = {}
@@ -263,8 +298,14 @@ def _beside_their_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Itera
 
 
 def _owner(norm: str, names: Collection[str]) -> str | None:
-    """The layer that a norm follows by its name: `bn1` conv1, `conv1_bn` conv1 or conv1_conv, `conv1/BatchNorm` conv1."""
-    found = {norm.rpartition("/")[0], norm.rpartition(".")[0], re.sub(r"(?i)[_./]?(batch_?norm(alization)?|norm|bn)$", "", norm)}
+    """The layer that a norm follows by its name: `bn1` conv1, `conv1_bn` conv1 or conv1_conv,
+    `conv1/BatchNorm` conv1.
+    """
+    found = {
+        norm.rpartition("/")[0],
+        norm.rpartition(".")[0],
+        re.sub(r"(?i)[_./]?(batch_?norm(alization)?|norm|bn)$", "", norm),
+    }
     for match in _NORM_WORDS.finditer(norm):
         for word in ("conv", "fc", "dense"):
             found.add(norm[: match.start()] + word + norm[match.end() :])

@@ -37,7 +37,11 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
         names: of the file's layers, by path.
         paths: of all nodes, in the graph's order.
     """
-    patterns = [rule for group in _of_one_form(paths) for rule in _patterns(group, names) or _by_last_part(group, names)]
+    patterns = [
+        rule
+        for group in _of_one_form(paths)
+        for rule in _patterns(group, names) or _by_last_part(group, names)
+    ]
     rules = list(_with_parts(patterns, needed, names))
     rules += _in_order(_left(rules, needed, paths), names)
     while True:
@@ -54,7 +58,9 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
             rules = [_without(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in rules]
 
 
-def _without_unneeded(table: list[_Rule], needed: Set[str], names: Mapping[str, str], paths: Sequence[str]) -> Sequence[_Rule]:
+def _without_unneeded(
+    table: list[_Rule], needed: Set[str], names: Mapping[str, str], paths: Sequence[str]
+) -> Sequence[_Rule]:
     """The table without rules that name no node in `needed`, unless a node would have another name then."""
     named: dict[_Rule, list[str]] = {}
     for path in paths:
@@ -103,7 +109,9 @@ def _ordered(rules: Sequence[_Rule], paths: Sequence[str]) -> list[_Rule]:
     table: list[_Rule] = []
     for rule in sorted(rules, key=lambda rule: min(places[path] for path in rule.paths)):
         before = (
-            place for place, other in enumerate(table) if any(match_path(other.pattern, path) is not None for path in rule.paths)
+            place
+            for place, other in enumerate(table)
+            if any(match_path(other.pattern, path) is not None for path in rule.paths)
         )
         table.insert(next(before, len(table)), rule)
     return table
@@ -210,14 +218,19 @@ def _with_parts(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, st
     for (around, prefix), alike in groups.items():
         if len(alike) > 2 or (len(alike) > 1 and "{" in around):
             rule = _Rule(
-                f"{around}/{{part}}", f"{prefix}{{part}}", tuple(path for rule in alike for path in rule.paths), tuple(alike)
+                f"{around}/{{part}}",
+                f"{prefix}{{part}}",
+                tuple(path for rule in alike for path in rule.paths),
+                tuple(alike),
             )
             merged |= {own.pattern: rule for own in alike}
     yield from dict.fromkeys([*(merged.get(rule.pattern, rule) for rule in rules), *merged.values()])
 
 
 def _in_order(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]:
-    """For names that a framework numbers in the order of the graph, one line for all paths that end in one word."""
+    """For names that a framework numbers in the order of the graph, one line for all paths that end in one
+    word.
+    """
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(path.rpartition("/")[2], []).append(path)
@@ -225,7 +238,9 @@ def _in_order(paths: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]
         stems = Counter(names[path].rstrip("0123456789") for path in group if names[path][-1].isdigit())
         stem = max(stems, key=lambda stem: stems[stem], default="")
         numbers = {
-            path: int(names[path].removeprefix(stem)) for path in group if re.fullmatch(re.escape(stem) + r"\d+", names[path])
+            path: int(names[path].removeprefix(stem))
+            for path in group
+            if re.fullmatch(re.escape(stem) + r"\d+", names[path])
         }
         first = next(iter(numbers.values()), 0)
         own = [path for place, (path, number) in enumerate(numbers.items()) if number == first + place]

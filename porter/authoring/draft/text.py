@@ -38,7 +38,12 @@ def _is_table(value: Mapping[str, Any]) -> bool:
 
 def _is_listing(value: Any) -> bool:
     """Whether a value is a list of mappings, such as steps."""
-    return isinstance(value, Sequence) and not isinstance(value, str) and bool(value) and isinstance(value[0], Mapping)
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and bool(value)
+        and isinstance(value[0], Mapping)
+    )
 
 
 def flow(value: Any) -> str:
@@ -60,7 +65,12 @@ def scalar(value: Any) -> str:
         return _number(value)
     if isinstance(value, int):
         return str(value)
-    plain = _PLAIN_SCALAR.fullmatch(value) and not _OTHER.fullmatch(value) and ": " not in value and not value.endswith(":")
+    plain = (
+        _PLAIN_SCALAR.fullmatch(value)
+        and not _OTHER.fullmatch(value)
+        and ": " not in value
+        and not value.endswith(":")
+    )
     return value if plain else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,6 +1,8 @@
-"""Data sets of labelled photos as people have them, recognised by what is in them. docs/data.md lists the layouts.
+"""Data sets of labelled photos as people have them, recognised by what is in them. docs/data.md lists the
+layouts.
 
-Photos that cannot be scored are named and counted, never dropped; photos that are left out on purpose are named too.
+Photos that cannot be scored are named and counted, never dropped; photos that are left out on purpose are
+named too.
 """
 
 from __future__ import annotations
@@ -43,8 +45,10 @@ _NEXT = f"{page('data.md')} lists the layouts that are read"
 _SHARDS = (".parquet", ".tar")
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
 _SPLITS = {
-    "val": "validation", "valid": "validation", "validation": "validation", "train": "train", "training": "train", "test": "test"
-}  # fmt: skip
+    **dict.fromkeys(("val", "valid", "validation"), "validation"),
+    **dict.fromkeys(("train", "training"), "train"),
+    "test": "test",
+}
 """Words for a split to the split. Figures are published on validation."""
 _SPLIT = re.compile(rf"(?:^|[-_.])({'|'.join(_SPLITS)})(?=[-_.])", re.IGNORECASE)
 _SHARD = re.compile(r"\.tfrec(?:ords?)?(?:[-_.]?\d+(?:-of-\d+)?)?$|-\d{5}-of-\d{5}$")
@@ -55,7 +59,12 @@ _TRAINING = re.compile(r"n\d{8}_\d")
 
 
 def open_photos(
-    path: Path, *, classes: Classes, labels: Path | None = None, limit: int | None = None, split: str | None = None
+    path: Path,
+    *,
+    classes: Classes,
+    labels: Path | None = None,
+    limit: int | None = None,
+    split: str | None = None,
 ) -> PhotoSet:
     """The photos of a data set and their labels; no photo is opened.
 
@@ -64,11 +73,13 @@ def open_photos(
         classes: those that the port tells apart.
         labels: a devkit, ReaL's labels or a list, in place of what the data set itself says.
         limit: at most so many photos, spread evenly over all of them.
-        split: of a data set that has several: `train`, `validation` (`val`) or `test`; None for validation, or its only one.
+        split: of a data set that has several: `train`, `validation` (`val`) or `test`; None for validation,
+            or its only one.
 
     Raises:
         UsageError: arguments that do not fit each other, or classes that do not fit the port's.
-        FileError: no such path, no layout that porter knows, no photos, none with a label, or files that cannot be read.
+        FileError: no such path, no layout that porter knows, no photos, none with a label, or files that
+            cannot be read.
         MissingFramework: Parquet files without pyarrow.
     """
     if limit is not None and limit < 1:
@@ -83,14 +94,23 @@ def open_photos(
         found = relabelled(found, devkit_beside(found))
     if not any(candidate.labels and candidate.place for candidate in found.candidates):
         reasons = sorted({candidate.why for candidate in found.candidates})
-        message = f"none of the {len(found.candidates):,} photos can be scored: {listed(reasons) or 'the labels exclude them'}"
+        message = (
+            f"none of the {len(found.candidates):,} photos can be scored: "
+            f"{listed(reasons) or 'the labels exclude them'}"
+        )
         raise FileError(message, where=str(found.path), next=_NEXT)
     chosen = _spread(found.candidates, limit)
     return PhotoSet(
         path=found.path,
         layout=found.layout,
-        photos=tuple(Photo(each.name, each.labels, each.place) for each in chosen if each.place is not None and each.labels),
-        failed=tuple(Failure(each.name, each.why) for each in chosen if each.place is None or not each.labels),
+        photos=tuple(
+            Photo(each.name, each.labels, each.place)
+            for each in chosen
+            if each.place is not None and each.labels
+        ),
+        failed=tuple(
+            Failure(each.name, each.why) for each in chosen if each.place is None or not each.labels
+        ),
         excluded=found.excluded,
         validation=validation and len(chosen) == len(found.candidates),
         limit=limit if len(chosen) < len(found.candidates) else None,
@@ -99,10 +119,15 @@ def open_photos(
 
 
 def open_any_photos(
-    path: Path, *, classes: Classes, labels: Path | None = None, limit: int | None = None, split: str | None = None
+    path: Path,
+    *,
+    classes: Classes,
+    labels: Path | None = None,
+    limit: int | None = None,
+    split: str | None = None,
 ) -> PhotoSet:
-    """As `open_photos`; but a folder in which most photos tell no class that the port knows gives all its photos without classes,
-    and so does one that has no layout.
+    """As `open_photos`; but a folder in which most photos tell no class that the port knows gives all its
+    photos without classes, and so does one that has no layout.
 
     Raises:
         PorterError: as `open_photos`.
@@ -121,7 +146,9 @@ def open_any_photos(
     return PhotoSet(
         path=path,
         layout="photos without classes",
-        photos=tuple(Photo(escaped(photo.name), (), Bytes(Path(photo.path))) for photo in chosen if not photo.why),
+        photos=tuple(
+            Photo(escaped(photo.name), (), Bytes(Path(photo.path))) for photo in chosen if not photo.why
+        ),
         failed=tuple(Failure(escaped(photo.name), photo.why) for photo in chosen if photo.why),
         excluded=listing.excluded,
         limit=limit if len(chosen) < len(listing.photos) else None,
@@ -130,7 +157,9 @@ def open_any_photos(
 
 
 def _is_validation(candidates: Sequence[PhotoCandidate]) -> bool:
-    """Whether these are ImageNet's 50,000: by their numbers, otherwise by 50 of each class without the names of training photos."""
+    """Whether these are ImageNet's 50,000: by their numbers, otherwise by 50 of each class without the names
+    of training photos.
+    """
     if len(candidates) != VALIDATION_IMAGES:
         return False
     numbers = {validation_number(candidate.key) for candidate in candidates}
@@ -138,7 +167,11 @@ def _is_validation(candidates: Sequence[PhotoCandidate]) -> bool:
         return True
     per_class = Counter(candidate.labels for candidate in candidates)
     named = any(_TRAINING.match(candidate.key.rpartition("/")[2]) for candidate in candidates)
-    return set(per_class) == {(label,) for label in range(1000)} and set(per_class.values()) == {50} and not named
+    return (
+        set(per_class) == {(label,) for label in range(1000)}
+        and set(per_class.values()) == {50}
+        and not named
+    )
 
 
 def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
@@ -162,7 +195,9 @@ def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
     """
     try:
         if not path.exists():
-            raise FileError("there is no such file or folder", where=str(path), next=f"check the path; {_NEXT}")
+            raise FileError(
+                "there is no such file or folder", where=str(path), next=f"check the path; {_NEXT}"
+            )
         found = _in_folder(*_inner(path, split), classes) if path.is_dir() else _in_file(path, split, classes)
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
@@ -172,8 +207,8 @@ def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
 
 
 def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
-    """The folder of a split, where `path` holds folders of splits: `val` beside `train`; or Hugging Face's `data`. With it, the
-    split that remains to be chosen in there.
+    """The folder of a split, where `path` holds folders of splits: `val` beside `train`; or Hugging Face's
+    `data`. With it, the split that remains to be chosen in there.
     """
     folders, files = contents(path)
     splits = {name: _SPLITS[name.lower()] for name in folders if name.lower() in _SPLITS}
@@ -181,18 +216,24 @@ def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
         splits = {}
     chosen = [name for name, of in splits.items() if of == (split or "validation")]
     if not chosen and splits and (split is not None or len(splits) > 1):
-        lacking = f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
-        raise UsageError(f"{lacking}: {', '.join(splits)}", where=str(path), next=f"add --split {next(iter(splits))}")
+        lacking = (
+            f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
+        )
+        raise UsageError(
+            f"{lacking}: {', '.join(splits)}", where=str(path), next=f"add --split {next(iter(splits))}"
+        )
     if chosen or (splits and len(folders) == 1):
         return path / (chosen or list(splits))[0], None
     if "data" not in folders or any(name.endswith(_SHARDS) for name in files):
         return path, split
-    return path / "data" if any(name.endswith(_SHARDS) for name in contents(path / "data")[1]) else path, split
+    return path / "data" if any(
+        name.endswith(_SHARDS) for name in contents(path / "data")[1]
+    ) else path, split
 
 
 def _is_class(folder: Path) -> bool:
-    """Whether a folder with the name of a split is a class, such as `valid` beside `invalid`: photos lie directly in it, other than
-    ImageNet's validation photos.
+    """Whether a folder with the name of a split is a class, such as `valid` beside `invalid`: photos lie
+    directly in it, other than ImageNet's validation photos.
     """
     folders, files = contents(folder)
     photos = [name for name in files if is_photo(name)]
@@ -228,17 +269,28 @@ def _in_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
 
 
 def _in_file(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
-    readers = ((is_parquet, parquet), (lambda file: is_tar(file) or unpacker(file), _in_tars), (is_tfrecord, tfrecord))
+    readers = (
+        (is_parquet, parquet),
+        (lambda file: is_tar(file) or unpacker(file), _in_tars),
+        (is_tfrecord, tfrecord),
+    )
     for recognised, read in readers:
         if recognised(path):
             return read(path, _of_one_split(path, [path], split), classes)
-    raise FileError("it is no folder, no tar, no TFRecord file and no Parquet file", where=str(path), next=_NEXT)
+    raise FileError(
+        "it is no folder, no tar, no TFRecord file and no Parquet file", where=str(path), next=_NEXT
+    )
 
 
 def _of_shards(
-    read: Callable[[Path, Sequence[Path], Classes], FoundPhotos], path: Path, files: Sequence[Path], classes: Classes
+    read: Callable[[Path, Sequence[Path], Classes], FoundPhotos],
+    path: Path,
+    files: Sequence[Path],
+    classes: Classes,
 ) -> FoundPhotos:
-    """What the files of a folder hold. Those of `-of-N` that are not there are named among what is left out."""
+    """What the files of a folder hold. Those of `-of-N` that are not there are named among what is left
+    out.
+    """
     found = read(path, files, classes)
     here = {file.name for file in files}
     whole = {
@@ -247,7 +299,9 @@ def _of_shards(
         if (numbers := _OF.search(name))
         for number in range(int(numbers[2]))
     }
-    missing = tuple(Failure(escaped(name), "this file of the data set is not there") for name in sorted(whole - here))
+    missing = tuple(
+        Failure(escaped(name), "this file of the data set is not there") for name in sorted(whole - here)
+    )
     return replace(found, excluded=(*found.excluded, *missing))
 
 
@@ -256,18 +310,23 @@ def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos
     if any(is_webdataset(inside) for _, inside in shards):
         return webdataset(path, shards, classes)
     names = [member.name for _, inside in shards for member in inside]
-    if classes.imagenet and len(shards) == 1 and any(is_photo(name) and validation_number(name) is not None for name in names):
+    if (
+        classes.imagenet
+        and len(shards) == 1
+        and any(is_photo(name) and validation_number(name) is not None for name in names)
+    ):
         return replace(flat_tar(*shards[0]), path=path)
     raise FileError(
-        f"an archive without labels, neither webdataset nor ImageNet's validation set: it has {listed(names) or 'no files'}",
+        "an archive without labels, neither webdataset nor ImageNet's validation set: it has "
+        f"{listed(names) or 'no files'}",
         where=str(path),
         next="unpack it into class folders",
     )
 
 
 def _of_one_split(path: Path, files: Sequence[Path], split: str | None) -> list[Path]:
-    """The files of a split among `files`, by their names: of validation where none is asked for, or all of them where they name at
-    most one split.
+    """The files of a split among `files`, by their names: of validation where none is asked for, or all of
+    them where they name at most one split.
     """
     splits: dict[str, list[Path]] = {}
     for file in files:
@@ -288,7 +347,9 @@ def _of_one_split(path: Path, files: Sequence[Path], split: str | None) -> list[
 
 def _expect_none(split: str | None, path: Path) -> None:
     if split is not None:
-        raise UsageError(f"it has no splits, and '{split}' is asked for", where=str(path), next="leave out --split")
+        raise UsageError(
+            f"it has no splits, and '{split}' is asked for", where=str(path), next="leave out --split"
+        )
 
 
 def _listed(splits: Iterable[str]) -> str:

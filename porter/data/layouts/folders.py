@@ -1,7 +1,8 @@
-"""Photos in folders, one per class, or ImageNet's validation photos in a single folder or in the tar they come in.
+"""Photos in folders, one per class, or ImageNet's validation photos in a single folder or in the tar they
+come in.
 
-Class folders were tested with real photos, single folders and the tar with generated files of the same layout, and their labels
-with the real devkit.
+Class folders were tested with real photos, single folders and the tar with generated files of the same
+layout, and their labels with the real devkit.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Listing(NamedTuple):
 def list_photos(folder: Path) -> Listing:
     """The photos of a folder and of the folders in it.
 
-    Links to folders are followed only in `folder` itself, because people put class folders together so without copies; a link to
-    a folder that contains `folder` is never followed.
+    Links to folders are followed only in `folder` itself, because people put class folders together so
+    without copies; a link to a folder that contains `folder` is never followed.
 
     Raises:
         FileError: a folder cannot be read.
@@ -86,7 +87,9 @@ def list_photos(folder: Path) -> Listing:
             elif not prefix:
                 others.append(name)
     photos.sort()
-    return Listing(photos, sorted(folders), sorted(others), tuple(sorted(excluded, key=lambda failure: failure.name)))
+    return Listing(
+        photos, sorted(folders), sorted(others), tuple(sorted(excluded, key=lambda failure: failure.name))
+    )
 
 
 def contents(folder: Path) -> tuple[list[str], list[str]]:
@@ -95,8 +98,12 @@ def contents(folder: Path) -> tuple[list[str], list[str]]:
     Raises:
         FileError: it cannot be read.
     """
-    entries = sorted((entry.name, entry.is_dir()) for entry in _entries(str(folder)) if not entry.name.startswith("."))
-    return [name for name, is_folder in entries if is_folder], [name for name, is_folder in entries if not is_folder]
+    entries = sorted(
+        (entry.name, entry.is_dir()) for entry in _entries(str(folder)) if not entry.name.startswith(".")
+    )
+    return [name for name, is_folder in entries if is_folder], [
+        name for name, is_folder in entries if not is_folder
+    ]
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -130,25 +137,36 @@ def class_folders(path: Path, listing: Listing, classes: Classes) -> FoundPhotos
         unknown = why_no_class(photo.folder) if photo.folder else "it lies in no class folder"
         place = None if photo.why else Bytes(Path(photo.path))
         labels = () if label is None else (label,)
-        candidates.append(PhotoCandidate(escaped(photo.name), photo.name, place, labels, photo.why or unknown))
+        candidates.append(
+            PhotoCandidate(escaped(photo.name), photo.name, place, labels, photo.why or unknown)
+        )
     return FoundPhotos(path, "class folders", candidates, listing.excluded)
 
 
 def flat_folder(path: Path, listing: Listing) -> FoundPhotos:
-    """`ILSVRC2012_val_00000001.JPEG` to `..._00050000.JPEG` in one folder, with the devkit in it or beside it."""
-    candidates = [_flat(photo.name, None if photo.why else Bytes(Path(photo.path)), photo.why) for photo in listing.photos]
+    """`ILSVRC2012_val_00000001.JPEG` to `..._00050000.JPEG` in one folder, with the devkit in it or beside
+    it.
+    """
+    candidates = [
+        _flat(photo.name, None if photo.why else Bytes(Path(photo.path)), photo.why)
+        for photo in listing.photos
+    ]
     return FoundPhotos(path, "flat folder", candidates, listing.excluded, beside=(path, path.parent))
 
 
 def flat_tar(path: Path, members: list[TarMember]) -> FoundPhotos:
     """The official ILSVRC2012_img_val.tar, read in place, with the devkit beside it."""
     photos = sorted(member for member in members if is_photo(member.name))
-    candidates = [_flat(name, None if why else Bytes(path, offset, size), why) for name, offset, size, why in photos]
+    candidates = [
+        _flat(name, None if why else Bytes(path, offset, size), why) for name, offset, size, why in photos
+    ]
     return FoundPhotos(path, "flat tar", candidates, beside=(path.parent,))
 
 
 def _flat(name: str, place: Bytes | None, why: str) -> PhotoCandidate:
-    """Hugging Face's val_images.tar.gz has the class in the name: `ILSVRC2012_val_00000293_n01440764.JPEG`."""
+    """Hugging Face's val_images.tar.gz has the class in the name:
+    `ILSVRC2012_val_00000293_n01440764.JPEG`.
+    """
     match = _WITH_WNID.match(name.rpartition("/")[2])
     label = wnid_label(match[1]) if match else None
     labels = () if label is None else (label,)

@@ -1,7 +1,9 @@
-"""The labels of ImageNet's validation photos: from ILSVRC 2012's devkit, ReaL's reassessed ones, or a list that people have.
+"""The labels of ImageNet's validation photos: from ILSVRC 2012's devkit, ReaL's reassessed ones, or a list
+that people have.
 
 The first two were checked on the real files: `ILSVRC2012_devkit_t12.tar.gz`, whose MD5 in torchvision is
-fa75699e90414af021442c21a62c3abf, and google-research/reassessed-imagenet's `real.json`; lists only on generated ones.
+fa75699e90414af021442c21a62c3abf, and google-research/reassessed-imagenet's `real.json`; lists only on
+generated ones.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _MAX_FILE = 8 << 20  # ReaL's file has 0.4 million bytes, the ground truth 0.2
 
 _NEXT = (
-    f"--labels takes the devkit ({_ARCHIVE}, unpacked or not), ReaL's real.json, slim's, Caffe's or Kaggle's list; "
+    f"--labels takes the devkit ({_ARCHIVE}, unpacked or not), ReaL's real.json, slim's, Caffe's or "
+    "Kaggle's list; "
     "--real-labels takes real.json"
 )
 _LISTS = ((b"ImageId", "Kaggle's list"), (b"ILSVRC2012_val_", "Caffe's list"), (b"n", "slim's list"))
@@ -35,7 +38,8 @@ class LabelFile(NamedTuple):
 
     Attributes:
         name: how messages call them: `ReaL`, `the devkit`.
-        labels: class indices of ILSVRC2012_val_00000001, 00000002, ...; none where the labels leave a photo out.
+        labels: class indices of ILSVRC2012_val_00000001, 00000002, ...; none where the labels leave a photo
+            out.
     """
 
     name: str
@@ -44,7 +48,8 @@ class LabelFile(NamedTuple):
 
 def read_label_file(path: Path) -> LabelFile:
     """Reads a devkit (the archive, its folder, or the ground truth), ReaL's real.json, or a list: slim's
-    `imagenet_2012_validation_synset_labels.txt`, Caffe's `val.txt`, Kaggle's `LOC_val_solution.csv`. The content tells which it is.
+    `imagenet_2012_validation_synset_labels.txt`, Caffe's `val.txt`, Kaggle's `LOC_val_solution.csv`. The
+    content tells which it is.
 
     Raises:
         FileError: it is neither of them, or broken.
@@ -83,7 +88,8 @@ def devkit_beside(found: FoundPhotos) -> LabelFile:
 
 
 def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
-    """A data set with the labels of `given`, found by the photos' numbers; photos without a label there are excluded.
+    """A data set with the labels of `given`, found by the photos' numbers; photos without a label there are
+    excluded.
 
     Raises:
         FileError: no photo has a number.
@@ -92,7 +98,9 @@ def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
     numbers = [validation_number(candidate.key) for candidate in found.candidates]
     if not any(numbers):
         message = f"{given.name} labels ILSVRC2012_val_00000001 and so on, and no photo here has such a name"
-        raise FileError(message, where=str(found.path), next="name the photos as ImageNet does, or leave these labels out")
+        raise FileError(
+            message, where=str(found.path), next="name the photos as ImageNet does, or leave these labels out"
+        )
     for candidate, number in zip(found.candidates, numbers, strict=True):
         labels = given.labels[number - 1] if number else ()
         if number and not labels:
@@ -102,7 +110,12 @@ def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
         else:
             why = "" if labels else "its name has no number of ImageNet's validation set"
             candidates.append(candidate._replace(labels=labels, why=why))
-    return replace(found, layout=f"{found.layout}, labels of {given.name}", candidates=candidates, excluded=tuple(excluded))
+    return replace(
+        found,
+        layout=f"{found.layout}, labels of {given.name}",
+        candidates=candidates,
+        excluded=tuple(excluded),
+    )
 
 
 def _read_folder(path: Path) -> LabelFile:
@@ -115,10 +128,17 @@ def _read_folder(path: Path) -> LabelFile:
 
 
 def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
-    """One ILSVRC id per line, in the order of the photos' names; ids 1 to 1000 are not in the order of wnids."""
+    """One ILSVRC id per line, in the order of the photos' names; ids 1 to 1000 are not in the order of
+    wnids.
+    """
     lines = _read(truth).split()
-    if len(lines) != VALIDATION_IMAGES or not all(line.isascii() and line.isdigit() and len(line) <= 4 for line in lines):
-        message = f"no ground truth of ImageNet's validation set: {VALIDATION_IMAGES:,} numbers expected, one per line"
+    if len(lines) != VALIDATION_IMAGES or not all(
+        line.isascii() and line.isdigit() and len(line) <= 4 for line in lines
+    ):
+        message = (
+            f"no ground truth of ImageNet's validation set: {VALIDATION_IMAGES:,} numbers expected, "
+            "one per line"
+        )
         raise FileError(message, where=str(truth), next=_NEXT)
     by_id = {entry.ilsvrc: label for label, entry in enumerate(imagenet_classes())}
     ids = [int(line) for line in lines]
@@ -128,15 +148,17 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
 
 
 def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
-    """A photo on each line: its wnid; its name and its class from 0 in the order of wnids; or its name, a comma, and boxes that
-    begin with its wnid.
+    """A photo on each line: its wnid; its name and its class from 0 in the order of wnids; or its name, a
+    comma, and boxes that begin with its wnid.
     """
     lines = _read(path).split("\n")[1 if name == "Kaggle's list" else 0 :]
     found: dict[int, int] = {}
     for number, line in enumerate(filter(None, map(str.strip, lines)), 1):
         photo, label = _on_line(line, number)
         if photo is None or label is None:
-            raise FileError(f"{name} has no photo and class in '{line[:60]}'", where=f"{path}:{number}", next=_NEXT)
+            raise FileError(
+                f"{name} has no photo and class in '{line[:60]}'", where=f"{path}:{number}", next=_NEXT
+            )
         found[photo] = label
     if len(found) != VALIDATION_IMAGES:
         message = f"{name} of ImageNet's validation set has {VALIDATION_IMAGES:,} photos, got {len(found):,}"
@@ -155,7 +177,9 @@ def _on_line(line: str, number: int) -> tuple[int | None, int | None]:
 
 
 def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
-    """Lists of class indices in the order of the photos' names; an empty one leaves its photo out (ReaL's README)."""
+    """Lists of class indices in the order of the photos' names; an empty one leaves its photo out (ReaL's
+    README).
+    """
     try:
         lists = json.loads(_read(path))
     except (ValueError, RecursionError) as error:
@@ -165,8 +189,12 @@ def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
         message = f"ReaL's labels are {VALIDATION_IMAGES:,} lists, got {len(lists):,}"
         raise FileError(message, where=str(path), next=_NEXT)
     for number, labels in enumerate(lists, start=1):
-        if not isinstance(labels, list) or not all(type(label) is int and label in classes for label in labels):
-            message = f"the labels of ILSVRC2012_val_{number:08} are no list of numbers from 0 to {classes[-1]}"
+        if not isinstance(labels, list) or not all(
+            type(label) is int and label in classes for label in labels
+        ):
+            message = (
+                f"the labels of ILSVRC2012_val_{number:08} are no list of numbers from 0 to {classes[-1]}"
+            )
             raise FileError(message, where=str(path), next=_NEXT)
     return tuple(map(tuple, lists))
 
@@ -178,5 +206,9 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
     if len(data) > _MAX_FILE:
-        raise FileError(f"no labels of ImageNet's validation set: more than {_MAX_FILE:,} bytes", where=str(path), next=_NEXT)
+        raise FileError(
+            f"no labels of ImageNet's validation set: more than {_MAX_FILE:,} bytes",
+            where=str(path),
+            next=_NEXT,
+        )
     return data.decode("utf-8", "replace")

@@ -14,7 +14,8 @@ from porter.data.photos import Cell, FoundPhotos, PhotoCandidate
 def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
     """Photos in the order of the files and of the rows in each.
 
-    A label is a wnid, or a number: of the classes that the file's metadata names, otherwise of the port's classes.
+    A label is a wnid, or a number: of the classes that the file's metadata names, otherwise of the port's
+    classes.
 
     Raises:
         FileError: a file cannot be read, or see porter.data.classes.named_labels.
@@ -29,8 +30,14 @@ def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
             label = _label(row, known, classes.imagenet)
             name = f"{escaped(file.name)}#{number}"
             labels = () if label is None else (label,)
-            why = "it has no label" if row.label is None else f"its label '{escaped(str(row.label)[:40])}' is no class of the port"
-            candidates.append(PhotoCandidate(name, row.path or "", Cell(file, row.row_group, row.row), labels, why))
+            why = (
+                "it has no label"
+                if row.label is None
+                else f"its label '{escaped(str(row.label)[:40])}' is no class of the port"
+            )
+            candidates.append(
+                PhotoCandidate(name, row.path or "", Cell(file, row.row_group, row.row), labels, why)
+            )
     return FoundPhotos(path, "Parquet", candidates)
 
 

@@ -1,7 +1,8 @@
 """Tars of photos, read in place: where their members are, and webdataset shards.
 
-Nothing is unpacked, and no name in a tar is used as a path. In webdataset shards `KEY.jpg` is a photo and `KEY.cls` or `KEY.json`
-says its class; this was tested only on generated shards, in the layouts of timm's and CLIP benchmark's uploads.
+Nothing is unpacked, and no name in a tar is used as a path. In webdataset shards `KEY.jpg` is a photo and
+`KEY.cls` or `KEY.json` says its class; this was tested only on generated shards, in the layouts of timm's and
+CLIP benchmark's uploads.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, named_labels, wnid_label
 from porter.data.photos import Bytes, FoundPhotos, PhotoCandidate, is_photo
 
-_MAGICS = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ\x00": "unxz", b"\x28\xb5\x2f\xfd": "unzstd", b"PK\x03\x04": "unzip"}
+_MAGICS = {
+    b"\x1f\x8b": "gunzip",
+    b"BZh": "bunzip2",
+    b"\xfd7zXZ\x00": "unxz",
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"PK\x03\x04": "unzip",
+}
 _MAX_MEMBERS = 5_000_000
 """Of one archive, kept in memory: 1.3 million photos with a `.cls` and a `.json` each are 3.9 million."""
 _MAX_HEADER = 1 << 20
@@ -60,7 +67,8 @@ def unpacker(path: Path) -> str | None:
 
 
 def members(path: Path) -> list[TarMember]:
-    """All members except folders, in the order of the archive. Of several with one name it is the last, as after unpacking.
+    """All members except folders, in the order of the archive. Of several with one name it is the last, as
+    after unpacking.
 
     Raises:
         FileError: it is no tar, compressed, cut off, joined from several, or has more than _MAX_MEMBERS.
@@ -78,7 +86,9 @@ def members(path: Path) -> list[TarMember]:
                 found[member.name] = member
             _require_end(file)
     except (OSError, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-        raise FileError(f"the archive cannot be read: {error}", where=str(path), next="check that it is complete") from None
+        raise FileError(
+            f"the archive cannot be read: {error}", where=str(path), next="check that it is complete"
+        ) from None
     return list(found.values())
 
 
@@ -88,7 +98,9 @@ def _members(file: io.BufferedReader) -> Iterator[TarMember]:
         while (entry := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # kept for lookups by name, of which there are none
             if not entry.isdir():
-                yield TarMember(entry.name.removeprefix("./"), entry.offset_data, entry.size, _unreadable(entry))
+                yield TarMember(
+                    entry.name.removeprefix("./"), entry.offset_data, entry.size, _unreadable(entry)
+                )
         # tarfile treats a damaged header as the end.
         file.seek(archive.offset)
 
@@ -146,8 +158,8 @@ def is_webdataset(members: Sequence[TarMember]) -> bool:
 def webdataset(path: Path, shards: Sequence[tuple[Path, list[TarMember]]], classes: Classes) -> FoundPhotos:
     """Photos in the order of the shards and of the members in each.
 
-    A class is a number in the order of wnids, or a wnid. CLIP benchmark's sets have `classnames.txt` in the shards' folder or
-    above it; where they have other than 1000 classes, the numbers are those of these names.
+    A class is a number in the order of wnids, or a wnid. CLIP benchmark's sets have `classnames.txt` in the
+    shards' folder or above it; where they have other than 1000 classes, the numbers are those of these names.
 
     Raises:
         FileError: a shard cannot be read, or see porter.data.classes.named_labels.
@@ -167,7 +179,12 @@ def webdataset(path: Path, shards: Sequence[tuple[Path, list[TarMember]]], class
 
 
 def _in_shard(
-    shard: Path, file: BinaryIO, members: list[TarMember], prefix: str, known: Sequence[int | None], imagenet: bool
+    shard: Path,
+    file: BinaryIO,
+    members: list[TarMember],
+    prefix: str,
+    known: Sequence[int | None],
+    imagenet: bool,
 ) -> list[PhotoCandidate]:
     photos: dict[str, TarMember] = {}
     beside: dict[str, dict[str, TarMember]] = {}
@@ -181,11 +198,15 @@ def _in_shard(
     for key, member in photos.items():
         labels, why = _label(file, beside.get(key, {}), known, imagenet)
         place = None if member.why else Bytes(shard, member.offset, member.size)
-        candidates.append(PhotoCandidate(escaped(prefix + member.name), member.name, place, labels, member.why or why))
+        candidates.append(
+            PhotoCandidate(escaped(prefix + member.name), member.name, place, labels, member.why or why)
+        )
     return candidates
 
 
-def _label(file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | None], imagenet: bool) -> tuple[_Labels, str]:
+def _label(
+    file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | None], imagenet: bool
+) -> tuple[_Labels, str]:
     if not beside:
         return (), "there is no .cls or .json beside it"
     for suffix in _LABELS:
@@ -200,7 +221,9 @@ def _label(file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | N
         if value is None:
             continue
         label = _of(value, known, imagenet)
-        return (() if label is None else (label,)), f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
+        return (
+            () if label is None else (label,)
+        ), f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
     return (), f"its .json has no field {' or '.join(_FIELDS)}"
 
 

@@ -1,4 +1,5 @@
-"""TFRecord shards as TensorFlow's users have them: slim's (`image/encoded`, `image/class/label`) and those of TensorFlow Datasets.
+"""TFRecord shards as TensorFlow's users have them: slim's (`image/encoded`, `image/class/label`) and those of
+TensorFlow Datasets.
 
 Tested on files that TensorFlow wrote, with the features and in the order of these two.
 """
@@ -35,33 +36,48 @@ class _Row(NamedTuple):
 def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
     """Photos in the order of the files and of the records in each.
 
-    A synset is a wnid. A number is one of the names in `labels.txt` or `label.labels.txt` beside the shards: the one with this
-    number, or on this line, from 0, where the lines have no numbers. Without these, numbers of ImageNet are in the order of wnids:
-    slim's from 1, unless a photo has 0, TensorFlow Datasets' from 0. Other numbers count from 0, or from 1 where the last one is
-    the number of classes.
+    A synset is a wnid. A number is one of the names in `labels.txt` or `label.labels.txt` beside the shards:
+    the one with this number, or on this line, from 0, where the lines have no numbers. Without these, numbers
+    of ImageNet are in the order of wnids: slim's from 1, unless a photo has 0, TensorFlow Datasets' from 0.
+    Other numbers count from 0, or from 1 where the last one is the number of classes.
 
     Raises:
-        FileError: a file cannot be read, it does not say which number a name has, or see porter.data.classes.named_labels.
+        FileError: a file cannot be read, it does not say which number a name has, or see
+            porter.data.classes.named_labels.
     """
     rows: list[_Row] = []
     for shard in files:
         with shard.open("rb") as file:
             for number, record in enumerate(records(file, shard)):
-                rows.append(_Row(shard, number, record, read_example(file, record, _PHOTOS, (*_LABELS, *_WNIDS, *_FILES))))
+                rows.append(
+                    _Row(
+                        shard,
+                        number,
+                        record,
+                        read_example(file, record, _PHOTOS, (*_LABELS, *_WNIDS, *_FILES)),
+                    )
+                )
     known, first = _named(path if path.is_dir() else path.parent, classes), _first(rows, classes)
     return FoundPhotos(path, "TFRecord", [_candidate(row, classes, known, first) for row in rows])
 
 
-def _candidate(row: _Row, classes: Classes, known: Mapping[int, int | None] | None, first: int) -> PhotoCandidate:
+def _candidate(
+    row: _Row, classes: Classes, known: Mapping[int, int | None] | None, first: int
+) -> PhotoCandidate:
     name = f"{escaped(row.shard.name)}#{row.number}"
     example = row.example
     if isinstance(example, str):
         return PhotoCandidate(name, "", None, (), example)
     photo, values = example.photo, example.values
-    key = next((value.decode("utf-8", "replace") for word in _FILES if isinstance(value := values.get(word), bytes)), "")
+    key = next(
+        (value.decode("utf-8", "replace") for word in _FILES if isinstance(value := values.get(word), bytes)),
+        "",
+    )
     if photo is None:
         return PhotoCandidate(name, key, None, (), f"it has no feature {' or '.join(_PHOTOS)}")
-    place = Sealed(row.shard, photo.start, photo.end - photo.start, row.record.start, row.record.end - row.record.start)
+    place = Sealed(
+        row.shard, photo.start, photo.end - photo.start, row.record.start, row.record.end - row.record.start
+    )
     label = _label(example, classes, known, first)
     said = next((values[word] for word in (*_LABELS, *_WNIDS) if word in values), None)
     shown = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
@@ -69,11 +85,16 @@ def _candidate(row: _Row, classes: Classes, known: Mapping[int, int | None] | No
     return PhotoCandidate(name, key, place, () if label is None else (label,), why)
 
 
-def _label(example: Example, classes: Classes, known: Mapping[int, int | None] | None, first: int) -> int | None:
+def _label(
+    example: Example, classes: Classes, known: Mapping[int, int | None] | None, first: int
+) -> int | None:
     if classes.imagenet:
         for word in _WNIDS:
             value = example.values.get(word)
-            if isinstance(value, bytes) and (label := wnid_label(value.decode("utf-8", "replace"))) is not None:
+            if (
+                isinstance(value, bytes)
+                and (label := wnid_label(value.decode("utf-8", "replace"))) is not None
+            ):
                 return label
     number = _number(example)
     if number is None:
@@ -89,7 +110,11 @@ def _number(example: Example) -> int | None:
 
 def _first(rows: Sequence[_Row], classes: Classes) -> int:
     """The number of the first class."""
-    numbers = {number for row in rows if isinstance(row.example, Example) and (number := _number(row.example)) is not None}
+    numbers = {
+        number
+        for row in rows
+        if isinstance(row.example, Example) and (number := _number(row.example)) is not None
+    }
     slims = any(isinstance(row.example, Example) and _LABELS[0] in row.example.values for row in rows)
     if 0 in numbers or not numbers:
         return 0
@@ -118,7 +143,8 @@ def _numbered(lines: Sequence[str], where: str) -> dict[int, str]:
     names = {int(match[1]): match[2] for match in found if match}
     if len(names) < len(found):
         raise FileError(
-            "these lines do not say which number each name has: one is blank, has no number, or the number of another",
+            "these lines do not say which number each name has: one is blank, has no number, or the "
+            "number of another",
             where=where,
             next="write NUMBER:NAME on each line",
         )

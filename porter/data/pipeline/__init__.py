@@ -1,11 +1,14 @@
-"""Photos in, batches of cropped pixels out: decoded in worker processes, kept for the next run where the user names a folder.
+"""Photos in, batches of cropped pixels out: decoded in worker processes, kept for the next run where the user
+names a folder.
 
-Photos are divided into chunks of 16 consecutive ones. A worker decodes and resizes a chunk's photos into one file; a thread reads
-it; another crops and stacks batches while the model computes the last ones. Photos are kept before the crop, so one cache serves
-any number of crops, and every scaling, channel order, convention and port.
+Photos are divided into chunks of 16 consecutive ones. A worker decodes and resizes a chunk's photos into one
+file; a thread reads it; another crops and stacks batches while the model computes the last ones. Photos are
+kept before the crop, so one cache serves any number of crops, and every scaling, channel order, convention
+and port.
 
-A photo of 500 x 375 takes 262 kB resized to 256 x 341 bytes; the whole of ImageNet's validation set takes 13 GB. The protocols of
-TensorFlow 1 resample to fractions, which are kept as float32 to stay exact: 1.07 MB at 299 x 299, the whole set 54 GB.
+A photo of 500 x 375 takes 262 kB resized to 256 x 341 bytes; the whole of ImageNet's validation set takes 13
+GB. The protocols of TensorFlow 1 resample to fractions, which are kept as float32 to stay exact: 1.07 MB at
+299 x 299, the whole set 54 GB.
 """
 
 from __future__ import annotations
@@ -33,11 +36,14 @@ from porter.data.preprocess import Preprocess, centre_crop, mirror_pair, normali
 __all__ = ["Batch", "Feed", "batches", "normalise"]
 
 CHUNK = 16
-"""Photos per chunk. It depends neither on the number of photos nor on that of workers: otherwise another --limit would find nothing
-in the cache. 500 photos keep 16 workers busy, and a chunk's own cost is small beside the 100 ms that decoding it takes."""
+"""Photos per chunk. It depends neither on the number of photos nor on that of workers: otherwise another
+--limit would find nothing in the cache. 500 photos keep 16 workers busy, and a chunk's own cost is small
+beside the 100 ms that decoding it takes.
+"""
 _STACKED_AHEAD = 1
-"""A batch of 256 is cropped and stacked in 10 to 100 ms, mostly for pages that the system fills: two at a time, because a GPU
-takes one in 10 ms."""
+"""A batch of 256 is cropped and stacked in 10 to 100 ms, mostly for pages that the system fills: two at a
+time, because a GPU takes one in 10 ms.
+"""
 _CUTS: dict[int, Callable[[Any, Preprocess], Sequence[Any]]] = {
     1: lambda pixels, protocol: [centre_crop(pixels, protocol)],
     2: mirror_pair,
@@ -70,7 +76,12 @@ class Feed:
 
     def __post_init__(self) -> None:
         rank, world = self.share
-        if self.crops not in _CUTS or self.batch_size < 1 or min(self.workers, self.done) < 0 or not 0 <= rank < world:
+        if (
+            self.crops not in _CUTS
+            or self.batch_size < 1
+            or min(self.workers, self.done) < 0
+            or not 0 <= rank < world
+        ):
             raise UsageError(f"no batches can be made of {self}")
 
 
@@ -80,8 +91,8 @@ class Batch:
 
     Attributes:
         positions: of the photos that `pixels` holds, in the sequence that was given.
-        pixels: N x crops x H x W x RGB as resized and cropped, for `normalise` or what does the same on a device: see
-            porter.data.preprocess.resized.
+        pixels: N x crops x H x W x RGB as resized and cropped, for `normalise` or what does the same on a
+            device: see porter.data.preprocess.resized.
         failed: positions of the others, and why.
     """
 
@@ -93,16 +104,19 @@ class Batch:
 def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Generator[Batch, None, None]:
     """Every photo once, in batches of its size; the last one may be smaller. Photos that failed are counted.
 
-    Nothing is started before the first batch is asked for. Closing the generator ends the workers and removes temporary files:
-    wrap it in `contextlib.closing`, so that an exception in between closes it at once.
+    Nothing is started before the first batch is asked for. Closing the generator ends the workers and removes
+    temporary files: wrap it in `contextlib.closing`, so that an exception in between closes it at once.
 
     Raises:
         UsageError: ten crops of a protocol that does not crop; a protocol whose results differ in size.
-        FileError: while iterating: the cache cannot be written, or the system ends the workers whatever they decode.
+        FileError: while iterating: the cache cannot be written, or the system ends the workers whatever they
+            decode.
         MissingFramework: the protocol's decoder is not installed.
     """
     if protocol.crop is None and (feed.crops == 10 or protocol.fed_side is None):
-        raise UsageError("the protocol takes no crop after resizing", next="use --crops 1" if protocol.fed_side else None)
+        raise UsageError(
+            "the protocol takes no crop after resizing", next="use --crops 1" if protocol.fed_side else None
+        )
     if protocol.jpeg == "fast":
         fast_decoder()
     chunks = shared_chunks(len(photos), feed.share)[feed.done // CHUNK :]
@@ -110,12 +124,16 @@ def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Genera
 
 
 def shared_chunks(photos: int, share: tuple[int, int]) -> list[range]:
-    """The positions of one of several processes: (rank, world) takes every `world`-th chunk, from `rank` on."""
+    """The positions of one of several processes: (rank, world) takes every `world`-th chunk, from `rank`
+    on.
+    """
     rank, world = share
     return [range(start, min(start + CHUNK, photos)) for start in range(0, photos, CHUNK)][rank::world]
 
 
-def _batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed, chunks: Sequence[range]) -> Generator[Batch, None, None]:
+def _batches(
+    photos: Sequence[Photo], protocol: Preprocess, feed: Feed, chunks: Sequence[range]
+) -> Generator[Batch, None, None]:
     cache, workers = feed.cache, feed.workers
     if cache is not None:
         open_folder(cache)
@@ -123,13 +141,25 @@ def _batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed, chunks: 
     # One thread more than workers: it reads a chunk while every worker makes the next.
     with TemporaryDirectory(prefix="porter-", ignore_cleanup_errors=True) as temporary:
         store = Store(cache or Path(temporary), cache is not None, pool, protocol.geometry)
-        readers, stackers = ThreadPoolExecutor(workers + 1 if workers else 1), ThreadPoolExecutor(2 + _STACKED_AHEAD)
+        readers, stackers = (
+            ThreadPoolExecutor(workers + 1 if workers else 1),
+            ThreadPoolExecutor(2 + _STACKED_AHEAD),
+        )
         try:
-            made = mapped_ahead(readers, lambda chunk: store.chunk([photos[position] for position in chunk]), chunks, 2 * workers)
-            pairs = chain.from_iterable(zip(chunk, found.photos, strict=True) for chunk, found in zip(chunks, made, strict=True))
+            made = mapped_ahead(
+                readers,
+                lambda chunk: store.chunk([photos[position] for position in chunk]),
+                chunks,
+                2 * workers,
+            )
+            pairs = chain.from_iterable(
+                zip(chunk, found.photos, strict=True) for chunk, found in zip(chunks, made, strict=True)
+            )
             left = islice(pairs, feed.done % CHUNK, None)
             groups = taken_ahead(stackers, _groups(left, feed.batch_size), 1)
-            yield from mapped_ahead(stackers, lambda group: _batch(group, photos, protocol, feed.crops), groups, _STACKED_AHEAD)
+            yield from mapped_ahead(
+                stackers, lambda group: _batch(group, photos, protocol, feed.crops), groups, _STACKED_AHEAD
+            )
         finally:
             pool.stop()
             readers.shutdown(cancel_futures=True)
@@ -143,7 +173,9 @@ def _groups(pairs: Iterable[tuple[int, Resized]], size: int) -> Iterator[list[tu
         yield group
 
 
-def _batch(group: Sequence[tuple[int, Resized]], photos: Sequence[Photo], protocol: Preprocess, crops: int) -> Batch:
+def _batch(
+    group: Sequence[tuple[int, Resized]], photos: Sequence[Photo], protocol: Preprocess, crops: int
+) -> Batch:
     good = [(position, photo) for position, photo in group if not isinstance(photo, str)]
     side = protocol.crop or protocol.size
     kind = np.float32 if protocol.resampling.floats else np.uint8
@@ -151,5 +183,7 @@ def _batch(group: Sequence[tuple[int, Resized]], photos: Sequence[Photo], protoc
     for places, (_, photo) in zip(pixels, good, strict=True):
         for place, view in zip(places, _CUTS[crops](photo, protocol), strict=True):
             place[...] = view
-    failed = tuple((position, Failure(photos[position].name, why)) for position, why in group if isinstance(why, str))
+    failed = tuple(
+        (position, Failure(photos[position].name, why)) for position, why in group if isinstance(why, str)
+    )
     return Batch(tuple(position for position, _ in good), pixels, failed)

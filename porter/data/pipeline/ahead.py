@@ -12,7 +12,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def mapped_ahead(executor: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
+def mapped_ahead(
+    executor: Executor, function: Callable[[T], R], items: Iterable[T], depth: int
+) -> Iterator[R]:
     """What `function` makes of each item, computed at most `depth` items ahead."""
     waiting: deque[Future[R]] = deque()
     for item in items:

@@ -1,8 +1,8 @@
 r"""The file of a chunk: consecutive photos, resized and not yet cropped.
 
 b"porter pixels\n"  the CRC-32 of all that follows and the header's length, 4 bytes each, little-endian
-header              JSON: {"dtype": "uint8", "photos": [[rows, columns] or "why it failed", ...], "lasting": true}
-cells               of each photo that has any, rows x columns x RGB
+header              JSON: {"dtype": "uint8", "photos": [[rows, columns] or "why it failed", ...], "lasting":
+true} cells               of each photo that has any, rows x columns x RGB
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def read_chunk(path: Path) -> Chunk:
         raise DamagedChunk
     try:
         return _parsed(json.loads(data[start : start + length]), data, start + length)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # somebody wrote it so: the checksum is right
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        # Somebody wrote it so: the checksum is right.
         raise DamagedChunk from None
 
 

@@ -1,4 +1,6 @@
-"""What a worker does: photos in, the file of a chunk out. It runs in a process of its own or, without workers, in this one."""
+"""What a worker does: photos in, the file of a chunk out. It runs in a process of its own or, without
+workers, in this one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def make_chunk(places: Iterable[Place], geometry: Preprocess, path: Path) -> str
             lasting = False
             continue
         try:
-            photos.append(resized(open_image(data, geometry.jpeg), geometry) if data else "the photo has no bytes")
+            photos.append(
+                resized(open_image(data, geometry.jpeg), geometry) if data else "the photo has no bytes"
+            )
         except FileError as error:
             photos.append(error.message)
     try:

@@ -1,4 +1,6 @@
-"""The folder of the chunks: one that the user named, in which later runs find them again, or a temporary one."""
+"""The folder of the chunks: one that the user named, in which later runs find them again, or a temporary
+one.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ _FORGOTTEN_S = 24 * 3600
 class Store:
     """Chunks by what they are made from.
 
-    A chunk is written under a name of its own and renamed after it was read back whole. So any number of processes can share a
-    folder: at worst, two make the same chunk.
+    A chunk is written under a name of its own and renamed after it was read back whole. So any number of
+    processes can share a folder: at worst, two make the same chunk.
     """
 
     def __init__(self, folder: Path, keep: bool, workers: Workers, geometry: Preprocess) -> None:
@@ -70,11 +72,11 @@ class Store:
             return self._one_by_one(photos, part, ended)
 
     def _one_by_one(self, photos: Sequence[Photo], part: Path, ended: WorkerEnded) -> Chunk:
-        """Tries the photos of a worker that ended one by one: a photo fails only if it ends another one. None is tried a
-        third time.
+        """Tries the photos of a worker that ended one by one: a photo fails only if it ends another one. None
+        is tried a third time.
 
-        The reason may be that memory ran out, so the chunk is not lasting. If each of several photos ends its worker, the photos
-        are not the reason.
+        The reason may be that memory ran out, so the chunk is not lasting. If each of several photos ends its
+        worker, the photos are not the reason.
         """
         found: list[Resized] = []
         fatal = 0
@@ -103,7 +105,9 @@ def open_folder(folder: Path) -> None:
                 if time.time() - part.lstat().st_mtime > _FORGOTTEN_S:
                     part.unlink()
     except OSError as error:
-        raise FileError(f"cannot be used as a cache: {error.strerror}", where=str(folder), next="choose another --cache") from None
+        raise FileError(
+            f"cannot be used as a cache: {error.strerror}", where=str(folder), next="choose another --cache"
+        ) from None
 
 
 def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
@@ -113,7 +117,9 @@ def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
 
 
 def identity(place: Place) -> list[Any]:
-    """Where the photo is, and the size and time of its file. The file is not read: a change that keeps both is not noticed."""
+    """Where the photo is, and the size and time of its file. The file is not read: a change that keeps both
+    is not noticed.
+    """
     fields = {**asdict(place), "path": str(place.path.absolute())}
     try:
         status = place.path.stat()

@@ -1,7 +1,7 @@
 """The program of a worker process, which `workers` starts. It imports no framework.
 
-Its argument is the geometry, as JSON. It reads jobs, a line each, and after each prints null or what went wrong. It ends when
-its input ends, so it never outlives the process that started it.
+Its argument is the geometry, as JSON. It reads jobs, a line each, and after each prints null or what went
+wrong. It ends when its input ends, so it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            failure = make_chunk([_place(fields) for fields in asked["photos"]], geometry, Path(asked["path"]))
+            failure = make_chunk(
+                [_place(fields) for fields in asked["photos"]], geometry, Path(asked["path"])
+            )
         except MemoryError:
             sys.exit("memory ran out")
         print(json.dumps(failure), flush=True)

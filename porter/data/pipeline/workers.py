@@ -1,7 +1,7 @@
 """The processes that decode.
 
-They are plain processes, not multiprocessing's: those run the caller's main module again, which breaks a script without a
-`__name__` guard and would import torch into every worker.
+They are plain processes, not multiprocessing's: those run the caller's main module again, which breaks a
+script without a `__name__` guard and would import torch into every worker.
 """
 
 from __future__ import annotations
@@ -30,28 +30,38 @@ _MAIN = "from porter.data.pipeline.worker import main; main()"
 
 
 class WorkerEnded(FileError):
-    """A worker was ended by the system or by a fault of a decoder, while it had the photos that `where` names."""
+    """A worker was ended by the system or by a fault of a decoder, while it had the photos that `where`
+    names.
+    """
 
 
 class Workers:
-    """Up to `count` processes, started when there is something to decode; if `count` is 0, the calling thread decodes."""
+    """Up to `count` processes, started when there is something to decode; if `count` is 0, the calling thread
+    decodes.
+    """
 
     def __init__(self, count: int, geometry: Preprocess) -> None:
         self._count, self._geometry = count, geometry
         self._running: list[_Process] = []
         self._stopped = False
-        self._free: LifoQueue[_Process | None] = LifoQueue()  # the last one used is taken first, so that few are started
+        # The last one used is taken first, so that few are started.
+        self._free: LifoQueue[_Process | None] = LifoQueue()
         for _ in range(count):
             self._free.put(None)
 
     def make(self, photos: Sequence[Photo], path: Path) -> None:
-        """Makes the chunk of these photos, as `make_chunk` does, when a worker is free. Called from any number of threads.
+        """Makes the chunk of these photos, as `make_chunk` does, when a worker is free. Called from any
+        number of threads.
 
         Raises:
             WorkerEnded: another worker takes its place.
             FileError: `path` cannot be written.
         """
-        failure = self._ask(photos, path) if self._count else make_chunk([photo.place for photo in photos], self._geometry, path)
+        failure = (
+            self._ask(photos, path)
+            if self._count
+            else make_chunk([photo.place for photo in photos], self._geometry, path)
+        )
         if failure is not None:
             raise FileError(
                 f"resized photos cannot be written: {failure}",
@@ -88,15 +98,19 @@ class Workers:
             _close(process)
 
     def _start(self) -> _Process:
-        # -P and the same path: a worker imports what this process would import, and nothing from the current folder.
-        # Workers multiply no matrices, and OpenBLAS would start a thread per core in each. They have a session of their own:
-        # Ctrl-C reaches only this process, which then stops them.
+        # -P and the same path: a worker imports what this process would import, and nothing from the current
+        # folder. Workers multiply no matrices, and OpenBLAS would start a thread per core in each. They have
+        # a session of their own: Ctrl-C reaches only this process, which then stops them.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-P", "-c", _MAIN, json.dumps(asdict(self._geometry))]
         try:
-            process = subprocess.Popen(command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True
+            )
         except OSError as error:
-            raise FileError(f"no process that decodes can be started: {error.strerror}", next="use fewer --workers") from None
+            raise FileError(
+                f"no process that decodes can be started: {error.strerror}", next="use fewer --workers"
+            ) from None
         self._running.append(process)
         return process
 

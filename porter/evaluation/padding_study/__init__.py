@@ -1,1 +1,3 @@
-"""`porter study padding`: finds the padding that weights were trained with, by their results on photos under each candidate."""
+"""`porter study padding`: finds the padding that weights were trained with, by their results on photos under
+each candidate.
+"""

@@ -1,4 +1,6 @@
-"""`--between ZOO,ZOO`: as which of two zoos' networks of the same tensors were these weights trained? Photos decide."""
+"""`--between ZOO,ZOO`: as which of two zoos' networks of the same tensors were these weights trained? Photos
+decide.
+"""
 
 from __future__ import annotations
 
@@ -73,14 +75,21 @@ class Decided:
         also = tuple(zoo for zoo in zoos if zoo in left and zoo != best.zoo)
         limit = f"{LEVEL} / {len(self.networks) - 1}"
         if also:
-            why = f"'{best.name}' has the least {measure}, but on these photos it is not clearly better: p is not below {limit}"
+            why = (
+                f"'{best.name}' has the least {measure}, but on these photos it is not clearly better: "
+                f"p is not below {limit}"
+            )
             number = ranking.decisive([position for position in ranking.plausible if position in others])
             more = "" if number is None else f", about {number:,} decide"
-            short = f"Trained as {' or '.join((best.zoo, *also))}: {ranking.photos:,} photos are too few{more}"
+            short = (
+                f"Trained as {' or '.join((best.zoo, *also))}: {ranking.photos:,} photos are too few{more}"
+            )
         else:
             p = max(ranking.p[position] for position in others)
             why = f"every case of the other zoo has a larger {measure}: p is below {limit}, at most {p:.1e}"
-            short = f"Trained as {best.zoo}, not {' nor '.join(zoo for zoo in zoos if zoo != best.zoo)} (certain)"
+            short = (
+                f"Trained as {best.zoo}, not {' nor '.join(zoo for zoo in zoos if zoo != best.zoo)} (certain)"
+            )
         return StudyAnswer(best.zoo, not also, also, why, short)
 
 
@@ -96,9 +105,11 @@ def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
     return zoos[0], zoos[1]
 
 
-def networks(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[tuple[ZooNetwork, ...], tuple[Difference, ...]]:
-    """The weights as each zoo's network, each fed by each zoo's protocol, and what the networks compute otherwise. A protocol that
-    the user or the weights' folder states is the only one.
+def networks(
+    opened: Opened, members: Sequence[Member], crops: Crops
+) -> tuple[tuple[ZooNetwork, ...], tuple[Difference, ...]]:
+    """The weights as each zoo's network, each fed by each zoo's protocol, and what the networks compute
+    otherwise. A protocol that the user or the weights' folder states is the only one.
 
     Raises:
         UsageError: the two zoos compute the same, or a protocol feeds no squares.
@@ -113,10 +124,15 @@ def networks(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[t
     for member in members:
         protocol = _protocol(opened, member, crops)
         protocols.setdefault(protocol, []).append(member.zoo.name)
-    sides = ("; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in apart) for side in ("one", "other"))
+    sides = (
+        "; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in apart)
+        for side in ("one", "other")
+    )
     found = [
         ZooNetwork(
-            zoo if zoo in whose or len(protocols) == 1 else f"{zoo}, photos prepared as {' and '.join(whose)}'s",
+            zoo
+            if zoo in whose or len(protocols) == 1
+            else f"{zoo}, photos prepared as {' and '.join(whose)}'s",
             zoo,
             graph,
             protocol,
@@ -138,7 +154,8 @@ def decide(
     """Runs every network over the photos, those of one protocol together.
 
     Raises:
-        PaddingError: a network computes nothing at the size that its protocol feeds. KeyboardInterrupt: Ctrl-C.
+        PaddingError: a network computes nothing at the size that its protocol feeds. KeyboardInterrupt:
+            Ctrl-C.
     """
     outcomes: dict[str, Outcome] = {}
     failed: dict[int, Failure] = {}
@@ -163,7 +180,9 @@ def _graph(opened: Opened, member: Member) -> Graph:
     if mine != theirs:
         path = next(path for path in dict.fromkeys((*mine, *theirs)) if mine.get(path) != theirs.get(path))
         message = f"{member.name} takes other tensors here than these weights have"
-        raise MappingError(message, where=path, next=f"name zoos whose networks take the same tensors: {page('twins.md')}")
+        raise MappingError(
+            message, where=path, next=f"name zoos whose networks take the same tensors: {page('twins.md')}"
+        )
     return graph
 
 

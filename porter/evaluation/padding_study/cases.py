@@ -1,8 +1,9 @@
 """The cases of a padding study: the conventions of each, and which cases are the same function.
 
-TensorNets' maintainer found the padding that its weights had been trained with by trying two paddings at the strided layers
-(taehoonlee/tensornets#25): SAME, whose odd cell is at the bottom and right, and (k-1)//2 cells on every side. They agree on odd
-maps and differ by one cell on even ones, where only the accuracy shows the difference.
+TensorNets' maintainer found the padding that its weights had been trained with by trying two paddings at the
+strided layers (taehoonlee/tensornets#25): SAME, whose odd cell is at the bottom and right, and (k-1)//2 cells
+on every side. They agree on odd maps and differ by one cell on even ones, where only the accuracy shows the
+difference.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def site_at(graph: Graph, path: str) -> Site:
 
 
 def strided_sites(graph: Graph) -> tuple[str, ...]:
-    """Paths of the sites with a window larger than 1x1 and a stride above 1, where SAME and equal pads differ."""
+    """Paths of the sites with a window larger than 1x1 and a stride above 1, where SAME and equal pads
+    differ.
+    """
     sites = [(node.path, site) for node in graph.nodes if (site := site_of(node.op))]
     return tuple(path for path, site in sites if max(site.window.stride) > 1 and max(site.window.kernel) > 1)
 
@@ -88,7 +91,9 @@ def _neutral(site: Site) -> float:
 
 
 def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial, ...]:
-    """The shipped pads, both conventions at all strided sites, and the recipe's training pads (`trained`), if there are any."""
+    """The shipped pads, both conventions at all strided sites, and the recipe's training pads (`trained`), if
+    there are any.
+    """
     strided = {path: site_at(graph, path) for path in strided_sites(graph)}
     trials = [
         Trial((SHIPPED,), {}),
@@ -99,8 +104,8 @@ def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial,
 
 
 def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
-    """The changes of each strided site, one at a time: both conventions; at a max pool that the zoo fills with zeros, both and the
-    base's convention, each with -inf and with zeros.
+    """The changes of each strided site, one at a time: both conventions; at a max pool that the zoo fills
+    with zeros, both and the base's convention, each with -inf and with zeros.
     """
     padded = with_conventions(graph, base.conventions)
     for path in strided_sites(graph):
@@ -108,14 +113,18 @@ def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
         conventions = [asymmetric(site), symmetric(site)]
         if site.kind == "max_pool" and site.convention.fill == 0:
             conventions += [site_at(padded, path).convention]
-            conventions = [replace(convention, fill=fill) for convention in conventions for fill in (LOWEST, 0.0)]
+            conventions = [
+                replace(convention, fill=fill) for convention in conventions for fill in (LOWEST, 0.0)
+            ]
         yield from (Change(path, convention) for convention in conventions)
 
 
 def changed(base: Trial, changes: Sequence[Change]) -> Trial:
     """`base` with other conventions at some sites."""
     name = f"{base.names[0]}, but {'; '.join(map(str, changes))}"
-    return Trial((name,), {**base.conventions, **{change.path: change.convention for change in changes}}, len(changes))
+    return Trial(
+        (name,), {**base.conventions, **{change.path: change.convention for change in changes}}, len(changes)
+    )
 
 
 def same_windows(one: Graph, other: Graph, size: tuple[int, int]) -> bool:
@@ -141,13 +150,14 @@ class Setting:
         return with_conventions(trial.graph or self.graph, trial.conventions)
 
     def misfit(self, trial: Trial) -> str | None:
-        """Why a trial computes nothing: maps differ in size where they are added or joined, or a window has no cell. None if it
-        computes something.
+        """Why a trial computes nothing: maps differ in size where they are added or joined, or a window has
+        no cell. None if it computes something.
         """
         try:
             make_plan(self.padded(trial), self.size, self.capabilities)
         except (GraphError, PaddingError) as error:
-            return ": ".join(part for part in (error.where, error.message) if part)  # what to type next is for conversions
+            # What to type next is for conversions.
+            return ": ".join(part for part in (error.where, error.message) if part)
         return None
 
     def twin(self, trial: Trial, among: Iterable[Trial]) -> Trial | None:
@@ -158,7 +168,11 @@ class Setting:
     def differences(self, trial: Trial) -> dict[str, str]:
         """By path, the conventions that differ from the zoo's own, in words."""
         items = trial.conventions.items()
-        return {path: str(convention) for path, convention in items if convention != site_at(self.graph, path).convention}
+        return {
+            path: str(convention)
+            for path, convention in items
+            if convention != site_at(self.graph, path).convention
+        }
 
     def in_words(self, trial: Trial) -> str:
         """The conventions of the strided sites, each once."""
@@ -179,9 +193,11 @@ class Selection:
     skipped: Mapping[str, str]
 
 
-def select_trials(setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: Twins) -> Selection:
-    """Adds the candidates that compute something new. By `twins`, a candidate that computes the same as a trial gives it another
-    name (`name`), is listed as skipped (`tell`), or is dropped (`drop`).
+def select_trials(
+    setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: Twins
+) -> Selection:
+    """Adds the candidates that compute something new. By `twins`, a candidate that computes the same as a
+    trial gives it another name (`name`), is listed as skipped (`tell`), or is dropped (`drop`).
     """
     kept, skipped = list(trials), {}
     for candidate in candidates:

@@ -1,4 +1,6 @@
-"""Names the case of a study: the simplest of the cases that may be as good as the best, and whether it is certain."""
+"""Names the case of a study: the simplest of the cases that may be as good as the best, and whether it is
+certain.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,17 @@ from porter.evaluation.results import StudyAnswer
 
 
 def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
-    """Names the simplest case that may be as good as the best: the shipped pads are simpler than a rule for all sites, and a rule
-    is simpler than changes of single sites; of equally simple cases, the one that was run first.
+    """Names the simplest case that may be as good as the best: the shipped pads are simpler than a rule for
+    all sites, and a rule is simpler than changes of single sites; of equally simple cases, the one that was
+    run first.
 
     Args:
         judged: the trials of `rounds`, by `measure`.
     """
     trials = rounds.trials
     plausible = sorted(
-        (trials[position] for position in judged.plausible), key=lambda trial: (trial.changes, SHIPPED not in trial.names)
+        (trials[position] for position in judged.plausible),
+        key=lambda trial: (trial.changes, SHIPPED not in trial.names),
     )
     name, *also = (trial.name for trial in plausible)
     limit = f"{LEVEL} / {len(trials) - 1}"
@@ -29,18 +33,26 @@ def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
         others = ", ".join(f"'{trial.name}'" for trial in plausible if trial is not trials[judged.best])
         best = trials[judged.best].name
         why = (
-            f"'{best}' has the least {measure}, but on these photos it is not clearly better than {others}: p is not below {limit}"
+            f"'{best}' has the least {measure}, but on these photos it is not clearly better than "
+            f"{others}: p is not below {limit}"
         )
     else:
         nearest = max(
-            (p, trial.name) for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True)) if position != judged.best
+            (p, trial.name)
+            for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True))
+            if position != judged.best
         )
-        why = f"every other case has a larger {measure}: p is below {limit}, at most {nearest[0]:.1e} for '{nearest[1]}'"
+        why = (
+            f"every other case has a larger {measure}: p is below {limit}, at most {nearest[0]:.1e} "
+            f"for '{nearest[1]}'"
+        )
     return StudyAnswer(name, not also and rounds.complete, tuple(also), why, in_short(rounds, judged))
 
 
 def in_short(rounds: Rounds, judged: CaseRanking) -> str:
-    """The sentence that a person needs: which rule holds for all sites, which does not, and what more photos would decide."""
+    """The sentence that a person needs: which rule holds for all sites, which does not, and what more photos
+    would decide.
+    """
     trials, base = rounds.trials, rounds.trials[rounds.base]
     left = [trials[position] for position in judged.plausible]
     if len(trials) == 1:
@@ -50,16 +62,23 @@ def in_short(rounds: Rounds, judged: CaseRanking) -> str:
         number = judged.decisive(judged.needed)
         decided = {} if number is None else {"them" if len(rules) > 2 else "it": number}
         return f"Trained with {' or '.join(map(_rule, rules))}: {_too_few(judged.photos, decided)}"
-    seen = {path: [trial.conventions.get(path) for trial in left] for trial in left for path in trial.conventions}
+    seen = {
+        path: [trial.conventions.get(path) for trial in left] for trial in left for path in trial.conventions
+    }
     open_sites = [path for path, found in seen.items() if any(convention != found[0] for convention in found)]
     agreed = [
-        f"{found[0]} at {path}" for path, found in seen.items() if path not in open_sites and found[0] != base.conventions.get(path)
+        f"{found[0]} at {path}"
+        for path, found in seen.items()
+        if path not in open_sites and found[0] != base.conventions.get(path)
     ]
     known = ", but ".join((_rule(base), *([" and ".join(agreed)] if agreed else [])))
     certain = f"Trained with {known} ({'certain' if rounds.complete else 'so far'})"
     if not open_sites:
         return certain
-    return f"{certain}; undecided at {_listed(open_sites)}: {_too_few(judged.photos, _decisive(trials, judged, open_sites))}"
+    return (
+        f"{certain}; undecided at {_listed(open_sites)}: "
+        f"{_too_few(judged.photos, _decisive(trials, judged, open_sites))}"
+    )
 
 
 def _rule(trial: Trial) -> str:
@@ -74,12 +93,14 @@ def _listed(sites: Sequence[str]) -> str:
 
 
 def _decisive(trials: Sequence[Trial], judged: CaseRanking, sites: Sequence[str]) -> dict[str, int]:
-    """About how many photos decide each site: as many as exclude all cases that pad otherwise there than the best. One number for
-    all sites, called `it` or `them`, if it is the same.
+    """About how many photos decide each site: as many as exclude all cases that pad otherwise there than the
+    best. One number for all sites, called `it` or `them`, if it is the same.
     """
     best = trials[judged.best].conventions
     numbers = {
-        site: judged.decisive([at for at in judged.plausible if trials[at].conventions.get(site) != best.get(site)])
+        site: judged.decisive(
+            [at for at in judged.plausible if trials[at].conventions.get(site) != best.get(site)]
+        )
         for site in sites
     }
     known = {site: number for site, number in numbers.items() if number is not None}

@@ -1,7 +1,9 @@
-"""Which case of a study is best, and which others may be as good: photo by photo, because all cases see the same photos.
+"""Which case of a study is best, and which others may be as good: photo by photo, because all cases see the
+same photos.
 
-A case has a loss for each photo (porter.evaluation.losses), averaged over the photo and its mirror image. It also has ranks: the
-place of the true class among the logits, 0 for the largest; a photo that could not be scored has UNSCORED, and counts as wrong.
+A case has a loss for each photo (porter.evaluation.losses), averaged over the photo and its mirror image. It
+also has ranks: the place of the true class among the logits, 0 for the largest; a photo that could not be
+scored has UNSCORED, and counts as wrong.
 """
 
 from __future__ import annotations
@@ -38,11 +40,12 @@ class CaseRanking:
 
     Attributes:
         best: the position of the case with the least mean; the first of equal ones.
-        p: for each case, the probability that it looks at least so much worse than the best if it is truly no worse; 1 for the
-            best.
+        p: for each case, the probability that it looks at least so much worse than the best if it is truly no
+            worse; 1 for the best.
         plausible: the positions of the best case and of those that are not significantly worse.
         photos: the number of photos that the best case has a loss for.
-        needed: for each other plausible case, about how many photos would make it significantly worse (photos_to_decide).
+        needed: for each other plausible case, about how many photos would make it significantly worse
+            (photos_to_decide).
     """
 
     best: int
@@ -52,7 +55,9 @@ class CaseRanking:
     needed: Mapping[int, int | None] = field(default_factory=dict)
 
     def decisive(self, positions: Collection[int]) -> int | None:
-        """About how many photos would make all these plausible cases significantly worse; None if that cannot be said of one."""
+        """About how many photos would make all these plausible cases significantly worse; None if that cannot
+        be said of one.
+        """
         known = [number for position in positions if (number := self.needed.get(position)) is not None]
         return max(known) if known and len(known) == len(positions) else None
 
@@ -60,15 +65,20 @@ class CaseRanking:
 def judge(cases: Sequence[Losses]) -> CaseRanking:
     """Compares every case with the best.
 
-    A case is worse if p is below LEVEL divided by the number of the other cases (Bonferroni). So the truly best case is among
-    `plausible` in 95 of 100 studies, whichever case looks best: another case would have to beat it at such a p. This holds for
-    cases that were chosen without these photos, and for the last round, because it joins only significant changes (rounds.helpful).
+    A case is worse if p is below LEVEL divided by the number of the other cases (Bonferroni). So the truly
+    best case is among `plausible` in 95 of 100 studies, whichever case looks best: another case would have to
+    beat it at such a p. This holds for cases that were chosen without these photos, and for the last round,
+    because it joins only significant changes (rounds.helpful).
     """
     best = best_of(cases)
     p = tuple(1.0 if position == best else no_worse(case, cases[best]) for position, case in enumerate(cases))
     limit = level(len(cases))
     plausible = tuple(position for position in range(len(cases)) if p[position] >= limit)
-    needed = {position: photos_to_decide(cases[position], cases[best], limit) for position in plausible if position != best}
+    needed = {
+        position: photos_to_decide(cases[position], cases[best], limit)
+        for position in plausible
+        if position != best
+    }
     return CaseRanking(best, p, plausible, int((~np.isnan(cases[best])).sum()), needed)
 
 
@@ -90,8 +100,8 @@ def mean(losses: Losses) -> float:
 
 
 def no_worse(case: Losses, best: Losses) -> float:
-    """The one-sided p-value of the paired t-test: the probability that the mean of `case` is at least so far above that of `best`
-    if it is truly no larger. 1 if fewer than two photos have both losses.
+    """The one-sided p-value of the paired t-test: the probability that the mean of `case` is at least so far
+    above that of `best` if it is truly no larger. 1 if fewer than two photos have both losses.
     """
     differences = _paired(case, best)
     if np.isposinf(differences).any():
@@ -104,13 +114,13 @@ def no_worse(case: Losses, best: Losses) -> float:
 
 
 def photos_to_decide(case: Losses, best: Losses, limit: float) -> int | None:
-    """About how many photos would make `case` worse than `best` at the level `limit`, rounded up to two figures; None if more than
-    MOST_PHOTOS, or if the differences tell nothing.
+    """About how many photos would make `case` worse than `best` at the level `limit`, rounded up to two
+    figures; None if more than MOST_PHOTOS, or if the differences tell nothing.
 
-    It takes the mean m and the standard deviation s of the paired differences for the true ones. With n photos, the test's t is
-    then about normal around m / s * sqrt(n) with a spread of 1. It exceeds the limit's quantile z in POWER of all such studies for
-    n = ((z + z of POWER) * s / m)^2. m is only measured, and a best case that was chosen by these photos looks better than it is:
-    so this is an order of magnitude.
+    It takes the mean m and the standard deviation s of the paired differences for the true ones. With n
+    photos, the test's t is then about normal around m / s * sqrt(n) with a spread of 1. It exceeds the
+    limit's quantile z in POWER of all such studies for n = ((z + z of POWER) * s / m)^2. m is only measured,
+    and a best case that was chosen by these photos looks better than it is: so this is an order of magnitude.
     """
     differences = _paired(case, best)
     if len(differences) < 2 or not np.isfinite(differences).all():
@@ -134,8 +144,8 @@ def _paired(case: Losses, best: Losses) -> Losses:
 def t_tail(t: float, freedom: int) -> float:
     """The probability that Student's t with `freedom` degrees of freedom exceeds `t`, which is positive.
 
-    It is half the regularised incomplete beta function of x = freedom / (freedom + t^2) with a = freedom / 2 and b = 1/2, by its
-    continued fraction (DLMF 8.17.22), on the side where the fraction converges fast.
+    It is half the regularised incomplete beta function of x = freedom / (freedom + t^2) with a = freedom / 2
+    and b = 1/2, by its continued fraction (DLMF 8.17.22), on the side where the fraction converges fast.
     """
     x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x)) * sqrt(t * t / (freedom + t * t))

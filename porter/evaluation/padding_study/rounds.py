@@ -1,4 +1,6 @@
-"""The rounds of a padding study: both conventions at all strided sites, then one site at a time, then all significant changes."""
+"""The rounds of a padding study: both conventions at all strided sites, then one site at a time, then all
+significant changes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from math import inf
 
 from porter.base.errors import PaddingError
 from porter.evaluation.losses import Losses
-from porter.evaluation.padding_study.cases import Change, Setting, Trial, Twins, changed, first_round, select_trials, single_changes
+from porter.evaluation.padding_study.cases import (
+    Change,
+    Setting,
+    Trial,
+    Twins,
+    changed,
+    first_round,
+    select_trials,
+    single_changes,
+)
 from porter.evaluation.padding_study.numbers import Ranks, best_of, level, mean, no_worse
 from porter.padding import Convention
 
@@ -60,7 +71,9 @@ class Rounds:
         return best_of([outcome.judged for outcome in self.outcomes])
 
 
-def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Sequence[Change], run: Run) -> Rounds:
+def run_rounds(
+    setting: Setting, trained: Mapping[str, Convention], asked: Sequence[Change], run: Run
+) -> Rounds:
     """All rounds.
 
     Args:
@@ -80,7 +93,9 @@ def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Seque
     base = rounds.trials[rounds.base]
     try:
         changes = list(asked or single_changes(setting.graph, base))
-        rounds = _tried(rounds, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run)
+        rounds = _tried(
+            rounds, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run
+        )
         together = helpful(rounds, base, changes)
         if len(together) > 1:
             rounds = _tried(rounds, setting, [changed(base, together)], "drop", run)
@@ -100,8 +115,8 @@ def _tried(rounds: Rounds, setting: Setting, candidates: Iterable[Trial], twins:
 def helpful(rounds: Rounds, base: Trial, changes: Iterable[Change]) -> list[Change]:
     """The single changes that are significantly better than `base`, the best of each site.
 
-    Changes that look better by chance look better still together: with them, the last round would drop the truly best case more
-    often than LEVEL says.
+    Changes that look better by chance look better still together: with them, the last round would drop the
+    truly best case more often than LEVEL says.
     """
     before, limit = rounds.outcomes[rounds.trials.index(base)].judged, level(len(rounds.trials))
     best: dict[str, tuple[float, Change]] = {}

@@ -24,17 +24,22 @@ from porter.graph.plan import make_plan
 from porter.source.opened import Opened
 
 MOST_BYTES = 4 << 30
-"""The most bytes of weights in one pass, counted as if every model had its own; more trials need another pass."""
+"""The most bytes of weights in one pass, counted as if every model had its own; more trials need another
+pass.
+"""
 
 
 def running_framework(own: str) -> Destination:
-    """Torch, whose models share their weights if they differ only in pads; the source's `own` if torch is not installed."""
+    """Torch, whose models share their weights if they differ only in pads; the source's `own` if torch is not
+    installed.
+    """
     torch = get_destination("torch")
     return torch if find_spec(torch.PACKAGE) else get_destination(own)
 
 
 class Seen:
-    """Collects the losses of one model by the photo's position: of its centre and of the mirror image's, averaged.
+    """Collects the losses of one model by the photo's position: of its centre and of the mirror image's,
+    averaged.
 
     Args:
         labels: rows of the logits, by position; None where the photos have none.
@@ -54,7 +59,9 @@ class Seen:
             self.entropy[place] = entropies(pair, self._activation).mean() if finite else np.inf
             if self.log_loss is not None and self._labels is not None:
                 labels = [self._labels[place]] * 2
-                self.log_loss[place] = log_losses(pair[:, np.newaxis], labels, self._activation).mean() if finite else np.inf
+                self.log_loss[place] = (
+                    log_losses(pair[:, np.newaxis], labels, self._activation).mean() if finite else np.inf
+                )
 
 
 @dataclass
@@ -62,7 +69,8 @@ class Bench:
     """A source, and the photos that its trials are run over.
 
     Attributes:
-        failed: by position, the photos that could not be scored so far, without those that the data set already names as failed.
+        failed: by position, the photos that could not be scored so far, without those that the data set
+            already names as failed.
     """
 
     opened: Opened
@@ -94,7 +102,9 @@ class Bench:
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
         options, photos, logits = self.options, self.photos.photos, logits_of(self.opened.facts)
-        labels = None if self.photos.unlabelled else [tuple(map(logits.row, photo.labels)) for photo in photos]
+        labels = (
+            None if self.photos.unlabelled else [tuple(map(logits.row, photo.labels)) for photo in photos]
+        )
         seen = {trial.name: Seen(len(photos), labels, logits.activation) for trial in trials}
 
         def watch(positions: Sequence[int], given: Mapping[str, Array]) -> None:
@@ -102,7 +112,9 @@ class Bench:
                 seen[name].add(positions, values)
 
         models = {
-            trial.name: self.destination.ENGINE.classifier(self._model(trial), self.protocol, options.device, options.run)
+            trial.name: self.destination.ENGINE.classifier(
+                self._model(trial), self.protocol, options.device, options.run
+            )
             for trial in trials
         }
         feed = options.feed(10 if options.crops == 10 else 2, len(photos), Process())
@@ -117,7 +129,9 @@ class Bench:
         twin = self.destination.ENGINE.twin(self._built, plan) if padded else None
         if twin is not None:
             return twin
-        self._built = self.destination.ENGINE.build(plan, self.opened.tensors, {}, "float32", self.options.device)
+        self._built = self.destination.ENGINE.build(
+            plan, self.opened.tensors, {}, "float32", self.options.device
+        )
         return self._built
 
     def _outcome(self, scored: Scored, name: str, seen: Seen) -> Outcome:

@@ -24,9 +24,9 @@ _REFERENCES = set("&*")
 def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
     """The changes that `--site` asks for.
 
-    A convention is written as in a recipe: `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top, bottom, left, right], or
-    a mapping such as {pad: 1, fill: 0}. Keys that it leaves out have the defaults of a recipe's step: max pools are filled with
-    -inf. Averages divide like the zoo's.
+    A convention is written as in a recipe: `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top,
+    bottom, left, right], or a mapping such as {pad: 1, fill: 0}. Keys that it leaves out have the defaults of
+    a recipe's step: max pools are filled with -inf. Averages divide like the zoo's.
 
     Raises:
         UsageError: a path is not a padding site, or a value is not a convention; with the nearest spelling.
@@ -39,7 +39,9 @@ def _parse(setting: str, graph: Graph) -> Iterable[Change]:
     path, equals, text = setting.partition("=")
     sites = [node.path for node in graph.nodes if site_of(node.op)]
     if not equals or len(setting) > LONGEST:
-        raise UsageError("a site is written as PATH=CONVENTION,CONVENTION", where=where, next="such as stem/pool=same,1")
+        raise UsageError(
+            "a site is written as PATH=CONVENTION,CONVENTION", where=where, next="such as stem/pool=same,1"
+        )
     if path not in sites:
         what = "is not a padding site" if path in graph.by_path else "is not a node of this model"
         raise UsageError(f"'{path}' {what}", where=where, next=hint(path, sites))
@@ -57,7 +59,9 @@ def _values(text: str) -> list[Any]:
     except (yaml.YAMLError, RecursionError):
         found = None
     if not isinstance(found, list) or not found:
-        raise RecipeError(f"'{text}' is not a list of conventions", next="write them with commas between: same,1,[0,1,0,1]")
+        raise RecipeError(
+            f"'{text}' is not a list of conventions", next="write them with commas between: same,1,[0,1,0,1]"
+        )
     return found
 
 

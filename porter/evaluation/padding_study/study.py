@@ -1,4 +1,6 @@
-"""`porter study padding`: opens the weights and the photos, runs the rounds, and reports the padding of training."""
+"""`porter study padding`: opens the weights and the photos, runs the rounds, and reports the padding of
+training.
+"""
 
 from __future__ import annotations
 
@@ -58,29 +60,34 @@ def study(
     port: AnyPath | None = None,
     recipes: AnyPath | None = None,
 ) -> Study:
-    """Measures the same weights under each candidate padding, and names the one that they were trained with; or as each of two
-    zoos' networks.
+    """Measures the same weights under each candidate padding, and names the one that they were trained with;
+    or as each of two zoos' networks.
 
-    First it changes all strided sites together: as shipped, asymmetric (TensorFlow's SAME), symmetric ((k-1)//2 cells on every
-    side), and the recipe's training pads. Then it changes one site at a time in the best of these; then it combines the changes
-    that are significantly better. Cases whose windows are the same at this input size are one case. Cases are compared photo by
-    photo: by the log-loss of the true class, or by the entropy of the answers if the photos have no classes. It uses the recipe's
-    preprocessing unless another is stated, and float32.
+    First it changes all strided sites together: as shipped, asymmetric (TensorFlow's SAME), symmetric
+    ((k-1)//2 cells on every side), and the recipe's training pads. Then it changes one site at a time in the
+    best of these; then it combines the changes that are significantly better. Cases whose windows are the
+    same at this input size are one case. Cases are compared photo by photo: by the log-loss of the true
+    class, or by the entropy of the answers if the photos have no classes. It uses the recipe's preprocessing
+    unless another is stated, and float32.
 
     Args:
-        variant, source, weights, mapped, options, origin, recipes: see `convert`. With `between`, `source` may be None: the weights
+        variant, source, weights, mapped, options, origin, recipes: see `convert`. With `between`, `source`
+        may be None: the weights
             then have the names of the first of these zoos that they fit.
-        between: two zoos, as `ZOO,ZOO` or a pair, whose networks take the same tensors and compute something else: the study names
-            the one that the weights were trained as (docs/twins.md), each fed as its zoo prepares photos and as the other does.
+        between: two zoos, as `ZOO,ZOO` or a pair, whose networks take the same tensors and compute something
+            else: the study names the one that the weights were trained as (docs/twins.md), each fed as its
+            zoo prepares photos and as the other does.
         data: as for `evaluate`, or a folder of photos without classes.
         device, batch_size, workers, limit, cache, split, labels, preprocess, class_names: see `evaluate`.
         crops: 1, or 10: the single-crop errors of the ten crops' centre are measured too.
-        sites: instead of all strided sites, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes write them.
+        sites: instead of all strided sites, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes
+            write them.
         port: the folder of a port of these weights; the study goes into its record too.
 
     Raises:
         PorterError: the input is bad.
-        KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not `complete`.
+        KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not
+            `complete`.
     """
     how = Options(
         device,
@@ -98,7 +105,9 @@ def study(
     _expect_use(source, zoos, sites, origin)
     of_zoos = [find_member(variant, zoo, path_of(recipes)) for zoo in zoos]
     members = of_zoos if source is None else [find_member(variant, source, path_of(recipes))]
-    wishes = Wishes(map=items(mapped), options=choose_options(members[0].recipe, options or {}), origin=origin)
+    wishes = Wishes(
+        map=items(mapped), options=choose_options(members[0].recipe, options or {}), origin=origin
+    )
     opened = _open(members, path_of(weights), wishes)
     opened = replace(opened, facts=how.stated.of(opened.facts, opened.file.file))
     protocol = _protocol(opened, how.crops)
@@ -113,7 +122,9 @@ def study(
     return made if into is None or not made.complete else _written(into, made)
 
 
-def _study(opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, protocol: Preprocess) -> Study:
+def _study(
+    opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, protocol: Preprocess
+) -> Study:
     assert opened.member is not None
     assumed = opened.facts.assumed + doubted(opened.facts, opened.member.zoo.name)
     return Study(
@@ -148,11 +159,19 @@ def _study(opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, 
 def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], origin: str | None) -> None:
     """Expects a zoo whose names the weights have, and nothing that the study would not use."""
     if source is None and not zoos:
-        raise UsageError("nothing says whose names the weights have", where="--from", next="add --from ZOO, or --between ZOO,ZOO")
+        raise UsageError(
+            "nothing says whose names the weights have",
+            where="--from",
+            next="add --from ZOO, or --between ZOO,ZOO",
+        )
     if zoos and sites:
-        raise UsageError("--between compares the two networks as they are", where="--site", next="leave out one of the two")
+        raise UsageError(
+            "--between compares the two networks as they are", where="--site", next="leave out one of the two"
+        )
     if zoos and source is None and origin is not None:
-        raise UsageError("--between is to decide the origin", where="--origin", next="leave it out, or add --from ZOO")
+        raise UsageError(
+            "--between is to decide the origin", where="--origin", next="leave it out, or add --from ZOO"
+        )
 
 
 @dataclass(frozen=True)
@@ -189,7 +208,9 @@ def _open(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Op
 def _of_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
     assert opened.member is not None
     setting = bench.setting
-    rounds = run_rounds(setting, trained_conventions(opened.member), parse_sites(sites, opened.graph), bench.run)
+    rounds = run_rounds(
+        setting, trained_conventions(opened.member), parse_sites(sites, opened.graph), bench.run
+    )
     ranking = judge([outcome.judged for outcome in rounds.outcomes])
     labelled = bench.photos.unlabelled is None
     return _Findings(
@@ -198,7 +219,9 @@ def _of_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
             for trial, outcome, p in zip(rounds.trials, rounds.outcomes, ranking.p, strict=True)
         ),
         trained=name_case(rounds, ranking, "log-loss" if labelled else "entropy"),
-        by_entropy=name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy") if labelled else None,
+        by_entropy=name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy")
+        if labelled
+        else None,
         sites=_tried(setting, rounds.trials),
         protocol=in_words(bench.protocol, bench.options.crops),
         failed=bench.failed,
@@ -219,14 +242,21 @@ def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, h
         ),
         trained=decided.trained(decided.ranking, "log-loss" if labelled else "entropy"),
         by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled else None,
-        sites={path: (str(each.one), str(each.other)) for each in decided.apart if each.what == "pads" for path in each.paths},
+        sites={
+            path: (str(each.one), str(each.other))
+            for each in decided.apart
+            if each.what == "pads"
+            for path in each.paths
+        },
         protocol=next(iter(protocols)) if len(protocols) == 1 else "each zoo's own",
         failed=decided.failed,
     )
 
 
 def _written(port: Port, found: Study) -> Study:
-    """Puts the study into the port's record. If the folder cannot be written, a warning beside the figures says so."""
+    """Puts the study into the port's record. If the folder cannot be written, a warning beside the figures
+    says so.
+    """
     try:
         update_record(port.folder, "study", found.record())
     except FileError as error:
@@ -255,7 +285,8 @@ def _expect_port_of(port: Port, opened: Opened, zoos: tuple[str, ...]) -> Port:
         raise UsageError(f"this is a port of {record.name}, and the study is of {member.name}", where=where)
     if record.source.sha256 != opened.file.sha256:
         raise UsageError(
-            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
+            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not "
+            "from this file, "
             f"{opened.file.sha256[:12]}...",
             where=where,
             next="give --weights the file that the port was made from",
@@ -287,4 +318,6 @@ def _tried(setting: Setting, trials: Sequence[Trial]) -> dict[str, tuple[str, ..
     """By site, the conventions that it had in some case, in words, the shipped one first."""
     graphs = [setting.padded(trial) for trial in trials]
     paths = dict.fromkeys(path for trial in trials for path in trial.conventions)
-    return {path: tuple(dict.fromkeys(str(site_at(graph, path).convention) for graph in graphs)) for path in paths}
+    return {
+        path: tuple(dict.fromkeys(str(site_at(graph, path).convention) for graph in graphs)) for path in paths
+    }

@@ -22,7 +22,9 @@ def last(x: Numbers) -> Numbers:
     return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
 
 
-def channels_last(kernel: Callable[Concatenate[Numbers, P], Numbers]) -> Callable[Concatenate[Numbers, P], Numbers]:
+def channels_last(
+    kernel: Callable[Concatenate[Numbers, P], Numbers],
+) -> Callable[Concatenate[Numbers, P], Numbers]:
     """A kernel of one map for maps N×H×W×C."""
 
     def run(x: Numbers, /, *args: P.args, **kwargs: P.kwargs) -> Numbers:
@@ -42,7 +44,9 @@ def flatten(x: Numbers, order: str = "CHW") -> Numbers:
 
 
 def resize_nearest(x: Numbers, factors: Sequence[float]) -> Numbers:
-    """Every axis that many times as long: the cell whose place is the whole part of a cell's own divided by the factor."""
+    """Every axis that many times as long: the cell whose place is the whole part of a cell's own divided by
+    the factor.
+    """
     for axis, factor in enumerate(factors):
         places = np.floor(np.arange(int(x.shape[axis] * factor)) / factor).astype(int)
         x = np.take(x, np.minimum(places, x.shape[axis] - 1), axis)

@@ -1,4 +1,6 @@
-"""A file's graph as porter's own engine runs it: what the file says, operator by operator, before anything is made of it."""
+"""A file's graph as porter's own engine runs it: what the file says, operator by operator, before anything is
+made of it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import Any, TypeAlias
 from porter.filegraph.kernels.layouts import Numbers
 
 Row: TypeAlias = Callable[..., Numbers | tuple[Numbers, ...]]
-"""What an operator gives: called with the attributes of a step, then with its inputs (None for one that is left out)."""
+"""What an operator gives: called with the attributes of a step, then with its inputs (None for one that is
+left out).
+"""
 Reference: TypeAlias = tuple[str, int]
 """A value: the operator that gives it, and which of its outputs."""
 _PLACE = re.compile(r":\d+$")
@@ -27,15 +31,17 @@ def each(compute: Callable[..., Any]) -> Row:
 
 
 def value_name(source: Reference) -> str:
-    """The name of a value: the operator's own of the first that it gives, such as `split:1` of others, and `split:1:0` of an
-    operator that is itself called `split:1`: no two values have one name.
+    """The name of a value: the operator's own of the first that it gives, such as `split:1` of others, and
+    `split:1:0` of an operator that is itself called `split:1`: no two values have one name.
     """
     name, place = source
     return f"{name}:{place}" if place or _PLACE.search(name) else name
 
 
 def own_name(name: str, place: int, taken: set[str]) -> str:
-    """A name for the operator at a place of a file, which no other one has: its own, or `conv:7` where `conv` is taken."""
+    """A name for the operator at a place of a file, which no other one has: its own, or `conv:7` where `conv`
+    is taken.
+    """
     while name in taken:
         name = f"{name}:{place}"
     taken.add(name)
@@ -47,8 +53,10 @@ class Step:
     """An operator as the file says it.
 
     Attributes:
-        inputs: names of values, or of the file's tensors, which come in the file's own axis order; empty for one that is left out.
-        outputs: names of the values that it gives. A name may be given again: what comes later reads the later value.
+        inputs: names of values, or of the file's tensors, which come in the file's own axis order; empty for
+            one that is left out.
+        outputs: names of the values that it gives. A name may be given again: what comes later reads the
+            later value.
     """
 
     op: str

@@ -57,7 +57,8 @@ def _places(count: int, cells: int, scale: float, coordinates: str) -> Numbers:
             return (place + 0.5) / scale
         case "pytorch_half_pixel" if cells == 1:
             return place
-        case "half_pixel_symmetric":  # the cells that a fraction of the scale leaves out are taken from both ends
+        # The cells that a fraction of the scale leaves out are taken from both ends.
+        case "half_pixel_symmetric":
             return count / 2 * (1 - cells / (scale * count)) + (place + 0.5) / scale - 0.5
         case "half_pixel" | "pytorch_half_pixel":
             return (place + 0.5) / scale - 0.5

@@ -51,7 +51,9 @@ def with_norms(x: Numbers, norms: Numbers, axes: Sequence[int]) -> Numbers:
 
 
 def response_norm(x: Numbers, size: int, alpha: float, beta: float, bias: float) -> Numbers:
-    """Each number over a power of the squares of `size` channels around it; of an even number, one more is behind."""
+    """Each number over a power of the squares of `size` channels around it; of an even number, one more is
+    behind.
+    """
     around = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]
     squares = np.lib.stride_tricks.sliding_window_view(np.pad(x**2, around), size, 1).sum(-1)
     found: Numbers = x / (bias + alpha / size * squares) ** beta

@@ -21,8 +21,8 @@ class Grid:
 
     Attributes:
         pads: cells at the top, the bottom, the left and the right.
-        rounding: the number of windows. `ceil` adds one where cells are left over, unless it would begin in the pads behind; `full`
-            adds it wherever it begins.
+        rounding: the number of windows. `ceil` adds one where cells are left over, unless it would begin in
+            the pads behind; `full` adds it wherever it begins.
     """
 
     stride: Sides = (1, 1)
@@ -30,7 +30,9 @@ class Grid:
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
     rounding: Literal["floor", "ceil", "full"] = "floor"
 
-    def cells(self, x: Numbers, kernel: Sides, pad_value: float = 0.0, beyond: float = 0.0) -> Iterator[Numbers]:
+    def cells(
+        self, x: Numbers, kernel: Sides, pad_value: float = 0.0, beyond: float = 0.0
+    ) -> Iterator[Numbers]:
         """For each cell of a kernel, by row, what all windows have there: N×C×rows×columns.
 
         Args:
@@ -53,20 +55,30 @@ class Grid:
             counts.append((count - 1) * stride + 1)
             more.append((0, max(0, (count - 1) * stride - left)))
         top, bottom, first, last = self.pads
-        padded = pad(pad(x, [(0, 0), (0, 0), (top, bottom), (first, last)], value=pad_value), [(0, 0), (0, 0), *more], value=beyond)
+        padded = pad(
+            pad(x, [(0, 0), (0, 0), (top, bottom), (first, last)], value=pad_value),
+            [(0, 0), (0, 0), *more],
+            value=beyond,
+        )
         for row, column in np.ndindex(*kernel):
             down, across = row * self.dilation[0], column * self.dilation[1]
-            yield padded[:, :, down : down + counts[0] : self.stride[0], across : across + counts[1] : self.stride[1]]
+            yield padded[
+                :, :, down : down + counts[0] : self.stride[0], across : across + counts[1] : self.stride[1]
+            ]
 
 
 def same_pads(size: int, extent: int, stride: int, lower: bool = False) -> Sides:
-    """Cells before and after an axis, for as many windows as strides begin in it; the odd one is behind, or before if `lower`."""
+    """Cells before and after an axis, for as many windows as strides begin in it; the odd one is behind, or
+    before if `lower`.
+    """
     total = max(0, (-(-size // stride) - 1) * stride + extent - size)
     less, more = total // 2, total - total // 2
     return (more, less) if lower else (less, more)
 
 
-def conv(x: Numbers, kernel: Numbers, bias: Numbers | None = None, grid: Grid = Grid(), groups: int = 1) -> Numbers:
+def conv(
+    x: Numbers, kernel: Numbers, bias: Numbers | None = None, grid: Grid = Grid(), groups: int = 1
+) -> Numbers:
     """A convolution with a kernel O×I×H×W, in which I are the channels of a group."""
     filters, width, *sides = kernel.shape
     weights, images, total = kernel.reshape(groups, filters // groups, width, -1), len(x), None
@@ -78,20 +90,29 @@ def conv(x: Numbers, kernel: Numbers, bias: Numbers | None = None, grid: Grid = 
 
 
 def transposed(
-    x: Numbers, kernel: Numbers, bias: Numbers | None = None, grid: Grid = Grid(), groups: int = 1, more: Sides = (0, 0)
+    x: Numbers,
+    kernel: Numbers,
+    bias: Numbers | None = None,
+    grid: Grid = Grid(),
+    groups: int = 1,
+    more: Sides = (0, 0),
 ) -> Numbers:
-    """A transposed convolution with a kernel I×O×H×W, in which O are the filters of a group: every cell adds its value times the
-    kernel, a stride apart. The grid's pads are cut off.
+    """A transposed convolution with a kernel I×O×H×W, in which O are the filters of a group: every cell adds
+    its value times the kernel, a stride apart. The grid's pads are cut off.
 
     Args:
         more: rows and columns that stand behind what the kernels reach.
     """
     (images, channels, *counts), (_, width, *sides) = x.shape, kernel.shape
     spans = [
-        (n - 1) * grid.stride[axis] + (sides[axis] - 1) * grid.dilation[axis] + 1 + more[axis] for axis, n in enumerate(counts)
+        (n - 1) * grid.stride[axis] + (sides[axis] - 1) * grid.dilation[axis] + 1 + more[axis]
+        for axis, n in enumerate(counts)
     ]
     total = np.zeros((images, groups * width, *spans), x.dtype)
-    parts, weights = x.reshape(images, groups, channels // groups, -1), kernel.reshape(groups, channels // groups, width, *sides)
+    parts, weights = (
+        x.reshape(images, groups, channels // groups, -1),
+        kernel.reshape(groups, channels // groups, width, *sides),
+    )
     for row, column in np.ndindex(*sides):
         down, across = row * grid.dilation[0], column * grid.dilation[1]
         places = (
@@ -118,9 +139,14 @@ def max_pool(x: Numbers, kernel: Sides, grid: Grid = Grid(), fill: float = -math
 
 
 def average_pool(
-    x: Numbers, kernel: Sides, grid: Grid = Grid(), divisor: Literal["real_cells", "clipped_window", "full_window"] = "real_cells"
+    x: Numbers,
+    kernel: Sides,
+    grid: Grid = Grid(),
+    divisor: Literal["real_cells", "clipped_window", "full_window"] = "real_cells",
 ) -> Numbers:
-    """The sum of each window over the number of its cells: of those in the map, of those in the map and its pads, or of all."""
+    """The sum of each window over the number of its cells: of those in the map, of those in the map and its
+    pads, or of all.
+    """
     total = sum(grid.cells(x, kernel), np.zeros(1, x.dtype))
     if divisor == "full_window":
         return total / math.prod(kernel)

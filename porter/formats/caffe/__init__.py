@@ -16,14 +16,20 @@ def _is_net(content: Content) -> bool:
 
 
 def _is_weights(content: Content) -> bool:
-    """A NetParameter has a name, then layers of the first format (field 2), inputs (3) or layers (100); or layers only."""
+    """A NetParameter has a name, then layers of the first format (field 2), inputs (3) or layers (100); or
+    layers only.
+    """
     if not content.fields:
         return False
     (number, value), *following = content.fields
     if not isinstance(value, bytes):
         return False
     if number == 1:
-        return value.isascii() and value.decode().isprintable() and [field for field, _ in following] in ([2], [3], [100])
+        return (
+            value.isascii()
+            and value.decode().isprintable()
+            and [field for field, _ in following] in ([2], [3], [100])
+        )
     return number == 100 and value[:1] == b"\n"
 
 

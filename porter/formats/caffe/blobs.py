@@ -16,7 +16,9 @@ _NET_NAME, _LAYER = 1, 100
 _NAME, _TYPE, _BOTTOM, _TOP, _BLOBS = 1, 2, 3, 4, 7
 """Fields of a LayerParameter."""
 _LAYERS = {2: (4, 6), _LAYER: (_NAME, _BLOBS)}
-"""By the field of the net, which has a V1LayerParameter or a LayerParameter: those of a layer's name and of its blobs."""
+"""By the field of the net, which has a V1LayerParameter or a LayerParameter: those of a layer's name and of
+its blobs.
+"""
 _SHAPE, _DIM, _FLOATS, _DOUBLES = 7, 1, 5, 8
 _LEGACY = (1, 2, 3, 4)
 """num, channels, height, width: the shape of a blob before it had a field."""
@@ -65,7 +67,9 @@ def _blob(data: memoryview, name: str) -> Array:
     shape = tuple(sizes) if sizes or not legacy else tuple(legacy.get(number, 0) for number in _LEGACY)
     held = sum(part.size for part in parts)
     if held != math.prod(shape):
-        raise ValueError(f"a blob of '{name}' has {held} numbers, not those of {'x'.join(map(str, shape)) or 'one'}")
+        raise ValueError(
+            f"a blob of '{name}' has {held} numbers, not those of {'x'.join(map(str, shape)) or 'one'}"
+        )
     return (np.concatenate(parts) if len(parts) != 1 else parts[0]).reshape(shape)
 
 
@@ -80,7 +84,9 @@ def _varints(stated: int | memoryview) -> Iterator[int]:
         yield value
 
 
-def net_message(name: str, layers: Sequence[Mapping[str, Sequence[str]]], blobs: Sequence[Sequence[Array]]) -> Iterator[bytes]:
+def net_message(
+    name: str, layers: Sequence[Mapping[str, Sequence[str]]], blobs: Sequence[Sequence[Array]]
+) -> Iterator[bytes]:
     """The parts of the message of a net, in their order, as Caffe writes it.
 
     Args:
@@ -90,7 +96,9 @@ def net_message(name: str, layers: Sequence[Mapping[str, Sequence[str]]], blobs:
     numbers = {"name": _NAME, "type": _TYPE, "bottom": _BOTTOM, "top": _TOP}
     yield _field(_NET_NAME, name.encode())
     for words, arrays in zip(layers, blobs, strict=True):
-        stated = b"".join(_field(numbers[key], word.encode()) for key, several in words.items() for word in several)
+        stated = b"".join(
+            _field(numbers[key], word.encode()) for key, several in words.items() for word in several
+        )
         parts = [part for array in arrays for part in _blob_parts(array)]
         yield _head(_LAYER, len(stated) + sum(map(len, parts))) + stated
         yield from parts

@@ -16,10 +16,15 @@ _DATA = frozenset({"Data", "ImageData", "MemoryData", "WindowData", "HDF5Data", 
 _TEST = ("TEST", "1")
 _THROUGH = frozenset({"Dropout", "Split"})
 _NEWER = {
-    **{name.upper(): name for name in ("BNLL", "LRN", "MVN", "ELU", "SPP", "ReLU", "TanH", "AbsVal", "ArgMax")},
+    **{
+        name.upper(): name
+        for name in ("BNLL", "LRN", "MVN", "ELU", "SPP", "ReLU", "TanH", "AbsVal", "ArgMax")
+    },
     "HDF5_DATA": "HDF5Data",
 }
-"""Types whose names in the second format are not those of the first one's words (V1LayerParameter in caffe.proto)."""
+"""Types whose names in the second format are not those of the first one's words (V1LayerParameter in
+caffe.proto).
+"""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ def read_net(text: str) -> Net:
         op, tops = _type_of(layer), layer.words("top")
         if op in _DATA:
             images += [(top, _cut_to(layer)) for top in tops[:1]]
-            known |= {top: None if place else (IMAGE, 0) for place, top in enumerate(tops)}  # the others are labels
+            # The others are labels.
+            known |= {top: None if place else (IMAGE, 0) for place, top in enumerate(tops)}
             continue
         if op == "Input":
             shapes = [shape.counts("dim") for shape in layer.part("input_param").parts("shape")] or [[]]
@@ -104,7 +110,9 @@ def read_net(text: str) -> Net:
             continue
         lacking = next((name for name in layer.words("bottom") if name not in known), None)
         if lacking is not None:
-            raise ValueError(f"layer '{layer.word('name')}' reads '{lacking}', which no layer before it gives")
+            raise ValueError(
+                f"layer '{layer.word('name')}' reads '{lacking}', which no layer before it gives"
+            )
         sources = [known[name] for name in layer.words("bottom")]
         values = tuple(source for source in sources if source is not None)
         if len(values) < len(sources) or not values or op == "Silence":  # of labels: a loss, or an accuracy
@@ -120,7 +128,12 @@ def read_net(text: str) -> Net:
             layers.append(Layer(name, op, values + blobs, len(values), layer, len(tops)))
             known |= {top: (name, place) for place, top in enumerate(tops)}
     read = {source for layer in layers for source in layer.inputs}
-    ends = tuple((layer.name, place) for layer in layers for place in range(layer.gives) if (layer.name, place) not in read)
+    ends = tuple(
+        (layer.name, place)
+        for layer in layers
+        for place in range(layer.gives)
+        if (layer.name, place) not in read
+    )
     dims = images[0][1] if len(images) == 1 else ()
     problem = None if len(images) == 1 else f"one image is expected as its only input, found {len(images)}"
     sizes = [size if size and size > 0 else None for size in (dims if len(dims) == 4 else (None,) * 4)]
@@ -142,9 +155,13 @@ def _is_of_test(layer: Message) -> bool:
 
 
 def _type_of(layer: Message) -> str:
-    """Its type by the name that the second format has for it: the first one wrote `INNER_PRODUCT` for `InnerProduct`."""
+    """Its type by the name that the second format has for it: the first one wrote `INNER_PRODUCT` for
+    `InnerProduct`.
+    """
     given = layer.word("type")
-    return _NEWER.get(given) or ("".join(word.capitalize() for word in given.split("_")) if given.isupper() else given)
+    return _NEWER.get(given) or (
+        "".join(word.capitalize() for word in given.split("_")) if given.isupper() else given
+    )
 
 
 def _blobs(op: str, layer: Message) -> int:
@@ -160,10 +177,22 @@ def _dims(net: Message) -> list[Sequence[int | None]]:
     """The sizes of the inputs that stand at the top of a net."""
     shapes = [shape.counts("dim") for shape in net.parts("input_shape")]
     flat = net.counts("input_dim")
-    return [*shapes, *(flat[place : place + 4] for place in range(0, len(flat), 4)), *[()] * len(net.words("input"))]
+    return [
+        *shapes,
+        *(flat[place : place + 4] for place in range(0, len(flat), 4)),
+        *[()] * len(net.words("input")),
+    ]
 
 
 def _cut_to(layer: Message) -> Sequence[int | None]:
     """The sizes of what a data layer gives, as far as it states them."""
-    memory, side = layer.part("memory_data_param"), layer.part("transform_param").count("crop_size", 0) or None
-    return (None, memory.count("channels", 0) or None, memory.count("height", 0) or side, memory.count("width", 0) or side)
+    memory, side = (
+        layer.part("memory_data_param"),
+        layer.part("transform_param").count("crop_size", 0) or None,
+    )
+    return (
+        None,
+        memory.count("channels", 0) or None,
+        memory.count("height", 0) or side,
+        memory.count("width", 0) or side,
+    )

@@ -41,9 +41,11 @@ _MOST_ONES = 1 << 24
 """Of a convolution that makes the cells around each channels: it takes 8 bytes for each one and each zero."""
 
 
-def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
-    """A net with its weights, of which the path names either. The other has the same name, or is the only one of its kind in the
-    folder, or the only one that is called `deploy`.
+def read_caffe(
+    path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
+) -> Checkpoint:
+    """A net with its weights, of which the path names either. The other has the same name, or is the only one
+    of its kind in the folder, or the only one that is called `deploy`.
 
     Args:
         outputs: names of layers, at which the graph ends.
@@ -61,12 +63,24 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     problem = net.problem if net else f"its layers are in a {_NET}, and there is none beside it"
     if text is None or net is None or problem is not None:
         note = f"{UNREAD}: {problem}"
-        return Checkpoint(path, "caffe", None, _without_net(stored), (note,), files=(text, weights) if text else ())
+        return Checkpoint(
+            path, "caffe", None, _without_net(stored), (note,), files=(text, weights) if text else ()
+        )
     tensors = _tensors(net, stored, weights)
-    graphs = [_graph(net, tensors, most_bytes(weights.stat().st_size), outputs, sizes) for sizes in (size, (None, None))]
-    graph = replace(graphs[0], resizable=graphs[0].nodes == graphs[1].nodes, definition=text.read_bytes(), language="caffe")
+    graphs = [
+        _graph(net, tensors, most_bytes(weights.stat().st_size), outputs, sizes)
+        for sizes in (size, (None, None))
+    ]
+    graph = replace(
+        graphs[0],
+        resizable=graphs[0].nodes == graphs[1].nodes,
+        definition=text.read_bytes(),
+        language="caffe",
+    )
     said = dict(_FACT.findall(graph.definition.decode()))
-    return Checkpoint(path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights), stated=said)
+    return Checkpoint(
+        path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights), stated=said
+    )
 
 
 def _both(path: Path) -> tuple[Path | None, Path]:
@@ -80,32 +94,49 @@ def _both(path: Path) -> tuple[Path | None, Path]:
         if suffix == _NET and not choices:
             return None, path
         if len(choices) != 1:
-            message = f"a Caffe model's {what} are in a {suffix} beside it: there {f'are {len(choices)}' if choices else 'is none'}"
+            message = (
+                f"a Caffe model's {what} are in a {suffix} beside it: there "
+                f"{f'are {len(choices)}' if choices else 'is none'}"
+            )
             raise FileError(message, where=str(path), next=f"name it {beside.name}")
         found.append(choices[0])
     return found[0], found[1]
 
 
 def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:
-    """The blobs of the net's layers by name. What Caffe kept with four axes before its blobs had shapes has those of its layer."""
+    """The blobs of the net's layers by name. What Caffe kept with four axes before its blobs had shapes has
+    those of its layer.
+    """
     found: dict[str, Array] = {}
     for layer in net.layers:
         blobs = stored.get(layer.stated.word("name"), [])
         if len(blobs) < len(layer.blobs):
-            message = f"layer '{layer.name}' of the net has {len(layer.blobs)} blobs, and the weights have {len(blobs)} of it"
-            raise FileError(message, where=str(weights), next="name the net that these weights were trained for")
+            message = (
+                f"layer '{layer.name}' of the net has {len(layer.blobs)} blobs, and the weights have "
+                f"{len(blobs)} of it"
+            )
+            raise FileError(
+                message, where=str(weights), next="name the net that these weights were trained for"
+            )
         for name, array in zip(layer.blobs, blobs, strict=False):
             kernel = name.endswith("/0") and layer.op in _KERNELS
             dense = kernel and layer.op == "InnerProduct"
             if kernel and (array.ndim < 2 or (dense and math.prod(array.shape[:-2]) != 1)):
-                message = f"blob 0 of layer '{layer.name}' has shape {list(array.shape)}, which is no kernel of {layer.op}"
-                raise FileError(message, where=str(weights), next="name the net that these weights were trained for")
+                message = (
+                    f"blob 0 of layer '{layer.name}' has shape {list(array.shape)}, which is no "
+                    f"kernel of {layer.op}"
+                )
+                raise FileError(
+                    message, where=str(weights), next="name the net that these weights were trained for"
+                )
             found[name] = array.reshape(array.shape[-2:]) if dense else array if kernel else array.reshape(-1)
     return found
 
 
 def _without_net(stored: Mapping[str, Sequence[Array]]) -> dict[str, Array]:
-    """All blobs by name. Three of a layer, of which the last is one number, are a batch norm's, and the last divides the others."""
+    """All blobs by name. Three of a layer, of which the last is one number, are a batch norm's, and the last
+    divides the others.
+    """
     found: dict[str, Array] = {}
     for name, blobs in stored.items():
         names = [f"{name}/{place}" for place in range(len(blobs))]
@@ -122,7 +153,9 @@ _FACT = re.compile(r"^# (porter\.\w+): (.*)$", re.MULTILINE)
 _KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deconvolution", "InnerProduct")
 
 
-def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequence[str], size: Size | None) -> FileGraph:
+def _graph(
+    net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequence[str], size: Size | None
+) -> FileGraph:
     layers, computed = _with_norms(net.layers), dict[str, Array]()
     for name, layer in layers.items():
         if layer.op == "BatchNorm":
@@ -133,7 +166,9 @@ def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequenc
     expect_values(outputs, layers)
     known = Arrays({**tensors, **computed})
     flow = Dataflow(layers, {IMAGE, *layers}, known, lambda layer: layer.op, budget=budget, passed=net.passed)
-    channels = net.channels or next((tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3)
+    channels = net.channels or next(
+        (tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3
+    )
     image = Image((IMAGE, 0), channels, net.size if size is None or None not in size else size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
     graph = read_graph(flow, image, tensors, READERS, ends, value_name)
@@ -141,7 +176,9 @@ def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequenc
 
 
 def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
-    """The layers by name, in which a BatchNorm and the Scale that only reads it are one norm: Caffe's has no scale of its own."""
+    """The layers by name, in which a BatchNorm and the Scale that only reads it are one norm: Caffe's has no
+    scale of its own.
+    """
     readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
     found: dict[str, Layer] = {}
     for layer in layers:
@@ -155,15 +192,17 @@ def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
 
 
 def _statistics(blobs: Sequence[str], tensors: Mapping[str, Array]) -> tuple[list[str], dict[str, Array]]:
-    """The names of a norm's mean and variance, and the two where they are computed. Caffe keeps sums, and what divides them as the
-    third blob: by 0 both are 0 (batch_norm_layer.cpp).
+    """The names of a norm's mean and variance, and the two where they are computed. Caffe keeps sums, and
+    what divides them as the third blob: by 0 both are 0 (batch_norm_layer.cpp).
     """
     *sums, factor = blobs
     divisor = float(tensors[factor].ravel()[0]) if tensors[factor].size else 0.0
     if divisor == 1:
         return sums, {}
     by = 1 / divisor if divisor else 0.0
-    computed: dict[str, Array] = {f"{name} / {factor}": tensors[name].astype(np.float64) * by for name in sums}
+    computed: dict[str, Array] = {
+        f"{name} / {factor}": tensors[name].astype(np.float64) * by for name in sums
+    }
     return [*computed], computed
 
 
@@ -183,7 +222,9 @@ def _conv(walk: Walk[Layer], layer: Layer) -> Read:
     filters, stated = walk.flow.constants.declared(layer.blobs[0]) or (), layer.parameters
     depthwise = layer.op != "Convolution"
     window, pads = _window(stated)
-    op = ops.Conv(filters[0], window, Convention.stated(pads), filters[0] if depthwise else stated.count("group", 1))
+    op = ops.Conv(
+        filters[0], window, Convention.stated(pads), filters[0] if depthwise else stated.count("group", 1)
+    )
     return walk.builder.conv(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
@@ -195,8 +236,8 @@ def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
 
 
 def _pool(walk: Walk[Layer], layer: Layer) -> Read:
-    """Caffe rounds up; a last window that would begin in the pads behind is left out (pooling_layer.cpp), but one that would begin
-    behind a map without pads is not.
+    """Caffe rounds up; a last window that would begin in the pads behind is left out (pooling_layer.cpp), but
+    one that would begin behind a map without pads is not.
     """
     stated, kind = layer.parameters, layer.parameters.word("pool", "MAX")
     if kind not in ("MAX", "0", "AVE", "1"):
@@ -207,7 +248,13 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     window, pads = _window(stated)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
         return Lacks("Pooling whose windows stand further apart than they are large")
-    return pool(walk, layer, function, (window, pads), "floor" if stated.word("round_mode") in ("FLOOR", "1") else "ceil")
+    return pool(
+        walk,
+        layer,
+        function,
+        (window, pads),
+        "floor" if stated.word("round_mode") in ("FLOOR", "1") else "ceil",
+    )
 
 
 def _dense(walk: Walk[Layer], layer: Layer) -> Read:
@@ -223,7 +270,10 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     if not stated.flag("use_global_stats", True):
         return Lacks("BatchNorm with the statistics of the batch")
-    tensors = {role: (name, 0) for role, name in zip(("mean", "variance", "gamma", "beta"), layer.blobs, strict=False)}
+    tensors = {
+        role: (name, 0)
+        for role, name in zip(("mean", "variance", "gamma", "beta"), layer.blobs, strict=False)
+    }
     momentum = round(1 - stated.number("moving_average_fraction", 0.999), 9)
     return batch_norm(walk, layer, layer.inputs[0], tensors, stated.number("eps", 1e-5), momentum)
 
@@ -235,11 +285,15 @@ def _scale(walk: Walk[Layer], layer: Layer) -> Read:
         value, factors = (walk.value(source) for source in layer.inputs)
         if not value.is_map or factors.is_map or factors.is_array or stated.count("axis", 1):
             return combine(walk, layer, "Mul", list(layer.inputs))
-        return walk.builder.add(layer.name, ops.Multiply(), value, walk.builder.add(f"{layer.name}:factors", ops.AsMap(), factors))
+        return walk.builder.add(
+            layer.name, ops.Multiply(), value, walk.builder.add(f"{layer.name}:factors", ops.AsMap(), factors)
+        )
     if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
         return Lacks(f"{layer.op} over other axes than the channels'")
     gamma, *beta = layer.blobs
-    scaled = walk.builder.scale(layer.name if not beta else f"{layer.name}:scale", walk.first(layer), Stored(gamma))
+    scaled = walk.builder.scale(
+        layer.name if not beta else f"{layer.name}:scale", walk.first(layer), Stored(gamma)
+    )
     return walk.builder.bias(layer.name, scaled, Stored(beta[0])) or Lacks() if beta else scaled
 
 
@@ -264,7 +318,9 @@ def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
 
 def _power(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
-    power, scale, shift = (stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0)))
+    power, scale, shift = (
+        stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
+    )
     if power not in (1, -1):
         return apply(walk, layer, layer.inputs[0], ops.Affine((scale,), (shift,)), ops.Power(power))
     if power == 1:
@@ -276,7 +332,11 @@ def _power(walk: Walk[Layer], layer: Layer) -> Read:
 
 def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
-    size, alpha, beta = stated.count("local_size", 5), stated.number("alpha", 1.0), stated.number("beta", 0.75)
+    size, alpha, beta = (
+        stated.count("local_size", 5),
+        stated.number("alpha", 1.0),
+        stated.number("beta", 0.75),
+    )
     if stated.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
         op = ops.LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0))
         return walk.builder.add(layer.name, op, walk.first(layer))
@@ -284,8 +344,8 @@ def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
 
 
 def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: ops.LocalResponseNorm) -> Read:
-    """Over the cells around each: a convolution of single ones makes them channels, of which the middle one is the cell itself.
-    Caffe does not read its `k` (lrn_layer.cpp).
+    """Over the cells around each: a convolution of single ones makes them channels, of which the middle one
+    is the cell itself. Caffe does not read its `k` (lrn_layer.cpp).
     """
     value, cells = walk.first(layer), size**2
     channels = value.channels
@@ -308,8 +368,16 @@ def _axis(layer: Layer, older: str) -> int:
 def _slice(walk: Walk[Layer], layer: Layer) -> Read | list[Read]:
     axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
     whole = walk.view(layer.inputs[0]).size(axis)
-    ends = [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
-    return moves.split(walk, layer, layer.inputs[0], axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
+    ends = (
+        [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
+    )
+    return moves.split(
+        walk,
+        layer,
+        layer.inputs[0],
+        axis,
+        [end - start for start, end in zip([0, *ends], ends, strict=False)],
+    )
 
 
 def _crop(walk: Walk[Layer], layer: Layer) -> Read:
@@ -319,10 +387,17 @@ def _crop(walk: Walk[Layer], layer: Layer) -> Read:
     if sizes is None or wanted is None or len(sizes) != len(wanted):
         return Lacks()
     axes = range(axis % len(sizes), len(sizes))
-    starts = dict(zip(axes, offsets if len(offsets) == len(axes) else (offsets or [0])[:1] * len(axes), strict=True))
+    starts = dict(
+        zip(axes, offsets if len(offsets) == len(axes) else (offsets or [0])[:1] * len(axes), strict=True)
+    )
     if any(start + wanted[place] > sizes[place] for place, start in starts.items()):
         return Lacks("Crop beyond the map")
-    return moves.cut(walk, layer, layer.inputs[0], {place: slice(start, start + wanted[place]) for place, start in starts.items()})
+    return moves.cut(
+        walk,
+        layer,
+        layer.inputs[0],
+        {place: slice(start, start + wanted[place]) for place, start in starts.items()},
+    )
 
 
 def _flatten(walk: Walk[Layer], layer: Layer) -> Read:
@@ -335,7 +410,9 @@ def _reshape(walk: Walk[Layer], layer: Layer) -> Read:
     sizes, wanted = walk.sizes(layer.inputs[0]), layer.parameters.part("shape").counts("dim")
     if sizes is None or layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
         return Lacks("Reshape of a part of the axes")
-    return moves.reshape(walk, layer, layer.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)])
+    return moves.reshape(
+        walk, layer, layer.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)]
+    )
 
 
 def _relu(layer: Layer) -> Any:
@@ -344,7 +421,9 @@ def _relu(layer: Layer) -> Any:
 
 
 def _clip(walk: Walk[Layer], layer: Layer) -> Read:
-    low, high = (layer.parameters.number(name, default) for name, default in (("min", -math.inf), ("max", math.inf)))
+    low, high = (
+        layer.parameters.number(name, default) for name, default in (("min", -math.inf), ("max", math.inf))
+    )
     return clip(walk, layer, layer.inputs[0], low, high)
 
 
@@ -363,7 +442,10 @@ def _logarithm(walk: Walk[Layer], layer: Layer) -> Read:
 
 
 def _logarithmic(layer: Layer) -> tuple[float, float, float]:
-    base, scale, shift = (layer.parameters.number(name, usual) for name, usual in (("base", -1.0), ("scale", 1.0), ("shift", 0.0)))
+    base, scale, shift = (
+        layer.parameters.number(name, usual)
+        for name, usual in (("base", -1.0), ("scale", 1.0), ("shift", 0.0))
+    )
     if base != -1 and (base <= 0 or base == 1):
         raise ValueError(f"a base of {base:g}")
     return base, scale, shift
@@ -392,7 +474,9 @@ READERS: Mapping[str, Reader[Layer]] = {
     "ELU": unary(lambda layer: ops.Elu(layer.parameters.number("alpha", 1.0))),
     "Sigmoid": always(ops.Sigmoid()),
     "TanH": always(ops.Tanh()),
-    "Threshold": unary(lambda layer: (ops.Affine((1.0,), (-layer.parameters.number("threshold", 0.0),)), ops.Step())),
+    "Threshold": unary(
+        lambda layer: (ops.Affine((1.0,), (-layer.parameters.number("threshold", 0.0),)), ops.Step())
+    ),
     "BNLL": always(ops.Softplus()),
     "AbsVal": always(ops.Abs()),
     "Exp": _exponential,

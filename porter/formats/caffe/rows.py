@@ -20,8 +20,18 @@ def program(definition: bytes) -> Program:
     steps = []
     for layer in read_net(definition.decode()).layers:
         gives = tuple(value_name((layer.name, place)) for place in range(layer.gives))
-        reads = (*map(value_name, layer.inputs[: layer.values]), *(blob for blob, _ in layer.inputs[layer.values :]))
-        steps.append(Step(layer.op, reads, gives, {"stated": layer.parameters, "values": layer.values, "gives": layer.gives}))
+        reads = (
+            *map(value_name, layer.inputs[: layer.values]),
+            *(blob for blob, _ in layer.inputs[layer.values :]),
+        )
+        steps.append(
+            Step(
+                layer.op,
+                reads,
+                gives,
+                {"stated": layer.parameters, "values": layer.values, "gives": layer.gives},
+            )
+        )
     return Program(IMAGE, tuple(steps), _ROWS)
 
 
@@ -36,7 +46,11 @@ def _pooled(stated: Message, x: Numbers) -> Any:
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
     grid = _grid(stated, rounding="floor" if stated.word("round_mode") in ("FLOOR", "1") else "ceil")
     sides = stated.pair("kernel_size", 0)
-    return windows.average_pool(x, sides, grid, "clipped_window") if average else windows.max_pool(x, sides, grid)
+    return (
+        windows.average_pool(x, sides, grid, "clipped_window")
+        if average
+        else windows.max_pool(x, sides, grid)
+    )
 
 
 def _normed(stated: Message, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
@@ -46,7 +60,9 @@ def _normed(stated: Message, x: Numbers, mean: Numbers, variance: Numbers, facto
 
 def _scaled(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Numbers | None = None) -> Any:
     of_images = attributes["values"] == 2 and attributes["stated"].count("axis", 1) == 0
-    found = x * (gamma.reshape(*gamma.shape, *[1] * (x.ndim - gamma.ndim)) if of_images else values.across(gamma, x))
+    found = x * (
+        gamma.reshape(*gamma.shape, *[1] * (x.ndim - gamma.ndim)) if of_images else values.across(gamma, x)
+    )
     return found if beta is None else found + values.across(beta, x)
 
 
@@ -110,7 +126,11 @@ def _product(stated: Message, x: Numbers, kernel: Numbers, bias: Numbers | None 
 
 
 def _response(stated: Message, x: Numbers) -> Any:
-    size, alpha, beta = stated.count("local_size", 5), stated.number("alpha", 1.0), stated.number("beta", 0.75)
+    size, alpha, beta = (
+        stated.count("local_size", 5),
+        stated.number("alpha", 1.0),
+        stated.number("beta", 0.75),
+    )
     if stated.word("norm_region") in ("WITHIN_CHANNEL", "1"):
         mean = windows.average_pool(x**2, (size, size), Grid(pads=((size - 1) // 2,) * 4), "clipped_window")
         return x * (1 + alpha * mean) ** -beta
@@ -145,7 +165,9 @@ _ROWS: Mapping[str, Row] = {
     "Crop": row(_cropped),
     "Flatten": row(_flattened),
     "Reshape": row(_reshaped),
-    "Clip": row(lambda stated, x: np.clip(x, stated.number("min", -math.inf), stated.number("max", math.inf))),
+    "Clip": row(
+        lambda stated, x: np.clip(x, stated.number("min", -math.inf), stated.number("max", math.inf))
+    ),
     "ReLU": row(lambda stated, x: values.relu(x, slope=stated.number("negative_slope", 0.0))),
     "ReLU6": each(lambda x: values.relu(x, 6.0)),
     "ELU": row(lambda stated, x: values.elu(x, stated.number("alpha", 1.0))),

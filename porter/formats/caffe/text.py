@@ -35,7 +35,9 @@ class Message:
         return (self.counts(name) or [default])[-1]
 
     def pair(self, name: str, default: int) -> tuple[int, int]:
-        """Rows and columns: `stride_h` and `stride_w`, otherwise one or two of `stride`; of `kernel_size` `kernel_h`."""
+        """Rows and columns: `stride_h` and `stride_w`, otherwise one or two of `stride`; of `kernel_size`
+        `kernel_h`.
+        """
         given, short = self.counts(name) or [default], name.removesuffix("_size")
         return self.count(f"{short}_h", given[0]), self.count(f"{short}_w", given[-1])
 
@@ -104,7 +106,10 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            raise ValueError(f"line {text.count(chr(10), 0, place) + 1} is no protobuf text: {text[place : place + 40].strip()!r}")
+            raise ValueError(
+                f"line {text.count(chr(10), 0, place) + 1} is no protobuf text: "
+                f"{text[place : place + 40].strip()!r}"
+            )
         place = match.end()
         double, single, mark, word = match.groups()
         if mark or word:

@@ -1,4 +1,6 @@
-"""Keras's files: .h5 by layer name, .weights.h5 by class and counter, the .keras archive, and KerasHub's folders."""
+"""Keras's files: .h5 by layer name, .weights.h5 by class and counter, the .keras archive, and KerasHub's
+folders.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,19 @@ def _is(layout: str) -> Callable[[Content], bool]:
 
 _format = partial(Format, framework="tf", whole="a whole model (.keras)")
 FORMATS = (
-    _format("keras-h5", "a Keras .h5", _is("keras-h5"), reader("porter.formats.keras.read_h5", "read_h5"), engine="tf"),
-    _format("keras-weights-h5", "a Keras .weights.h5", _is("keras-weights-h5"), reader(_ARCHIVES, "read_weights_h5")),
+    _format(
+        "keras-h5",
+        "a Keras .h5",
+        _is("keras-h5"),
+        reader("porter.formats.keras.read_h5", "read_h5"),
+        engine="tf",
+    ),
+    _format(
+        "keras-weights-h5",
+        "a Keras .weights.h5",
+        _is("keras-weights-h5"),
+        reader(_ARCHIVES, "read_weights_h5"),
+    ),
     _format("keras", "a .keras", _is_archive, reader(_ARCHIVES, "read_keras"), engine="tf"),
     _format(
         PRESET,

@@ -15,13 +15,17 @@ from porter.graph import Op, ops
 
 @dataclass(frozen=True)
 class Row:
-    """An activation with attributes that a function of `keras.ops` has too: of each Keras's name and default."""
+    """An activation with attributes that a function of `keras.ops` has too: of each Keras's name and
+    default.
+    """
 
     op: type[Any]
     attributes: Mapping[str, tuple[str, float]]
 
     def __call__(self, layer: Layer) -> Op:
-        stated = {name: number(layer.first_of(own, default=usual)) for name, (own, usual) in self.attributes.items()}
+        stated = {
+            name: number(layer.first_of(own, default=usual)) for name, (own, usual) in self.attributes.items()
+        }
         found: Op = self.op(**stated)
         return found
 
@@ -31,7 +35,9 @@ class Row:
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, float]:
         """The arguments by name, where a file states them."""
-        return {own: usual if given.get(own) is None else given[own] for own, usual in self.attributes.values()}
+        return {
+            own: usual if given.get(own) is None else given[own] for own, usual in self.attributes.values()
+        }
 
 
 def _row(op: type[Any], **attributes: tuple[str, float]) -> Row:
@@ -77,13 +83,18 @@ _LESS: Mapping[str, tuple[Sequence[Op], Sequence[Op]]] = {
     "tanh_shrink": ((), (ops.Tanh(),)),
     "soft_shrink": ((), (ops.Clip(-_AT, _AT),)),
     "hard_shrink": ((ops.ThresholdedRelu(_AT),), (ops.Affine((-1.0,), (0.0,)), ops.ThresholdedRelu(_AT))),
-    "sparse_plus": ((_HALF, ops.Power(2.0)), (ops.Affine((1.0,), (-1.0,)), ops.Relu(), ops.Affine((-1.0,), (0.0,)))),
+    "sparse_plus": (
+        (_HALF, ops.Power(2.0)),
+        (ops.Affine((1.0,), (-1.0,)), ops.Relu(), ops.Affine((-1.0,), (0.0,))),
+    ),
     "squareplus": (
         (ops.Affine((0.5,), (0.0,)),),
         (ops.Power(2.0), ops.Affine((0.25,), (1.0,)), ops.Sqrt(), ops.Affine((-1.0,), (0.0,))),
     ),
 }
-"""Activations that are one value less another one, each of ops one after the other (keras/src/backend/tensorflow/nn.py)."""
+"""Activations that are one value less another one, each of ops one after the other
+(keras/src/backend/tensorflow/nn.py).
+"""
 PARTS = frozenset({"glu", *_STEPS, *_LESS})
 """Activations that porter says by several ops, or otherwise than Keras."""
 
@@ -91,8 +102,8 @@ PARTS = frozenset({"glu", *_STEPS, *_LESS})
 def activation_name(value: Any) -> str | None:
     """The name in a layer's `activation` argument; None where it is an object.
 
-    Keras 3 writes its own activations as texts, and a user's function as an object. Before Keras had a `relu6`, it was an
-    activation of keras.applications.mobilenet (Keras 2.0.6 to 2.2.0).
+    Keras 3 writes its own activations as texts, and a user's function as an object. Before Keras had a
+    `relu6`, it was an activation of keras.applications.mobilenet (Keras 2.0.6 to 2.2.0).
     """
     if value is None:
         return "linear"

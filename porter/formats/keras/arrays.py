@@ -21,18 +21,30 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     **{part: (part, f"{part}_dense", f"_{part}_dense") for part in ("query", "key", "value")},
     "output": ("attention_output", "output_dense", "_output_dense"),
 }
-"""The layers in a MultiHeadAttention, by their names in an .h5, and in a .keras file of Keras 3 and of tf_keras."""
+"""The layers in a MultiHeadAttention, by their names in an .h5, and in a .keras file of Keras 3 and of
+tf_keras.
+"""
 _PART_OF = {spelling: part for part, spellings in PARTS.items() for spelling in spellings}
 ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
 """Layers that are called with more than values."""
 _NOT_PLAIN = (
-    *("mask", "use_scale", "attention_mask", "query_mask", "value_mask", "key_mask", "return_attention_scores"),
+    *(
+        "mask",
+        "use_scale",
+        "attention_mask",
+        "query_mask",
+        "value_mask",
+        "key_mask",
+        "return_attention_scores",
+    ),
     *("use_causal_mask", "use_gate", "sliding_window"),
 )
 _KERAS_1_EPSILON = 10e-8
 """Of its backends, unless a user's ~/.keras/keras.json stated another one (keras/backend/common.py)."""
 _PLACES = "bijklmnop"
-"""Axes of tokens in an equation, the batch before them; `c` are their channels, `h` heads, `d` a head's channels."""
+"""Axes of tokens in an equation, the batch before them; `c` are their channels, `h` heads, `d` a head's
+channels.
+"""
 
 
 def variable_in(layer: str, variable: str) -> str:
@@ -41,8 +53,9 @@ def variable_in(layer: str, variable: str) -> str:
 
 
 def stored_array(layer: Layer) -> tuple[str, Array] | None:
-    """The kernel of an EinsumDense that multiplies each number by one of its own, with the axes of its input: its name, and its
-    content, with one cell along the batch and the axes that it is repeated along. None for another layer.
+    """The kernel of an EinsumDense that multiplies each number by one of its own, with the axes of its input:
+    its name, and its content, with one cell along the batch and the axes that it is repeated along. None for
+    another layer.
     """
     if layer.op != "EinsumDense" or "kernel" not in layer.tensors or "bias" in layer.tensors:
         return None
@@ -81,7 +94,9 @@ def read_einsum(layer: Layer) -> Read:
 
 
 def read_attention(layer: Layer) -> Read:
-    """A MultiHeadAttention: q, k and v of each head by a kernel each, attention over some axes, and a kernel over all heads."""
+    """A MultiHeadAttention: q, k and v of each head by a kernel each, attention over some axes, and a kernel
+    over all heads.
+    """
     sources = [operand.source for operand in layer.operands if isinstance(operand, Taken)]
     _expect_plain(layer)
     if not 1 < len(sources) == len(layer.operands) < 4:
@@ -89,19 +104,30 @@ def read_attention(layer: Layer) -> Read:
     query, value, key = (layer.walk.kept(source) for source in (*sources, sources[1])[:3])
     rank, axes = len(query.axes or ()), layer.arguments.get("attention_axes")
     over = [*range(1, rank - 1)] if axes is None else [axes] if type(axes) is int else [*axes]
-    if {len(view.axes or ()) for view in (query, value, key)} != {rank} or not {*over} <= {*range(1, rank - 1)} or not over:
+    if (
+        {len(view.axes or ()) for view in (query, value, key)} != {rank}
+        or not {*over} <= {*range(1, rank - 1)}
+        or not over
+    ):
         raise NoOp(f"{layer.op} over the axes {axes!r:.40}")
     places = _PLACES[: rank - 1]
     beside = [place for place in range(rank - 1) if place not in over]
     by_head = [*beside, rank - 1, *over, rank]
     heads = [
-        _attending(layer, part, _part(layer, part, view, Equation(f"{places}c", "chd", f"{places}hd")), by_head, len(over))
+        _attending(
+            layer,
+            part,
+            _part(layer, part, view, Equation(f"{places}c", "chd", f"{places}hd")),
+            by_head,
+            len(over),
+        )
         for part, view in (("query", query), ("key", key), ("value", value))
     ]
     mixed = attention(layer.walk, replace(layer, name=f"{layer.name}:mixed"), heads, None, None)
     if not isinstance(mixed, View) or mixed.sizes is None or query.sizes is None:
         raise NoOp(f"{layer.op} of axes that porter does not follow")
-    cells = [query.sizes[place] for place in over] if len(over) > 1 else [-1]  # of an open size each value has its own number
+    # Of an open size each value has its own number.
+    cells = [query.sizes[place] for place in over] if len(over) > 1 else [-1]
     apart = mixed.reshaped([*mixed.sizes[:-2], *cells, mixed.sizes[-1]])
     whole = apart and apart.transposed([by_head.index(place) for place in range(rank + 1)])
     return _part(layer, "output", whole, Equation(f"{places}hd", "hdc", f"{places}c"), layer.name)
@@ -114,7 +140,9 @@ def _expect_plain(layer: Layer) -> None:
 
 
 def read_plain_attention(layer: Layer) -> Read:
-    """An Attention of queries, values and, if there are others, keys, which has no scale but a trained one."""
+    """An Attention of queries, values and, if there are others, keys, which has no scale but a trained
+    one.
+    """
     _expect_plain(layer)
     if layer.arguments.get("score_mode", "dot") != "dot" or not 1 < len(layer.inputs) < 4:
         raise NoOp(f"{layer.op} by sums, or of {len(layer.inputs)} values")
@@ -138,13 +166,17 @@ def read_dot(layer: Layer) -> Read:
 
 
 def _dot_of_features(layer: Layer) -> Read:
-    """Of vectors over their norms, if they are normalised (keras/src/layers/merging/dot.py, `_merge_function`; Keras 2 has
-    tf.math.l2_normalize, which bounds the square of a norm).
+    """Of vectors over their norms, if they are normalised (keras/src/layers/merging/dot.py,
+    `_merge_function`; Keras 2 has tf.math.l2_normalize, which bounds the square of a norm).
     """
     walk, sides, least = layer.walk, list[Source](), 1e-7 if layer.keras > 2 else 1e-6
     for place, source in enumerate(layer.inputs):
         part = replace(layer, name=f"{layer.name}:{place}")
-        side = over_norm(walk, part, source, [1], least) if layer.arguments.get("normalize") else walk.view(source)
+        side = (
+            over_norm(walk, part, source, [1], least)
+            if layer.arguments.get("normalize")
+            else walk.view(source)
+        )
         if not isinstance(side, View):
             return side
         sides.append(side)
@@ -153,19 +185,27 @@ def _dot_of_features(layer: Layer) -> Read:
 
 
 def read_cosine(layer: Layer) -> Read:
-    """Keras 1's Merge by cos of features: their product over that of their norms, or over its epsilon where that is smaller. It is
-    N×1×1 (keras/engine/topology.py of Keras 1.2.2, which gives the root of the product of the sums of squares).
+    """Keras 1's Merge by cos of features: their product over that of their norms, or over its epsilon where
+    that is smaller. It is N×1×1 (keras/engine/topology.py of Keras 1.2.2, which gives the root of the product
+    of the sums of squares).
     """
     walk, name = layer.walk, layer.name
     if [len(walk.sizes(source) or ()) for source in layer.inputs] != [2, 2]:
-        raise NoOp(f"{layer.op} of other values than two of features, whose sums of products may have no root")
+        raise NoOp(
+            f"{layer.op} of other values than two of features, whose sums of products may have no root"
+        )
     products = walk.views.of(layer.build.add(f"{name}:products", Multiply(), *walk.values(layer.inputs)))
     dot = reduce(walk, replace(layer, name=f"{name}:dot"), products, "sum", [1], True)
-    parts = [reduce(walk, replace(layer, name=f"{name}:{at}"), source, "norm", [1], True) for at, source in enumerate(layer.inputs)]
+    parts = [
+        reduce(walk, replace(layer, name=f"{name}:{at}"), source, "norm", [1], True)
+        for at, source in enumerate(layer.inputs)
+    ]
     norms = [part.value for part in parts if isinstance(part, View)]
     if not isinstance(dot, View) or len(norms) < 2:
         raise NoOp(f"{layer.op} of features of unknown number")
-    both = layer.build.clip(f"{name}:norms", layer.build.add(f"{name}:both", Multiply(), *norms), low=_KERAS_1_EPSILON)
+    both = layer.build.clip(
+        f"{name}:norms", layer.build.add(f"{name}:both", Multiply(), *norms), low=_KERAS_1_EPSILON
+    )
     return walk.views.of(layer.build.add(name, Divide(), dot.value, both)).with_axes([1])
 
 

@@ -1,5 +1,5 @@
-"""Models with channels first, as models with channels last that compute the same. Kernels have one order: where those of Keras 1
-depend on it, what reads the file has put them into this one.
+"""Models with channels first, as models with channels last that compute the same. Kernels have one order:
+where those of Keras 1 depend on it, what reads the file has put them into this one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from porter.formats.keras.windows import ROWS, WINDOWS
 _FIRST, _LAST = "channels_first", "channels_last"
 _WINDOWED = frozenset(
     {
-        *("Conv2D", "DepthwiseConv2D", "SeparableConv2D", "Conv2DTranspose", "MaxPooling2D", "AveragePooling2D"),
+        *(
+            "Conv2D",
+            "DepthwiseConv2D",
+            "SeparableConv2D",
+            "Conv2DTranspose",
+            "MaxPooling2D",
+            "AveragePooling2D",
+        ),
         *("ZeroPadding2D", "Cropping2D", "UpSampling2D"),
     }
 )
@@ -36,7 +43,14 @@ _OF_EACH_NUMBER = frozenset(
             "Maximum",
             "Minimum",
         ),
-        *("Dropout", "SpatialDropout2D", "GaussianNoise", "GaussianDropout", "AlphaDropout", "ActivityRegularization"),
+        *(
+            "Dropout",
+            "SpatialDropout2D",
+            "GaussianNoise",
+            "GaussianDropout",
+            "AlphaDropout",
+            "ActivityRegularization",
+        ),
     }
 )
 _AXES = {1: 3, 2: 1, 3: 2, -3: 3, -2: 1, -1: 2}
@@ -47,7 +61,9 @@ _ORDERS = {
     **dict.fromkeys(WINDOWS, ([2, 3, 1], [3, 1, 2])),
     **dict.fromkeys((*ROWS, "GlobalAveragePooling1D", "GlobalMaxPooling1D"), ([2, 1], [2, 1])),
 }
-"""Of each layer of places, the order in which the channels come last, and the one in which they come first again."""
+"""Of each layer of places, the order in which the channels come last, and the one in which they come first
+again.
+"""
 
 
 class _Mixed(Exception):
@@ -55,9 +71,9 @@ class _Mixed(Exception):
 
 
 def read_calls(text: str | bytes, where: str) -> Flow | None:
-    """As `read_flow`. A model whose maps all have channels first is given with channels last, if porter knows that of each of its
-    layers; its Flatten reads the map in the order in which it was, by a Permute. In other models each layer with channels first has
-    Permutes around it. One that ran on Theano has Theano's pads.
+    """As `read_flow`. A model whose maps all have channels first is given with channels last, if porter knows
+    that of each of its layers; its Flatten reads the map in the order in which it was, by a Permute. In other
+    models each layer with channels first has Permutes around it. One that ran on Theano has Theano's pads.
 
     Raises:
         FileError: as `read_flow`.
@@ -101,7 +117,9 @@ def _turned(flow: Flow) -> Flow:
 
 
 def _each_last(flow: Flow, whole: bool) -> Flow:
-    """The model with Permutes around its layers that have channels first; `whole`: its image has them first too."""
+    """The model with Permutes around its layers that have channels first; `whole`: its image has them first
+    too.
+    """
     calls, places, shape = list[Call](), {SOURCE.call: SOURCE.call}, flow.shape
     if whole:
         batch, channels, *cells = shape
@@ -133,7 +151,9 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
     return replace(flow, calls=tuple(calls), outputs=ends, shape=shape)
 
 
-def _with_channels_last(kind: str, arguments: Mapping[str, Any], ranks: Sequence[int]) -> tuple[Mapping[str, Any], int]:
+def _with_channels_last(
+    kind: str, arguments: Mapping[str, Any], ranks: Sequence[int]
+) -> tuple[Mapping[str, Any], int]:
     """A layer's arguments with channels last, and the rank of what it gives.
 
     Args:
@@ -148,7 +168,9 @@ def _with_channels_last(kind: str, arguments: Mapping[str, Any], ranks: Sequence
         return {**arguments, "data_format": _LAST}, 4 if arguments.get("keepdims") else 2
     if kind == "Flatten":
         return {**arguments, "data_format": _LAST}, 2
-    if kind in ("BatchNormalization", "Concatenate", "Softmax") and (rank == 2 or (isinstance(axis, int) and axis in _AXES)):
+    if kind in ("BatchNormalization", "Concatenate", "Softmax") and (
+        rank == 2 or (isinstance(axis, int) and axis in _AXES)
+    ):
         return {**arguments, "axis": _AXES[axis] if rank == 4 else axis}, rank
     if kind in _OF_EACH_NUMBER or (kind == "Dense" and rank == 2):
         return arguments, rank

@@ -13,7 +13,8 @@ class LayerClass(NamedTuple):
 
     Attributes:
         arguments: those that are taken from a config where the layer is run.
-        variables: in the order in which the class makes them. A bias comes last, so a layer without one has one less.
+        variables: in the order in which the class makes them. A bias comes last, so a layer without one has
+            one less.
     """
 
     arguments: tuple[str, ...] = ()
@@ -27,7 +28,11 @@ _NORM, _WEIGHTS = ("gamma", "beta"), ("kernel", "bias")
 _DEPTHWISE, _SEPARABLE = ("depthwise_kernel", "bias"), ("depthwise_kernel", "pointwise_kernel", "bias")
 CLASSES: Mapping[str, LayerClass] = {
     "Attention": LayerClass(("use_scale", "score_mode")),
-    **{f"{kind}{axes}": LayerClass((*_WINDOW, "pool_size")) for kind in ("AveragePooling", "MaxPooling") for axes in ("1D", "2D")},
+    **{
+        f"{kind}{axes}": LayerClass((*_WINDOW, "pool_size"))
+        for kind in ("AveragePooling", "MaxPooling")
+        for axes in ("1D", "2D")
+    },
     **{
         f"Adaptive{kind}Pooling{axes}": LayerClass(("output_size", "data_format"))
         for kind in ("Average", "Max")
@@ -37,7 +42,10 @@ CLASSES: Mapping[str, LayerClass] = {
     "BatchNormalization": LayerClass((*_AFFINE, "momentum"), (*_NORM, "moving_mean", "moving_variance")),
     "Concatenate": LayerClass(("axis",)),
     **{f"Conv{axes}": LayerClass((*_CONVOLUTION, "filters", "groups"), _WEIGHTS) for axes in ("1D", "2D")},
-    **{f"Conv{axes}Transpose": LayerClass((*_CONVOLUTION, "filters", "output_padding"), _WEIGHTS) for axes in ("1D", "2D")},
+    **{
+        f"Conv{axes}Transpose": LayerClass((*_CONVOLUTION, "filters", "output_padding"), _WEIGHTS)
+        for axes in ("1D", "2D")
+    },
     "Cropping1D": LayerClass(("cropping",)),
     "Cropping2D": LayerClass(("cropping", "data_format")),
     "Dense": LayerClass(("units", "use_bias"), _WEIGHTS),
@@ -68,9 +76,20 @@ CLASSES: Mapping[str, LayerClass] = {
     "Rescaling": LayerClass(),
     "Reshape": LayerClass(("target_shape",)),
     "Resizing": LayerClass(
-        ("height", "width", "interpolation", "data_format", "crop_to_aspect_ratio", "pad_to_aspect_ratio", "fill_value")
+        (
+            "height",
+            "width",
+            "interpolation",
+            "data_format",
+            "crop_to_aspect_ratio",
+            "pad_to_aspect_ratio",
+            "fill_value",
+        )
     ),
-    **{f"SeparableConv{axes}": LayerClass((*_CONVOLUTION, "filters", "depth_multiplier"), _SEPARABLE) for axes in ("1D", "2D")},
+    **{
+        f"SeparableConv{axes}": LayerClass((*_CONVOLUTION, "filters", "depth_multiplier"), _SEPARABLE)
+        for axes in ("1D", "2D")
+    },
     "Softmax": LayerClass(("axis",)),
     "Subtract": LayerClass(),
     "UnitNormalization": LayerClass(("axis",)),
@@ -88,6 +107,10 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 """The variables that porter knows, of the layers that have any."""
 COUNTED = {
     **{snake_case(kind): names for kind, names in VARIABLES.items()},
-    **{f"{before}{part}_dense": _WEIGHTS for part in ("query", "key", "value", "output") for before in ("", "_")},
+    **{
+        f"{before}{part}_dense": _WEIGHTS
+        for part in ("query", "key", "value", "output")
+        for before in ("", "_")
+    },
 }
 """The same by the words with which Keras counts layers, and those of the layers in a MultiHeadAttention."""

@@ -1,4 +1,6 @@
-"""The layers that a .keras file's config.json describes, read as plain JSON: nothing that it names is looked up or built."""
+"""The layers that a .keras file's config.json describes, read as plain JSON: nothing that it names is looked
+up or built.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from porter.base.errors import FileError
 from porter.formats.limits import read_json
 
 LayerPath = tuple[str, ...]
-"""Where Keras 3 puts a layer's variables: one `class_counter` per level of nested models, such as `(functional, conv2d_3)`."""
+"""Where Keras 3 puts a layer's variables: one `class_counter` per level of nested models, such as
+`(functional, conv2d_3)`.
+"""
 
 
 _PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
@@ -46,7 +50,11 @@ def wrapped(layer: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """
     kind, config = layer["class_name"], layer["config"]
     inner = config.get("layer") if kind in ("SpectralNormalization", "TimeDistributed") else None
-    if not isinstance(inner, dict) or is_foreign(layer) or (kind == "TimeDistributed" and inner.get("class_name") not in _ALIKE):
+    if (
+        not isinstance(inner, dict)
+        or is_foreign(layer)
+        or (kind == "TimeDistributed" and inner.get("class_name") not in _ALIKE)
+    ):
         return None
     return inner
 
@@ -54,8 +62,9 @@ def wrapped(layer: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def is_foreign(layer: Mapping[str, Any]) -> bool:
     """Whether a layer's class is not Keras's own: a user's `ReLU` is not Keras's.
 
-    Since 2.12 Keras writes a module beside the class, and a registered name for classes that are not its own. The module of a class
-    in a script or a notebook is null (keras/src/saving/serialization_lib.py, serialize_keras_object).
+    Since 2.12 Keras writes a module beside the class, and a registered name for classes that are not its own.
+    The module of a class in a script or a notebook is null (keras/src/saving/serialization_lib.py,
+    serialize_keras_object).
     """
     module = layer.get("module")
     if isinstance(module, str):
@@ -64,10 +73,11 @@ def is_foreign(layer: Mapping[str, Any]) -> bool:
 
 
 def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
-    """Every layer in the order of the config, which is topological; empty where the model is not made of a list of layers.
+    """Every layer in the order of the config, which is topological; empty where the model is not made of a
+    list of layers.
 
-    A layer's counter is the number of layers of its class before it in its model (keras/src/saving/saving_lib.py,
-    _save_container_state).
+    A layer's counter is the number of layers of its class before it in its model
+    (keras/src/saving/saving_lib.py, _save_container_state).
 
     Raises:
         FileError: it is not JSON, or not a Keras model's config.

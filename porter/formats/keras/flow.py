@@ -28,7 +28,9 @@ _SHAPES = ("batch_shape", "batch_input_shape", "build_input_shape")
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a call: the call's place in Flow.calls, -1 for the model's input, and which of its results."""
+    """The result of a call: the call's place in Flow.calls, -1 for the model's input, and which of its
+    results.
+    """
 
     call: int
     output: int = 0
@@ -43,7 +45,8 @@ class Call:
 
     Attributes:
         path: names of the models around it, outermost first, and its own.
-        kind: its class, by its name in today's Keras; an operation's begins with `keras.ops.`. The layers of a model represent it.
+        kind: its class, by its name in today's Keras; an operation's begins with `keras.ops.`. The layers of
+            a model represent it.
         arguments: its config.
         given: the arguments of the call, with `Result` for each tensor.
         call_index: how many calls of the same layer come before it.
@@ -64,9 +67,10 @@ class Flow:
 
     Attributes:
         outputs: the model's outputs.
-        shape: of its image, or where it takes none of its first input, batch first, as the config states it; empty where it states
-            none.
-        further: the shapes of the other inputs, by the names of their layers; an InputLayer is called for each.
+        shape: of its image, or where it takes none of its first input, batch first, as the config states it;
+            empty where it states none.
+        further: the shapes of the other inputs, by the names of their layers; an InputLayer is called for
+            each.
         keras: the major version of the Keras that wrote it.
         backend: what that Keras ran on, `tensorflow` or `theano`; empty where nothing says so.
         names: of the outputs, where the model gives a dict.
@@ -82,7 +86,9 @@ class Flow:
 
 
 def results_in(found: Any) -> list[Result]:
-    """The values in one argument, or in all arguments of a call, in order: those of a dict by its sorted keys."""
+    """The values in one argument, or in all arguments of a call, in order: those of a dict by its sorted
+    keys.
+    """
     if isinstance(found, Inbound):
         return results_in((found.arguments, tuple(found.keywords.values())))
     if isinstance(found, Result):
@@ -112,7 +118,9 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
 
 
 def _in_order(model: Mapping[str, Any], outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
-    """A model's outputs in the order in which it gives them, and their names where it gives a dict, whose keys Keras sorts."""
+    """A model's outputs in the order in which it gives them, and their names where it gives a dict, whose
+    keys Keras sorts.
+    """
     stated = model["config"].get("output_layers") if isinstance(model["config"], dict) else None
     if not isinstance(stated, dict) or len(stated) != len(outputs):
         return outputs, ()
@@ -121,7 +129,8 @@ def _in_order(model: Mapping[str, Any], outputs: list[Result]) -> tuple[list[Res
 
 
 def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
-    """For each layer of the outermost model that is a model itself, the names of all layers in it, at any depth.
+    """For each layer of the outermost model that is a model itself, the names of all layers in it, at any
+    depth.
 
     Raises:
         FileError: as `read_flow`.
@@ -129,7 +138,11 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
     with _reading(where):
         model = read_json(text)
         layers = _layers(model) if _is_model(model) else []
-        return {_name(layer): frozenset(_names(layer, 0)) for layer in layers if _is_model(layer) or wrapped(layer) is not None}
+        return {
+            _name(layer): frozenset(_names(layer, 0))
+            for layer in layers
+            if _is_model(layer) or wrapped(layer) is not None
+        }
 
 
 def with_stated(text: str | bytes, stated: Stated, where: str) -> str | bytes:
@@ -141,7 +154,11 @@ def with_stated(text: str | bytes, stated: Stated, where: str) -> str | bytes:
     said = {name: value for name, value in stated.items() if value}
     with _reading(where):
         model = read_json(text) if said else None
-    return json.dumps({**model, **{**said, **model}}) if isinstance(model, dict) and said.keys() - model.keys() else text
+    return (
+        json.dumps({**model, **{**said, **model}})
+        if isinstance(model, dict) and said.keys() - model.keys()
+        else text
+    )
 
 
 def moved(given: Any, places: Mapping[int, int]) -> Any:
@@ -149,10 +166,16 @@ def moved(given: Any, places: Mapping[int, int]) -> Any:
     if isinstance(given, Result):
         return replace(given, call=places[given.call])
     if isinstance(given, Inbound):
-        return replace(given, arguments=moved(given.arguments, places), keywords=moved(given.keywords, places))
+        return replace(
+            given, arguments=moved(given.arguments, places), keywords=moved(given.keywords, places)
+        )
     if isinstance(given, tuple):
         return tuple(moved(each, places) for each in given)
-    return Members((name, moved(each, places)) for name, each in given.items()) if isinstance(given, Mapping) else given
+    return (
+        Members((name, moved(each, places)) for name, each in given.items())
+        if isinstance(given, Mapping)
+        else given
+    )
 
 
 def _version(model: Mapping[str, Any], calls: Sequence[Call]) -> int:
@@ -217,14 +240,21 @@ class _Calls:
         return Result(len(self.found) - 1)
 
     def enter(self) -> None:
-        """Counts a call of a model, which may have no layers: models in each other that are called twice are exponentially many."""
+        """Counts a call of a model, which may have no layers: models in each other that are called twice are
+        exponentially many.
+        """
         self.models += 1
         if self.models > MOST_NODES:
             raise ValueError(f"its models are called more than {MOST_NODES} times")
 
 
 def _flatten(
-    calls: _Calls, model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Result], training: bool | None, round: int = 0
+    calls: _Calls,
+    model: Mapping[str, Any],
+    path: LayerNames,
+    inputs: Sequence[Result],
+    training: bool | None,
+    round: int = 0,
 ) -> list[Result]:
     """The results of a model's call, of which `round` come before it."""
     calls.enter()
@@ -233,25 +263,39 @@ def _flatten(
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
         return _flatten_sequential(calls, model, path, inputs, training, round)
     config, layers = model["config"], {_name(layer): layer for layer in _layers(model)}
-    nodes = {name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()] for name, layer in layers.items()}
+    nodes = {
+        name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()]
+        for name, layer in layers.items()
+    }
     starts = [reference.layer for reference in parse_references(config["input_layers"])]
     outputs = parse_references(config["output_layers"])
     known: dict[tuple[str, int], list[Result]] = {}
     for place, name in enumerate(starts):
-        known[name, 0] = [inputs[place] if place < len(inputs) else calls.add(_input_layer((*path, name), round))]
+        known[name, 0] = [
+            inputs[place] if place < len(inputs) else calls.add(_input_layer((*path, name), round))
+        ]
     resolve = _Resolver(layers, nodes)
     for name, index in resolve.order(outputs):
         if (name, index) in known:
             continue
         if not nodes[name]:
             raise ValueError(f"layer '{name}' is never called")
-        given = nodes[name][index].replaced(lambda reference: _pick(known[resolve.key(reference)], reference.output))
-        known[name, index] = _call(calls, layers[name], (*path, name), given, round * len(nodes[name]) + index, training)
+        given = nodes[name][index].replaced(
+            lambda reference: _pick(known[resolve.key(reference)], reference.output)
+        )
+        known[name, index] = _call(
+            calls, layers[name], (*path, name), given, round * len(nodes[name]) + index, training
+        )
     return [_pick(known[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
 def _flatten_sequential(
-    calls: _Calls, model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Result], training: bool | None, round: int
+    calls: _Calls,
+    model: Mapping[str, Any],
+    path: LayerNames,
+    inputs: Sequence[Result],
+    training: bool | None,
+    round: int,
 ) -> list[Result]:
     values = list(inputs)
     for layer in _layers(model):
@@ -261,7 +305,12 @@ def _flatten_sequential(
 
 
 def _call(
-    calls: _Calls, layer: Mapping[str, Any], path: LayerNames, given: Inbound, index: int, training: bool | None
+    calls: _Calls,
+    layer: Mapping[str, Any],
+    path: LayerNames,
+    given: Inbound,
+    index: int,
+    training: bool | None,
 ) -> list[Result]:
     fixed = given.keywords.get("training")
     training = fixed if isinstance(fixed, bool) else training
@@ -271,7 +320,11 @@ def _call(
     if kind in MODELS:
         return _flatten(calls, layer, path, _fed(layer, given), training, index)
     if is_foreign(layer):
-        return [calls.add(Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training))]
+        return [
+            calls.add(
+                Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training)
+            )
+        ]
     if (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and training):
         return _call(calls, inner, (*path, _name(inner)), given, index, training)
     kind, arguments = modern(kind, config)
@@ -283,16 +336,22 @@ def _call(
 
 
 def _fed(model: Mapping[str, Any], given: Inbound) -> list[Result]:
-    """What a nested model is called with, in the order of its inputs. A dict has their keys, or the names of a list of inputs
-    (keras/src/models/functional.py, _standardize_inputs).
+    """What a nested model is called with, in the order of its inputs. A dict has their keys, or the names of
+    a list of inputs (keras/src/models/functional.py, _standardize_inputs).
     """
     named = given.arguments[0] if given.arguments else None
     if not isinstance(named, dict) or model["class_name"] == "Sequential":
         return results_in(given)
     inputs = model["config"]["input_layers"]
     if isinstance(inputs, dict) and inputs.keys() != named.keys():
-        raise ValueError(f"model '{_name(model)}' has the inputs {sorted(inputs)}, and is called with {sorted(named)}")
-    names = sorted(inputs) if isinstance(inputs, dict) else [reference.layer for reference in parse_references(inputs)]
+        raise ValueError(
+            f"model '{_name(model)}' has the inputs {sorted(inputs)}, and is called with {sorted(named)}"
+        )
+    names = (
+        sorted(inputs)
+        if isinstance(inputs, dict)
+        else [reference.layer for reference in parse_references(inputs)]
+    )
     return [value for name in names for value in results_in(named[name])]
 
 
@@ -310,7 +369,9 @@ def _pick(values: Sequence[Result], output: int) -> Result:
 class _Resolver:
     """Finds the call of a layer that a reference means, and the order of a model's calls."""
 
-    def __init__(self, layers: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Sequence[Inbound]]) -> None:
+    def __init__(
+        self, layers: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Sequence[Inbound]]
+    ) -> None:
         self._kinds = {name: layer["class_name"] for name, layer in layers.items()}
         self._nodes = nodes
         self._modern = any(node.keras3 for found in nodes.values() for node in found)
@@ -318,8 +379,9 @@ class _Resolver:
     def key(self, reference: Reference, of_model: bool = False) -> tuple[str, int]:
         """Layer and call. `of_model`: the reference is one of the model's outputs.
 
-        In Keras 2 the creation of a nested model is its call 0 (keras/engine/functional.py, get_config). Keras 3 counts its calls
-        from 0, but in `output_layers` from 1, except a Sequential's (keras/src/models/functional.py, get_config and get_tensor).
+        In Keras 2 the creation of a nested model is its call 0 (keras/engine/functional.py, get_config).
+        Keras 3 counts its calls from 0, but in `output_layers` from 1, except a Sequential's
+        (keras/src/models/functional.py, get_config and get_tensor).
         """
         name, call = reference.layer, reference.call
         if name not in self._nodes:

@@ -1,4 +1,6 @@
-"""The graph that a whole-model Keras file carries, from its config and the names and shapes of its tensors."""
+"""The graph that a whole-model Keras file carries, from its config and the names and shapes of its
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, Stated, results_in, with_stated
 from porter.formats.keras.layer import Layer, Taken, Walk
-from porter.formats.keras.layers import FUSING, SEVERAL, holds_tensors, is_in_training, read_activation, read_layer
+from porter.formats.keras.layers import (
+    FUSING,
+    SEVERAL,
+    holds_tensors,
+    is_in_training,
+    read_activation,
+    read_layer,
+)
 from porter.formats.keras.naming import name_layers
 from porter.formats.keras.operations import read_operation
 from porter.formats.keras.scaling import numbers_in
@@ -50,10 +59,14 @@ class Named:
 
 
 def read_graph(
-    text: str | bytes, tensors: Mapping[str, Array], where: str, stated: Stated | None = None, outputs: Sequence[str] = ()
+    text: str | bytes,
+    tensors: Mapping[str, Array],
+    where: str,
+    stated: Stated | None = None,
+    outputs: Sequence[str] = (),
 ) -> FileGraph | str | None:
-    """The graph of a Keras model's config; None where the model is not made of a list of layers, and in words what it takes where
-    that is no image.
+    """The graph of a Keras model's config; None where the model is not made of a list of layers, and in words
+    what it takes where that is no image.
 
     Constants of the config that are arrays are tensors of the graph's own, in `evaluated`.
 
@@ -62,8 +75,8 @@ def read_graph(
         tensors: the checkpoint's; nodes name those that they use.
         where: the file, for messages.
         stated: what the file states beside the config, `keras_version` and `backend`.
-        outputs: names of layers, or of layers with an activation (`dense:relu`, or `dense:linear` before it), at which the graph
-            ends.
+        outputs: names of layers, or of layers with an activation (`dense:relu`, or `dense:linear` before it),
+            at which the graph ends.
 
     Raises:
         UsageError: the model lacks one of `outputs`.
@@ -79,7 +92,9 @@ def read_graph(
     definition = text.encode() if isinstance(text, str) else text
     calls = name_calls(flow, tensors)
     ends = _chosen(calls, outputs) if outputs else [_end(calls, result) for result in flow.outputs]
-    graph, anywhere = (_graph(flow, calls, ends, each, tensors, where) for each in (image, replace(image, size=ANY)))
+    graph, anywhere = (
+        _graph(flow, calls, ends, each, tensors, where) for each in (image, replace(image, size=ANY))
+    )
     # A graph that is right only at this size, as with a Flatten of a map, differs where the size is unknown.
     names = flow.names if not outputs and len(flow.names) == len(graph.outputs) else ()
     resizable = not image.shape and graph.nodes == anywhere.nodes
@@ -87,8 +102,8 @@ def read_graph(
 
 
 def _image(shape: Sequence[int | None]) -> Image | None:
-    """What a port is given for an input of this shape, batch first: a map, or an array of known axes, whose numbers stand in a map
-    of one channel; None for others.
+    """What a port is given for an input of this shape, batch first: a map, or an array of known axes, whose
+    numbers stand in a map of one channel; None for others.
     """
     _, *sizes = shape or (None,)
     if len(sizes) == 3:
@@ -110,10 +125,16 @@ def _no_image(flow: Flow) -> str:
 
 
 def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpoint:
-    """The checkpoint with its graph, and with the tensors that the graph has of its own; or with a note of why there is none."""
+    """The checkpoint with its graph, and with the tensors that the graph has of its own; or with a note of
+    why there is none.
+    """
     if isinstance(graph, str):
         return replace(checkpoint, notes=(*checkpoint.notes, f"{UNREAD}: {graph}"))
-    return replace(checkpoint, graph=graph, tensors={**checkpoint.tensors, **(graph.evaluated if graph is not None else {})})
+    return replace(
+        checkpoint,
+        graph=graph,
+        tensors={**checkpoint.tensors, **(graph.evaluated if graph is not None else {})},
+    )
 
 
 def _end(calls: Sequence[Named], result: Result) -> Reference:
@@ -135,7 +156,12 @@ def _chosen(calls: Sequence[Named], outputs: Sequence[str]) -> list[Reference]:
 
 
 def _graph(
-    flow: Flow, calls: list[Named], ends: Sequence[Reference], image: Image, tensors: Mapping[str, Array], where: str
+    flow: Flow,
+    calls: list[Named],
+    ends: Sequence[Reference],
+    image: Image,
+    tensors: Mapping[str, Array],
+    where: str,
 ) -> FileGraph:
     """The graph for an image that ends at `ends`."""
 
@@ -152,7 +178,9 @@ def _graph(
     for place, named in enumerate(calls):
         for layer in _layers(named, walk, given, tensors, flow.keras):
             if layer.name in layers:
-                raise FileError(f"two layers have the name '{layer.name}'", where=where, next="save the model again")
+                raise FileError(
+                    f"two layers have the name '{layer.name}'", where=where, next="save the model again"
+                )
             layers[layer.name] = layer
             given[place] = layer.name, 0
             try:
@@ -178,7 +206,9 @@ def _graph(
     read_nodes(walk, lambda op: read, settled=True)
     found = walk.builder.finish([value for end in ends for value in walk.ends([end])])
     used = {stored.name for node in found.nodes for stored in node.tensors.values()}
-    return replace(found, evaluated={name: array for name, array in walk.flow.evaluated.items() if name in used})
+    return replace(
+        found, evaluated={name: array for name, array in walk.flow.evaluated.items() if name in used}
+    )
 
 
 def _further_image(flow: Flow, named: Named) -> Image | None:
@@ -197,15 +227,17 @@ def _unreadable(layer: Layer, error: Exception, where: str) -> FileError:
 
 @dataclass
 class _Stored:
-    """The stored arrays that layers take as values, by name, and the values that are ones: Keras can say a trained array only as an
-    EinsumDense of ones.
+    """The stored arrays that layers take as values, by name, and the values that are ones: Keras can say a
+    trained array only as an EinsumDense of ones.
     """
 
     arrays: dict[str, Array]
     ones: set[Reference]
 
     def add(self, layer: Layer) -> tuple[Mapping[str, Array], list[str]]:
-        """Adds what a layer holds or is; gives the arrays that the file's tensors lack, and the names of all that it added."""
+        """Adds what a layer holds or is; gives the arrays that the file's tensors lack, and the names of all
+        that it added.
+        """
         if layer.op == "ones_like" or (layer.op == "repeat" and layer.source in self.ones):
             self.ones.add((layer.name, 0))
         negative = layer.op == "negative" and layer.source[0] in self.arrays
@@ -218,13 +250,21 @@ class _Stored:
     def is_array(self, layer: Layer) -> str | None:
         """The name of the array that a layer is, if it is nothing else."""
         found = stored_array(layer)
-        if found is not None and layer.source in self.ones and activation_name(layer.arguments.get("activation")) == "linear":
+        if (
+            found is not None
+            and layer.source in self.ones
+            and activation_name(layer.arguments.get("activation")) == "linear"
+        ):
             return found[0]
         return layer.name if layer.op == "negative" and layer.name in self.arrays else None
 
 
-def _layers(named: Named, walk: Walk, given: Mapping[int, Reference], tensors: Mapping[str, Array], keras: int) -> Iterator[Layer]:
-    """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls before it."""
+def _layers(
+    named: Named, walk: Walk, given: Mapping[int, Reference], tensors: Mapping[str, Array], keras: int
+) -> Iterator[Layer]:
+    """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls
+    before it.
+    """
     call, operation = named.call, operation_name(named.call.kind, named.call.arguments)
     inputs = tuple(_reference(result, given) for result in results_in(call.given))
     of_operands = operation or call.kind in ATTENTIONS
@@ -239,10 +279,23 @@ def _layers(named: Named, walk: Walk, given: Mapping[int, Reference], tensors: M
 
     operands = tuple(_taken(operand, given, hold) for operand in operands_of(call)) if of_operands else ()
     read = read_operation if operation else partial(_read_layer, call=call)
-    layer = Layer(walk, named.name, operation or call.kind, arguments, inputs, keras, read, named.tensors, arrays, operands)
+    layer = Layer(
+        walk,
+        named.name,
+        operation or call.kind,
+        arguments,
+        inputs,
+        keras,
+        read,
+        named.tensors,
+        arrays,
+        operands,
+    )
     yield replace(layer, constants=constants)
     if not operation and call.kind in FUSING:
-        yield replace(layer, name=fused_name(named), inputs=((named.name, 0),), tensors={}, read=read_activation)
+        yield replace(
+            layer, name=fused_name(named), inputs=((named.name, 0),), tensors={}, read=read_activation
+        )
 
 
 def _read_layer(layer: Layer, call: Call) -> Read | list[Read]:
@@ -268,7 +321,9 @@ def _reference(result: Result, given: Mapping[int, Reference]) -> Reference:
 
 
 def _taken(operand: Any, given: Mapping[int, Reference], hold: Callable[[Array], Reference]) -> Any:
-    """An operand with its values, and its arrays of several axes or of many numbers, as `Taken`; others stay as they are."""
+    """An operand with its values, and its arrays of several axes or of many numbers, as `Taken`; others stay
+    as they are.
+    """
     if isinstance(operand, Result):
         return Taken(_reference(operand, given))
     array = numbers_in(operand) if isinstance(operand, list) else None
@@ -297,10 +352,16 @@ def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
 
 
 def _parts(call: Call, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """The variables of the layers in a MultiHeadAttention. Their names show that they are in it where others have them too."""
+    """The variables of the layers in a MultiHeadAttention. Their names show that they are in it where others
+    have them too.
+    """
     found: dict[str, str] = {}
     for part, names in PARTS.items() if call.kind == "MultiHeadAttention" else ():
-        spellings = [f"{prefix}{name}" for prefix in (f"{'/'.join(call.path)}/", f"{call.path[-1]}/", "") for name in names]
+        spellings = [
+            f"{prefix}{name}"
+            for prefix in (f"{'/'.join(call.path)}/", f"{call.path[-1]}/", "")
+            for name in names
+        ]
         held = next((by_layer[spelling] for spelling in spellings if spelling in by_layer), {})
         found |= {f"{part}/{variable}": tensor for variable, tensor in held.items()}
     return found
@@ -316,8 +377,12 @@ def last_name(named: Named) -> str:
 
 
 def before_activation(named: Named) -> str:
-    """What a layer's value is called before its `activation` argument, such as `dense:linear`; its name, if it has none."""
-    is_last = named.call.kind not in FUSING or activation_name(named.call.arguments.get("activation")) == "linear"
+    """What a layer's value is called before its `activation` argument, such as `dense:linear`; its name, if
+    it has none.
+    """
+    is_last = (
+        named.call.kind not in FUSING or activation_name(named.call.arguments.get("activation")) == "linear"
+    )
     return named.name if is_last else f"{named.name}:linear"
 
 

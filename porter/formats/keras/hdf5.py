@@ -1,4 +1,6 @@
-"""Keras's HDF5 files from strangers: nothing outside the file is opened, and every declared size is compared with the file's."""
+"""Keras's HDF5 files from strangers: nothing outside the file is opened, and every declared size is compared
+with the file's.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class Hdf5:
         path: the file, for messages.
         root: its root group.
         size: bytes of the file.
-        taken: the bytes of the names read so far, under its only key. Any number of names may be the same bytes of a file.
+        taken: the bytes of the names read so far, under its only key. Any number of names may be the same
+            bytes of a file.
     """
 
     path: Path
@@ -61,7 +64,8 @@ class Hdf5:
 def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = None) -> _Found:
     """What `read` makes of the HDF5 file `path`, or of the HDF5 bytes `image` that were read from it.
 
-    Where the file has what porter's reader does not know, as h5py writes on request, `read` is called again, with a copy.
+    Where the file has what porter's reader does not know, as h5py writes on request, `read` is called again,
+    with a copy.
 
     Raises:
         FileError: it is not HDF5, is cut short or damaged.
@@ -75,7 +79,17 @@ def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = 
 
             return _read(path, read, copied(path, image), len(data))
     # A damaged file may state any number in any place.
-    except (OSError, ValueError, TypeError, IndexError, OverflowError, MemoryError, struct.error, zlib.error, Unknown) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        IndexError,
+        OverflowError,
+        MemoryError,
+        struct.error,
+        zlib.error,
+        Unknown,
+    ) as error:
         message = f"this HDF5 file is cut short or damaged: {first_line(error)}"
         raise FileError(message, where=str(path), next="fetch or copy it again") from None
 
@@ -92,9 +106,15 @@ def _mapped(path: Path) -> mmap.mmap:
 
 
 def hdf5_format(file: Hdf5) -> str:
-    """A file's layout: Keras's `keras-h5` (by layer name) or `keras-weights-h5` (by class and counter), otherwise `hdf5`."""
+    """A file's layout: Keras's `keras-h5` (by layer name) or `keras-weights-h5` (by class and counter),
+    otherwise `hdf5`.
+    """
     root = file.root
-    if has_child(root, "model_weights") or "layer_names" in root.attributes or "layer_names0" in root.attributes:
+    if (
+        has_child(root, "model_weights")
+        or "layer_names" in root.attributes
+        or "layer_names0" in root.attributes
+    ):
         return "keras-h5"
     # A subclassed model's layers are at the root, under the names of its attributes.
     groups = [root.child(name) for name, (kind, _) in root.links.items() if kind == "HardLink"]
@@ -128,7 +148,9 @@ def child_of(file: Hdf5, group: Node, name: str) -> Node:
     for part in name.split("/"):
         kind, _ = current.links.get(part, (None, 0)) if current.kind == "group" else (None, 0)
         if kind is None:
-            raise file.refuse(f"expected '{name:.200}' in group '{group.name}', found none", "the file is incomplete")
+            raise file.refuse(
+                f"expected '{name:.200}' in group '{group.name}', found none", "the file is incomplete"
+            )
         if kind != "HardLink":
             raise file.refuse(f"'{name:.200}' in group '{group.name}' is a {kind}; porter follows no links")
         current = current.child(part)
@@ -161,7 +183,8 @@ def _expect(kind: str, file: Hdf5, group: Node, name: str) -> Node:
 
 
 def walk(file: Hdf5, group: Node, skip: Collection[str] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """Every group below `group` with its path, parents first. Those with a name in `skip` are left out, if no container holds them.
+    """Every group below `group` with its path, parents first. Those with a name in `skip` are left out, if no
+    container holds them.
 
     Raises:
         FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.
@@ -194,7 +217,10 @@ def text_attribute(file: Hdf5, owner: Node, name: str) -> str | None:
         return None
     found = texts_of(owner.image, owner.attributes[name])
     if found is None or found[0] != ():
-        raise file.refuse(f"expected one text in attribute '{name}' of '{owner.name}', got {'an array' if found else 'none'}")
+        raise file.refuse(
+            f"expected one text in attribute '{name}' of '{owner.name}', got "
+            f"{'an array' if found else 'none'}"
+        )
     return _text(owner, found[1][0])
 
 
@@ -212,7 +238,9 @@ def names_attribute(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
         chunks += _names(file, owner, f"{name}{count}")
         count += 1
     if not count:
-        raise file.refuse(f"expected attribute '{name}' on group '{owner.name}', found none", "the file is incomplete")
+        raise file.refuse(
+            f"expected attribute '{name}' on group '{owner.name}', found none", "the file is incomplete"
+        )
     return tuple(chunks)
 
 
@@ -231,17 +259,20 @@ def _text(owner: Node, text: tuple[int, int] | bytes) -> str:
 
 
 def read_datasets(file: Hdf5, found: Mapping[str, Node]) -> dict[str, Array]:
-    """The values of every dataset, under its key, in native byte order. The sizes of all are checked before any is read.
+    """The values of every dataset, under its key, in native byte order. The sizes of all are checked before
+    any is read.
 
     Raises:
-        FileError: a type is not a number, values are in another file, the file cannot hold the sizes, or chunks unpack to more than
-            they declare.
+        FileError: a type is not a number, values are in another file, the file cannot hold the sizes, or
+            chunks unpack to more than they declare.
     """
     held = {name: _numbers(file, node) for name, node in found.items()}
     plain = sum(values.nbytes for values, _ in held.values() if not values.chunked)
     packed = sum(values.unpacked_bytes for values, _ in held.values() if values.chunked)
     if plain > file.size or packed > most_bytes(file.size):
-        raise file.refuse(f"the file declares {plain + packed} bytes of tensors, more than its {file.size} bytes can hold")
+        raise file.refuse(
+            f"the file declares {plain + packed} bytes of tensors, more than its {file.size} bytes can hold"
+        )
     for values, _ in held.values():
         if (complaint := oversized(values)) is not None:
             raise file.refuse(f"dataset '{values.node.name}' {complaint}", _SAVE)

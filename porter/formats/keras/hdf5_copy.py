@@ -1,7 +1,7 @@
 """HDF5's own library, in a process of its own: it copies a file into the form that porter reads.
 
-h5py writes such a file only if a script asks for a later version of the format or for the order of links, or if a group has more
-than eight links and one of their names is beyond ASCII.
+h5py writes such a file only if a script asks for a later version of the format or for the order of links, or
+if a group has more than eight links and one of their names is beyond ASCII.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def copied(path: Path, image: bytes | None) -> bytes:
     Raises:
         ValueError: the library cannot read it, or takes more than it may.
     """
-    from porter.formats.apart import run_apart  # this file is also the program of that process, which has nothing of porter
+    # This file is also the program of that process, which has nothing of porter.
+    from porter.formats.apart import run_apart
 
     with TemporaryDirectory() as folder:
         source, copy = path, Path(folder) / "copy.h5"
@@ -36,11 +37,15 @@ def _copy(source: h5py.Group, target: h5py.Group) -> None:
     import h5py
 
     for name, value in source.attrs.items():
-        texts = isinstance(value, bytes | str) or (hasattr(value, "dtype") and h5py.check_string_dtype(value.dtype) is not None)
-        # In this form, a text of a fixed length may not be longer than a header. What a file calls ASCII may be UTF-8.
+        texts = isinstance(value, bytes | str) or (
+            hasattr(value, "dtype") and h5py.check_string_dtype(value.dtype) is not None
+        )
+        # In this form, a text of a fixed length may not be longer than a header. What a file calls ASCII may
+        # be UTF-8.
         text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
         target.attrs.create(name, text, dtype=h5py.string_dtype() if texts else None)
-    # A link to another file, or one whose name is said to be UTF-8, would give its group another form. Names in bytes are not.
+    # A link to another file, or one whose name is said to be UTF-8, would give its group another form. Names
+    # in bytes are not.
     for name, coded in ((name, name.encode("utf-8", "surrogateescape")) for name in source):
         if not isinstance(source.get(name, getlink=True), h5py.HardLink):
             target[coded] = h5py.SoftLink("elsewhere")
@@ -51,7 +56,9 @@ def _copy(source: h5py.Group, target: h5py.Group) -> None:
         if isinstance(item, h5py.Group):
             _copy(item, target.create_group(coded))
         elif item.is_virtual or item.external:
-            target.create_dataset(coded, item.shape, item.dtype, external=[("elsewhere", 0, h5py.h5f.UNLIMITED)])
+            target.create_dataset(
+                coded, item.shape, item.dtype, external=[("elsewhere", 0, h5py.h5f.UNLIMITED)]
+            )
         else:
             target.create_dataset(coded, data=item[()], dtype=item.dtype)
 

@@ -1,8 +1,9 @@
-"""The objects of an HDF5 file, as h5py writes them by default: groups by symbol tables or with few links, and their attributes.
+"""The objects of an HDF5 file, as h5py writes them by default: groups by symbol tables or with few links, and
+their attributes.
 
-The format is HDF5's File Format Specification, whose names for the parts are used here. Every address and size is compared with the
-file's, and the parts that are read are counted, so that none leads round in circles. What is left out (`Unknown`) is read by HDF5's
-own library (porter.formats.keras.hdf5_copy).
+The format is HDF5's File Format Specification, whose names for the parts are used here. Every address and
+size is compared with the file's, and the parts that are read are counted, so that none leads round in
+circles. What is left out (`Unknown`) is read by HDF5's own library (porter.formats.keras.hdf5_copy).
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ DATASPACE, DATATYPE, EXTERNAL_FILES, LAYOUT, FILTERS = 1, 3, 7, 8, 11
 _LINK_INFO, _LINK, _ATTRIBUTE, _CONTINUED, _TABLE, _ATTRIBUTE_INFO = 2, 6, 12, 16, 17, 21
 _SHARED = 2
 _SOFT, _EXTERNAL = 1, 64
-_LINKS: dict[int, Literal["HardLink", "SoftLink", "ExternalLink"]] = {0: "HardLink", _SOFT: "SoftLink", _EXTERNAL: "ExternalLink"}
+_LINKS: dict[int, Literal["HardLink", "SoftLink", "ExternalLink"]] = {
+    0: "HardLink",
+    _SOFT: "SoftLink",
+    _EXTERNAL: "ExternalLink",
+}
 
 
 class Unknown(Exception):
@@ -96,7 +101,9 @@ class Image:
             if number == 0:  # the space that is free
                 return
             if at + 16 + size > end:
-                raise ValueError(f"a text of {size} bytes at byte {at} leaves its collection, which ends at byte {end}")
+                raise ValueError(
+                    f"a text of {size} bytes at byte {at} leaves its collection, which ends at byte {end}"
+                )
             yield number, (at + 16, size)
             at += 16 + _aligned(size)
 
@@ -137,7 +144,9 @@ class Node:
 
     @cached_property
     def links(self) -> dict[str, tuple[str, int]]:
-        """The kind and the address of each link, in the order in which they were made if the file has that, else by name."""
+        """The kind and the address of each link, in the order in which they were made if the file has that,
+        else by name.
+        """
         found: list[tuple[int, bytes, str, int]] = []
         if _TABLE in self.messages:
             tree, heap = struct.unpack_from("<QQ", self.messages[_TABLE][0])
@@ -147,7 +156,10 @@ class Node:
             if address != NOWHERE:
                 raise Unknown("links in a heap")
         found += map(_link, self.messages.get(_LINK, ()))
-        return {name.decode("utf-8", "surrogateescape"): (kind, address) for _, name, kind, address in sorted(found)}
+        return {
+            name.decode("utf-8", "surrogateescape"): (kind, address)
+            for _, name, kind, address in sorted(found)
+        }
 
     @cached_property
     def attributes(self) -> dict[str, Attribute]:

@@ -40,7 +40,9 @@ _CLASSES = (
     "texts of any length",
 )
 _FLOATS = {2: (10, 5, 0, 10, 15), 4: (23, 8, 0, 23, 127), 8: (52, 11, 0, 52, 1023)}
-"""Where exponent and mantissa are in IEEE's floats, by their bytes: place and size of each, and the exponent's bias."""
+"""Where exponent and mantissa are in IEEE's floats, by their bytes: place and size of each, and the
+exponent's bias.
+"""
 _COMPACT, _CONTIGUOUS, _CHUNKED, _VIRTUAL = 0, 1, 2, 3
 _DEFLATE, _SHUFFLE, _FLETCHER32, _LZF = 1, 2, 3, 32000
 _MOST_AXES = 32
@@ -86,7 +88,10 @@ class Values:
         """What reading takes: its chunks are whole."""
         if not self.chunked:
             return self.nbytes
-        return math.prod(-(-size // step) * step for size, step in zip(self.shape, self.chunk(), strict=True)) * self.item_bytes
+        return (
+            math.prod(-(-size // step) * step for size, step in zip(self.shape, self.chunk(), strict=True))
+            * self.item_bytes
+        )
 
     @property
     def chunked(self) -> bool:
@@ -122,7 +127,9 @@ def values_of(node: Node) -> Values:
     return Values(node, shape or (), dtype if shape is not None else None, words, layout, filters)
 
 
-def texts_of(image: Image, attribute: Attribute) -> tuple[tuple[int, ...], list[tuple[int, int] | bytes]] | None:
+def texts_of(
+    image: Image, attribute: Attribute
+) -> tuple[tuple[int, ...], list[tuple[int, int] | bytes]] | None:
     """The shape of an attribute, and each of its texts or where it is; None if it holds no texts."""
     shape, kind = _shape(attribute.dataspace), attribute.datatype[0] & 15
     if shape is None:
@@ -168,12 +175,15 @@ def _number(message: bytes) -> tuple[np.dtype[np.generic] | None, str]:
         offset, precision, *parts = struct.unpack_from("<HHBBBBI", message, 8)
         if flags & 64 == 0 and (offset, precision) == (0, 8 * size) and _FLOATS.get(size) == tuple(parts):
             return np.dtype(f"{order}f{size}"), words
-    # HDF5 has no bfloat16: Keras writes it as two opaque bytes (keras/src/saving/saving_lib.py, H5IOStore.__setitem__).
+    # HDF5 has no bfloat16: Keras writes it as two opaque bytes (keras/src/saving/saving_lib.py,
+    # H5IOStore.__setitem__).
     if kind == _OPAQUE and size == 2:
         return storage_type("bfloat16"), words
     if kind == _ENUM and message[8] & 15 == _FIXED:
         base, _ = _number(message[8:])
-        truths = b"FALSE\0" in message and b"TRUE\0" in message and struct.unpack_from("<H", message, 1) == (2,)
+        truths = (
+            b"FALSE\0" in message and b"TRUE\0" in message and struct.unpack_from("<H", message, 1) == (2,)
+        )
         return (np.dtype(bool) if truths and size == 1 else base), words
     return None, words
 
@@ -197,7 +207,9 @@ def _filters(message: bytes) -> Iterator[int]:
 
 
 def oversized(values: Values) -> str | None:
-    """How a dataset's chunks take more memory than its values need, in words that follow its name; None where they do not."""
+    """How a dataset's chunks take more memory than its values need, in words that follow its name; None where
+    they do not.
+    """
     if not values.chunked or values.dtype is None:
         return None
     size = math.prod(values.chunk()) * values.item_bytes
@@ -241,7 +253,9 @@ def _assembled(values: Values, dtype: np.dtype[np.generic]) -> Array:
         length, skipped, *offsets = struct.unpack_from(f"<II{len(chunk)}Q", key)
         # Keras's own are smaller than what they unpack to, or as large.
         if length > 2 * size + _SMALL or tuple(offsets) in seen or any(map(int.__mod__, offsets, chunk)):
-            raise ValueError(f"'{values.node.name}' has a chunk at {offsets} of {length} bytes, or has it twice")
+            raise ValueError(
+                f"'{values.node.name}' has a chunk at {offsets} of {length} bytes, or has it twice"
+            )
         seen.add(tuple(offsets))
         packed += length
         if packed > len(image.data):
@@ -265,7 +279,10 @@ def _unpacked(values: Values, packed: bytes, skipped: int, size: int) -> bytes:
             inflater = zlib.decompressobj()
             packed = inflater.decompress(packed, size + 1)
             if len(packed) > size:
-                raise Unreadable(f"unpacks to more than its chunks of {size} bytes", "save the weights again, without compression")
+                raise Unreadable(
+                    f"unpacks to more than its chunks of {size} bytes",
+                    "save the weights again, without compression",
+                )
             if not inflater.eof:
                 raise ValueError("a chunk is cut short")
         elif values.item_bytes > 1:

@@ -1,4 +1,6 @@
-"""A Keras layer as its config states it, with the values that it reads and the builder of the graph that it becomes part of."""
+"""A Keras layer as its config states it, with the values that it reads and the builder of the graph that it
+becomes part of.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ class Layer(Reading):
         tensors: its variables' names in the checkpoint, by variable; `arrays` their arrays.
         operands: an operation's first arguments: values and constants.
         given: what it reads in place of its first value.
-        constants: those of its constants that are arrays of several axes, by the names under which it takes them.
+        constants: those of its constants that are arrays of several axes, by the names under which it takes
+            them.
     """
 
     walk: Walk
@@ -85,7 +88,8 @@ class Layer(Reading):
         return self._of(self._cells(self.walk.by_cell(self.source)), op, tensors)
 
     def along(self, axes: Iterable[int], op: Op, tensors: Mapping[str, Stored], of_map: bool = False) -> View:
-        """The value of `op` of each cell, where these axes of the tensor together are the channels, in their order in it.
+        """The value of `op` of each cell, where these axes of the tensor together are the channels, in their
+        order in it.
 
         Args:
             of_map: the op takes no arrays.
@@ -102,7 +106,11 @@ class Layer(Reading):
             return self._of(view, op, tensors)
         order = [*(place for place in range(len(sizes)) if place not in places), *places]
         wide = [sizes[place] for place in places]
-        turned = view.transposed(order) if order[0] == 0 and not any(isinstance(size, Open) for size in wide) else None
+        turned = (
+            view.transposed(order)
+            if order[0] == 0 and not any(isinstance(size, Open) for size in wide)
+            else None
+        )
         flat = turned and turned.reshaped([*(turned.sizes or ())[: -len(places)], product(wide)])
         taken = flat and self.walk.as_array(f"{self.name}:flat", flat)
         if turned is None or taken is None:
@@ -165,11 +173,17 @@ def axes_in(layer: Layer, name: str = "axis") -> list[int]:
 
 
 _LISTS: Mapping[str, int] = {
-    **dict.fromkeys(("axes", "attention_axes", "dilation_rate", "dims", "indices_or_sections", "kernel_size"), 1),
-    **dict.fromkeys(("num_or_size_splits", "output_padding", "output_size", "perm", "pool_size", "size", "strides"), 1),
+    **dict.fromkeys(
+        ("axes", "attention_axes", "dilation_rate", "dims", "indices_or_sections", "kernel_size"), 1
+    ),
+    **dict.fromkeys(
+        ("num_or_size_splits", "output_padding", "output_size", "perm", "pool_size", "size", "strides"), 1
+    ),
     **dict.fromkeys(("cropping", "pad_width", "padding", "paddings"), 3),
 }
-"""Arguments that are whole numbers, in at most so many lists; in several they may also be a rule by its name."""
+"""Arguments that are whole numbers, in at most so many lists; in several they may also be a rule by its
+name.
+"""
 _TEXTS = frozenset({"bias_axes", "equation", "subscripts"})
 
 
@@ -182,7 +196,12 @@ def expect_kinds(arguments: Arguments) -> None:
     for name, value in arguments.items():
         lists = _LISTS.get(name, 0)
         is_text = isinstance(value, str) and (name in _TEXTS or lists > 1)
-        if (lists or name in _TEXTS) and value is not None and not is_text and not (lists and _are_whole(value, lists)):
+        if (
+            (lists or name in _TEXTS)
+            and value is not None
+            and not is_text
+            and not (lists and _are_whole(value, lists))
+        ):
             raise ValueError(f"{name} is {value!r:.40}")
 
 

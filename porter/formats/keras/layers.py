@@ -28,8 +28,22 @@ AUGMENTATIONS = frozenset(
     {
         *("AugMix", "CutMix", "Equalization", "MixUp", "RandAugment", "Solarization"),
         *("RandomBrightness", "RandomColorDegeneration", "RandomColorJitter", "RandomContrast", "RandomCrop"),
-        *("RandomElasticTransform", "RandomErasing", "RandomFlip", "RandomGaussianBlur", "RandomGrayscale", "RandomHeight"),
-        *("RandomHue", "RandomInvert", "RandomPerspective", "RandomPosterization", "RandomRotation", "RandomSaturation"),
+        *(
+            "RandomElasticTransform",
+            "RandomErasing",
+            "RandomFlip",
+            "RandomGaussianBlur",
+            "RandomGrayscale",
+            "RandomHeight",
+        ),
+        *(
+            "RandomHue",
+            "RandomInvert",
+            "RandomPerspective",
+            "RandomPosterization",
+            "RandomRotation",
+            "RandomSaturation",
+        ),
         *("RandomSharpness", "RandomShear", "RandomTranslation", "RandomWidth", "RandomZoom"),
     }
 )
@@ -37,12 +51,18 @@ IDENTITY_AT_INFERENCE = AUGMENTATIONS | {
     *("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "Identity"),
     *("SpatialDropout1D", "SpatialDropout2D", "StochasticDepth"),
 }
-"""Layers that give their input back outside of training; RandomCrop only if its input has its size. StochasticDepth is
-keras.applications' own."""
-_TRAINED = (IDENTITY_AT_INFERENCE | {"BatchNormalization", "SpectralNormalization"}) - {"ActivityRegularization", "Identity"}
+"""Layers that give their input back outside of training; RandomCrop only if its input has its size.
+StochasticDepth is keras.applications' own.
+"""
+_TRAINED = (IDENTITY_AT_INFERENCE | {"BatchNormalization", "SpectralNormalization"}) - {
+    "ActivityRegularization",
+    "Identity",
+}
 """Layers that compute another function when they are called with training=True."""
 _CONVOLUTIONS = ("Conv", "DepthwiseConv", "SeparableConv")
-FUSING = frozenset({"Dense", "EinsumDense", *(f"{kind}{axes}" for kind in _CONVOLUTIONS for axes in ("1D", "2D"))}) | {
+FUSING = frozenset(
+    {"Dense", "EinsumDense", *(f"{kind}{axes}" for kind in _CONVOLUTIONS for axes in ("1D", "2D"))}
+) | {
     *("Conv1DTranspose", "Conv2DTranspose"),
 }
 """Layers that also have an `activation` argument."""
@@ -51,10 +71,14 @@ FUSING = frozenset({"Dense", "EinsumDense", *(f"{kind}{axes}" for kind in _CONVO
 def is_in_training(call: Call) -> bool:
     """Whether a call computes in inference what its layer computes in training.
 
-    Keras 3 writes training=True for every call of an augmentation layer, because that is the argument's default, and its `predict`
-    sets it to False (keras/src/models/functional.py, operation_fn).
+    Keras 3 writes training=True for every call of an augmentation layer, because that is the argument's
+    default, and its `predict` sets it to False (keras/src/models/functional.py, operation_fn).
     """
-    return call.training is True and call.kind in _TRAINED and not (call.given.keras3 and call.kind in AUGMENTATIONS)
+    return (
+        call.training is True
+        and call.kind in _TRAINED
+        and not (call.given.keras3 and call.kind in AUGMENTATIONS)
+    )
 
 
 def read_layer(layer: Layer) -> Read:
@@ -110,11 +134,14 @@ def _flatten(layer: Layer) -> Read:
 def _dense(layer: Layer) -> Read:
     tensors = weights(layer, layer.tensor("kernel", "IO"))
     view = layer.walk.by_cell(layer.source)
-    return layer.walk.views.like(view, layer.build.dense(layer.name, view.value, count(layer.arguments["units"]), tensors))
+    return layer.walk.views.like(
+        view, layer.build.dense(layer.name, view.value, count(layer.arguments["units"]), tensors)
+    )
 
 
 def _relu(layer: Layer) -> Read:
-    if "max_value" not in layer.arguments:  # every Keras writes it, but a user's class with that name in an .h5 may not
+    # Every Keras writes it, but a user's class with that name in an .h5 may not.
+    if "max_value" not in layer.arguments:
         raise NoOp("ReLU that is not Keras's own")
     slope, most = number(layer.arguments.get("negative_slope") or 0), layer.arguments["max_value"]
     threshold = number(layer.arguments.get("threshold") or 0)
@@ -130,7 +157,9 @@ def _relu(layer: Layer) -> Read:
 
 
 def _leaky(layer: Layer) -> Read:
-    return apply(layer.walk, layer, layer.source, ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3))))
+    return apply(
+        layer.walk, layer, layer.source, ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))
+    )
 
 
 def read_activation(layer: Layer) -> Read:
@@ -197,7 +226,9 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Attention": arrays.read_plain_attention,
     "Average": _combined("Mean"),
     "BatchNormalization": norms.read_batch_norm,
-    "Concatenate": lambda layer: concat(layer.walk, layer, layer.inputs, whole(layer.arguments.get("axis", -1))),
+    "Concatenate": lambda layer: concat(
+        layer.walk, layer, layer.inputs, whole(layer.arguments.get("axis", -1))
+    ),
     "CustomScaleLayer": _custom_scale,
     COSINE: arrays.read_cosine,
     "Dense": _dense,

@@ -14,9 +14,12 @@ _SCALINGS = (
     frozenset({"rescaling", "normalization"})
     | {"true_divide", "subtract", "multiply", "get_item"}  # operations of Keras 3
     | {"tf.math.truediv", "tf.math.subtract", "tf.math.multiply", "tf.__operators__.getitem"}  # of Keras 2
-    | {"tf_op_lambda", "slicing_op_lambda"}  # the classes of these, which name groups in a .weights.h5 of Keras 2
+    # The classes of these, which name groups in a .weights.h5 of Keras 2.
+    | {"tf_op_lambda", "slicing_op_lambda"}
 )
-"""Keras's own names, without their numbers, of the layers and operations with which models scale their input."""
+"""Keras's own names, without their numbers, of the layers and operations with which models scale their
+input.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ def is_scaling(layer: str) -> bool:
 
 
 def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Node]:
-    """`layer/variable` to dataset. A recipe names a backbone's layers by their own names, so nesting is shown only where two layers
-    share a name.
+    """`layer/variable` to dataset. A recipe names a backbone's layers by their own names, so nesting is shown
+    only where two layers share a name.
 
     Raises:
         FileError: two tensors still have the same name.
@@ -52,7 +55,9 @@ def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Node]:
         for variable, dataset in layer.variables.items():
             name = f"{prefix}/{variable}"
             if name in tensors:
-                raise file.refuse(f"two tensors are named '{name}': '{tensors[name].name}' and '{dataset.name}'")
+                raise file.refuse(
+                    f"two tensors are named '{name}': '{tensors[name].name}' and '{dataset.name}'"
+                )
             tensors[name] = dataset
     return tensors
 
@@ -60,10 +65,11 @@ def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Node]:
 def name_layers(
     holders: Sequence[tuple[str, ...]], layers: Iterable[tuple[str, ...]], tensors: Iterable[str]
 ) -> dict[tuple[str, ...], str]:
-    """The name that `name_tensors` gave each layer's tensors; for layers without tensors a name that no other layer has.
+    """The name that `name_tensors` gave each layer's tensors; for layers without tensors a name that no other
+    layer has.
 
-    A legacy file has the outermost model that a layer is nested in, but not always the models between, so the whole path is tried
-    first, and then paths without some of them.
+    A legacy file has the outermost model that a layer is nested in, but not always the models between, so the
+    whole path is tried first, and then paths without some of them.
 
     Args:
         holders: layers that may have tensors, by the names of the models around them and their own.
@@ -74,7 +80,11 @@ def name_layers(
     names: dict[tuple[str, ...], str] = {}
     # The least nested layers choose first among names without a path.
     for path in sorted(set(holders), key=len):
-        spellings = ["/".join(path), "/".join((path[0], *path[-1:])), *("/".join(path[start:]) for start in range(1, len(path)))]
+        spellings = [
+            "/".join(path),
+            "/".join((path[0], *path[-1:])),
+            *("/".join(path[start:]) for start in range(1, len(path))),
+        ]
         found = next((spelling for spelling in spellings if spelling in free), None)
         if found is not None:
             free.discard(found)

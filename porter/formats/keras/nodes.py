@@ -1,8 +1,9 @@
 """The arguments of one call of a Keras layer, as configs write them: tensors of other layers, and constants.
 
-Keras 3 writes `{"args": [...], "kwargs": {...}}` with `__keras_tensor__` objects (keras/src/models/functional.py, serialize_node);
-Keras 1 and 2 write `[["layer", 0, 0, {...}], ...]`, and since TensorFlow 2.4 a single such entry for a call without a list, and an
-object of such entries for a call with a dict. Both take a dict's values in the order of its sorted keys, whatever the file's order.
+Keras 3 writes `{"args": [...], "kwargs": {...}}` with `__keras_tensor__` objects
+(keras/src/models/functional.py, serialize_node); Keras 1 and 2 write `[["layer", 0, 0, {...}], ...]`, and
+since TensorFlow 2.4 a single such entry for a call without a list, and an object of such entries for a call
+with a dict. Both take a dict's values in the order of its sorted keys, whatever the file's order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _CONSTANT = "_CONSTANT_VALUE"
 
 @dataclass(frozen=True)
 class Reference:
-    """An output of a call in the same model: the layer's name, the number of its call, the number of the output."""
+    """An output of a call in the same model: the layer's name, the number of its call, the number of the
+    output.
+    """
 
     layer: str
     call: int
@@ -28,7 +31,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class Inbound:
-    """The arguments of one call, with references for tensors; tuples for lists, dicts for objects. `keras3`: Keras 3 wrote it."""
+    """The arguments of one call, with references for tensors; tuples for lists, dicts for objects. `keras3`:
+    Keras 3 wrote it.
+    """
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
@@ -55,18 +60,27 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
     """
     if isinstance(node, dict) and node.keys() == {"args", "kwargs"}:
         arguments = _parse(node["args"])
-        return Inbound(tuple(arguments), {name: _parse(value) for name, value in node["kwargs"].items()}, keras3=True)
+        return Inbound(
+            tuple(arguments), {name: _parse(value) for name, value in node["kwargs"].items()}, keras3=True
+        )
     if not isinstance(node, dict | list) or not node:
         raise ValueError("an inbound node is neither an object nor a list")
     entries = list(node.values()) if isinstance(node, dict) else [node] if isinstance(node[0], str) else node
     keywords = entries[0][3] if len(entries[0]) > 3 else {}
     found = [_entry(entry) for entry in entries]
-    argument = dict(zip(node, found, strict=True)) if isinstance(node, dict) else found[0] if len(found) == 1 else tuple(found)
+    argument = (
+        dict(zip(node, found, strict=True))
+        if isinstance(node, dict)
+        else found[0]
+        if len(found) == 1
+        else tuple(found)
+    )
     return Inbound((argument,), {name: _keyword(value, layers) for name, value in keywords.items()})
 
 
 def parse_references(value: Any) -> list[Reference]:
-    """A model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or an object of such in the order of its keys.
+    """A model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or an object of such in the
+    order of its keys.
 
     Raises:
         ValueError: anything else.
@@ -95,11 +109,17 @@ def _keyword(value: Any, layers: Collection[str]) -> Any:
 
 
 def _is_reference(value: list[Any]) -> bool:
-    return len(value) == 3 and isinstance(value[0], str) and all(type(number) is int and number >= 0 for number in value[1:])
+    return (
+        len(value) == 3
+        and isinstance(value[0], str)
+        and all(type(number) is int and number >= 0 for number in value[1:])
+    )
 
 
 def _parse(value: Any) -> Any:
-    """A Keras 3 argument: tensors become references, lists tuples, arrays their nested lists, dicts of values dicts."""
+    """A Keras 3 argument: tensors become references, lists tuples, arrays their nested lists, dicts of values
+    dicts.
+    """
     if isinstance(value, list):
         return tuple(_parse(item) for item in value)
     if not isinstance(value, dict):

@@ -26,7 +26,10 @@ def read_batch_norm(layer: Layer) -> Read:
         raise NoOp("BatchNormalization with renorm")
     if layer.arguments.get("mode", 0) != 0:
         raise NoOp(f"BatchNormalization in Keras 1's mode {layer.arguments['mode']!r:.20}")
-    tensors = _trained(layer) | {"mean": layer.tensor("moving_mean"), "variance": layer.tensor("moving_variance")}
+    tensors = _trained(layer) | {
+        "mean": layer.tensor("moving_mean"),
+        "variance": layer.tensor("moving_variance"),
+    }
     # Rounded, because 1 - 0.999 is not 0.001 in binary.
     momentum = round(1 - number(layer.arguments.get("momentum", 0.99)), 12)
     op = ops.BatchNorm(number(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors)
@@ -34,8 +37,8 @@ def read_batch_norm(layer: Layer) -> Read:
 
 
 def read_layer_norm(layer: Layer) -> Read:
-    """A norm over any axes, of which several are one in porter. One without numbers of its own over all axes but one, such as the
-    rows and columns of a map, is a norm of groups, which takes open sizes.
+    """A norm over any axes, of which several are one in porter. One without numbers of its own over all axes
+    but one, such as the rows and columns of a map, is a norm of groups, which takes open sizes.
     """
     if layer.arguments.get("rms_scaling"):
         raise NoOp("LayerNormalization with rms_scaling")
@@ -49,11 +52,15 @@ def read_layer_norm(layer: Layer) -> Read:
 
 
 def read_rms_norm(layer: Layer) -> Read:
-    """A norm over the last axes: Keras multiplies these by the scales of any others (keras/src/ops/nn.py, `_rms_normalization`)."""
+    """A norm over the last axes: Keras multiplies these by the scales of any others (keras/src/ops/nn.py,
+    `_rms_normalization`).
+    """
     axes, rank = axes_in(layer), len(layer.walk.sizes(layer.source) or ())
     if sorted(place_of(axis, rank) for axis in axes) != [*range(rank - len(axes), rank)]:
         raise NoOp(f"{layer.op} over the axes {axes!r:.40}")
-    return layer.along(axes, ops.RmsNorm(number(layer.arguments["epsilon"])), {"gamma": layer.tensor("scale")})
+    return layer.along(
+        axes, ops.RmsNorm(number(layer.arguments["epsilon"])), {"gamma": layer.tensor("scale")}
+    )
 
 
 def read_group_norm(layer: Layer) -> Read:
@@ -83,11 +90,14 @@ def _axis(layer: Layer) -> list[int]:
 
 
 def read_prelu(layer: Layer) -> Read:
-    """Slopes with cells of their own along some axes, which together are the channels of porter's op; one slope is that of a leaky
-    ReLU.
+    """Slopes with cells of their own along some axes, which together are the channels of porter's op; one
+    slope is that of a leaky ReLU.
     """
     alpha, slopes = layer.tensor("alpha"), layer.arrays["alpha"]
-    wide, sizes = [place for place, size in enumerate(slopes.shape, 1) if size != 1], layer.walk.sizes(layer.source) or ()
+    wide, sizes = (
+        [place for place, size in enumerate(slopes.shape, 1) if size != 1],
+        layer.walk.sizes(layer.source) or (),
+    )
     if len(slopes.shape) != len(sizes) - 1 or any(sizes[place] != slopes.shape[place - 1] for place in wide):
         raise NoOp(f"PReLU of slopes {'x'.join(map(str, slopes.shape))} for {text(sizes[1:])}")
     if not wide and layer.walk.kept(layer.source).value.channels != 1:
@@ -109,14 +119,18 @@ def read_normalization(layer: Layer) -> Read:
     found = statistics(layer.arguments, layer.arrays)
     if found is None or 0 in places:
         raise NoOp("Normalization without one mean and variance per channel")
-    scale, offset = (_laid(each, sizes, places) for each in normalising(*found, bool(layer.arguments.get("invert"))))
+    scale, offset = (
+        _laid(each, sizes, places) for each in normalising(*found, bool(layer.arguments.get("invert")))
+    )
     if scale is None or offset is None:
         raise NoOp(f"Normalization over axis {stated!r:.40}")
     return _affine(layer, scale, offset, {variable: Stored(name) for variable, name in layer.tensors.items()})
 
 
 def _laid(numbers: Numbers, sizes: tuple[Dim, ...], places: Collection[int]) -> Numbers | None:
-    """Numbers for the cells of these axes with the axes of a tensor behind its batch; None where they are of another number."""
+    """Numbers for the cells of these axes with the axes of a tensor behind its batch; None where they are of
+    another number.
+    """
     wide = [size if place in places else 1 for place, size in enumerate(sizes)][1:]
     known = [size for size in wide if isinstance(size, int)]
     if numbers.size == 1:
@@ -126,11 +140,16 @@ def _laid(numbers: Numbers, sizes: tuple[Dim, ...], places: Collection[int]) -> 
     return numbers.reshape(known) if len(places) > 1 or {*places} != {len(sizes) - 1} else numbers.reshape(-1)
 
 
-def _affine(layer: Layer, scale: Numbers, offset: Numbers, tensors: Mapping[str, Stored] | None = None) -> Read:
+def _affine(
+    layer: Layer, scale: Numbers, offset: Numbers, tensors: Mapping[str, Stored] | None = None
+) -> Read:
     """x * scale + offset, by numbers along the last axes."""
     view = layer.walk.kept(layer.source)
     if layer.walk.views.names(view) and scale.ndim == offset.ndim == 1:
         return layer.build.affine(layer.name, layer.input, scale, offset, tensors=tensors)
-    by, plus = (layer.walk.flow.stated(f"{layer.name}:{what}", each) for what, each in (("scale", scale), ("offset", offset)))
+    by, plus = (
+        layer.walk.flow.stated(f"{layer.name}:{what}", each)
+        for what, each in (("scale", scale), ("offset", offset))
+    )
     scaled = combine_constant(layer.walk, replace(layer, name=f"{layer.name}:scaled"), "Mul", view, by)
     return combine_constant(layer.walk, layer, "Add", scaled, plus) if isinstance(scaled, View) else scaled

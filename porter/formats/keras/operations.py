@@ -27,7 +27,13 @@ _KINDS = {
     **{"maximum": "Max", "minimum": "Min", "power": "Pow"},
 }
 OF_NUMBERS: Mapping[str, Op] = {
-    **{"absolute": ops.Abs(), "exp": ops.Exp(), "log": ops.Log(), "sqrt": ops.Sqrt(), "reciprocal": ops.Reciprocal()},
+    **{
+        "absolute": ops.Abs(),
+        "exp": ops.Exp(),
+        "log": ops.Log(),
+        "sqrt": ops.Sqrt(),
+        "reciprocal": ops.Reciprocal(),
+    },
     **{"sin": ops.Sin(), "cos": ops.Cos(), "erf": ops.Erf()},
     **{"sign": ops.Sign(), "floor": ops.Floor(), "ceil": ops.Ceil(), "round": ops.Round()},
 }
@@ -54,7 +60,9 @@ def _arithmetic(layer: Layer) -> Read:
         raise NoOp(f"{layer.op} of {len(layer.operands)} operands")
     if str(layer.arguments.get("data_format", "NHWC")) != "NHWC":
         raise NoOp(f"{layer.op} with the channels first")
-    return combine(layer.walk, layer, _KINDS[layer.op], [_source(layer, operand) for operand in layer.operands])
+    return combine(
+        layer.walk, layer, _KINDS[layer.op], [_source(layer, operand) for operand in layer.operands]
+    )
 
 
 def _source(layer: Layer, operand: Any) -> Reference:
@@ -76,7 +84,10 @@ def _reduced(layer: Layer) -> Read:
 
 def _places(layer: Layer, axis: Any) -> list[int]:
     """The axes that an argument names."""
-    places, rank = [*axis] if isinstance(axis, list | tuple) else [axis], len(layer.walk.sizes(layer.source) or ())
+    places, rank = (
+        [*axis] if isinstance(axis, list | tuple) else [axis],
+        len(layer.walk.sizes(layer.source) or ()),
+    )
     if not places or not all(type(place) is int and -rank <= place < rank for place in places):
         raise NoOp(f"{layer.op} with {axis!r:.40}")
     return places
@@ -84,7 +95,9 @@ def _places(layer: Layer, axis: Any) -> list[int]:
 
 def _sources(layer: Layer) -> list[Reference]:
     """The values and arrays of an operation that takes several, as a list or apart."""
-    operands = layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
+    operands = (
+        layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
+    )
     sources = [operand.source for operand in operands if isinstance(operand, Taken)]
     if len(sources) < len(operands):
         raise NoOp(f"{layer.op} with a constant")
@@ -100,7 +113,9 @@ def _stack(layer: Layer) -> Read:
 
 
 def _split(layer: Layer) -> Read | list[Read]:
-    """Parts of so many cells, or up to these cells: `indices_or_sections` of Keras 3, `num_or_size_splits` of TensorFlow."""
+    """Parts of so many cells, or up to these cells: `indices_or_sections` of Keras 3, `num_or_size_splits` of
+    TensorFlow.
+    """
     (place,), sizes = _places(layer, layer.arguments.get("axis", 0)), layer.walk.sizes(layer.source) or ()
     stated, parts = layer.arguments.get("indices_or_sections"), layer.arguments.get("num_or_size_splits")
     if isinstance(stated, list | tuple):
@@ -140,8 +155,16 @@ def _einsum(layer: Layer) -> Read:
 def _pad(layer: Layer) -> Read:
     widths, fill = layer.first_of("pad_width", "paddings"), layer.arguments.get("constant_values") or 0.0
     rows = widths if isinstance(widths, list | tuple) else []
-    pairs = {place: (row[0], row[1]) for place, row in enumerate(rows) if isinstance(row, list | tuple) and len(row) == 2}
-    if str(layer.arguments.get("mode", "constant")).lower() != "constant" or not rows or len(pairs) < len(rows):
+    pairs = {
+        place: (row[0], row[1])
+        for place, row in enumerate(rows)
+        if isinstance(row, list | tuple) and len(row) == 2
+    }
+    if (
+        str(layer.arguments.get("mode", "constant")).lower() != "constant"
+        or not rows
+        or len(pairs) < len(rows)
+    ):
         raise NoOp(f"pad with {widths!r:.60}, mode {layer.arguments.get('mode')!r:.20}")
     return pad(layer.walk, layer, layer.source, pairs, fill if fill == LOWEST else number(fill))
 
@@ -167,7 +190,9 @@ def key_of(operands: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
 
 
 def _item(item: Any) -> Any:
-    """One part of a key: a slice, an index, None, or an ellipsis. Keras 2 writes a slice as an object of three numbers."""
+    """One part of a key: a slice, an index, None, or an ellipsis. Keras 2 writes a slice as an object of
+    three numbers.
+    """
     if not isinstance(item, dict):
         if item is not None and type(item) is not int:
             raise NoOp(f"get_item with {item!r:.40}")
@@ -214,7 +239,10 @@ def _swapped(layer: Layer) -> Read:
 def _moved(layer: Layer) -> Read:
     """moveaxis: the axes in their order, but some at other places."""
     rank = len(layer.walk.sizes(layer.source) or ())
-    taken, put = ([range(rank)[place] for place in _places(layer, layer.arguments[name])] for name in ("source", "destination"))
+    taken, put = (
+        [range(rank)[place] for place in _places(layer, layer.arguments[name])]
+        for name in ("source", "destination")
+    )
     order = [axis for axis in range(rank) if axis not in taken]
     for place, axis in sorted(zip(put, taken, strict=True)):
         order.insert(place, axis)
@@ -230,7 +258,9 @@ def _take(layer: Layer) -> Read:
 
 
 def _matmul(layer: Layer) -> Read:
-    turns = [bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")]
+    turns = [
+        bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")
+    ]
     if any(turns) or len(layer.operands) != 2:
         raise NoOp(f"{layer.op} with a transposition")
     sources = [_source(layer, operand) for operand in layer.operands]
@@ -256,7 +286,10 @@ def _cast(layer: Layer) -> Read:
 def _response_norm(layer: Layer) -> Read:
     """tf.nn.local_response_normalization, with its defaults."""
     radius = whole(layer.arguments.get("depth_radius", 5))
-    alpha, beta, bias = (number(layer.arguments.get(name, default)) for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1)))
+    alpha, beta, bias = (
+        number(layer.arguments.get(name, default))
+        for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1))
+    )
     return layer.add(LocalResponseNorm(count(2 * radius + 1), alpha, beta, bias))
 
 
@@ -291,11 +324,18 @@ def _of_number(layer: Layer) -> Read:
     return apply(layer.walk, layer, layer.source, OF_NUMBERS[layer.op])
 
 
-_COMPARED = {"greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less", "less_equal": "LessOrEqual"}
+_COMPARED = {
+    "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+    "less": "Less",
+    "less_equal": "LessOrEqual",
+}
 
 
 def _compared(layer: Layer) -> Read:
-    return compare(layer.walk, layer, _COMPARED[layer.op], [_source(layer, operand) for operand in layer.operands])
+    return compare(
+        layer.walk, layer, _COMPARED[layer.op], [_source(layer, operand) for operand in layer.operands]
+    )
 
 
 def _joined(read: Callable[[Any, Layer], Read]) -> Callable[[Layer], Read]:
@@ -317,11 +357,18 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     "rsqrt": lambda layer: apply(layer.walk, layer, layer.source, ops.Sqrt(), ops.Reciprocal()),
     **dict.fromkeys(_KINDS, _arithmetic),
     **dict.fromkeys(_COMPARED, _compared),
-    **{"logical_and": _joined(both), "logical_or": _joined(either), "logical_not": _joined(opposite), "where": _chosen},
+    **{
+        "logical_and": _joined(both),
+        "logical_or": _joined(either),
+        "logical_not": _joined(opposite),
+        "where": _chosen,
+    },
     **dict.fromkeys(_FUNCTIONS, _reduced),
     "cast": _cast,
     "clip": _clip,
-    "concatenate": lambda layer: concat(layer.walk, layer, _sources(layer), whole(layer.arguments.get("axis", -1))),
+    "concatenate": lambda layer: concat(
+        layer.walk, layer, _sources(layer), whole(layer.arguments.get("axis", -1))
+    ),
     "depth_to_space": lambda layer: layer.add(DepthToSpace(count(layer.arguments["block_size"]))),
     "einsum": _einsum,
     "expand_dims": lambda layer: unsqueeze(layer.walk, layer, layer.source, [whole(layer.arguments["axis"])]),

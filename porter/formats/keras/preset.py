@@ -1,6 +1,6 @@
-"""KerasHub's preset folders (keras_hub/src/utils/preset_utils.py): config.json describes a backbone, whose tensors are in
-`model.weights.h5`, or in the files that `model.weights.json` lists; task.json describes the network around it, whose own tensors
-are in `task.weights.h5`.
+"""KerasHub's preset folders (keras_hub/src/utils/preset_utils.py): config.json describes a backbone, whose
+tensors are in `model.weights.h5`, or in the files that `model.weights.json` lists; task.json describes the
+network around it, whose own tensors are in `task.weights.h5`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ _AGAIN = "fetch the folder again, whole"
 
 
 def read_preset(folder: Path) -> Checkpoint:
-    """The tensors of a backbone, and those of its task, whose names begin with `task/`. Its path is that of the backbone's file, or
-    of its index.
+    """The tensors of a backbone, and those of its task, whose names begin with `task/`. Its path is that of
+    the backbone's file, or of its index.
 
     Raises:
-        FileError: a file is damaged, the backbone's is not there, or its index and the files beside it contradict each other.
+        FileError: a file is damaged, the backbone's is not there, or its index and the files beside it
+            contradict each other.
     """
     weights, index = folder / BACKBONE_WEIGHTS, folder / BACKBONE_INDEX
     if weights.is_file():
@@ -32,7 +33,9 @@ def read_preset(folder: Path) -> Checkpoint:
     elif index.is_file():
         backbone = _read_sharded(index)
     else:
-        raise FileError(f"this preset has neither {BACKBONE_WEIGHTS} nor {BACKBONE_INDEX}", where=str(folder), next=_AGAIN)
+        raise FileError(
+            f"this preset has neither {BACKBONE_WEIGHTS} nor {BACKBONE_INDEX}", where=str(folder), next=_AGAIN
+        )
     if not (folder / TASK_WEIGHTS).is_file():
         return backbone
     task = read_weights_h5(folder / TASK_WEIGHTS)
@@ -41,7 +44,9 @@ def read_preset(folder: Path) -> Checkpoint:
 
 
 def _read_sharded(index: Path) -> Checkpoint:
-    """The tensors of a backbone in several files, by their places in these (keras/src/saving/saving_lib.py, ShardedH5IOStore)."""
+    """The tensors of a backbone in several files, by their places in these (keras/src/saving/saving_lib.py,
+    ShardedH5IOStore).
+    """
     tensors: dict[str, Array] = {}
     held = read_index(index)
     files = shards_beside(index, held)
@@ -49,7 +54,9 @@ def _read_sharded(index: Path) -> Checkpoint:
         found = hdf5.read_hdf5(file, _variables)
         groups = {f"/{place.rpartition('/')[0]}" for place in found}
         if unlike := sorted(held[name] ^ groups):
-            message = f"index and shard '{name}' do not hold the same layers: only one of them has {some(unlike)}"
+            message = (
+                f"index and shard '{name}' do not hold the same layers: only one of them has {some(unlike)}"
+            )
             raise FileError(message, where=str(index), next=_AGAIN)
         if twice := sorted(tensors.keys() & found.keys()):
             raise FileError(f"several of its shards hold {some(twice)}", where=str(index), next=_AGAIN)
@@ -63,5 +70,8 @@ def _variables(file: hdf5.Hdf5) -> dict[str, Array]:
     found: dict[str, Node] = {}
     for path, group in hdf5.walk(file, file.root):
         if path[-1:] == ("vars",):
-            found |= {"/".join((*path, number)): hdf5.dataset_of(file, group, number) for number in hdf5.children(file, group)}
+            found |= {
+                "/".join((*path, number)): hdf5.dataset_of(file, group, number)
+                for number in hdf5.children(file, group)
+            }
     return hdf5.read_datasets(file, found)

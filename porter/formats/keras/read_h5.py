@@ -1,7 +1,8 @@
 """Keras's legacy .h5, only weights or a whole model, as Keras 1, 2 and 3 write it.
 
-Layout: attribute `layer_names` in topological order; a group per layer with attribute `weight_names`, which are paths of datasets
-inside that group (keras/src/legacy/saving/legacy_h5_format.py). A whole model has the same under `model_weights`.
+Layout: attribute `layer_names` in topological order; a group per layer with attribute `weight_names`, which
+are paths of datasets inside that group (keras/src/legacy/saving/legacy_h5_format.py). A whole model has the
+same under `model_weights`.
 """
 
 from __future__ import annotations
@@ -20,33 +21,48 @@ from porter.formats.keras import hdf5
 from porter.formats.keras.hdf5_objects import Node
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 
-_KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
-"""Keras 1 names a variable `layer_W`. It passes its `running_std` to `K.batch_normalization` as the variance, and Keras 2 loads it
-as the moving variance unchanged."""
-_KERAS_1_NAME = re.compile(r"(?P<layer>.+)_(?P<variable>W|b|gamma|beta|running_mean|running_std|(?:depthwise|pointwise)_kernel)")
+_KERAS_1_VARIABLES = {
+    "W": "kernel",
+    "b": "bias",
+    "running_mean": "moving_mean",
+    "running_std": "moving_variance",
+}
+"""Keras 1 names a variable `layer_W`. It passes its `running_std` to `K.batch_normalization` as the variance,
+and Keras 2 loads it as the moving variance unchanged.
+"""
+_KERAS_1_NAME = re.compile(
+    r"(?P<layer>.+)_(?P<variable>W|b|gamma|beta|running_mean|running_std|(?:depthwise|pointwise)_kernel)"
+)
 _FILTERS_FIRST = re.compile(r'"dim_ordering": *"th"')
 """In a config of Keras 1 (its keras/layers/convolutional.py, `build`)."""
-_UNSTATED = "Keras 1 wrote this model with channels first, but not whether it ran on Theano, whose windows and kernels are others"
-_STATE = "say so in the file: h5py.File('FILE.h5', 'a')['model_weights'].attrs['backend'] = b'theano', or b'tensorflow'"
+_UNSTATED = (
+    "Keras 1 wrote this model with channels first, but not whether it ran on Theano, whose windows "
+    "and kernels are others"
+)
+_STATE = (
+    "say so in the file: h5py.File('FILE.h5', 'a')['model_weights'].attrs['backend'] = b'theano', or "
+    "b'tensorflow'"
+)
 
 _Scope = tuple[str, ...]
 _Variables = Mapping[str, Node]
 
 
 def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
-    """Reads a legacy Keras file. Tensors are in the order of its layers; a whole model has its graph in `model_config`,
-    which ends at `outputs` if any are named.
+    """Reads a legacy Keras file. Tensors are in the order of its layers; a whole model has its graph in
+    `model_config`, which ends at `outputs` if any are named.
 
     Raises:
-        FileError: it is damaged or incomplete, lacks tensors, has kernels of Theano's that Keras does not turn, or a `model_config`
-            that is none.
+        FileError: it is damaged or incomplete, lacks tensors, has kernels of Theano's that Keras does not
+            turn, or a `model_config` that is none.
         UsageError: the model lacks one of `outputs`.
     """
     found = hdf5.read_hdf5(path, _read)
     checkpoint = Checkpoint(path, "keras-h5", "tf", found.tensors, found.notes)
     if found.config is None:
         held = {name.rpartition("/")[0] for name in found.tensors}
-        first = takewhile(lambda name: name not in held or is_scaling(name), found.layers)  # layers stand in the order of the data
+        # Layers stand in the order of the data.
+        first = takewhile(lambda name: name not in held or is_scaling(name), found.layers)
         return replace(checkpoint, scaling=tuple(filter(is_scaling, first)))
     from porter.formats.keras.graph import read_graph, with_graph
 
@@ -54,7 +70,8 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
 
 
 def read_scoped(path: Path) -> dict[str, Array]:
-    """The tensors of a file of weights by the whole names of its variables, with all scopes that these were made in.
+    """The tensors of a file of weights by the whole names of its variables, with all scopes that these were
+    made in.
 
     Raises:
         FileError: it is damaged.
@@ -100,45 +117,68 @@ def _read(file: hdf5.Hdf5) -> _Held:
 
         inside = names_within(config, str(file.path))
     layers = [
-        layer for name in names for layer in _layers_of(file, hdf5.group_of(file, group, name), name, inside.get(name, frozenset()))
+        layer
+        for name in names
+        for layer in _layers_of(file, hdf5.group_of(file, group, name), name, inside.get(name, frozenset()))
     ]
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
     notes = ["read under 'model_weights'"] if whole else []
     if config is not None and _FILTERS_FIRST.search(config):
         if backend is None:
             raise file.refuse(_UNSTATED, _STATE)
-        tensors = {name: array.transpose(2, 3, 1, 0) if array.ndim == 4 else array for name, array in tensors.items()}
-        notes.append("its kernels had their filters first, as Keras 1 stored them beside maps with channels first")
+        tensors = {
+            name: array.transpose(2, 3, 1, 0) if array.ndim == 4 else array for name, array in tensors.items()
+        }
+        notes.append(
+            "its kernels had their filters first, as Keras 1 stored them beside maps with channels first"
+        )
     elif config is not None and backend is None and (stated["keras_version"] or "").startswith("1."):
-        notes.append("nothing says whether Keras 1 ran it on Theano, which pads and turns kernels otherwise: read as TensorFlow's")
+        notes.append(
+            "nothing says whether Keras 1 ran it on Theano, which pads and turns kernels otherwise: read "
+            "as TensorFlow's"
+        )
     if backend == "theano":
         tensors = _turned(file, tensors)
-        notes.append("its kernels are turned around, because Keras on Theano stored them for convolutions, not correlations")
+        notes.append(
+            "its kernels are turned around, because Keras on Theano stored them for convolutions, not "
+            "correlations"
+        )
     if hdf5.has_child(file.root, "optimizer_weights"):
         notes.append("ignored the optimiser's state")
     return _Held(tensors, tuple(notes), names, config, stated)
 
 
 def _turned(file: hdf5.Hdf5, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors with the kernels of Conv2D as TensorFlow has them: Theano's run over a map from their last cell to the first, and
-    Keras 2 turns those of a Conv2D when it loads them, but not those of depthwise and separable ones (keras/engine/saving.py).
+    """The tensors with the kernels of Conv2D as TensorFlow has them: Theano's run over a map from their last
+    cell to the first, and Keras 2 turns those of a Conv2D when it loads them, but not those of depthwise and
+    separable ones (keras/engine/saving.py).
     """
     other = next(
-        (name for name, array in tensors.items() if array.ndim > 2 and not (array.ndim == 4 and name.endswith("/kernel"))), None
+        (
+            name
+            for name, array in tensors.items()
+            if array.ndim > 2 and not (array.ndim == 4 and name.endswith("/kernel"))
+        ),
+        None,
     )
     if other is not None:
         raise file.refuse(
-            f"'{other}' was stored by Keras on Theano, which flips kernels, and porter turns those of Conv2D only",
+            f"'{other}' was stored by Keras on Theano, which flips kernels, and porter turns those of "
+            "Conv2D only",
             "load it in Keras 2 on TensorFlow and save it there",
         )
-    return {name: np.ascontiguousarray(array[::-1, ::-1]) if array.ndim == 4 else array for name, array in tensors.items()}
+    return {
+        name: np.ascontiguousarray(array[::-1, ::-1]) if array.ndim == 4 else array
+        for name, array in tensors.items()
+    }
 
 
 def _layers_of(file: hdf5.Hdf5, group: Node, name: str, inside: Collection[str]) -> list[Holder]:
     """The layers whose variables are in one group, which is a layer or a nested model.
 
-    Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a second TF 1 session,
-    `model/conv1`), so the layer's name is the group's, unless the weight names are of several layers.
+    Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a
+    second TF 1 session, `model/conv1`), so the layer's name is the group's, unless the weight names are of
+    several layers.
 
     Args:
         inside: names of the layers in the nested model, where the file says them.
@@ -159,7 +199,8 @@ def _layers_of(file: hdf5.Hdf5, group: Node, name: str, inside: Collection[str])
     layers = []
     for scope, held in _renamed(scopes, inside).items():
         inner = scope[1:] if scope[:1] == (name,) else scope
-        if len(inside) == len(scopes) == 1:  # Keras 2 names the variables of a TimeDistributed's layer as its own
+        # Keras 2 names the variables of a TimeDistributed's layer as its own.
+        if len(inside) == len(scopes) == 1:
             inner = inner or tuple(inside)
         layers.append(Holder(inner[-1] if inner else name, "/".join((name, *inner)), held))
     return layers
@@ -168,7 +209,8 @@ def _layers_of(file: hdf5.Hdf5, group: Node, name: str, inside: Collection[str])
 def _renamed(scopes: Mapping[_Scope, _Variables], inside: Collection[str]) -> Mapping[_Scope, _Variables]:
     """The scopes under their layers' names.
 
-    TF 1 numbers a scope that it has seen before, as when a notebook's cell is run twice: `conv1_1` for the layer `conv1`.
+    TF 1 numbers a scope that it has seen before, as when a notebook's cell is run twice: `conv1_1` for the
+    layer `conv1`.
     """
     found = {_without_number(scope, inside): variables for scope, variables in scopes.items()}
     return found if len(found) == len(scopes) else scopes

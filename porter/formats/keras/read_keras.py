@@ -1,8 +1,8 @@
 """Keras 3's own formats: `.weights.h5`, and `.keras`, which is a zip of one with the model's config.
 
 A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and those of a nested model at
-`layers/functional/layers/...`. The numbers are the order in which the class makes its variables, trainable ones first
-(keras/src/layers/layer.py, save_own_variables).
+`layers/functional/layers/...`. The numbers are the order in which the class makes its variables, trainable
+ones first (keras/src/layers/layer.py, save_own_variables).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _RENORM = ("moving_stddev", "renorm_mean", "renorm_stddev")
 
 
 def read_weights_h5(path: Path) -> Checkpoint:
-    """Reads a `.weights.h5`. Later Keras 3 stores each layer's name in it; without them, names are `class_counter/variable`.
+    """Reads a `.weights.h5`. Later Keras 3 stores each layer's name in it; without them, names are
+    `class_counter/variable`.
 
     Raises:
         FileError: it is damaged, or a layer has other variables than its class.
@@ -41,7 +42,8 @@ def read_weights_h5(path: Path) -> Checkpoint:
 
 
 def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
-    """Reads a `.keras` archive: only its config and its weights, both into memory. Its graph ends at `outputs` if any are named.
+    """Reads a `.keras` archive: only its config and its weights, both into memory. Its graph ends at
+    `outputs` if any are named.
 
     Raises:
         FileError: it is damaged or incomplete, or a layer has other variables than its config says.
@@ -56,7 +58,10 @@ def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         image = members.read(_WEIGHTS, most_bytes(size))
     described = describe_layers(config, path)
     checkpoint = hdf5.read_hdf5(path, lambda file: _read(file, "keras", described), image)
-    return with_graph(checkpoint, read_graph(config, checkpoint.tensors, str(path), {"keras_version": _version(metadata)}, outputs))
+    return with_graph(
+        checkpoint,
+        read_graph(config, checkpoint.tensors, str(path), {"keras_version": _version(metadata)}, outputs),
+    )
 
 
 def _version(metadata: bytes) -> str | None:
@@ -70,7 +75,9 @@ def _version(metadata: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class _Stored:
-    """A layer's variables as the file keeps them: by number, under its path, with its name if the file has it."""
+    """A layer's variables as the file keeps them: by number, under its path, with its name if the file has
+    it.
+    """
 
     path: LayerPath
     name: str | None
@@ -83,14 +90,18 @@ def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]
         path: layer.name for path, layer in described.items()
     }
     ranks = {path: rank for rank, path in enumerate(described)}
-    holders = sorted((layer for layer in stored.values() if layer.numbered), key=lambda layer: _order(layer.path, ranks))
+    holders = sorted(
+        (layer for layer in stored.values() if layer.numbered), key=lambda layer: _order(layer.path, ranks)
+    )
     counted = any(layer.path and not any(step in names for step in _steps(layer.path)) for layer in holders)
     notes = [f"ignored {what}" for name, what in _NOT_THE_MODEL.items() if hdf5.has_child(file.root, name)]
     if counted:
         notes.append("the file holds no layer names: layers are named by class and counter")
     layers, guessed = [], []
     for layer in holders:
-        levels = [step[-1] if counted else names.get(step, step[-1]) for step in _steps(layer.path)] or [layer.name or "model"]
+        levels = [step[-1] if counted else names.get(step, step[-1]) for step in _steps(layer.path)] or [
+            layer.name or "model"
+        ]
         variables, is_guess = _variables(file, layer, described.get(layer.path))
         guessed += ["/".join(layer.path)] if is_guess else []
         layers.append(Holder(levels[-1], "/".join(levels), variables))
@@ -104,7 +115,9 @@ def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]
         if layer.path and is_scaling(layer.path[-1])
     ]
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
-    return Checkpoint(file.path, format, "tf", tensors, tuple(notes), counted, scaling=() if described else tuple(scaling))
+    return Checkpoint(
+        file.path, format, "tf", tensors, tuple(notes), counted, scaling=() if described else tuple(scaling)
+    )
 
 
 def _steps(path: LayerPath) -> list[LayerPath]:
@@ -133,7 +146,9 @@ def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: Node) -> _Stored | No
     variables = hdf5.group_of(file, group, "vars")
     numbers = sorted(hdf5.children(file, variables), key=lambda key: (len(key), key))
     if numbers != [str(number) for number in range(len(numbers))]:
-        raise file.refuse(f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}")
+        raise file.refuse(
+            f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}"
+        )
     numbered = {number: hdf5.dataset_of(file, variables, number) for number in numbers}
     return _Stored(_layer_path(path), hdf5.text_attribute(file, variables, "name"), numbered)
 
@@ -144,7 +159,9 @@ def _layer_path(path: tuple[str, ...]) -> LayerPath:
 
 
 def _order(path: LayerPath, ranks: Mapping[LayerPath, int]) -> tuple[object, ...]:
-    """The config's order; without a config by class and then by counter, because HDF5 lists `_10` before `_2`."""
+    """The config's order; without a config by class and then by counter, because HDF5 lists `_10` before
+    `_2`.
+    """
     if path in ranks:
         return (0, ranks[path])
     return (1, *((_kind(part), int(part[len(_kind(part)) + 1 :] or 0)) for part in path))
@@ -187,8 +204,8 @@ def _has_bias(layer: Described) -> bool:
 def _norm_variables(count: int, described: Described | None) -> tuple[str, ...]:
     """Gamma, beta and the statistics, in the order that BatchNormalization.build makes them.
 
-    Without a config, three variables are read as `scale=False` (beta stays), as in every Inception; no zoo has only
-    `center=False`.
+    Without a config, three variables are read as `scale=False` (beta stays), as in every Inception; no zoo
+    has only `center=False`.
     """
     statistics = ("moving_mean", "moving_variance")
     if described is None:
@@ -198,4 +215,6 @@ def _norm_variables(count: int, described: Described | None) -> tuple[str, ...]:
 
 
 def _trained(norm: Described) -> tuple[str, ...]:
-    return tuple(name for name, key in (("gamma", "scale"), ("beta", "center")) if norm.arguments.get(key, True))
+    return tuple(
+        name for name, key in (("gamma", "scale"), ("beta", "center")) if norm.arguments.get(key, True)
+    )

@@ -1,4 +1,6 @@
-"""What Keras's layers of other cells compute: tf.image.resize by half pixels, without its antialias, of a map or a part of it."""
+"""What Keras's layers of other cells compute: tf.image.resize by half pixels, without its antialias, of a map
+or a part of it.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ _EXACT = 2**24
 
 
 def evened(kind: str, arguments: Mapping[str, Any], size: Size) -> tuple[Pads, float]:
-    """The pads, below zero where it crops, by which a Resizing gives a map of `size` the aspect of its own, and what fills them
-    (keras/src/backend/tensorflow/image.py, `resize`).
+    """The pads, below zero where it crops, by which a Resizing gives a map of `size` the aspect of its own,
+    and what fills them (keras/src/backend/tensorflow/image.py, `resize`).
 
     Raises:
         NoOp: the map has an open size.
@@ -28,7 +30,9 @@ def evened(kind: str, arguments: Mapping[str, Any], size: Size) -> tuple[Pads, f
         return (0, 0, 0, 0), 0.0
     rows, columns = _known(kind, size)
     down, across = count(arguments["height"]), count(arguments["width"])
-    if max(columns * down, rows * across) >= _EXACT or (pads and arguments.get("fill_mode", "constant") != "constant"):
+    if max(columns * down, rows * across) >= _EXACT or (
+        pads and arguments.get("fill_mode", "constant") != "constant"
+    ):
         raise NoOp(f"{kind} with {_CROP if crops else _PAD} of {rows}x{columns} to {down}x{across}")
     wanted = columns * down // across, rows * across // down
     if crops:
@@ -87,5 +91,8 @@ def resize_of(kind: str, arguments: Mapping[str, Any], size: Size) -> Resize | N
         case "bicubic" if has_cubic_shares(factors):
             return Resize("cubic", scale, wanted, a=-0.5, inside=True)
         case "bicubic":
-            raise NoOp(f"{kind} (bicubic) by other factors than powers of two, whose shares TensorFlow takes from a table")
+            raise NoOp(
+                f"{kind} (bicubic) by other factors than powers of two, whose shares TensorFlow takes "
+                "from a table"
+            )
     raise NoOp(f"{kind} with interpolation {mode!r:.40}")

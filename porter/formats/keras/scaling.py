@@ -19,7 +19,11 @@ _LEAST_DEVIATION = 1e-7
 def constant(value: Any) -> Numbers | None:
     """A number, or one number per channel, as a vector; None where `value` is neither."""
     array = numbers_in(value)
-    fits = array is not None and array.size <= MOST_CONSTANTS and array.size == (array.shape[-1] if array.ndim else 1)
+    fits = (
+        array is not None
+        and array.size <= MOST_CONSTANTS
+        and array.size == (array.shape[-1] if array.ndim else 1)
+    )
     return array.reshape(-1) if array is not None and fits else None
 
 
@@ -36,14 +40,21 @@ def numbers_in(value: Any) -> Numbers | None:
     return array if array.size and np.isfinite(array).all() else None
 
 
-def statistics(arguments: Mapping[str, Any], variables: Mapping[str, Array]) -> tuple[Numbers, Numbers] | None:
-    """Mean and variance of a Normalization, of the same length; None where they are missing, or not one per channel.
+def statistics(
+    arguments: Mapping[str, Any], variables: Mapping[str, Array]
+) -> tuple[Numbers, Numbers] | None:
+    """Mean and variance of a Normalization, of the same length; None where they are missing, or not one per
+    channel.
 
     They are in the config, or in the weights if it was adapted to data.
     """
     stated = arguments.get("mean"), arguments.get("variance")
     stored = variables.get("mean"), variables.get("variance")
-    pair = stated if stated[0] is not None else tuple(None if one is None else one.astype(np.float64).tolist() for one in stored)
+    pair = (
+        stated
+        if stated[0] is not None
+        else tuple(None if one is None else one.astype(np.float64).tolist() for one in stored)
+    )
     mean, variance = (constant(one) for one in pair)
     if mean is None or variance is None or (variance < 0).any() or len({len(mean), len(variance)} - {1}) > 1:
         return None
@@ -54,7 +65,8 @@ def statistics(arguments: Mapping[str, Any], variables: Mapping[str, Array]) -> 
 def normalising(mean: Numbers, variance: Numbers, invert: bool) -> tuple[Numbers, Numbers]:
     """Scale and offset of a Normalization.
 
-    x becomes (x - mean) / max(sqrt(variance), 1e-7), or the inverse (keras/src/layers/preprocessing/normalization.py, call).
+    x becomes (x - mean) / max(sqrt(variance), 1e-7), or the inverse
+    (keras/src/layers/preprocessing/normalization.py, call).
     """
     deviation = np.maximum(np.sqrt(variance), _LEAST_DEVIATION)
     return (deviation, mean) if invert else (1 / deviation, -mean / deviation)

@@ -1,6 +1,6 @@
-"""Models that Keras ran on Theano. Its `same` is not TensorFlow's, which Keras means elsewhere: windows begin at another cell if
-they move by several cells or have an even number of them (keras/backend/theano_backend.py of Keras 1.2 and 2.2: `conv2d`, `pool2d`,
-`_postprocess_conv2d_output`).
+"""Models that Keras ran on Theano. Its `same` is not TensorFlow's, which Keras means elsewhere: windows begin
+at another cell if they move by several cells or have an even number of them (keras/backend/theano_backend.py
+of Keras 1.2 and 2.2: `conv2d`, `pool2d`, `_postprocess_conv2d_output`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ _Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
 def padded_by_theano(flow: Flow) -> Flow:
-    """The model with channels last as Keras computes it on TensorFlow: a pad stands before each window that Theano pads otherwise.
+    """The model with channels last as Keras computes it on TensorFlow: a pad stands before each window that
+    Theano pads otherwise.
 
-    An average pool that is padded otherwise, and a transposed convolution of `same`, become classes that no layer has.
+    An average pool that is padded otherwise, and a transposed convolution of `same`, become classes that no
+    layer has.
     """
     calls, places = list[Call](), {SOURCE.call: SOURCE.call}
     for place, call in enumerate(flow.calls):
@@ -48,7 +50,9 @@ def _pads(call: Call) -> _Pads | None:
     stride = _pair(stated.get("strides") or (1 if call.kind == "Conv2D" else window))
     extents = [(cells - 1) * apart + 1 for cells, apart in zip(window, dilation, strict=True)]
     before = [_before(call.kind, extent) for extent in extents]
-    if stride == (1, 1) and all(first == (extent - 1) // 2 for first, extent in zip(before, extents, strict=True)):
+    if stride == (1, 1) and all(
+        first == (extent - 1) // 2 for first, extent in zip(before, extents, strict=True)
+    ):
         return None
     rows, columns = ((first, extent - 1 - first) for first, extent in zip(before, extents, strict=True))
     return rows, columns
@@ -67,8 +71,16 @@ def _pair(stated: Any) -> tuple[int, int]:
 
 def _pad(call: Call, pads: _Pads, given: Inbound) -> Call:
     """Zeros before a convolution, and nothing that could be the largest before a pool."""
-    kind, arguments = "ZeroPadding2D", dict[str, Any](padding=[list(pair) for pair in pads], data_format="channels_last")
+    kind, arguments = (
+        "ZeroPadding2D",
+        dict[str, Any](padding=[list(pair) for pair in pads], data_format="channels_last"),
+    )
     if call.kind == "MaxPooling2D":
-        kind, arguments = f"{OPERATION}Pad", {"pad_width": [[0, 0], *map(list, pads), [0, 0]], "constant_values": -math.inf}
+        kind, arguments = (
+            f"{OPERATION}Pad",
+            {"pad_width": [[0, 0], *map(list, pads), [0, 0]], "constant_values": -math.inf},
+        )
     path = (*call.path[:-1], f"{call.path[-1]}_pad_of_theano")
-    return replace(call, path=path, kind=kind, arguments=arguments, given=Inbound((results_in(given)[0],), {}))
+    return replace(
+        call, path=path, kind=kind, arguments=arguments, given=Inbound((results_in(given)[0],), {})
+    )

@@ -35,11 +35,14 @@ _FUNCTIONS: Mapping[str, str] = {
     "stop_gradient": "identity",
 }
 """TensorFlow's functions with another name than in keras.ops, by the last part of the name."""
-_FUNCTION_PACKAGES = frozenset({"", "math", "nn", "__operators__", "linalg", "compat.v1", "compat.v1.nn", "compat.v1.math"})
+_FUNCTION_PACKAGES = frozenset(
+    {"", "math", "nn", "__operators__", "linalg", "compat.v1", "compat.v1.nn", "compat.v1.math"}
+)
 
 _CLASSES: Mapping[str, str] = {
     "Convolution2D": "Conv2D",
-    # tf.keras in TensorFlow 1.13 to 2.1 (tensorflow/python/keras/layers/normalization.py and normalization_v2.py).
+    # tf.keras in TensorFlow 1.13 to 2.1 (tensorflow/python/keras/layers/normalization.py and
+    # normalization_v2.py).
     "BatchNormalizationV1": "BatchNormalization",
     "BatchNormalizationV2": "BatchNormalization",
     "SyncBatchNormalization": "BatchNormalization",
@@ -65,18 +68,24 @@ _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {"ReLU": {"max_value": None}}
-"""Of arguments that every Keras writes, by which its own classes are told from a user's where a file does not name their module."""
+"""Of arguments that every Keras writes, by which its own classes are told from a user's where a file does not
+name their module.
+"""
 
 
 def operation_name(kind: str, arguments: Mapping[str, Any]) -> str | None:
     """The name in keras.ops of the operation that a call computes; None for a layer.
 
-    A TFOpLambda of Keras 2 names a function of TensorFlow, which may be one that keras.ops lacks; `TFOpLambda NAME` for one that
-    belongs to none of its packages for arithmetic and networks.
+    A TFOpLambda of Keras 2 names a function of TensorFlow, which may be one that keras.ops lacks; `TFOpLambda
+    NAME` for one that belongs to none of its packages for arithmetic and networks.
     """
     if kind in ("TFOpLambda", "SlicingOpLambda"):
         package, _, name = str(arguments.get("function")).rpartition(".")
-        return _FUNCTIONS.get(name, name) if package in _FUNCTION_PACKAGES else f"TFOpLambda {arguments.get('function')!r:.60}"
+        return (
+            _FUNCTIONS.get(name, name)
+            if package in _FUNCTION_PACKAGES
+            else f"TFOpLambda {arguments.get('function')!r:.60}"
+        )
     if not kind.startswith(OPERATION):
         return None
     name = snake_case(kind.removeprefix(OPERATION))
@@ -84,7 +93,9 @@ def operation_name(kind: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 def is_operation(layer: Mapping[str, Any]) -> bool:
-    """Whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the module that says so."""
+    """Whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the module
+    that says so.
+    """
     module, nodes = layer.get("module"), layer.get("inbound_nodes")
     if isinstance(module, str):
         return module.startswith("keras.src.ops.")
@@ -119,7 +130,9 @@ def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, A
 
 
 def _pads(padding: Any) -> Any:
-    """Keras 1.2 wrote the pads of four sides as one list, or by their names (its keras/layers/convolutional.py)."""
+    """Keras 1.2 wrote the pads of four sides as one list, or by their names (its
+    keras/layers/convolutional.py).
+    """
     if isinstance(padding, dict) and padding.keys() <= set(_KERAS_1_PADS):
         padding = [padding.get(side, 0) for side in _KERAS_1_PADS]
     return [padding[:2], padding[2:]] if isinstance(padding, list) and len(padding) == 4 else padding

@@ -19,7 +19,9 @@ from porter.padding import LOWEST, Convention, Pads, Size, Window
 
 def _window(layer: Layer, kernel: str, strides: Any) -> Window:
     stride = layer.arguments.get("strides") or strides
-    return Window(pair(layer.arguments[kernel]), pair(stride), pair(layer.arguments.get("dilation_rate") or 1))
+    return Window(
+        pair(layer.arguments[kernel]), pair(stride), pair(layer.arguments.get("dilation_rate") or 1)
+    )
 
 
 def _convention(layer: Layer, fill: float = 0.0) -> Convention:
@@ -48,7 +50,9 @@ def _conv(layer: Layer) -> Read:
 def _depthwise(layer: Layer) -> Read:
     """The kernel's shape has the number of channels. Keras 3 calls it `kernel`."""
     kernel = "depthwise_kernel" if "depthwise_kernel" in layer.tensors else "kernel"
-    return _by_channel(layer, layer.name, weights(layer, _kernel(layer, kernel, "HWIM")), layer.arrays[kernel].shape)
+    return _by_channel(
+        layer, layer.name, weights(layer, _kernel(layer, kernel, "HWIM")), layer.arrays[kernel].shape
+    )
 
 
 def _by_channel(layer: Layer, name: str, tensors: Mapping[str, Stored], shape: tuple[int, ...]) -> Value:
@@ -60,27 +64,40 @@ def _by_channel(layer: Layer, name: str, tensors: Mapping[str, Stored], shape: t
 
 
 def _separable(layer: Layer) -> Read:
-    depthwise, tensors = _kernel(layer, "depthwise_kernel", "HWIM"), weights(layer, _kernel(layer, "pointwise_kernel", "HWIO"))
-    between = _by_channel(layer, f"{layer.name}:depthwise", {"kernel": depthwise}, layer.arrays["depthwise_kernel"].shape)
+    depthwise, tensors = (
+        _kernel(layer, "depthwise_kernel", "HWIM"),
+        weights(layer, _kernel(layer, "pointwise_kernel", "HWIO")),
+    )
+    between = _by_channel(
+        layer, f"{layer.name}:depthwise", {"kernel": depthwise}, layer.arrays["depthwise_kernel"].shape
+    )
     op = ops.Conv(count(layer.arguments["filters"]), Window((1, 1)), Convention())
     return layer.build.conv(layer.name, between, op, tensors)
 
 
 def _transposed(layer: Layer) -> Read:
-    """Keras's transposed convolution: the gradient of a convolution whose input has the size that `_cut` leaves."""
+    """Keras's transposed convolution: the gradient of a convolution whose input has the size that `_cut`
+    leaves.
+    """
     window, convention = _window(layer, "kernel_size", 1), _convention(layer)
     groups, more = layer.arguments.get("groups", 1), layer.arguments.get("output_padding")
     if groups != 1:
         raise NoOp(f"{layer.op} with groups")
     extents, extra = (window.extent(0), window.extent(1)), (None, None) if more is None else pair(more)
-    cuts = [_cut(convention.rule == "same", *sizes) for sizes in zip(extents, window.stride, extra, strict=True)]
+    cuts = [
+        _cut(convention.rule == "same", *sizes) for sizes in zip(extents, window.stride, extra, strict=True)
+    ]
     tensors = weights(layer, _kernel(layer, "kernel", "HWIO"))
     filters = count(layer.arguments["filters"])
-    return layer.add(ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors)
+    return layer.add(
+        ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors
+    )
 
 
 def _cut(same: bool, extent: int, stride: int, more: int | None) -> tuple[int, int]:
-    """Cells that are cut at both ends (keras/src/backend/common/backend_utils.py, _get_output_shape_given_tf_padding)."""
+    """Cells that are cut at both ends (keras/src/backend/common/backend_utils.py,
+    _get_output_shape_given_tf_padding).
+    """
     stated = None if more is None else (2 * (extent // 2) if same else 0) - more
     less = stated if stated is not None else extent - stride if same else min(extent - stride, 0)
     first = max(less, 0) // 2 if same else 0
@@ -89,7 +106,10 @@ def _cut(same: bool, extent: int, stride: int, more: int | None) -> tuple[int, i
 
 def _pool(layer: Layer) -> Read:
     largest = layer.op.startswith("Max")
-    window, convention = _window(layer, "pool_size", layer.arguments["pool_size"]), _convention(layer, LOWEST if largest else 0.0)
+    window, convention = (
+        _window(layer, "pool_size", layer.arguments["pool_size"]),
+        _convention(layer, LOWEST if largest else 0.0),
+    )
     return layer.build.pool(layer.name, layer.input, "max" if largest else "mean", window, convention)
 
 
@@ -101,11 +121,14 @@ def _global_pool(layer: Layer) -> Read:
 
 def _adaptive_pool(layer: Layer) -> Read:
     rows, columns = map(count, pair(layer.arguments["output_size"]))
-    return adaptive_pool(layer.walk, layer, layer.input, "max" if "Max" in layer.op else "mean", (rows, columns))
+    return adaptive_pool(
+        layer.walk, layer, layer.input, "max" if "Max" in layer.op else "mean", (rows, columns)
+    )
 
 
 def _sides(value: Any) -> Pads:
-    """Top, bottom, left, right of a ZeroPadding2D or Cropping2D: a number, (rows, columns), or ((top, bottom), (left, right)).
+    """Top, bottom, left, right of a ZeroPadding2D or Cropping2D: a number, (rows, columns), or ((top,
+    bottom), (left, right)).
 
     Raises:
         PaddingError: they are not numbers of cells.
@@ -142,7 +165,9 @@ def _center_crop(layer: Layer) -> Read:
     pads = centred(layer.op, layer.arguments, _size(layer.input))
     if pads is not None:
         return layer.build.pad(layer.name, layer.input, pads)
-    return _resized(replace(layer, op="Resizing", arguments=Members({**layer.arguments, "crop_to_aspect_ratio": True})))
+    return _resized(
+        replace(layer, op="Resizing", arguments=Members({**layer.arguments, "crop_to_aspect_ratio": True}))
+    )
 
 
 WINDOWS: Mapping[str, Callable[[Layer], Read]] = {
@@ -151,7 +176,9 @@ WINDOWS: Mapping[str, Callable[[Layer], Read]] = {
     "CenterCrop": _center_crop,
     "Conv2D": _conv,
     "Conv2DTranspose": _transposed,
-    "Cropping2D": lambda layer: layer.build.add(layer.name, ops.CropMap(_sides(layer.arguments["cropping"])), layer.input),
+    "Cropping2D": lambda layer: layer.build.add(
+        layer.name, ops.CropMap(_sides(layer.arguments["cropping"])), layer.input
+    ),
     "DepthwiseConv2D": _depthwise,
     "GlobalAveragePooling2D": _global_pool,
     "GlobalMaxPooling2D": _global_pool,
@@ -159,20 +186,28 @@ WINDOWS: Mapping[str, Callable[[Layer], Read]] = {
     "Resizing": _resized,
     "SeparableConv2D": _separable,
     "UpSampling2D": _resized,
-    "ZeroPadding2D": lambda layer: layer.build.pad(layer.name, layer.input, _sides(layer.arguments.get("padding", 1))),
+    "ZeroPadding2D": lambda layer: layer.build.pad(
+        layer.name, layer.input, _sides(layer.arguments.get("padding", 1))
+    ),
 }
 """Readers of layers of maps."""
 
 
 def read_row(layer: Layer) -> Read:
     """A layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
-    wide = layer.walk.view(layer.source).with_axes([1]) if len(layer.walk.sizes(layer.source) or ()) == 3 else None
+    wide = (
+        layer.walk.view(layer.source).with_axes([1])
+        if len(layer.walk.sizes(layer.source) or ()) == 3
+        else None
+    )
     value = None if wide is None else layer.walk.views.settled(f"{layer.name}:row", wide)
     if value is None or not value.is_map:
         return Lacks(f"{layer.op} of what is no row of cells")
     arguments = Members({name: _of_row(name, stated) for name, stated in layer.arguments.items()})
     if arguments.get("padding") == "causal":
-        extent = Window(pair(arguments["kernel_size"]), dilation=pair(arguments.get("dilation_rate") or 1)).extent(1)
+        extent = Window(
+            pair(arguments["kernel_size"]), dilation=pair(arguments.get("dilation_rate") or 1)
+        ).extent(1)
         value, arguments = (
             layer.build.pad(f"{layer.name}:causal", value, (0, 0, extent - 1, 0)),
             Members({**arguments, "padding": "valid"}),
@@ -182,13 +217,16 @@ def read_row(layer: Layer) -> Read:
     return layer.walk.views.of(found).without([1]) or Lacks() if isinstance(found, Value) else found
 
 
-_OF_PLACES = frozenset({"kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "output_padding", "size"})
+_OF_PLACES = frozenset(
+    {"kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "output_padding", "size"}
+)
 
 
 def _of_row(name: str, stated: Any) -> Any:
     """An argument of a layer of rows as that of a layer of maps."""
     if (
-        name in ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "output_padding", "size")
+        name
+        in ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "output_padding", "size")
         and stated is not None
     ):
         (size,) = stated if isinstance(stated, list | tuple) else [stated]
@@ -198,5 +236,7 @@ def _of_row(name: str, stated: Any) -> Any:
     return stated
 
 
-ROWS = frozenset(kind.replace("2D", "1D") for kind in WINDOWS if "2D" in kind and not kind.startswith("Global"))
+ROWS = frozenset(
+    kind.replace("2D", "1D") for kind in WINDOWS if "2D" in kind and not kind.startswith("Global")
+)
 """Layers of rows."""

@@ -1,4 +1,6 @@
-"""MessagePack as Flax writes trees of arrays (flax/serialization.py): transformers' `flax_model.msgpack`, checkpoints of linen."""
+"""MessagePack as Flax writes trees of arrays (flax/serialization.py): transformers' `flax_model.msgpack`,
+checkpoints of linen.
+"""
 
 from __future__ import annotations
 
@@ -14,4 +16,8 @@ def _is_tree(content: Content) -> bool:
     return _MAP_OF_NAMES.match(content.head) is not None
 
 
-FORMATS = (Format("flax-msgpack", "a .msgpack of Flax", _is_tree, reader("porter.formats.msgpack.read", "read_msgpack")),)
+FORMATS = (
+    Format(
+        "flax-msgpack", "a .msgpack of Flax", _is_tree, reader("porter.formats.msgpack.read", "read_msgpack")
+    ),
+)

@@ -1,7 +1,7 @@
 """Flax's trees of arrays in MessagePack.
 
-An array is an extension of code 1, a scalar of 3: shape, name of the type, and bytes. One above a gigabyte is a map of flat chunks.
-msgpack decodes, within limits: nothing is made that the file does not hold.
+An array is an extension of code 1, a scalar of 3: shape, name of the type, and bytes. One above a gigabyte is
+a map of flat chunks. msgpack decodes, within limits: nothing is made that the file does not hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _ARRAY, _COMPLEX, _SCALAR = 1, 2, 3
 _CHUNKED = "__msgpack_chunked_array__"
 NOT_THE_MODEL = {"opt_state": "the optimiser's state"}
 _MOST_LISTED = 256
-"""Values in one list: msgpack takes 8 bytes for each before it reads it, and lists may be nested a thousand deep. Flax has few."""
+"""Values in one list: msgpack takes 8 bytes for each before it reads it, and lists may be nested a thousand
+deep. Flax has few.
+"""
 _MOST_NAME = 1 << 12
 _WHOLE = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 TYPES = frozenset({"float16", "float32", "float64", "bfloat16", "bool", *_WHOLE})
@@ -53,13 +55,24 @@ def read_msgpack(path: Path) -> Checkpoint:
         )
         if not isinstance(tree, dict):
             raise ValueError(f"it is a {type(tree).__name__}, expected a map")
-        leaves = {name: value for key, part in tree.items() if key not in NOT_THE_MODEL for name, value in _leaves(key, part)}
-    tensors = {name: np.asarray(value) for name, value in leaves.items() if isinstance(value, np.ndarray | int | float)}
+        leaves = {
+            name: value
+            for key, part in tree.items()
+            if key not in NOT_THE_MODEL
+            for name, value in _leaves(key, part)
+        }
+    tensors = {
+        name: np.asarray(value)
+        for name, value in leaves.items()
+        if isinstance(value, np.ndarray | int | float)
+    }
     return Checkpoint(path, "flax-msgpack", "jax", tensors, left_out(tree, leaves.keys() - tensors.keys()))
 
 
 def left_out(parts: Collection[str], others: Collection[str]) -> tuple[str, ...]:
-    """Notes on what is left out of a tree with `parts`, one line each; `others` are its leaves that are not numbers."""
+    """Notes on what is left out of a tree with `parts`, one line each; `others` are its leaves that are not
+    numbers.
+    """
     notes = [f"ignored {what}" for key, what in NOT_THE_MODEL.items() if key in parts]
     if others:
         notes.append(f"ignored {some(sorted(others))}, which are not numbers")
@@ -89,7 +102,9 @@ def _extension(code: int, data: bytes) -> Any:
         return None
     if code not in (_ARRAY, _SCALAR):
         raise ValueError(f"it has an extension of code {code}")
-    shape, kind, content = _unpacked(data, raw=True, max_array_len=64, max_str_len=len(data), max_bin_len=len(data))
+    shape, kind, content = _unpacked(
+        data, raw=True, max_array_len=64, max_str_len=len(data), max_bin_len=len(data)
+    )
     return _array(shape, kind.decode() if isinstance(kind, bytes) else kind, content)
 
 

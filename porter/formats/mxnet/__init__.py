@@ -1,4 +1,6 @@
-"""MXNet's models: a graph (NAME-symbol.json) and its arrays (NAME-0000.params), which stand beside each other."""
+"""MXNet's models: a graph (NAME-symbol.json) and its arrays (NAME-0000.params), which stand beside each
+other.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ def _is_symbol(content: Content) -> bool:
     return bool(_SYMBOL.match(content.text or ""))
 
 
-_format = partial(Format, read=reader("porter.formats.mxnet.read", "read_mxnet"), engine="numpy", rows="porter.formats.mxnet.rows")
+_format = partial(
+    Format,
+    read=reader("porter.formats.mxnet.read", "read_mxnet"),
+    engine="numpy",
+    rows="porter.formats.mxnet.rows",
+)
 FORMATS = (
     _format("mxnet-symbol", "an MXNet graph (-symbol.json)", _is_symbol, weights="mxnet"),
     _format("mxnet", "MXNet's .params", starts_with(_LIST)),

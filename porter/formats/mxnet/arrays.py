@@ -1,4 +1,6 @@
-"""The arrays of a .params file, by name (src/ndarray/ndarray.cc, NDArray::Save and Load): read and written."""
+"""The arrays of a .params file, by name (src/ndarray/ndarray.cc, NDArray::Save and Load): read and
+written.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ _MOST_AXES = 32
 
 
 def read_arrays(data: bytes) -> dict[str, Array]:
-    """The arrays by name, without what says whether a name is an argument's or an auxiliary state's (`arg:`, `aux:`).
+    """The arrays by name, without what says whether a name is an argument's or an auxiliary state's (`arg:`,
+    `aux:`).
 
     Raises:
         ValueError: the file is damaged, or has sparse arrays, or arrays without names.
@@ -32,7 +35,10 @@ def read_arrays(data: bytes) -> dict[str, Array]:
     names = [cursor.cut(cursor.number("Q")).decode() for _ in range(_count(cursor))]
     if len(names) != len(arrays):
         raise ValueError(f"it has {len(arrays)} arrays and {len(names)} names")
-    return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in zip(names, arrays, strict=True)}
+    return {
+        name.removeprefix("arg:").removeprefix("aux:"): array
+        for name, array in zip(names, arrays, strict=True)
+    }
 
 
 def _count(cursor: Cursor) -> int:

@@ -40,9 +40,11 @@ _IN_PLACE = {
 }
 
 
-def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
-    """A graph with its arrays, of which the path names either. NAME-symbol.json belongs to NAME-0000.params, or to the only .params
-    in its folder; .params without a graph, as of gluon's zoo, are read as arrays only.
+def read_mxnet(
+    path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
+) -> Checkpoint:
+    """A graph with its arrays, of which the path names either. NAME-symbol.json belongs to NAME-0000.params,
+    or to the only .params in its folder; .params without a graph, as of gluon's zoo, are read as arrays only.
 
     Args:
         outputs: names of operators, at which the graph ends.
@@ -62,15 +64,30 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         definition = text.read_bytes()
         symbol = read_symbol(definition, tensors.__contains__)
         if symbol.image is None:
-            found = f"{symbol.lacking} of its variables have no array in {params.name}, expected one, the image"
+            found = (
+                f"{symbol.lacking} of its variables have no array in {params.name}, expected one, the image"
+            )
             note = f"{UNREAD} of {text.name}: {found}"
             return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
         expect_values(outputs, [node.name for node in symbol.nodes])
         ends = tuple((name, 0) for name in outputs) or symbol.ends
         graph = _graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
-    graph = replace(graph, traced=size is not None, definition=symbol.image.encode() + b"\n" + definition, language="mxnet")
+    graph = replace(
+        graph,
+        traced=size is not None,
+        definition=symbol.image.encode() + b"\n" + definition,
+        language="mxnet",
+    )
     real = {name: array for name, array in tensors.items() if is_floating(array)}
-    return Checkpoint(path, "mxnet", "mxnet", {**real, **graph.evaluated}, graph=graph, files=(text, params), stated=symbol.said)
+    return Checkpoint(
+        path,
+        "mxnet",
+        "mxnet",
+        {**real, **graph.evaluated},
+        graph=graph,
+        files=(text, params),
+        stated=symbol.said,
+    )
 
 
 def _both(path: Path) -> tuple[Path | None, Path]:
@@ -80,7 +97,9 @@ def _both(path: Path) -> tuple[Path | None, Path]:
         if len(choices) != 1:
             have = f"there are {len(choices)}" if choices else "there is none"
             next = "name one of the .params itself" if choices else "fetch both files"
-            raise FileError(f"an MXNet model's arrays are in a .params beside it: {have}", where=str(path), next=next)
+            raise FileError(
+                f"an MXNet model's arrays are in a .params beside it: {have}", where=str(path), next=next
+            )
         return path, choices[0]
     stem = _EPOCH.sub("", path.name)
     own = path.with_name(f"{stem.removesuffix('.params')}{_SYMBOL}")
@@ -91,18 +110,29 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 def _graph(symbol: Symbol, tensors: Mapping[str, Array], budget: int, size: Size | None) -> FileGraph:
     nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
     live, stored = depending(nodes, [image]), Arrays(tensors)
-    flow = Dataflow(nodes, live, stored, lambda node: _KINDS.get(node.op, ""), budget=budget, passed=symbol.passed)
-    _, channels, rows, columns = symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
+    flow = Dataflow(
+        nodes, live, stored, lambda node: _KINDS.get(node.op, ""), budget=budget, passed=symbol.passed
+    )
+    _, channels, rows, columns = (
+        symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
+    )
     stated = (rows or None, columns or None) if size is None else size
-    return read_graph(flow, Image((image, 0), channels, stated, order="CHW"), tensors, READERS, symbol.ends, value_name)
+    return read_graph(
+        flow, Image((image, 0), channels, stated, order="CHW"), tensors, READERS, symbol.ends, value_name
+    )
 
 
 def _channels(nodes: Mapping[str, Node], image: str, tensors: Mapping[str, Array]) -> int:
     """Those of the image: what the first convolution takes, of a part of it or of all."""
-    first = next((node for node in nodes.values() if node.op == "Convolution" and node.inputs[1][0] in tensors), None)
+    first = next(
+        (node for node in nodes.values() if node.op == "Convolution" and node.inputs[1][0] in tensors), None
+    )
     if first is None:
         return 3
-    count, source = int(tensors[first.inputs[1][0]].shape[1]) * first.stated.count("num_group", 1), first.inputs[0][0]
+    count, source = (
+        int(tensors[first.inputs[1][0]].shape[1]) * first.stated.count("num_group", 1),
+        first.inputs[0][0],
+    )
     slices: dict[object, list[Node]] = defaultdict(list)
     for node in nodes.values():
         if node.op == "slice_axis":
@@ -114,7 +144,8 @@ def _channels(nodes: Mapping[str, Node], image: str, tensors: Mapping[str, Array
         elif node.op == "slice_axis" and node.stated.count("axis", 0) == 1:
             beside = [other.stated for other in slices[tuple(node.inputs[:1])]]
             count = max(
-                int(end) if (end := part.word("end", "None")) != "None" else part.count("begin", 0) + count for part in beside
+                int(end) if (end := part.word("end", "None")) != "None" else part.count("begin", 0) + count
+                for part in beside
             )
         source = node.inputs[0][0] if node.inputs else image
     return count
@@ -136,7 +167,9 @@ def _conv(walk: Walk[Node], node: Node) -> Read:
     window, pads = _window(node)
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
         return Lacks(f"{node.op} of other maps than N×C×H×W")
-    op = ops.Conv(node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1))
+    op = ops.Conv(
+        node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1)
+    )
     return walk.builder.conv(node.name, walk.first(node), op, _held(node, "OIHW"))
 
 
@@ -144,7 +177,9 @@ def _deconv(walk: Walk[Node], node: Node) -> Read:
     window, pads = _window(node)
     if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
         return Lacks("Deconvolution to a stated size")
-    op = ops.ConvTranspose(node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1))
+    op = ops.ConvTranspose(
+        node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1)
+    )
     return walk.builder.transposed(node.name, walk.first(node), op, _held(node, "OIHW"))
 
 
@@ -165,7 +200,9 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
 
 def _dense(walk: Walk[Node], node: Node) -> Read:
     source = part(walk, node, "flatten", _features) if node.stated.flag("flatten", True) else node.inputs[0]
-    return walk.builder.dense(node.name, walk.value(source), node.stated.count("num_hidden", 0), _held(node, "OI"))
+    return walk.builder.dense(
+        node.name, walk.value(source), node.stated.count("num_hidden", 0), _held(node, "OI")
+    )
 
 
 def _features(walk: Walk[Node], node: Node) -> Read:
@@ -192,13 +229,24 @@ def _leaky(walk: Walk[Node], node: Node) -> Read:
     kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
     if kind == "prelu":
         return slopes(walk, node, node.inputs[1][0])
-    made: Mapping[str, Op] = {"leaky": ops.LeakyRelu(slope), "elu": ops.Elu(slope), "selu": ops.Selu(), "gelu": ops.Gelu()}
-    return apply(walk, node, node.inputs[0], made[kind]) if kind in made else Lacks(f"LeakyReLU of type {kind}")
+    made: Mapping[str, Op] = {
+        "leaky": ops.LeakyRelu(slope),
+        "elu": ops.Elu(slope),
+        "selu": ops.Selu(),
+        "gelu": ops.Gelu(),
+    }
+    return (
+        apply(walk, node, node.inputs[0], made[kind]) if kind in made else Lacks(f"LeakyReLU of type {kind}")
+    )
 
 
 def _activation(walk: Walk[Node], node: Node) -> Read:
     kind = node.stated.word("act_type")
-    return apply(walk, node, node.inputs[0], _IN_PLACE[kind]) if kind in _IN_PLACE else Lacks(f"Activation of type {kind}")
+    return (
+        apply(walk, node, node.inputs[0], _IN_PLACE[kind])
+        if kind in _IN_PLACE
+        else Lacks(f"Activation of type {kind}")
+    )
 
 
 def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
@@ -234,14 +282,18 @@ def _reshape(walk: Walk[Node], node: Node) -> Read:
     sizes, wanted = walk.sizes(node.inputs[0]), node.stated.counts("shape")
     if sizes is None or not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
         return Lacks(f"Reshape to {node.stated.word('shape')}")
-    return moves.reshape(walk, node, node.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)])
+    return moves.reshape(
+        walk, node, node.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)]
+    )
 
 
 def _reduce(walk: Walk[Node], node: Node) -> Read:
     axes = node.stated.counts("axis")
     if not axes or node.stated.flag("exclude"):
         return Lacks(f"{node.op} over other axes than stated ones")
-    return reduce(walk, node, node.inputs[0], "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims"))
+    return reduce(
+        walk, node, node.inputs[0], "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims")
+    )
 
 
 def _pad(walk: Walk[Node], node: Node) -> Read:
@@ -271,7 +323,17 @@ def _instance_norm(walk: Walk[Node], node: Node) -> Read:
     return instance_norm(walk, node, node.inputs[0], roles, node.stated.number("eps", 1e-3))
 
 
-_SUMS = ("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add", "add_n", "ElementWiseSum", "_sum")
+_SUMS = (
+    "elemwise_add",
+    "broadcast_add",
+    "broadcast_plus",
+    "_Plus",
+    "_plus",
+    "_add",
+    "add_n",
+    "ElementWiseSum",
+    "_sum",
+)
 _KINDS: Mapping[str, str] = {
     **dict.fromkeys(_SUMS, "Add"),
     **dict.fromkeys(("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"), "Sub"),
@@ -304,7 +366,10 @@ READERS: Mapping[str, Reader[Node]] = {
     **dict.fromkeys(("_mul_scalar", "_MulScalar"), _scaled(lambda number: (number, 0.0))),
     **dict.fromkeys(("_div_scalar", "_DivScalar"), _scaled(lambda number: (1 / number, 0.0))),
     **dict.fromkeys(("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation", "log_softmax"), _softmax),
-    **dict.fromkeys(("Concat", "concat"), lambda walk, node: moves.concat(walk, node, node.inputs, node.stated.count("dim", 1))),
+    **dict.fromkeys(
+        ("Concat", "concat"),
+        lambda walk, node: moves.concat(walk, node, node.inputs, node.stated.count("dim", 1)),
+    ),
     **dict.fromkeys(("Flatten", "flatten"), lambda walk, node: moves.flatten(walk, node, node.inputs[0], 1)),
     **dict.fromkeys(("Reshape", "reshape"), _reshape),
     **dict.fromkeys(("SliceChannel", "split"), _split),
@@ -323,8 +388,12 @@ READERS: Mapping[str, Reader[Node]] = {
     "relu": always(ops.Relu()),
     "sigmoid": always(ops.Sigmoid()),
     "tanh": always(ops.Tanh()),
-    "hard_sigmoid": unary(lambda node: ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))),
-    "clip": lambda walk, node: clip(walk, node, node.inputs[0], node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)),
+    "hard_sigmoid": unary(
+        lambda node: ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))
+    ),
+    "clip": lambda walk, node: clip(
+        walk, node, node.inputs[0], node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)
+    ),
     **{name: always(op) for name, op in OF_NUMBERS.items()},
     "rsqrt": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
     **dict.fromkeys(("_power_scalar", "_PowerScalar"), unary(_powered)),

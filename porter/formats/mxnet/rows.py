@@ -40,7 +40,9 @@ def _grid(stated: Stated) -> Grid:
 
 
 def _conv(stated: Stated, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
-    return windows.conv(x, kernel, None if stated.flag("no_bias") else bias, _grid(stated), stated.count("num_group", 1))
+    return windows.conv(
+        x, kernel, None if stated.flag("no_bias") else bias, _grid(stated), stated.count("num_group", 1)
+    )
 
 
 def _deconv(stated: Stated, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
@@ -56,7 +58,9 @@ def _pool(stated: Stated, x: Numbers) -> Any:
     grid, sides = replace(_grid(stated), rounding="full" if full else "floor"), stated.pair("kernel", 0)
     if not average:
         return windows.max_pool(x, sides, grid)
-    return windows.average_pool(x, sides, grid, "clipped_window" if stated.flag("count_include_pad", True) else "real_cells")
+    return windows.average_pool(
+        x, sides, grid, "clipped_window" if stated.flag("count_include_pad", True) else "real_cells"
+    )
 
 
 def _dense(stated: Stated, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
@@ -64,7 +68,9 @@ def _dense(stated: Stated, x: Numbers, kernel: Numbers, bias: Numbers | None = N
     return values.dense(flat, kernel, None if stated.flag("no_bias") else bias)
 
 
-def _norm(stated: Stated, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers) -> Numbers:
+def _norm(
+    stated: Stated, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers
+) -> Numbers:
     own = None if stated.flag("fix_gamma", True) else gamma
     return values.batch_norm(x, mean, variance, own, beta, stated.number("eps", 1e-3))
 
@@ -75,7 +81,13 @@ def _leaky(stated: Stated, x: Numbers, gamma: Numbers | None = None) -> Any:
         return values.relu(x, slope=values.across(gamma, x))
     if kind == "selu":
         return 1.0507009873554804934 * values.elu(x, 1.6732632423543772848)
-    return values.gelu(x) if kind == "gelu" else values.elu(x, slope) if kind == "elu" else values.relu(x, slope=slope)
+    return (
+        values.gelu(x)
+        if kind == "gelu"
+        else values.elu(x, slope)
+        if kind == "elu"
+        else values.relu(x, slope=slope)
+    )
 
 
 _ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
@@ -88,7 +100,9 @@ _ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
 
 
 def _lrn(stated: Stated, x: Numbers) -> Numbers:
-    numbers = (stated.number(name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("knorm", 2.0)))
+    numbers = (
+        stated.number(name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("knorm", 2.0))
+    )
     return values.response_norm(x, stated.count("nsize", 0), *numbers)
 
 
@@ -119,7 +133,12 @@ def _pad(stated: Stated, x: Numbers) -> Numbers:
 
 
 _COMPARISONS: Mapping[str, Callable[..., Any]] = {
-    **{"greater": np.greater, "greater_equal": np.greater_equal, "lesser": np.less, "lesser_equal": np.less_equal},
+    **{
+        "greater": np.greater,
+        "greater_equal": np.greater_equal,
+        "lesser": np.less,
+        "lesser_equal": np.less_equal,
+    },
 }
 
 
@@ -143,16 +162,25 @@ _ROWS: Mapping[str, Row] = {
     "tanh": each(np.tanh),
     "square": each(np.square),
     **{
-        name: each(getattr(np, name)) for name in ("abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil")
+        name: each(getattr(np, name))
+        for name in ("abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil")
     },
     "erf": each(values.erf),
     "rsqrt": each(lambda x: 1 / np.sqrt(x)),
     **dict.fromkeys(("_power_scalar", "_PowerScalar"), _by_number(lambda x, number: x**number)),
-    "hard_sigmoid": row(lambda stated, x: values.hard_sigmoid(x, stated.number("alpha", 0.2), stated.number("beta", 0.5))),
-    "clip": row(lambda stated, x: np.clip(x, stated.number("a_min", -math.inf), stated.number("a_max", math.inf))),
-    **dict.fromkeys(("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add"), each(np.add)),
+    "hard_sigmoid": row(
+        lambda stated, x: values.hard_sigmoid(x, stated.number("alpha", 0.2), stated.number("beta", 0.5))
+    ),
+    "clip": row(
+        lambda stated, x: np.clip(x, stated.number("a_min", -math.inf), stated.number("a_max", math.inf))
+    ),
+    **dict.fromkeys(
+        ("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add"), each(np.add)
+    ),
     **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), each(lambda *several: sum(several[1:], several[0]))),
-    **dict.fromkeys(("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"), each(np.subtract)),
+    **dict.fromkeys(
+        ("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"), each(np.subtract)
+    ),
     **dict.fromkeys(("elemwise_mul", "broadcast_mul", "_Mul", "_mul"), each(np.multiply)),
     **dict.fromkeys(("elemwise_div", "broadcast_div", "_Div", "_div"), each(np.divide)),
     **dict.fromkeys(("broadcast_maximum", "_Maximum", "_maximum"), each(np.maximum)),
@@ -166,7 +194,9 @@ _ROWS: Mapping[str, Row] = {
     **dict.fromkeys(("SoftmaxOutput", "Softmax", "SoftmaxActivation"), each(lambda x: values.softmax(x, 1))),
     "log_softmax": row(lambda stated, x: values.log_softmax(x, stated.count("axis", -1))),
     "softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", -1))),
-    **dict.fromkeys(("Concat", "concat"), row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1)))),
+    **dict.fromkeys(
+        ("Concat", "concat"), row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1)))
+    ),
     **dict.fromkeys(("Flatten", "flatten"), each(lambda x: x.reshape(len(x), -1))),
     **dict.fromkeys(("Reshape", "reshape"), row(_reshape)),
     **dict.fromkeys(("SliceChannel", "split"), row(_split)),
@@ -175,5 +205,7 @@ _ROWS: Mapping[str, Row] = {
     "max": row(lambda stated, x: x.max(tuple(stated.counts("axis")), keepdims=stated.flag("keepdims"))),
     "slice_axis": row(_cut),
     "transpose": row(lambda stated, x: x.transpose(stated.counts("axes"))),
-    "UpSampling": row(lambda stated, x: resize_nearest(x, (1, 1, stated.count("scale", 1), stated.count("scale", 1)))),
+    "UpSampling": row(
+        lambda stated, x: resize_nearest(x, (1, 1, stated.count("scale", 1), stated.count("scale", 1)))
+    ),
 }

@@ -11,7 +11,9 @@ from porter.filegraph.kernels.program import Reference, own_name
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, read_json
 
-_THROUGH = frozenset({"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"})
+_THROUGH = frozenset(
+    {"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"}
+)
 _LOSSES = frozenset({"SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "SVMOutput"})
 """Operators whose second input is a label."""
 _WHOLE = re.compile(r"-?\d+")
@@ -90,7 +92,8 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     known, nodes, free, names = list[Reference](), list[Node](), dict[str, tuple[int, ...]](), set[str]()
     passed: list[tuple[LeftOut, Reference]] = []
     for place, each in enumerate(stated["nodes"]):
-        # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning to an operator.
+        # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning
+        # to an operator.
         given, name = [source[:2] for source in each["inputs"]], own_name(str(each["name"]), place, names)
         own = {**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})}
         if any(isinstance(word, list | dict | None) for word in own.values()):
@@ -112,7 +115,8 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
             if each["op"] == "Dropout":
                 passed.append((LeftOut(name, "Dropout", words.number("p", 0.5)), inputs[0]))
             continue
-        if each["op"] == "BatchNorm" and len(kept) == 3:  # before 0.9, statistics were no inputs (nnvm/legacy_json_util.cc)
+        # Before 0.9, statistics were no inputs (nnvm/legacy_json_util.cc).
+        if each["op"] == "BatchNorm" and len(kept) == 3:
             kept += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
         nodes.append(Node(name, str(each["op"]), tuple(kept), words))
         known.append((name, 0))

@@ -23,12 +23,13 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 def read_npz(path: Path) -> Checkpoint:
     """The arrays of an archive, in its order.
 
-    TensorNets writes two members (tensornets/utils.py, `save`): `names` of the variables, in the order in which its code makes
-    them, and `values`, an object array of their arrays, which numpy pickles. The tensor of the variable `NAME:0` is `NAME`.
-    In any other archive, each member of numbers is a tensor.
+    TensorNets writes two members (tensornets/utils.py, `save`): `names` of the variables, in the order in
+    which its code makes them, and `values`, an object array of their arrays, which numpy pickles. The tensor
+    of the variable `NAME:0` is `NAME`. In any other archive, each member of numbers is a tensor.
 
     Raises:
-        FileError: it is damaged or larger than its file can hold, names and values do not pair, or it pickles more than arrays.
+        FileError: it is damaged or larger than its file can hold, names and values do not pair, or it pickles
+            more than arrays.
     """
     with open_zip(path, ".npz archive") as archive:
         members = Members(archive, path, most_bytes(path.stat().st_size))
@@ -41,7 +42,10 @@ def _of_pair(path: Path, members: Members) -> Checkpoint:
     names = _strings(members.read(_NAMES), f"{path}: names")
     values = _values(members.read(_VALUES), most_bytes(path.stat().st_size), f"{path}: values")
     if len(names) != len(values) or len(set(names)) != len(names):
-        message = f"expected one array for each name, got {len(set(names))} different names and {len(values)} arrays"
+        message = (
+            f"expected one array for each name, got {len(set(names))} different names and "
+            f"{len(values)} arrays"
+        )
         raise FileError(message, where=str(path), next="fetch or copy it again")
     return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
 
@@ -69,20 +73,27 @@ def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bo
             warnings.simplefilter("ignore")  # numpy warns if Python 2 wrote a shape as (3L,)
             version = np.lib.format.read_magic(stream)
             if version not in _HEADERS:
-                raise FileError(f"a .npy of version {version[0]}.{version[1]}, expected 1.0 or 2.0", where=where)
+                raise FileError(
+                    f"a .npy of version {version[0]}.{version[1]}, expected 1.0 or 2.0", where=where
+                )
             shape, fortran, dtype = _HEADERS[version](stream)
     except FileError:
         raise
-    # The header is a Python literal, which numpy reads with ast and repairs with tokenize; both raise errors of their own.
+    # The header is a Python literal, which numpy reads with ast and repairs with tokenize; both raise errors
+    # of their own.
     except Exception as error:
-        raise FileError(f"this array is cut short or damaged: {first_line(error)}", where=where, next="fetch it again") from None
+        raise FileError(
+            f"this array is cut short or damaged: {first_line(error)}", where=where, next="fetch it again"
+        ) from None
     return dtype, shape, fortran, data[stream.tell() :]
 
 
 def _strings(data: bytes, where: str) -> list[str]:
     dtype, shape, _, content = _header(data, where)
     if dtype.kind not in "US" or len(shape) != 1:
-        raise FileError(f"expected a list of names, got an array of {dtype} and {len(shape)} axes", where=where)
+        raise FileError(
+            f"expected a list of names, got an array of {dtype} and {len(shape)} axes", where=where
+        )
     listed = make_array(content, dtype, shape, False, where)
     try:
         # Bytes are from Python 2. numpy's text may hold characters that UTF-8 lacks and no terminal prints.
@@ -98,4 +109,5 @@ def _values(data: bytes, limit: int, where: str) -> list[Array]:
         return unpickle_arrays(content, limit, where)
     if dtype.kind not in "fiub" or not shape:
         raise FileError(f"expected arrays of numbers, got {dtype}", where=where)
-    return list(make_array(content, dtype, shape, fortran, where))  # numpy makes one array of variables that have the same shape
+    # Numpy makes one array of variables that have the same shape.
+    return list(make_array(content, dtype, shape, fortran, where))

@@ -49,21 +49,33 @@ def read_binary(walk: Walk, node: OnnxNode) -> Read:
         return Lacks()
     if node.op == "Div":
         for means in (_MEANS, ("Reshape", _MEANS)):
-            found = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_pooled, walk))
+            found = arithmetic.response_norm(
+                walk, node, means, "AveragePool", partial(_channels_pooled, walk)
+            )
             if found is not None:
                 return found
     return arithmetic.combine(walk, node, "Add" if node.op == "Sum" else node.op, node.inputs)
 
 
 def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
-    """Over how many channels of a value an average over five axes is taken, as torch.onnx writes a LocalResponseNorm."""
+    """Over how many channels of a value an average over five axes is taken, as torch.onnx writes a
+    LocalResponseNorm.
+    """
     padded = walk.flow.nodes[pool.inputs[0][0]]
     squares, kernel = walk.view(padded.inputs[0]), pool.integers("kernel_shape")
     pads, fill = padded.stated(walk.flow, "pads", 1), padded.input(2)
     size = kernel[0] if kernel else 0
-    along = squares.sizes is not None and squares.sizes[1:3] == (1, value.channels) and len(squares.sizes) == 5 == len(kernel) + 2
+    along = (
+        squares.sizes is not None
+        and squares.sizes[1:3] == (1, value.channels)
+        and len(squares.sizes) == 5 == len(kernel) + 2
+    )
     plain = kernel[1:] == (1, 1) and {*pool.integers("strides")} <= {1} and not any(pool.integers("pads"))
-    plain = plain and pool.text("auto_pad", "NOTSET") == "NOTSET" and padded.text("mode", "constant") == "constant"
+    plain = (
+        plain
+        and pool.text("auto_pad", "NOTSET") == "NOTSET"
+        and padded.text("mode", "constant") == "constant"
+    )
     plain = plain and padded.input(3) is None and (fill is None or walk.flow.number(fill) == 0)
     around = [0, 0, size // 2, 0, 0, 0, 0, (size - 1) // 2, 0, 0]
     return size if along and plain and pads == around else None
@@ -85,13 +97,17 @@ def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
 
 
 def read_layer_norm(walk: Walk, node: OnnxNode) -> Read | list[Read]:
-    """LayerNormalization and RMSNormalization from an axis on: x, scale, offset. Further outputs are the mean and one over the
-    deviation.
+    """LayerNormalization and RMSNormalization from an axis on: x, scale, offset. Further outputs are the mean
+    and one over the deviation.
     """
     axis = node.integer("axis", -1)
     places = range(axis, 0) if axis < 0 else range(axis, len(walk.sizes(node.inputs[0]) or ()))
     tensors, epsilon = _affine(node), node.real("epsilon", 1e-5)
-    op = RmsNorm(epsilon) if node.op == "RMSNormalization" else LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors)
+    op = (
+        RmsNorm(epsilon)
+        if node.op == "RMSNormalization"
+        else LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors)
+    )
     found = arithmetic.norm_of_cells(walk, node, node.inputs[0], op, tensors, places)
     if node.outputs == 1:
         return found
@@ -106,7 +122,9 @@ def read_group_norm(walk: Walk, node: OnnxNode) -> Read:
     groups = node.integer("num_groups")
     if node.opset < 21 and groups != walk.view(node.inputs[0]).value.channels:
         return Lacks(f"{node.op} with numbers for each group")
-    return arithmetic.group_norm(walk, node, node.inputs[0], groups, _affine(node), node.real("epsilon", 1e-5))
+    return arithmetic.group_norm(
+        walk, node, node.inputs[0], groups, _affine(node), node.real("epsilon", 1e-5)
+    )
 
 
 def read_instance_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -116,12 +134,19 @@ def read_instance_norm(walk: Walk, node: OnnxNode) -> Read:
 
 def _affine(node: OnnxNode) -> dict[str, Reference]:
     """A norm's scale and offset."""
-    return {role: source for role, place in (("gamma", 1), ("beta", 2)) if (source := node.input(place)) is not None}
+    return {
+        role: source
+        for role, place in (("gamma", 1), ("beta", 2))
+        if (source := node.input(place)) is not None
+    }
 
 
 def read_gemm(walk: Walk, node: OnnxNode) -> Read:
     """Gemm: alpha * x @ kernel + beta * bias."""
-    axes, factors = "OI" if node.integer("transB") else "IO", (node.real("alpha", 1.0), node.real("beta", 1.0))
+    axes, factors = (
+        "OI" if node.integer("transB") else "IO",
+        (node.real("alpha", 1.0), node.real("beta", 1.0)),
+    )
     product = Product(node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
     return dense(walk, node, node.inputs[0], product)
 
@@ -135,7 +160,9 @@ def read_matrix(walk: Walk, node: OnnxNode) -> Read:
     if held is not None and len(held.shape) > 2:
         return with_matrices(walk, node, node.inputs[0], held)
     if held is not None and len(held.shape) == 1:
-        kernel = walk.flow.hold(f"{node.name}:kernel", np.asarray(walk.flow.value(node.inputs[1]), np.float64)[:, None])
+        kernel = walk.flow.hold(
+            f"{node.name}:kernel", np.asarray(walk.flow.value(node.inputs[1]), np.float64)[:, None]
+        )
         found = dense(walk, node, node.inputs[0], Product((kernel.name, 0), "IO"))
         return found.without([-1]) or Lacks() if isinstance(found, View) else found
     return dense(walk, node, node.inputs[0], Product(node.inputs[1], "IO"))

@@ -1,4 +1,6 @@
-"""ONNX's Attention, of opset 23 and later: the heads of its values are an axis, or stand side by side in the channels."""
+"""ONNX's Attention, of opset 23 and later: the heads of its values are an axis, or stand side by side in the
+channels.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,17 @@ def read_attention(walk: Walk, node: OnnxNode) -> Read | list[Read]:
         return Lacks(f"{node.op} with a softcap and a mask, of which ONNX's versions take another first")
     if mask is not None and walk.flow.is_value(mask):
         if _is_bounded(node) or count != groups:
-            return Lacks(f"{node.op} with a mask that the model computes as it runs beside other bounds, or of grouped queries")
+            return Lacks(
+                f"{node.op} with a mask that the model computes as it runs beside other bounds, or of "
+                "grouped queries"
+            )
     elif mask is not None or _is_bounded(node):
         mask = _bias(walk, node, mask, (count // groups, rows, key.size(2), others[0].size(2)))
     grouped = query.reshaped([query.size(0), groups, rows * (count // groups), query.size(3)])
-    views = [view and walk.as_array(f"{node.name}:{name}", view) for name, view in zip("qkv", (grouped, key, value), strict=True)]
+    views = [
+        view and walk.as_array(f"{node.name}:{name}", view)
+        for name, view in zip("qkv", (grouped, key, value), strict=True)
+    ]
     found = attention(walk, node, views, mask, node.real("scale", 0.0) or None, cap)
     if not isinstance(found, View):
         return found
@@ -91,7 +99,8 @@ def _windows(node: OnnxNode) -> tuple[int, int]:
 
 
 def _bias(walk: Walk, node: OnnxNode, mask: Reference | None, sizes: tuple[int, Dim, Dim, Dim]) -> Reference:
-    """What is added to the scores: a stored mask, of truths or of numbers, and the bounds that the node states.
+    """What is added to the scores: a stored mask, of truths or of numbers, and the bounds that the node
+    states.
 
     Args:
         sizes: queries of one key, tokens of queries and of keys, and those of keys that are the node's own.
@@ -100,14 +109,33 @@ def _bias(walk: Walk, node: OnnxNode, mask: Reference | None, sizes: tuple[int, 
         NoOp: a size is open, the mask is one for each image, or it leaves a query no key.
     """
     times, rows, columns, own = (size if isinstance(size, int) else 0 for size in sizes)
-    held = np.zeros(1) if mask is None else walk.flow.computed[mask] if mask in walk.flow.computed else walk.flow.held(mask[0])
+    held = (
+        np.zeros(1)
+        if mask is None
+        else walk.flow.computed[mask]
+        if mask in walk.flow.computed
+        else walk.flow.held(mask[0])
+    )
     added: Numbers = np.where(held, 0.0, _NEVER) if held.dtype.kind == "b" else np.maximum(held, _NEVER)
     ahead = np.arange(columns) - np.arange(rows)[:, None] - (columns - own)
     left, right = _windows(node)
-    hidden = (ahead > 0) & bool(node.integer("is_causal")) | (ahead < -left) & (left >= 0) | (ahead > right) & (right >= 0)
+    hidden = (
+        (ahead > 0) & bool(node.integer("is_causal"))
+        | (ahead < -left) & (left >= 0)
+        | (ahead > right) & (right >= 0)
+    )
     whole = np.where(hidden, _NEVER, np.broadcast_to(added, np.broadcast_shapes(added.shape, hidden.shape)))
-    if not whole.size or whole.shape[-2:] != hidden.shape or (whole <= _NEVER).all(-1).any() or (whole.ndim > 3 and len(whole) > 1):
+    if (
+        not whole.size
+        or whole.shape[-2:] != hidden.shape
+        or (whole <= _NEVER).all(-1).any()
+        or (whole.ndim > 3 and len(whole) > 1)
+    ):
         raise NoOp(f"{node.op} with a mask of each image, of open sizes, or one that leaves a query no key")
     of_heads = whole.reshape(-1, rows, columns)
-    by_key = np.tile(of_heads, (1, times, 1)) if len(of_heads) == 1 else of_heads.reshape(-1, times * rows, columns)
+    by_key = (
+        np.tile(of_heads, (1, times, 1))
+        if len(of_heads) == 1
+        else of_heads.reshape(-1, times * rows, columns)
+    )
     return walk.flow.stated(f"{node.name}:bias", by_key)

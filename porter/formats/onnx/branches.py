@@ -1,4 +1,6 @@
-"""The branches of an ONNX model's Ifs whose conditions are known when it is read: the model is what the chosen ones make of it."""
+"""The branches of an ONNX model's Ifs whose conditions are known when it is read: the model is what the
+chosen ones make of it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ MOST_ROUNDS = 16
 
 def decisions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
     """The condition of each If, by its name, that is a constant, or is computed from sizes."""
-    known = {name: flow.truth(node.inputs[0]) for name, node in flow.nodes.items() if node.op == "If" and node.inputs}
+    known = {
+        name: flow.truth(node.inputs[0])
+        for name, node in flow.nodes.items()
+        if node.op == "If" and node.inputs
+    }
     return {name: truth for name, truth in known.items() if truth is not None}
 
 
@@ -37,7 +43,9 @@ def chosen(message: Message, decided: Mapping[str, bool], refuse: Refuse) -> Mes
         node = replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
         if node.name in decided:
             given = after(message.scopes.get(node.name, message.given))
-            moved |= _branch(node, decided[node.name], Scope(nodes, given, arrays, stored, scopes=scopes), message)
+            moved |= _branch(
+                node, decided[node.name], Scope(nodes, given, arrays, stored, scopes=scopes), message
+            )
         else:
             nodes[node.name] = node
     return replace(
@@ -55,7 +63,9 @@ def _branch(node: OnnxNode, condition: bool, scope: Scope, message: Message) -> 
     graph = node.attributes[which].g if which in node.attributes else None
     ends = [] if graph is None else [output.name for output in graph.output]
     if graph is None or len(ends) != node.outputs:
-        raise scope.stored.refuse(f"'{node.title or node.name}' has no {which} that gives its values", "export the model again")
+        raise scope.stored.refuse(
+            f"'{node.title or node.name}' has no {which} that gives its values", "export the model again"
+        )
     names: dict[str, str] = {}
 
     def named(name: str) -> str:
@@ -71,5 +81,7 @@ def _branch(node: OnnxNode, condition: bool, scope: Scope, message: Message) -> 
     inner.add(graph.node)
     missing = next((end for end in ends if end not in inner.given), None)
     if missing is not None:
-        raise scope.stored.refuse(f"a branch of '{node.title or node.name}' lacks its value '{missing}'", "export the model again")
+        raise scope.stored.refuse(
+            f"a branch of '{node.title or node.name}' lacks its value '{missing}'", "export the model again"
+        )
     return {(node.name, place): inner.given[end] for place, end in enumerate(ends)}

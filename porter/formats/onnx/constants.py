@@ -37,8 +37,13 @@ def _cast(node: OnnxNode, value: Numbers) -> Numbers:
     return as_real(value) if kind in FLOATS else value  # two whole numbers divide to a whole one
 
 
-def _clipped(node: OnnxNode, value: Numbers, low: Numbers | None = None, high: Numbers | None = None) -> Numbers:
-    bounds = node.real("min", -np.inf) if low is None else low, node.real("max", np.inf) if high is None else high
+def _clipped(
+    node: OnnxNode, value: Numbers, low: Numbers | None = None, high: Numbers | None = None
+) -> Numbers:
+    bounds = (
+        node.real("min", -np.inf) if low is None else low,
+        node.real("max", np.inf) if high is None else high,
+    )
     return np.asarray(np.minimum(np.maximum(value, bounds[0]), bounds[1]))
 
 
@@ -117,7 +122,9 @@ def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -
 
 
 def _sliced(node: OnnxNode, value: Numbers, *bounds: Numbers) -> Numbers:
-    stated: list[list[Dim] | None] = [list(node.integers(name)) or None for name in ("starts", "ends", "axes", "steps")]
+    stated: list[list[Dim] | None] = [
+        list(node.integers(name)) or None for name in ("starts", "ends", "axes", "steps")
+    ]
     given: list[list[Dim] | None] = [each.ravel().tolist() for each in bounds]
     return value[tuple(slices(node, value.ndim, (given + stated[len(given) :]) if given else stated))]
 
@@ -133,7 +140,13 @@ def _split(node: OnnxNode, value: Numbers, sizes: Numbers | None = None) -> list
     return np.split(value, np.cumsum(stated)[:-1], node.integer("axis"))
 
 
-def _padded(node: OnnxNode, value: Numbers, widths: Numbers, number: Numbers | None = None, axes: Numbers | None = None) -> Numbers:
+def _padded(
+    node: OnnxNode,
+    value: Numbers,
+    widths: Numbers,
+    number: Numbers | None = None,
+    axes: Numbers | None = None,
+) -> Numbers:
     """Cells of one number around a constant, such as the ones that an average counts."""
     sizes = widths.ravel().tolist()
     around = list(zip(sizes[: value.ndim], sizes[value.ndim :], strict=True))
@@ -146,12 +159,20 @@ def _padded(node: OnnxNode, value: Numbers, widths: Numbers, number: Numbers | N
 
 def _averaged(node: OnnxNode, value: Numbers) -> Numbers:
     """The means of the windows of a constant map, in which no cell is a pad's."""
-    if any(node.integers("pads")) or node.integer("ceil_mode") or node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+    if (
+        any(node.integers("pads"))
+        or node.integer("ceil_mode")
+        or node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+    ):
         raise ValueError("an average over pads")
-    kernel, stride, dilation = (node.integers(name) or (1, 1) for name in ("kernel_shape", "strides", "dilations"))
+    kernel, stride, dilation = (
+        node.integers(name) or (1, 1) for name in ("kernel_shape", "strides", "dilations")
+    )
     if value.ndim != 4 or len(kernel) != 2 or value.size * math.prod(kernel) > MOST_COMPUTED:
         raise ValueError("no map, or more sums than a model states")
-    return average_pool(value, (kernel[0], kernel[1]), Grid((stride[0], stride[1]), (dilation[0], dilation[1])))
+    return average_pool(
+        value, (kernel[0], kernel[1]), Grid((stride[0], stride[1]), (dilation[0], dilation[1]))
+    )
 
 
 EVALUATORS: Mapping[str, Evaluator] = {
@@ -170,7 +191,9 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "ReduceMean": partial(_reduced, np.mean),
     "ReduceMax": partial(_reduced, np.max),
     "ReduceL2": partial(_reduced, lambda value, axes, **kept: np.sqrt(np.square(value).sum(axes, **kept))),
-    "Reshape": lambda node, value, shape: value.reshape(wanted_sizes(node, value.shape, shape.ravel().tolist())),
+    "Reshape": lambda node, value, shape: value.reshape(
+        wanted_sizes(node, value.shape, shape.ravel().tolist())
+    ),
     **dict.fromkeys(("Shape", "Size"), lambda node, value: stated_sizes(node, value.shape)),
     "Slice": _sliced,
     "Split": _split,

@@ -17,12 +17,19 @@ from porter.padding.sizes import MAX_SIDE
 CHANNELS_LAST = "channels last"
 """A key of a definition's metadata: the image is N×H×W×C."""
 ROWS, WHOLE = "axes of each image", "axes of the input"
-"""Keys of a definition's metadata, to sizes with spaces between them, -1 for an open one: the input is no map but has these axes
-behind the batch; or it has no batch, and is one image.
+"""Keys of a definition's metadata, to sizes with spaces between them, -1 for an open one: the input is no map
+but has these axes behind the batch; or it has no batch, and is one image.
 """
 _CHANNELS_FIRST = (0, 3, 1, 2)
 _WINDOWED = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
-_OF_MAPS = _WINDOWED | {"GlobalMaxPool", "GlobalAveragePool", "BatchNormalization", "LRN", "DepthToSpace", "PRelu"}
+_OF_MAPS = _WINDOWED | {
+    "GlobalMaxPool",
+    "GlobalAveragePool",
+    "BatchNormalization",
+    "LRN",
+    "DepthToSpace",
+    "PRelu",
+}
 """Ops whose second axis is the channels'."""
 _COUNTS = (1, 3, 4)
 """How many channels images have, where neither the graph nor an open size tells which axis they are."""
@@ -42,16 +49,22 @@ class Given:
     notes: tuple[str, ...] = ()
 
 
-def images(value: Any, nodes: Mapping[str, OnnxNode], taken: int | None, size: Size | None) -> Iterator[Given]:
-    """What the input may be, likeliest first: a map, or another tensor of a batch, whose image has one channel; and where all its
-    sizes are stated, one image with all its numbers in a row, because an op may be along the first axis.
+def images(
+    value: Any, nodes: Mapping[str, OnnxNode], taken: int | None, size: Size | None
+) -> Iterator[Given]:
+    """What the input may be, likeliest first: a map, or another tensor of a batch, whose image has one
+    channel; and where all its sizes are stated, one image with all its numbers in a row, because an op may be
+    along the first axis.
 
     Args:
         value: ValueInfoProto.
         taken: the channels that the first convolution takes, for an image that does not state them.
         size: of the image, where the model leaves it open.
     """
-    sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in value.type.tensor_type.shape.dim]
+    sizes = [
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
+        for dim in value.type.tensor_type.shape.dim
+    ]
     source, known = (value.name, 0), [each for each in sizes if each is not None]
     if len(sizes) == 4:
         yield _map(source, sizes, _channels_last(nodes, value.name, sizes), taken, size)
@@ -64,37 +77,58 @@ def images(value: Any, nodes: Mapping[str, OnnxNode], taken: int | None, size: S
 
 
 def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> Given | None:
-    """What a further input is: a map whose channels are stated, or a tensor of a batch whose other sizes are; None for others."""
-    sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in value.type.tensor_type.shape.dim]
+    """What a further input is: a map whose channels are stated, or a tensor of a batch whose other sizes are;
+    None for others.
+    """
+    sizes = [
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
+        for dim in value.type.tensor_type.shape.dim
+    ]
     source = (value.name, 0)
     if len(sizes) == 4:
         given = _map(source, sizes, _channels_last(nodes, value.name, sizes), None, None)
         channels = sizes[3 if given.stated else 1]
-        return None if channels is None else replace(given, stated={f"{key} of {value.name}": "" for key in given.stated})
+        return (
+            None
+            if channels is None
+            else replace(given, stated={f"{key} of {value.name}": "" for key in given.stated})
+        )
     known = tuple(size for size in sizes[1:] if size is not None)
-    return Given(Image(source, 1, ANY, sizes[0], "CHW", shape=known)) if known and len(known) == len(sizes) - 1 else None
+    return (
+        Given(Image(source, 1, ANY, sizes[0], "CHW", shape=known))
+        if known and len(known) == len(sizes) - 1
+        else None
+    )
 
 
 def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: Size | None) -> Given:
     """A tensor whose images have these rows and columns."""
     shape = completed(found, size)
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
-    return Given(Image(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own), {ROWS: _stated(sizes[1:])})
+    return Given(
+        Image(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own), {ROWS: _stated(sizes[1:])}
+    )
 
 
 def _whole(source: Reference, sizes: Sequence[int], rows: int) -> Given:
     shape = rows, math.prod(sizes) // rows
     own = _text(sizes) or "of one number"
     note = f"its input {own} has no batch: the port takes N such inputs"
-    return Given(Image(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _stated(sizes)}, (note,))
+    return Given(
+        Image(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _stated(sizes)}, (note,)
+    )
 
 
 def _rows_of(count: int) -> int | None:
     """The fewest rows of a map of so many cells; None where no map has so many."""
-    return next((rows for rows in range(1, MAX_SIDE + 1) if count % rows == 0 and count // rows <= MAX_SIDE), None)
+    return next(
+        (rows for rows in range(1, MAX_SIDE + 1) if count % rows == 0 and count // rows <= MAX_SIDE), None
+    )
 
 
-def _map(source: Reference, sizes: Sequence[int | None], last: bool, taken: int | None, size: Size | None) -> Given:
+def _map(
+    source: Reference, sizes: Sequence[int | None], last: bool, taken: int | None, size: Size | None
+) -> Given:
     batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
     axes = (0, 2, 3, 1) if last else None
     shape = completed((rows, columns), size)
@@ -103,9 +137,15 @@ def _map(source: Reference, sizes: Sequence[int | None], last: bool, taken: int 
 
 
 def _rows(sizes: Sequence[int | None]) -> Size | None:
-    """The rows and columns of an image with these axes; None where a port's are not as many, or several open axes are one."""
+    """The rows and columns of an image with these axes; None where a port's are not as many, or several open
+    axes are one.
+    """
     rest = [size for size in sizes[1:] if size is not None]
-    rows, columns = (1, sizes[0] if sizes else 1) if len(sizes) < 2 else (sizes[0], math.prod(rest) if len(rest) else None)
+    rows, columns = (
+        (1, sizes[0] if sizes else 1)
+        if len(sizes) < 2
+        else (sizes[0], math.prod(rest) if len(rest) else None)
+    )
     fits = len(sizes) < 3 or len(rest) == len(sizes) - 1
     return (rows, columns) if fits and max(rows or 1, columns or 1) <= MAX_SIDE else None
 
@@ -119,7 +159,9 @@ def _text(sizes: Sequence[int | str | None]) -> str:
 
 
 def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | None]) -> bool:
-    """Whether the image is N×H×W×C: the first transpose or windowed op after it tells, otherwise its open and its few sizes."""
+    """Whether the image is N×H×W×C: the first transpose or windowed op after it tells, otherwise its open and
+    its few sizes.
+    """
     reached = {image}
     for node in nodes.values():
         if any(source in reached for source, _ in node.inputs):

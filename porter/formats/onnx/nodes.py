@@ -1,7 +1,7 @@
 """An ONNX graph's nodes: their inputs, and their attributes with the defaults that files leave out.
 
-A value is named by the node that gives it and the place among its outputs. In ONNX values have names, and nodes need none: a node
-is known by the name of its first output, as a stored tensor is by its own.
+A value is named by the node that gives it and the place among its outputs. In ONNX values have names, and
+nodes need none: a node is known by the name of its first output, as a stored tensor is by its own.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class OnnxNode(Reading):
         return float(self.attributes[name].f) if name in self.attributes else float(np.float32(default))
 
     def stated(self, flow: Any, name: str, place: int) -> list[int] | None:
-        """Whole numbers that older operators have as an attribute and newer ones as an input; None where neither is there.
+        """Whole numbers that older operators have as an attribute and newer ones as an input; None where
+        neither is there.
 
         Raises:
             GraphError: the model computes the input as it runs.

@@ -1,4 +1,6 @@
-"""ONNX's operators of every opset since 7 in porter's terms, one reader each. A foreign node's name says what porter's ops lack."""
+"""ONNX's operators of every opset since 7 in porter's terms, one reader each. A foreign node's name says what
+porter's ops lack.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
-    """Casts between real numbers of single and double precision change nothing, and of truths to truths; halves round and integers
-    cut.
+    """Casts between real numbers of single and double precision change nothing, and of truths to truths;
+    halves round and integers cut.
     """
     same = is_cast(node) or (node.integer("to") == _TRUTH and is_truth(walk, node.inputs[0]))
     return walk.view(node.inputs[0]) if same else Lacks(f"Cast to type {node.integer('to')}")
@@ -61,13 +63,17 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
 
 def _over_norm(walk: Walk, node: OnnxNode) -> Read:
     """LpNormalization, whose order is 1 or 2."""
-    return over_norm(walk, node, node.inputs[0], [node.integer("axis", -1)], _LEAST_NORM, node.integer("p", 2))
+    return over_norm(
+        walk, node, node.inputs[0], [node.integer("axis", -1)], _LEAST_NORM, node.integer("p", 2)
+    )
 
 
 def _global_pool(walk: Walk, node: OnnxNode) -> Read:
     """All axes behind the channels."""
     source, sizes = node.inputs[0], walk.sizes(node.inputs[0])
-    return reduce(walk, node, source, _FUNCTIONS[node.op], (2, 3) if sizes is None else range(2, len(sizes)), True)
+    return reduce(
+        walk, node, source, _FUNCTIONS[node.op], (2, 3) if sizes is None else range(2, len(sizes)), True
+    )
 
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:
@@ -100,7 +106,11 @@ def _reshape(walk: Walk, node: OnnxNode) -> Read:
     sizes, stated = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1])
     if stated is None:
         return Lacks("Reshape to sizes that the model computes as it runs")
-    return Lacks() if sizes is None else moves.reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
+    return (
+        Lacks()
+        if sizes is None
+        else moves.reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
+    )
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Read:
@@ -117,7 +127,9 @@ def _transpose(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _slice(walk: Walk, node: OnnxNode) -> Read:
-    numbers = [node.dims(walk.flow, name, place) for place, name in enumerate(("starts", "ends", "axes", "steps"), 1)]
+    numbers = [
+        node.dims(walk.flow, name, place) for place, name in enumerate(("starts", "ends", "axes", "steps"), 1)
+    ]
     rank = len(walk.sizes(node.inputs[0]) or ())
     return moves.cut(walk, node, node.inputs[0], dict(enumerate(slices(node, rank, numbers))))
 
@@ -125,11 +137,21 @@ def _slice(walk: Walk, node: OnnxNode) -> Read:
 def _gather(walk: Walk, node: OnnxNode) -> Read:
     """Places of an axis: one, which goes, or several; or every number of a flat tensor, in its order.
 
-    torch's exporter (dynamo=True) writes so that the mean of a map has its strides, in ConvNeXt's head (`as_strided`).
+    torch's exporter (dynamo=True) writes so that the mean of a map has its strides, in ConvNeXt's head
+    (`as_strided`).
     """
-    sizes, dims, shape = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1]), walk.flow.shape(node.inputs[1])
+    sizes, dims, shape = (
+        walk.sizes(node.inputs[0]),
+        walk.flow.dims(node.inputs[1]),
+        walk.flow.shape(node.inputs[1]),
+    )
     count = len(dims or ())
-    if dims and shape and sizes == (BATCH * count,) and dims == [PLACE * count + each for each in range(count)]:
+    if (
+        dims
+        and shape
+        and sizes == (BATCH * count,)
+        and dims == [PLACE * count + each for each in range(count)]
+    ):
         return moves.reshape(walk, node, node.inputs[0], [-1, *shape[1:]])
     places = known(dims or ())
     if places and shape == ():
@@ -145,7 +167,9 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _gather_nd(walk: Walk, node: OnnxNode) -> Read:
-    """Cells by their places along the first axes, as torch.onnx writes an adaptive pool whose windows differ in size."""
+    """Cells by their places along the first axes, as torch.onnx writes an adaptive pool whose windows differ
+    in size.
+    """
     index = walk.flow.value(node.inputs[1])
     if index is None or index.dtype.kind != "i" or not index.ndim or node.integer("batch_dims"):
         return Lacks("GatherND of places that the model computes as it runs, or of each image")
@@ -153,13 +177,17 @@ def _gather_nd(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
-    """Split into stated sizes, or into as many equal parts as it has outputs, of which the last may be smaller."""
+    """Split into stated sizes, or into as many equal parts as it has outputs, of which the last may be
+    smaller.
+    """
     stated, axis = node.stated(walk.flow, "split", 1), node.integer("axis")
     if stated:
         return moves.split(walk, node, node.inputs[0], axis, stated)
     (size,) = known([walk.view(node.inputs[0]).size(axis)])
     most = -(-size // node.outputs)
-    return moves.split(walk, node, node.inputs[0], axis, [most] * (size // most) + ([size % most] if size % most else []))
+    return moves.split(
+        walk, node, node.inputs[0], axis, [most] * (size // most) + ([size % most] if size % most else [])
+    )
 
 
 def _depth_to_space(walk: Walk, node: OnnxNode) -> Read:
@@ -175,11 +203,15 @@ def _space_to_depth(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _response_norm(walk: Walk, node: OnnxNode) -> Read:
-    """LRN divides alpha by the size, and has the odd channel of an even size behind (onnx/defs/nn/defs.cc)."""
+    """LRN divides alpha by the size, and has the odd channel of an even size behind
+    (onnx/defs/nn/defs.cc).
+    """
     size = node.integer("size")
     if size % 2 == 0:
         return Lacks("LRN over an even number of channels")
-    op = LocalResponseNorm(size, node.real("alpha", 1e-4) / size, node.real("beta", 0.75), node.real("bias", 1.0))
+    op = LocalResponseNorm(
+        size, node.real("alpha", 1e-4) / size, node.real("beta", 0.75), node.real("bias", 1.0)
+    )
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
 
@@ -228,11 +260,15 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
-    "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1)),
+    "Squeeze": lambda walk, node: moves.squeeze(
+        walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1)
+    ),
     "Swish": arithmetic.read_swish,
     "Tile": by_sizes(moves.repeat),
     "Transpose": _transpose,
-    "Unsqueeze": lambda walk, node: moves.unsqueeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ()),
+    "Unsqueeze": lambda walk, node: moves.unsqueeze(
+        walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ()
+    ),
     "Where": choice,
     **{kind: comparison(kind) for kind in COMPARISONS},
     **{"And": both, "Or": either, "Not": opposite},

@@ -1,4 +1,6 @@
-"""ONNX's operators of one value that are one op of porter's: the destination takes the reader's rows backwards."""
+"""ONNX's operators of one value that are one op of porter's: the destination takes the reader's rows
+backwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An ONNX file's message: its nodes in order, and the tensors that it stores, in itself or in files beside it."""
+"""An ONNX file's message: its nodes in order, and the tensors that it stores, in itself or in files beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ class Message:
     """A model as its file has it.
 
     Attributes:
-        nodes: by name, each after its inputs; stored tensors are nodes too. Nodes that give their input unchanged are left out. The
-            node "" stands for what an optional input that is not given reads (MISSING): it gives no value and becomes no step.
+        nodes: by name, each after its inputs; stored tensors are nodes too. Nodes that give their input
+            unchanged are left out. The node "" stands for what an optional input that is not given reads
+            (MISSING): it gives no value and becomes no step.
         given: by the name of a value, the node that gives it.
         arrays: stored tensors by name.
         files: of the model.
@@ -58,8 +61,8 @@ def read_message(path: Path, refuse: Refuse) -> Message:
     """The message of a file, whose tensors stand in the file or in files of its folder.
 
     Raises:
-        FileError: it is damaged or too large, its operators are older than opset 7, it calls functions of its own, a tensor does
-            not hold what it declares, or keeps its numbers outside the folder.
+        FileError: it is damaged or too large, its operators are older than opset 7, it calls functions of its
+            own, a tensor does not hold what it declares, or keeps its numbers outside the folder.
         MissingFramework: the package `onnx` is not installed.
     """
     proto = parse(path, import_onnx().ModelProto(), "export with external data")
@@ -67,19 +70,31 @@ def read_message(path: Path, refuse: Refuse) -> Message:
     newest = import_onnx().defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
         next_step = "convert it with onnx.version_converter.convert_version"
-        raise refuse(f"the model has opset {opset}, and porter reads opset {OLDEST_OPSET} to {newest}", next_step)
+        raise refuse(
+            f"the model has opset {opset}, and porter reads opset {OLDEST_OPSET} to {newest}", next_step
+        )
     if proto.functions:
-        raise refuse(f"the model calls functions of its own, such as '{proto.functions[0].name}'", "inline them with onnx.inliner")
+        raise refuse(
+            f"the model calls functions of its own, such as '{proto.functions[0].name}'",
+            "inline them with onnx.inliner",
+        )
     if proto.graph.sparse_initializer:
         raise refuse("the model stores sparse tensors", "export it with dense ones")
     if len(proto.graph.node) + len(proto.graph.initializer) > MOST_NODES:
         raise refuse(f"the model has more than {MOST_NODES} nodes", "export it again")
     _expect_names(proto.graph, refuse)
     outside = next(
-        (node for node in proto.graph.node if node.op_type != "Constant" and any(map(_is_external, _tensors(node)))), None
+        (
+            node
+            for node in proto.graph.node
+            if node.op_type != "Constant" and any(map(_is_external, _tensors(node)))
+        ),
+        None,
     )
     if outside is not None:
-        raise refuse(f"'{outside.name or outside.op_type}' keeps its own numbers in another file", "export it again")
+        raise refuse(
+            f"'{outside.name or outside.op_type}' keeps its own numbers in another file", "export it again"
+        )
     stored = Stored(path, refuse)
     arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
     nodes = {"": OnnxNode("", "", (), opset)}
@@ -92,9 +107,15 @@ def read_message(path: Path, refuse: Refuse) -> Message:
     scope = Scope(nodes, given, arrays, stored)
     scope.add(proto.graph.node)
     files = (path, *stored.files)
-    taken, most = sum(array.nbytes for array in arrays.values()), most_bytes(sum(file.stat().st_size for file in files))
+    taken, most = (
+        sum(array.nbytes for array in arrays.values()),
+        most_bytes(sum(file.stat().st_size for file in files)),
+    )
     if taken > most:
-        raise refuse(f"the model's tensors take {taken} bytes, more than files of their size may ({most})", "export it again")
+        raise refuse(
+            f"the model's tensors take {taken} bytes, more than files of their size may ({most})",
+            "export it again",
+        )
     return Message(proto, nodes, given, arrays, files, passed=scope.passed)
 
 
@@ -124,7 +145,8 @@ class Scope:
         missing = next((name for name in node.input if name not in self.given), None)
         if missing is not None:
             raise self.stored.refuse(
-                f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives", "export the model again"
+                f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives",
+                "export the model again",
             )
         first = next((output for output in node.output if output), "")
         if not first:
@@ -141,12 +163,18 @@ class Scope:
             self.given[first] = inputs[0]
             if node.op_type == "Dropout":
                 ratio = attributes["ratio"].f if "ratio" in attributes else 0.5
-                if len(inputs) > 1 and (stated := self.arrays.get(inputs[1][0])) is not None and stated.size == 1:
+                if (
+                    len(inputs) > 1
+                    and (stated := self.arrays.get(inputs[1][0])) is not None
+                    and stated.size == 1
+                ):
                     ratio = float(stated.ravel()[0])
                 self.passed.append((LeftOut((node.name or first).strip("/"), "Dropout", ratio), inputs[0]))
             mask = next((output for output in node.output[1:] if output), None)
             if mask is not None:
-                self.nodes[self.named(mask)] = OnnxNode(self.named(mask), "Dropout's mask", inputs, opset, node.name, attributes)
+                self.nodes[self.named(mask)] = OnnxNode(
+                    self.named(mask), "Dropout's mask", inputs, opset, node.name, attributes
+                )
                 self.given[mask] = self.named(mask), 0
             return
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
@@ -163,13 +191,19 @@ def _expect_names(graph: Any, refuse: Refuse) -> None:
     images = [value.name for value in graph.input if value.name not in held]
     counts = Counter([*stored, *images, *(name for node in graph.node for name in node.output if name)])
     titles = (
-        text for node in graph.node for text in (node.name, node.op_type, node.domain, *(each.name for each in node.attribute))
+        text
+        for node in graph.node
+        for text in (node.name, node.op_type, node.domain, *(each.name for each in node.attribute))
     )
     if not all(isinstance(name, str) for name in (*counts, *titles)):  # bytes that are no UTF-8
         raise refuse("a name in the model is not text", "fetch or copy it again")
     twice = next((name for name, count in counts.items() if count > 1 or not name), None)
     if twice is not None:
-        message = f"the model has two values called '{twice}'" if twice else "the model stores a tensor without a name"
+        message = (
+            f"the model has two values called '{twice}'"
+            if twice
+            else "the model stores a tensor without a name"
+        )
         raise refuse(message, "export it again")
 
 
@@ -226,7 +260,12 @@ class Stored:
         """What a Constant node states."""
         if "value" in attributes:
             return self.array(attributes["value"].t, name)
-        for key, kind in (("value_float", "f"), ("value_floats", "floats"), ("value_int", "i"), ("value_ints", "ints")):
+        for key, kind in (
+            ("value_float", "f"),
+            ("value_floats", "floats"),
+            ("value_int", "i"),
+            ("value_ints", "ints"),
+        ):
             if key in attributes:
                 return np.asarray(getattr(attributes[key], kind), np.float32 if "float" in key else np.int64)
         raise self.refuse(f"the constant '{name}' is not a tensor of numbers", "export the model again")
@@ -242,19 +281,27 @@ class Stored:
             kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
             if kind.kind not in "iufbV":
                 kinds = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
-                raise self.refuse(f"tensor '{name}' holds no real numbers: its type is {kinds}", "export the model without it")
+                raise self.refuse(
+                    f"tensor '{name}' holds no real numbers: its type is {kinds}",
+                    "export the model without it",
+                )
             if min(shape, default=1) < 0:
                 raise ValueError
             if _is_external(tensor):
                 return self._external(tensor, name, kind, shape)
             if tensor.HasField("raw_data"):
-                return np.frombuffer(tensor.raw_data, kind.newbyteorder("<") if kind.isbuiltin == 1 else kind).reshape(shape)
+                return np.frombuffer(
+                    tensor.raw_data, kind.newbyteorder("<") if kind.isbuiltin == 1 else kind
+                ).reshape(shape)
             if math.prod(shape) > 2 * tensor.ByteSize():  # also an uninitialised tensor
                 raise ValueError
             found: Array = onnx.numpy_helper.to_array(tensor)
             return found
         except (ValueError, KeyError, TypeError):
-            message = f"tensor '{name}' does not hold the {shape} numbers of type {tensor.data_type} that it declares"
+            message = (
+                f"tensor '{name}' does not hold the {shape} numbers of type {tensor.data_type} that "
+                "it declares"
+            )
             raise self.refuse(message, "fetch or export the model again") from None
 
     def _external(self, tensor: Any, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
@@ -264,8 +311,12 @@ class Stored:
         try:
             file = (folder / location).resolve()
             missing = "is missing" if not file.is_file() else ""
-        except (OSError, RuntimeError) as error:  # a name that is too long; before Python 3.13, links to each other
-            file, missing = folder, f"cannot be found: {getattr(error, 'strerror', None) or 'links point to each other'}"
+        except (OSError, RuntimeError) as error:
+            # A name that is too long; before Python 3.13, links to each other.
+            file, missing = (
+                folder,
+                f"cannot be found: {getattr(error, 'strerror', None) or 'links point to each other'}",
+            )
         if missing or not file.is_relative_to(folder):
             outside = missing if file.is_relative_to(folder) else "stands outside the model's folder"
             message = f"the file '{location:.200}' of tensor '{name}' {outside}"

@@ -31,10 +31,13 @@ _MOST_NOTES = 5
 
 
 def read_onnx(
-    path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Mapping[str, Array] | None = None
+    path: Path,
+    outputs: Sequence[str] = (),
+    size: Size | None = None,
+    weights: Mapping[str, Array] | None = None,
 ) -> Checkpoint:
-    """An ONNX model of one image: its graph, which ends at `outputs` if any are named, and every tensor of real numbers that it
-    stores.
+    """An ONNX model of one image: its graph, which ends at `outputs` if any are named, and every tensor of
+    real numbers that it stores.
 
     Args:
         size: of the image, where the model leaves it open.
@@ -62,11 +65,16 @@ def read_onnx(
         raise refuse("a name in the model is not text", "fetch or copy it again") from None
 
 
-def _read(message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None) -> Checkpoint:
+def _read(
+    message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None
+) -> Checkpoint:
     if outputs:
         _end_at(message.proto.graph, outputs, [name for name in message.given if name])
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
-    inputs, needed = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"], _needed(message)
+    inputs, needed = (
+        [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"],
+        _needed(message),
+    )
     inputs = [value for value in inputs if value.name in needed] or inputs
     inputs.sort(key=_is_no_map)
     whole = next((value.name for value in inputs if value.type.tensor_type.elem_type not in FLOATS), None)
@@ -75,7 +83,10 @@ def _read(message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], 
     read = _read_image(message, inputs, size, refuse)
     if read is None:
         found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
-        wanted = "inputs of one batch are expected: an image, or a tensor that can be one, and others of known sizes"
+        wanted = (
+            "inputs of one batch are expected: an image, or a tensor that can be one, and others of "
+            "known sizes"
+        )
         note = f"{UNREAD}: {wanted}; found {found}"
         return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
     graph, arrays, stated, further = read
@@ -83,7 +94,10 @@ def _read(message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], 
         raise refuse("no output of the model depends on its image", "export it again")
     held = {stored.name for node in graph.nodes for stored in node.tensors.values()} - graph.evaluated.keys()
     used = {name: arrays[name] for name in held}
-    notes = (f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}", *further)
+    notes = (
+        f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}",
+        *further,
+    )
     definition = _definition(message, {**tensors, **used}, stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
     said = {entry.key: entry.value for entry in message.proto.metadata_props}
@@ -101,15 +115,21 @@ def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
 
 
 _Read = tuple[FileGraph, Mapping[str, Array], Mapping[str, str], Sequence[str]]
-"""The graph; the model's tensors; what its definition states besides, which is constants that a port says more exactly, and the
-image's layout; and notes on how the input becomes a map, and which of the model's outputs are not the graph's."""
+"""The graph; the model's tensors; what its definition states besides, which is constants that a port says
+more exactly, and the image's layout; and notes on how the input becomes a map, and which of the model's
+outputs are not the graph's.
+"""
 
 
 def _read_image(message: Message, inputs: Sequence[Any], size: Size | None, refuse: Refuse) -> _Read | None:
-    """With the first input as the first image that porter can read it as whole, otherwise as the likeliest; None if an input can be
-    none.
+    """With the first input as the first image that porter can read it as whole, otherwise as the likeliest;
+    None if an input can be none.
     """
-    if not inputs or len(inputs) > MOST_INPUTS or not all(value.type.tensor_type.HasField("shape") for value in inputs):
+    if (
+        not inputs
+        or len(inputs) > MOST_INPUTS
+        or not all(value.type.tensor_type.HasField("shape") for value in inputs)
+    ):
         return None
     beside = [given for value in inputs[1:] if (given := further_image(value, message.nodes)) is not None]
     first: _Read | None = None
@@ -141,12 +161,26 @@ def _needed(message: Message) -> set[str]:
 
 def _read_graph(message: Message, given: Sequence[Given], refuse: Refuse, rounds: int = MOST_ROUNDS) -> _Read:
     nodes, live = message.nodes, _live(message, [each.image.source[0] for each in given])
-    outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
+    outputs = {
+        value.name: message.given[value.name]
+        for value in message.proto.graph.output
+        if value.name in message.given
+    }
     budget = most_bytes(sum(file.stat().st_size for file in message.files))
     flow = Dataflow(
-        nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, budget, operands, passed=message.passed
+        nodes,
+        live,
+        Arrays(message.arrays),
+        kind_of,
+        EVALUATORS,
+        is_cast,
+        RESHAPES,
+        budget,
+        operands,
+        passed=message.passed,
     )
-    taps = {source: name for name, source in reversed([*message.given.items()])}  # a copy's name comes after the first
+    # A copy's name comes after the first.
+    taps = {source: name for name, source in reversed([*message.given.items()])}
     first, *further = (each.image for each in given)
     walk = begin(flow, first, message.arrays, taps.get, further={image.source[0]: image for image in further})
     read_nodes(walk, READERS.get)
@@ -154,7 +188,8 @@ def _read_graph(message: Message, given: Sequence[Given], refuse: Refuse, rounds
         return _read_graph(chosen(message, decided, refuse), given, refuse, rounds - 1)
     ends = {end: name for name, end in outputs.items()}
     left_out = [
-        f"without its output '{escaped(name)}', which is " + (f"'{escaped(ends[end])}'" if flow.is_value(end) else "a constant")
+        f"without its output '{escaped(name)}', which is "
+        + (f"'{escaped(ends[end])}'" if flow.is_value(end) else "a constant")
         for name, end in outputs.items()
         if not flow.is_value(end) or ends[end] != name
     ]
@@ -164,7 +199,12 @@ def _read_graph(message: Message, given: Sequence[Given], refuse: Refuse, rounds
         raise refuse("of one input the model takes only the size", "export it without that input")
     stated = {name: repr(number) for name, number in walk.exact.items()}
     stated |= {key: text for each in given for key, text in each.stated.items()}
-    return named(found, _titles(nodes.values())), message.arrays, stated, (*given[0].notes, *left_out[:_MOST_NOTES])
+    return (
+        named(found, _titles(nodes.values())),
+        message.arrays,
+        stated,
+        (*given[0].notes, *left_out[:_MOST_NOTES]),
+    )
 
 
 def _taken(message: Message, live: Collection[str]) -> int | None:
@@ -177,17 +217,21 @@ def _taken(message: Message, live: Collection[str]) -> int | None:
 
 
 def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
-    """The nodes' own names, of torch's exporter only the module's: `/layer1/layer1.0/conv1/Conv` is `layer1/0/conv1`."""
+    """The nodes' own names, of torch's exporter only the module's: `/layer1/layer1.0/conv1/Conv` is
+    `layer1/0/conv1`.
+    """
     paths = {}
     for node in nodes:
         words = node.title.strip("/").split("/")
-        paths[node.name] = tuple(word.removeprefix(f"{before}.") for before, word in zip(["", *words], words, strict=False))
+        paths[node.name] = tuple(
+            word.removeprefix(f"{before}.") for before, word in zip(["", *words], words, strict=False)
+        )
     return titles(paths, {node.name: node.op for node in nodes})
 
 
 def _definition(message: Message, tensors: Mapping[str, Array], stated: Mapping[str, str]) -> bytes:
-    """What of the model leads to its outputs, in which `tensors` have types and shapes without their content, and whose metadata is
-    `stated`. onnxruntime takes no content of a tensor that no node reads.
+    """What of the model leads to its outputs, in which `tensors` have types and shapes without their content,
+    and whose metadata is `stated`. onnxruntime takes no content of a tensor that no node reads.
     """
     onnx, whole = import_onnx(), message.proto
     kept = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)

@@ -22,7 +22,8 @@ def renewed(message: Message, given: Mapping[str, Array]) -> Message:
     """A model with other tensors, each in the type that the model states.
 
     Raises:
-        MappingError: the model has no such tensor, or it has another shape, or a type that does not hold its numbers.
+        MappingError: the model has no such tensor, or it has another shape, or a type that does not hold its
+            numbers.
     """
     given = {name: array for name, array in given.items() if not name.endswith(_COUNTER)}
     if unexpected := [name for name in given if name not in message.arrays]:
@@ -31,7 +32,9 @@ def renewed(message: Message, given: Mapping[str, Array]) -> Message:
     for name, array in given.items():
         own = arrays[name]
         if own.shape != array.shape:
-            raise MappingError(f"{name}: the model's has the shape {own.shape}, this one {array.shape}", next=_ALL)
+            raise MappingError(
+                f"{name}: the model's has the shape {own.shape}, this one {array.shape}", next=_ALL
+            )
         with np.errstate(over="ignore"):
             arrays[name] = array.astype(own.dtype)
         if not np.array_equal(arrays[name], array, equal_nan=is_floating(array)):
@@ -48,7 +51,10 @@ def expect_all(message: Message, graph: FileGraph, given: Mapping[str, Array]) -
     """
     held = [stored.name for node in graph.nodes for stored in node.tensors.values()]
     initial = {tensor.name for tensor in message.proto.graph.initializer}
-    used = upstream(held, lambda name: [source for source, _ in message.nodes[name].inputs] if name in message.nodes else [])
+    used = upstream(
+        held,
+        lambda name: [source for source, _ in message.nodes[name].inputs] if name in message.nodes else [],
+    )
     arrays = ((name, message.arrays[name]) for name in sorted(used & initial))
     if missing := [name for name, array in arrays if array.ndim and is_floating(array) and name not in given]:
         raise MappingError(f"there is no tensor for the model's {_quoted(missing)}", next=_ALL)

@@ -37,7 +37,9 @@ _RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VAL
 
 
 def read_convolution(walk: Walk, node: OnnxNode) -> Read:
-    """Conv: a kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the channels."""
+    """Conv: a kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the
+    channels.
+    """
     kernel, sizes = walk.flow.weights(node.inputs[1]), walk.sizes(node.inputs[0]) or ()
     if kernel is not None and len(kernel.shape) == 3 and sizes[1:2] == (1,) and _is_plain(node):
         return along_channels(walk, node, node.inputs[0], node.inputs[1], node.integers("pads") or (0, 0))
@@ -71,9 +73,10 @@ def _held(walk: Walk, kernel: Sequence[int], value: Value) -> Read:
 
 
 def read_transposed(walk: Walk, node: OnnxNode) -> Read:
-    """ConvTranspose: a kernel channels×filters/groups×rows×columns. What its pads cut off, `output_padding` gives back at the end;
-    with `output_shape`, the odd cell is cut at the end for SAME_UPPER only (onnx/defs/nn/defs.cc, ConvTranspose). Where SAME asks
-    for more cells than the kernels reach, onnxruntime gives fewer; an `output_shape` then has them behind.
+    """ConvTranspose: a kernel channels×filters/groups×rows×columns. What its pads cut off, `output_padding`
+    gives back at the end; with `output_shape`, the odd cell is cut at the end for SAME_UPPER only
+    (onnx/defs/nn/defs.cc, ConvTranspose). Where SAME asks for more cells than the kernels reach, onnxruntime
+    gives fewer; an `output_shape` then has them behind.
     """
     kernel = walk.flow.weights(node.inputs[1])
     value = _map(walk, node, len(kernel.shape) - 2 if kernel is not None else 0)
@@ -82,7 +85,11 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     tensors = {"kernel": Stored(kernel.name, "OIHW" if len(kernel.shape) == 4 else "OIW")}
     if not _with_bias(walk, node, tensors):
         return Lacks("ConvTranspose with a bias that is not a stored vector")
-    window, groups, rule = _window(node, kernel.shape[2:]), node.integer("group", 1), node.text("auto_pad", "NOTSET")
+    window, groups, rule = (
+        _window(node, kernel.shape[2:]),
+        node.integer("group", 1),
+        node.text("auto_pad", "NOTSET"),
+    )
     more = (0, 0, *node.integers("output_padding"))[-2:]
     wanted = node.integers("output_shape")[2 - len(kernel.shape) :]
     wanted = (1, *wanted) if len(wanted) == 1 else wanted
@@ -119,10 +126,11 @@ def _with_bias(walk: Walk, node: OnnxNode, tensors: dict[str, Stored]) -> bool:
 
 
 def read_pool(walk: Walk, node: OnnxNode) -> Read:
-    """MaxPool, whose pads take no part, and AveragePool, which divides by the real cells unless `count_include_pad`.
+    """MaxPool, whose pads take no part, and AveragePool, which divides by the real cells unless
+    `count_include_pad`.
 
-    A last window that starts past the input and its first pads is dropped (onnx/defs/nn/defs.cc since opset 19; onnxruntime drops
-    it in every opset).
+    A last window that starts past the input and its first pads is dropped (onnx/defs/nn/defs.cc since opset
+    19; onnxruntime drops it in every opset).
     """
     kernel = node.integers("kernel_shape")
     if len(kernel) == 3:
@@ -132,11 +140,15 @@ def read_pool(walk: Walk, node: OnnxNode) -> Read:
         return Lacks()
     window = _window(node, kernel)
     if node.op == "MaxPool":
-        return _held(walk, kernel, walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST)))
+        return _held(
+            walk, kernel, walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST))
+        )
     average: Average = "real_cells"
     if node.integer("count_include_pad"):
         average = "clipped_window" if node.integer("ceil_mode") else "full_window"
-    return _held(walk, kernel, walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average)))
+    return _held(
+        walk, kernel, walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average))
+    )
 
 
 def read_norm_pool(walk: Walk, node: OnnxNode) -> Read:
@@ -153,8 +165,8 @@ def read_norm_pool(walk: Walk, node: OnnxNode) -> Read:
 
 
 def read_center(walk: Walk, node: OnnxNode) -> Read:
-    """CenterCropPad: what is too much is cropped around the middle, and zeros stand around what is too little; an odd cell is the
-    last.
+    """CenterCropPad: what is too much is cropped around the middle, and zeros stand around what is too
+    little; an odd cell is the last.
     """
     source, wanted, stated = node.inputs[0], node.stated(walk.flow, "shape", 1), node.integers("axes")
     sizes = walk.sizes(source)
@@ -167,16 +179,23 @@ def read_center(walk: Walk, node: OnnxNode) -> Read:
             less[place] = slice(-apart // 2, -apart // 2 + size)
         elif apart > 0:
             more[place] = apart // 2, apart - apart // 2
-    inner = part(walk, node, "middle", lambda walk, middle: cut(walk, middle, source, less)) if less else source
+    inner = (
+        part(walk, node, "middle", lambda walk, middle: cut(walk, middle, source, less)) if less else source
+    )
     return pad(walk, node, inner, more) if more else walk.view(inner)
 
 
 def _pool_of_first(walk: Walk, node: OnnxNode, kernel: Sequence[int]) -> Read:
-    """An average over the first of three axes, as torch.onnx has it in a LocalResponseNorm: porter has no op for it, but its sizes
-    decide an If.
+    """An average over the first of three axes, as torch.onnx has it in a LocalResponseNorm: porter has no op
+    for it, but its sizes decide an If.
     """
     view, found = walk.view(node.inputs[0]), walk.foreign(node, node.op)
-    if view.axes is None or len(view.axes) != 5 or {*kernel[1:], *node.integers("strides")} != {1} or any(node.integers("pads")):
+    if (
+        view.axes is None
+        or len(view.axes) != 5
+        or {*kernel[1:], *node.integers("strides")} != {1}
+        or any(node.integers("pads"))
+    ):
         return found
     return View(found, (*view.axes[:2], (Piece("C", view.size(2) - kernel[0] + 1),), *view.axes[3:]))
 
@@ -212,10 +231,16 @@ def read_pad(walk: Walk, node: OnnxNode) -> Read:
         return Lacks()
     half, sizes = len(numbers) // 2, walk.sizes(node.inputs[0])
     pairs = zip(numbers[:half], numbers[half:], strict=True)
-    by_place = dict(zip(range(half if sizes is None else len(sizes)) if axes is None else axes, pairs, strict=True))
+    by_place = dict(
+        zip(range(half if sizes is None else len(sizes)) if axes is None else axes, pairs, strict=True)
+    )
     if mode == "constant":
         return pad(walk, node, node.inputs[0], by_place, node.bound(flow, "value", 2, 0.0))
-    return extend(walk, node, node.inputs[0], by_place, _MODES[mode]) if mode in _MODES else Lacks(f"Pad ({mode})")
+    return (
+        extend(walk, node, node.inputs[0], by_place, _MODES[mode])
+        if mode in _MODES
+        else Lacks(f"Pad ({mode})")
+    )
 
 
 def read_resize(walk: Walk, node: OnnxNode) -> Read:
@@ -232,21 +257,27 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
     if not scales and policy != "stretch":
         return Lacks(f"{node.op} with keep_aspect_ratio_policy {policy}")
     known, axes = walk.sizes(node.inputs[0]), node.integers("axes")
-    places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]  # the axes that scales and sizes are of
+    # The axes that scales and sizes are of.
+    places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]
     if len({*places} & {*range(4)}) < len(places):
         return Lacks(f"{node.op} along axes {list(axes)}")
     if known is None or len(known) != 4 or len(places) != len(scales or sizes or ()):
         return Lacks()
     by, to = dict(zip(places, scales, strict=False)), dict(zip(places, sizes or (), strict=False))
-    less = any(scale < 1 for scale in by.values()) or any(not _reaches(size, known[axis]) for axis, size in to.items())
+    less = any(scale < 1 for scale in by.values()) or any(
+        not _reaches(size, known[axis]) for axis, size in to.items()
+    )
     rule = node.text("coordinate_transformation_mode", "half_pixel")
     if node.integer("antialias") and (less or op.mode == "nearest"):  # onnxruntime runs none of the nearest
         return Lacks(f"{node.op} ({op.mode}) with antialias")
     may_be_one = any(_may_be_one(known[axis], to.get(axis), by.get(axis, 1.0)) for axis in places)
     if rule == "pytorch_half_pixel" and less and may_be_one:
         return Lacks(f"{node.op} by pytorch_half_pixel to one cell, which is then the first")
-    parted = any(scale * (1 if isinstance(size := known[axis], Open) else size) % 1 for axis, scale in by.items())
-    if rule in ("align_corners", "half_pixel_symmetric") and parted:  # ONNX says that it counts, and onnxruntime counts none
+    parted = any(
+        scale * (1 if isinstance(size := known[axis], Open) else size) % 1 for axis, scale in by.items()
+    )
+    # ONNX says that it counts, and onnxruntime counts none.
+    if rule in ("align_corners", "half_pixel_symmetric") and parted:
         return Lacks(f"{node.op} by {rule} and a scale that leaves a part of a cell")
     return resize(walk, node, node.inputs[0], op, by, to)
 

@@ -21,4 +21,6 @@ def _is_orbax(content: Content) -> bool:
     return content.path.is_dir() and bool(trees_in(content.path))
 
 
-FORMATS = (Format("orbax", "a folder of orbax", _is_orbax, reader("porter.formats.orbax.read", "read_orbax")),)
+FORMATS = (
+    Format("orbax", "a folder of orbax", _is_orbax, reader("porter.formats.orbax.read", "read_orbax")),
+)

@@ -1,4 +1,5 @@
-"""tensorstore, in a process of its own: it writes the arrays of a folder of orbax one after the other into a file.
+"""tensorstore, in a process of its own: it writes the arrays of a folder of orbax one after the other into a
+file.
 
 Nothing of porter is imported here, because the process runs this file.
 """
@@ -10,7 +11,11 @@ import math
 import sys
 from pathlib import Path
 
-_SINGLE = {"file_io_concurrency": {"limit": 1}, "data_copy_concurrency": {"limit": 1}, "cache_pool": {"total_bytes_limit": 0}}
+_SINGLE = {
+    "file_io_concurrency": {"limit": 1},
+    "data_copy_concurrency": {"limit": 1},
+    "cache_pool": {"total_bytes_limit": 0},
+}
 
 
 def main() -> None:
@@ -18,7 +23,11 @@ def main() -> None:
 
     folder, wanted, target, most = sys.argv[1:]
     named = json.loads(Path(wanted).read_text())
-    store = {"driver": "ocdbt", "base": f"file://{folder}/"} if named["ocdbt"] else {"driver": "file", "path": f"{folder}/"}
+    store = (
+        {"driver": "ocdbt", "base": f"file://{folder}/"}
+        if named["ocdbt"]
+        else {"driver": "file", "path": f"{folder}/"}
+    )
     context, left, described = tensorstore.Context(_SINGLE), int(most), []
     with (Path(target) / "arrays").open("wb") as stream:
         for name in named["names"]:

@@ -1,4 +1,6 @@
-"""A tree of arrays in a folder of orbax. Its _METADATA lists the leaves, and tensorstore reads them, in a process of its own."""
+"""A tree of arrays in a folder of orbax. Its _METADATA lists the leaves, and tensorstore reads them, in a
+process of its own.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ def read_orbax(path: Path) -> Checkpoint:
     folder, *others = trees_in(path)
     if others:
         named = some([str(found.relative_to(path)) for found in (folder, *others)])
-        raise FileError(f"the folder has several trees of arrays: {named}", where=str(path), next="name the folder of one of them")
+        raise FileError(
+            f"the folder has several trees of arrays: {named}",
+            where=str(path),
+            next="name the folder of one of them",
+        )
     with refusing_damage(path, what="this folder of orbax", further=OF_JSON):
         files = tuple(sorted(file for file in folder.rglob("*") if file.is_file()))
         stated = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
@@ -46,12 +52,16 @@ def read_orbax(path: Path) -> Checkpoint:
         kept = [name for name in leaves if name in numbers and name[0] not in NOT_THE_MODEL]
         if len(leaves) > MOST_NODES or len(files) > MOST_NODES:
             raise ValueError(f"it has more than {MOST_NODES} values or files")
-        arrays = _arrays(folder, kept, bool(stated.get("use_zarr3")), sum(file.stat().st_size for file in files))
+        arrays = _arrays(
+            folder, kept, bool(stated.get("use_zarr3")), sum(file.stat().st_size for file in files)
+        )
     tensors = dict(zip(map("/".join, kept), arrays, strict=True))
     if all(name.endswith(_VARIABLE) for name in tensors):
         tensors = {name.removesuffix(_VARIABLE): array for name, array in tensors.items()}
     no_numbers = {"/".join(name) for name in leaves.keys() - numbers if name[0] not in NOT_THE_MODEL}
-    return Checkpoint(path, "orbax", "jax", tensors, left_out({name[0] for name in leaves}, no_numbers), files=files)
+    return Checkpoint(
+        path, "orbax", "jax", tensors, left_out({name[0] for name in leaves}, no_numbers), files=files
+    )
 
 
 def _leaf(stated: Any) -> tuple[tuple[str, ...], str]:

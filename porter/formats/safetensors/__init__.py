@@ -17,5 +17,10 @@ def _is_safetensors(content: Content) -> bool:
 
 
 FORMATS = (
-    Format("safetensors", "a .safetensors", _is_safetensors, reader("porter.formats.safetensors.tensors", "read_safetensors")),
+    Format(
+        "safetensors",
+        "a .safetensors",
+        _is_safetensors,
+        reader("porter.formats.safetensors.tensors", "read_safetensors"),
+    ),
 )

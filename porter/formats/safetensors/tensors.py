@@ -35,7 +35,9 @@ _DTYPES = {
     "uint8": "U8",
     "bool": "BOOL",
 }
-"""The format's names of numpy's types, in the order in which the package writes them: wide ones first, so that all are aligned."""
+"""The format's names of numpy's types, in the order in which the package writes them: wide ones first, so
+that all are aligned.
+"""
 
 _LENGTH_BYTES = 8
 _PIECE_BYTES = 1 << 20
@@ -43,13 +45,16 @@ _PIECES_AHEAD = 4
 
 
 def read_safetensors(path: Path) -> Checkpoint:
-    """Reads every tensor, in the header's dtypes: pages of the file, which are copied when they are written to.
+    """Reads every tensor, in the header's dtypes: pages of the file, which are copied when they are written
+    to.
 
     Raises:
-        FileError: the file is cut short or damaged, or has a dtype of less than a byte or one that numpy lacks.
+        FileError: the file is cut short or damaged, or has a dtype of less than a byte or one that numpy
+            lacks.
     """
     try:
-        # The package checks that the tensors have the bytes of their shapes, cover the file and do not overlap.
+        # The package checks that the tensors have the bytes of their shapes, cover the file and do not
+        # overlap.
         with safe_open(path, framework="numpy") as package:
             names = list(package.keys())
         with path.open("rb") as file:
@@ -57,7 +62,9 @@ def read_safetensors(path: Path) -> Checkpoint:
             header = read_json(file.read(length))
             content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
         data = content[_LENGTH_BYTES + length :]
-        return Checkpoint(path, "safetensors", None, {name: _tensor(path, name, header[name], data) for name in names})
+        return Checkpoint(
+            path, "safetensors", None, {name: _tensor(path, name, header[name], data) for name in names}
+        )
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         message = f"this safetensors file is cut short or damaged: {error}"
         raise FileError(message, where=str(path), next="fetch or copy it again") from None
@@ -79,8 +86,9 @@ def _tensor(path: Path, name: str, stated: Mapping[str, Any], data: Array) -> Ar
 def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> str:
     """Writes the bytes that the package's `save_file` writes, and returns their sha256 in hex.
 
-    The package takes only dense arrays, all at once, and its file would have to be read again for the digest. Here one piece is
-    made dense while those before it, which the processor's cache still holds, are hashed and written.
+    The package takes only dense arrays, all at once, and its file would have to be read again for the digest.
+    Here one piece is made dense while those before it, which the processor's cache still holds, are hashed
+    and written.
 
     Raises:
         OSError: the disk is full, or another error of the disk.
@@ -96,7 +104,8 @@ def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> str:
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     hashed = hashlib.sha256()
-    # The tensors may be maps of the file that is replaced, and a map whose file is cut short ends the process.
+    # The tensors may be maps of the file that is replaced, and a map whose file is cut short ends the
+    # process.
     path.unlink(missing_ok=True)
     with path.open("wb") as file, ThreadPoolExecutor(1) as beside:
 

@@ -1,4 +1,6 @@
-"""Reads weights that an index lists: `weight_map` has the file of each tensor (huggingface_hub/serialization)."""
+"""Reads weights that an index lists: `weight_map` has the file of each tensor
+(huggingface_hub/serialization).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def read_sharded(path: Path) -> Checkpoint:
     """The tensors of all shards, each of which holds those that the index says and no others.
 
     Raises:
-        FileError: the index or a shard is damaged, or they contradict each other; or a shard is not in the index's folder.
+        FileError: the index or a shard is damaged, or they contradict each other; or a shard is not in the
+            index's folder.
     """
     held = read_index(path)
     files = shards_beside(path, held)
@@ -38,7 +41,9 @@ def read_sharded(path: Path) -> Checkpoint:
         if twice := sorted(tensors.keys() & shard.tensors.keys()):
             raise FileError(f"several of its shards hold {some(twice)}", where=str(path), next=_AGAIN)
         if unlike := sorted(held[name] ^ shard.tensors.keys()):
-            message = f"index and shard '{name}' do not hold the same tensors: only one of them has {some(unlike)}"
+            message = (
+                f"index and shard '{name}' do not hold the same tensors: only one of them has {some(unlike)}"
+            )
             raise FileError(message, where=str(path), next=_AGAIN)
         tensors |= shard.tensors
         notes |= dict.fromkeys(shard.notes)
@@ -50,8 +55,8 @@ def read_sharded(path: Path) -> Checkpoint:
 
 
 def read_index(path: Path) -> dict[str, set[str]]:
-    """The names of the tensors of each shard, whose name is of a file in the index's folder. Keras names groups of tensors, which
-    may lie in several shards.
+    """The names of the tensors of each shard, whose name is of a file in the index's folder. Keras names
+    groups of tensors, which may lie in several shards.
 
     Raises:
         FileError: it is damaged, lists more tensors or shards than any model's, or a file elsewhere.
@@ -81,7 +86,8 @@ def shards_beside(path: Path, held: Iterable[str]) -> dict[str, Path]:
 
 
 def _shard_at(folder: Path, name: str) -> Path:
-    """A file of the index's folder. It may be a link into the folder, or into the blobs of Hugging Face's cache.
+    """A file of the index's folder. It may be a link into the folder, or into the blobs of Hugging Face's
+    cache.
 
     Raises:
         ValueError: it is elsewhere, or not there.
@@ -100,5 +106,7 @@ def _read(file: Path) -> Checkpoint:
     content = look_at(file)
     format = next((each for each in _SHARDS if each.matches(content)), None)
     if format is None or format.read is None:
-        raise FileError("this shard holds neither safetensors nor PyTorch's tensors", where=str(file), next=_AGAIN)
+        raise FileError(
+            "this shard holds neither safetensors nor PyTorch's tensors", where=str(file), next=_AGAIN
+        )
     return format.read(file)

@@ -1,9 +1,17 @@
-"""TensorFlow's checkpoints, of both versions. The `.index` stands for a prefix, which is not a file, and for a data shard."""
+"""TensorFlow's checkpoints, of both versions. The `.index` stands for a prefix, which is not a file, and for
+a data shard.
+"""
 
 from __future__ import annotations
 
 from porter.formats.format import Content, Format, reader
-from porter.formats.tf_checkpoint.files import TABLE_MAGIC, find_checkpoint, is_checkpoint_folder, is_checkpoint_part, table_version
+from porter.formats.tf_checkpoint.files import (
+    TABLE_MAGIC,
+    find_checkpoint,
+    is_checkpoint_folder,
+    is_checkpoint_part,
+    table_version,
+)
 
 
 def _version(content: Content) -> str | None:
@@ -23,7 +31,14 @@ def _version(content: Content) -> str | None:
 
 def _format(name: str, what: str) -> Format:
     read = reader("porter.formats.tf_checkpoint.read", "read_tf_checkpoint")
-    return Format(name, what, lambda content: _version(content) == name, read, framework="tf", whole="a frozen graph (.pb)")
+    return Format(
+        name,
+        what,
+        lambda content: _version(content) == name,
+        read,
+        framework="tf",
+        whole="a frozen graph (.pb)",
+    )
 
 
 FORMATS = (

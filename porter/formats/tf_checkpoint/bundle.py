@@ -1,4 +1,6 @@
-"""A checkpoint of version 2: an index of entries, and shards with the bytes (core/util/tensor_bundle/tensor_bundle.h)."""
+"""A checkpoint of version 2: an index of entries, and shards with the bytes
+(core/util/tensor_bundle/tensor_bundle.h).
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def _stored(entry: Entry, shards: Sequence[memoryview]) -> memoryview:
 
 
 def _slice_key(key: bytes, extents: Extents) -> bytes:
-    """The key of a slice in ordered code (core/util/saved_tensor_slice_util.cc, tsl/lib/strings/ordered_code.cc)."""
+    """The key of a slice in ordered code (core/util/saved_tensor_slice_util.cc,
+    tsl/lib/strings/ordered_code.cc).
+    """
     name = key.replace(b"\0", b"\0\xff").replace(b"\xff", b"\xff\0") + b"\0\1"
     numbers = (number for start, size in extents for number in (start, -1 if size is None else size))
     return b"".join((_SLICE, name, _unsigned(len(extents)), *map(_ordered, numbers)))
@@ -111,6 +115,8 @@ def _unsigned(number: int) -> bytes:
 
 
 def _ordered(number: int) -> bytes:
-    """A signed integer whose bytes sort as it does: of its 8 * width bits the first are turned round, one for each byte."""
+    """A signed integer whose bytes sort as it does: of its 8 * width bits the first are turned round, one for
+    each byte.
+    """
     width = (~number if number < 0 else number).bit_length() // 7 + 1
     return ((number & (1 << 8 * width) - 1) ^ (1 << width) - 1 << 7 * width).to_bytes(width, "big")

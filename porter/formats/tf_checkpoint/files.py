@@ -1,7 +1,8 @@
-"""Finds the files of a TensorFlow checkpoint from any part of it that was named. Nothing here imports TensorFlow.
+"""Finds the files of a TensorFlow checkpoint from any part of it that was named. Nothing here imports
+TensorFlow.
 
-V2 (the default since 1.0) is a prefix with an `.index` and `.data-00000-of-0000N` shards; V1 is one file, or shards named
-`PREFIX-00000-of-0000N`. Both indices are tables of tensorflow/core/lib/io/format.h.
+V2 (the default since 1.0) is a prefix with an `.index` and `.data-00000-of-0000N` shards; V1 is one file, or
+shards named `PREFIX-00000-of-0000N`. Both indices are tables of tensorflow/core/lib/io/format.h.
 """
 
 from __future__ import annotations
@@ -44,32 +45,38 @@ class CheckpointFiles:
 def table_version(head: bytes) -> Version:
     """The version of a table, by its first entry. The entry's key is empty in both.
 
-    In V2 it is a BundleHeaderProto, whose first field is a number, the shards (tensor_bundle.proto); in V1 SavedTensorSlices,
-    whose first field is a message (saved_tensor_slice.proto).
+    In V2 it is a BundleHeaderProto, whose first field is a number, the shards (tensor_bundle.proto); in V1
+    SavedTensorSlices, whose first field is a message (saved_tensor_slice.proto).
     """
     entry = re.match(rb"\x00\x00[\x80-\xff]*[\x00-\x7f](.)", head, re.DOTALL)
     return "tf-checkpoint-v2" if entry and entry[1] == b"\x08" else "tf-checkpoint-v1"
 
 
 def is_checkpoint_folder(folder: Path) -> bool:
-    """Whether a folder holds a checkpoint, a `checkpoint` state file or an `.index`, and is no SavedModel's."""
+    """Whether a folder holds a checkpoint, a `checkpoint` state file or an `.index`, and is no
+    SavedModel's.
+    """
     if any(folder.glob("saved_model.pb*")):
         return False
     return (folder / _STATE).is_file() or any(_is_table(path) for path in folder.glob("*.index"))
 
 
 def is_checkpoint_part(path: Path) -> bool:
-    """Whether a path that is not a table itself names a checkpoint: its prefix, a data shard of V2, or a V1 pattern."""
+    """Whether a path that is not a table itself names a checkpoint: its prefix, a data shard of V2, or a V1
+    pattern.
+    """
     if path.exists():
         return _SHARD.fullmatch(path.name) is not None
     return _beside(path, ".index").is_file() or bool(_old_shards(path))
 
 
 def find_checkpoint(path: Path) -> CheckpointFiles:
-    """The checkpoint that `path` names: its prefix, its `.index`, a shard of it, or the folder of a `checkpoint` state file.
+    """The checkpoint that `path` names: its prefix, its `.index`, a shard of it, or the folder of a
+    `checkpoint` state file.
 
     Raises:
-        FileError: there is no such checkpoint, a shard is missing, or a folder has several and does not say which is meant.
+        FileError: there is no such checkpoint, a shard is missing, or a folder has several and does not say
+            which is meant.
     """
     if path.is_dir():
         return find_checkpoint(_latest(path))
@@ -78,20 +85,28 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
         path = path.with_name(shard["prefix"])
         if not _beside(path, ".index").is_file():
             raise FileError(
-                "this is a checkpoint's data without its index", where=str(path), next=f"put {path.name}.index beside it"
+                "this is a checkpoint's data without its index",
+                where=str(path),
+                next=f"put {path.name}.index beside it",
             )
     if path.suffix == ".index" and _is_table(path):
         path = path.with_name(path.name.removesuffix(".index"))
     index = _beside(path, ".index")
     if index.is_file():
         if not _is_table(index):
-            raise FileError("the checkpoint's index is cut short or damaged", where=str(index), next="fetch or copy it again")
+            raise FileError(
+                "the checkpoint's index is cut short or damaged",
+                where=str(index),
+                next="fetch or copy it again",
+            )
         return CheckpointFiles(str(path), "tf-checkpoint-v2", (index, *_shards(path)))
     old = _old_shards(path)
     if old:
         return old
     if not path.is_file():
-        raise FileError("there is no such checkpoint", where=str(path), next="name its prefix, its .index or its folder")
+        raise FileError(
+            "there is no such checkpoint", where=str(path), next="name its prefix, its .index or its folder"
+        )
     return CheckpointFiles(str(path), "tf-checkpoint-v1", (path,))
 
 
@@ -110,9 +125,13 @@ def _is_table(path: Path) -> bool:
 
 
 def _shards(prefix: Path) -> tuple[Path, ...]:
-    """The data files of V2. If a save with another number of shards left some files, the only complete set counts."""
+    """The data files of V2. If a save with another number of shards left some files, the only complete set
+    counts.
+    """
     counts = {
-        match["count"] for path in _siblings(prefix) if (match := _SHARD.fullmatch(path.name)) and match["prefix"] == prefix.name
+        match["count"]
+        for path in _siblings(prefix)
+        if (match := _SHARD.fullmatch(path.name)) and match["prefix"] == prefix.name
     }
     missing: list[str] = []
     complete = []
@@ -125,16 +144,28 @@ def _shards(prefix: Path) -> tuple[Path, ...]:
     if len(complete) == 1:
         return complete[0]
     if complete:
-        raise FileError("the data files of several saves are here", where=str(prefix), next="remove those of the older one")
+        raise FileError(
+            "the data files of several saves are here",
+            where=str(prefix),
+            next="remove those of the older one",
+        )
     wanted = ", ".join(missing[:_LISTED]) or f"{prefix.name}.data-00000-of-00001"
-    raise FileError(f"the checkpoint's data is missing: expected {wanted}", where=str(prefix), next="put it beside the .index")
+    raise FileError(
+        f"the checkpoint's data is missing: expected {wanted}",
+        where=str(prefix),
+        next="put it beside the .index",
+    )
 
 
 def _old_shards(path: Path) -> CheckpointFiles | None:
     """V1 in shards, found by one of them, by the pattern in a state file, or by the prefix."""
     named = _OLD_SHARD.fullmatch(path.name)
     prefix = path.with_name(named["prefix"]) if named else path
-    found = [match for other in _siblings(prefix) if (match := _OLD_SHARD.fullmatch(other.name)) and match["prefix"] == prefix.name]
+    found = [
+        match
+        for other in _siblings(prefix)
+        if (match := _OLD_SHARD.fullmatch(other.name)) and match["prefix"] == prefix.name
+    ]
     counts = {match["count"] for match in found if named is None or match["count"] == named["count"]}
     if len(counts) != 1:
         return None
@@ -143,7 +174,9 @@ def _old_shards(path: Path) -> CheckpointFiles | None:
     absent = [file.name for file in files if not file.is_file()]
     if absent:
         raise FileError(
-            f"the checkpoint's data is missing: expected {absent[0]}", where=str(prefix), next="put it beside the others"
+            f"the checkpoint's data is missing: expected {absent[0]}",
+            where=str(prefix),
+            next="put it beside the others",
         )
     return CheckpointFiles(f"{prefix}-?????-of-{count}", "tf-checkpoint-v1", files)
 
@@ -166,7 +199,9 @@ def _latest(folder: Path) -> Path:
     if not state.is_file():
         if len(here) == 1:
             return folder / here[0]
-        raise FileError(f"this folder holds several checkpoints: {listed}", where=str(folder), next="name one of them")
+        raise FileError(
+            f"this folder holds several checkpoints: {listed}", where=str(folder), next="name one of them"
+        )
     with state.open("rb") as stream:
         names = _LATEST.findall(stream.read(_MOST_STATE).decode("utf-8", "replace"))
     if len(set(names)) != 1:

@@ -1,5 +1,6 @@
-"""The messages of a checkpoint, read field by field: tensor_bundle.proto, saved_tensor_slice.proto, tensor_slice.proto,
-tensor_shape.proto and trackable_object_graph.proto. All of them raise ValueError for what is damaged.
+"""The messages of a checkpoint, read field by field: tensor_bundle.proto, saved_tensor_slice.proto,
+tensor_slice.proto, tensor_shape.proto and trackable_object_graph.proto. All of them raise ValueError for what
+is damaged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Extents = tuple[tuple[int, int | None], ...]
 
 @dataclass(frozen=True)
 class Entry:
-    """A BundleEntryProto: a tensor's type (types.proto), and where its bytes are, or the slices that it is stored in.
+    """A BundleEntryProto: a tensor's type (types.proto), and where its bytes are, or the slices that it is
+    stored in.
 
     Attributes:
         checksum: masked, of its bytes.
@@ -35,7 +37,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class SavedObject:
-    """An object of a TF 2 checkpoint: the places of the objects that it holds, by their names in it, and its variables."""
+    """An object of a TF 2 checkpoint: the places of the objects that it holds, by their names in it, and its
+    variables.
+    """
 
     children: Mapping[str, int]
     variables: tuple[Owner, ...]
@@ -88,7 +92,10 @@ def shape_of(data: memoryview) -> Shape:
 def extents_of(data: memoryview) -> Extents:
     """A TensorSliceProto."""
     found = _axes(sorted_fields(data), 1)
-    return tuple((signed(extent.number(1)), signed(extent.number(2)) if 2 in extent.numbers else None) for extent in found)
+    return tuple(
+        (signed(extent.number(1)), signed(extent.number(2)) if 2 in extent.numbers else None)
+        for extent in found
+    )
 
 
 def _axes(stated: Fields, field: int) -> list[Fields]:

@@ -1,4 +1,6 @@
-"""TensorFlow's checkpoints, V1 and V2. TensorFlow's own reader ends the process where an index is damaged in some ways."""
+"""TensorFlow's checkpoints, V1 and V2. TensorFlow's own reader ends the process where an index is damaged in
+some ways.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from porter.formats.tf_checkpoint.slices import tensors_of_tables
 from porter.formats.tf_checkpoint.tensors import Tensor, mapped
 
 _AGAIN = "_all_variables/"
-"""Where Keras's export writes every variable a second time (keras/src/export/saved_model_export_archive.py)."""
+"""Where Keras's export writes every variable a second time
+(keras/src/export/saved_model_export_archive.py).
+"""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,11 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     owners = bundle.owners
     training = training_state({key: tensor.shape for key, tensor in bundle.tensors.items()}, owners)
     kept = sorted(bundle.tensors.keys() - training)
-    notes = [f"ignored the training's state: {len(training)} tensors, such as {_some(training)}"] if training else []
+    notes = (
+        [f"ignored the training's state: {len(training)} tensors, such as {_some(training)}"]
+        if training
+        else []
+    )
     others = [key for key in bundle.others if key != OBJECT_GRAPH]
     if others:
         notes.append(f"ignored {_some(others)}, which are not numbers")
@@ -108,8 +116,8 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
 
 
 def _doubles(owners: Collection[Owner], values: Mapping[str, Array]) -> set[str]:
-    """Keys of second copies, with the name and the values of another tensor. Others that are alike are tensors of their own: many
-    layers call a variable `bias`, and begin with zeros.
+    """Keys of second copies, with the name and the values of another tensor. Others that are alike are
+    tensors of their own: many layers call a variable `bias`, and begin with zeros.
     """
     firsts: dict[str, list[Array]] = {}
     again: list[Owner] = []
@@ -121,7 +129,8 @@ def _doubles(owners: Collection[Owner], values: Mapping[str, Array]) -> set[str]
     return {
         owner.key
         for owner in again
-        if owner.key in values and any(np.array_equal(first, values[owner.key]) for first in firsts.get(owner.full_name, ()))
+        if owner.key in values
+        and any(np.array_equal(first, values[owner.key]) for first in firsts.get(owner.full_name, ()))
     }
 
 

@@ -1,4 +1,6 @@
-"""Checkpoints of version 1: tables of messages with the numbers in them (core/util/saved_tensor_slice.proto)."""
+"""Checkpoints of version 1: tables of messages with the numbers in them
+(core/util/saved_tensor_slice.proto).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from porter.formats.tf_checkpoint.tensors import DTYPES, Slice, Tensor, numbers_
 
 _RAW = {1: 5, 2: 6}
 _PACKED = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 19: 13}
-"""Fields of a TensorProto (tensor.proto) by the types whose numbers they hold: as they are, and as varints."""
+"""Fields of a TensorProto (tensor.proto) by the types whose numbers they hold: as they are, and as
+varints.
+"""
 _PIECE, _WIDEST = 1 << 20, 10
 
 
@@ -52,13 +56,17 @@ def tensors_of_tables(files: Iterable[memoryview]) -> dict[str, Tensor | None]:
             places = places_of(extents_of(part.content(2)), stated.shape)
             stated.slices.append(Slice(places, partial(_numbers, part.content(3), stated.type)))
     return {
-        name: Tensor(DTYPES[each.type], each.shape, tuple(each.slices)) if each.type in _RAW | _PACKED else None
+        name: Tensor(DTYPES[each.type], each.shape, tuple(each.slices))
+        if each.type in _RAW | _PACKED
+        else None
         for name, each in found.items()
     }
 
 
 def _add_stated(meta: memoryview, found: dict[str, _Stated]) -> None:
-    """The tensors that a SavedTensorSliceMeta states; each file of a checkpoint in shards states those of its slices."""
+    """The tensors that a SavedTensorSliceMeta states; each file of a checkpoint in shards states those of its
+    slices.
+    """
     for number, value in fields(meta):
         if number != 1 or isinstance(value, int):
             continue
@@ -94,6 +102,8 @@ def _varints(data: NDArray[np.uint8], kind: np.dtype[np.generic]) -> Iterator[Ar
         found = np.zeros(len(ends), np.uint64)
         for place in range(widths.max()):
             longer = np.flatnonzero(widths > place)
-            found[longer] |= (data[starts[longer] + place] & np.uint8(127)).astype(np.uint64) << np.uint64(7 * place)
+            found[longer] |= (data[starts[longer] + place] & np.uint8(127)).astype(np.uint64) << np.uint64(
+                7 * place
+            )
         yield found.astype(kind)
         data = data[ends[-1] :]

@@ -1,4 +1,6 @@
-"""Unpacks Snappy, in which TensorFlow 1 wrote the index that it put together of several shards' (format_description.txt)."""
+"""Unpacks Snappy, in which TensorFlow 1 wrote the index that it put together of several shards'
+(format_description.txt).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tables of keys and values, as tensorflow/core/lib/io/format.h has them: LevelDB's. Both versions of checkpoints are such."""
+"""Tables of keys and values, as tensorflow/core/lib/io/format.h has them: LevelDB's. Both versions of
+checkpoints are such.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from porter.formats.tf_checkpoint.snappy import unpacked
 _FOOTER, _TRAILER, _NUMBER = 48, 5, 4
 _STORED, _SNAPPY = 0, 1
 _MOST_KEYS = 64 << 20
-"""Bytes of all keys. A key states only how it differs from the one before it, so three bytes may state 100,000."""
+"""Bytes of all keys. A key states only how it differs from the one before it, so three bytes may state
+100,000.
+"""
 
 
 def read_table(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
@@ -28,7 +32,9 @@ def read_table(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
         raise ValueError("it does not end as a table")
     _, _, place = _handle(footer, 0)
     start, size, _ = _handle(footer, place)
-    return _bounded(chain.from_iterable(map(entries_of, _blocks(data, _bounded(entries_of(_block(data, start, size)))))))
+    return _bounded(
+        chain.from_iterable(map(entries_of, _blocks(data, _bounded(entries_of(_block(data, start, size))))))
+    )
 
 
 def _bounded(entries: Iterable[tuple[bytes, memoryview]]) -> Iterator[tuple[bytes, memoryview]]:
@@ -37,7 +43,9 @@ def _bounded(entries: Iterable[tuple[bytes, memoryview]]) -> Iterator[tuple[byte
     for count, (key, value) in enumerate(entries):
         keys += len(key)
         if count >= MOST_NODES or keys > _MOST_KEYS:
-            raise ValueError(f"it has more than {MOST_NODES} entries, or more than {_MOST_KEYS} bytes of keys")
+            raise ValueError(
+                f"it has more than {MOST_NODES} entries, or more than {_MOST_KEYS} bytes of keys"
+            )
         if before is not None and key <= before:
             raise ValueError("its keys are in no order")
         before = key
@@ -75,7 +83,9 @@ def _block(data: memoryview, start: int, size: int) -> memoryview:
 
 
 def entries_of(block: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Keys and values; after them are the places where a key is whole, and their count, by which a key would be searched."""
+    """Keys and values; after them are the places where a key is whole, and their count, by which a key would
+    be searched.
+    """
     restarts = int.from_bytes(block[-_NUMBER:], "little")
     end = len(block) - _NUMBER * (restarts + 1)
     if len(block) < _NUMBER or end < 0:

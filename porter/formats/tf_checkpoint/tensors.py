@@ -73,7 +73,9 @@ class Tensor:
         """
         parts = [part.read().reshape(part.shape) for part in self.slices]
         if sum(part.size for part in parts) != math.prod(self.shape):
-            raise ValueError(f"its slices hold {sum(part.size for part in parts)} numbers of {math.prod(self.shape)}")
+            raise ValueError(
+                f"its slices hold {sum(part.size for part in parts)} numbers of {math.prod(self.shape)}"
+            )
         if len(parts) == 1:
             return parts[0]
         found, filled = np.empty(self.shape, self.dtype), np.zeros(self.shape, bool)
@@ -93,7 +95,8 @@ def places_of(extents: Extents, shape: Shape) -> tuple[slice, ...]:
     if len(extents) != len(shape):
         raise ValueError(f"a slice has {len(extents)} axes, its tensor {len(shape)}")
     found = tuple(
-        slice(start, start + size if size is not None else whole) for (start, size), whole in zip(extents, shape, strict=True)
+        slice(start, start + size if size is not None else whole)
+        for (start, size), whole in zip(extents, shape, strict=True)
     )
     if any(not 0 <= place.start <= place.stop <= whole for place, whole in zip(found, shape, strict=True)):
         raise ValueError(f"a slice is outside of its tensor of shape {shape}")
@@ -112,4 +115,6 @@ def mapped(path: Path) -> memoryview:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b"")
+        return memoryview(
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+        )

@@ -21,12 +21,16 @@ def _is_frozen(content: Content) -> bool:
     if number != 1 or not isinstance(value, bytes):
         return False
     node = list(fields_of(value, 2))
-    return [field for field, _ in node] == [1, 2] and all(isinstance(part, bytes) and part.isascii() for _, part in node)
+    return [field for field, _ in node] == [1, 2] and all(
+        isinstance(part, bytes) and part.isascii() for _, part in node
+    )
 
 
 _format = partial(Format, framework="tf", engine="tf")
 _READ = "porter.formats.tf_graph.read"
 FORMATS = (
     _format("saved-model", "a SavedModel", _is_saved_model, reader(_READ, "read_saved_model")),
-    _format("frozen-graph", "a frozen TensorFlow graph (.pb)", _is_frozen, reader(_READ, "read_frozen_graph")),
+    _format(
+        "frozen-graph", "a frozen TensorFlow graph (.pb)", _is_frozen, reader(_READ, "read_frozen_graph")
+    ),
 )

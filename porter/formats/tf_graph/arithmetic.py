@@ -39,11 +39,15 @@ def read_clip(walk: Walk, node: GraphNode) -> Read:
 
 
 def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
-    """FusedBatchNorm, V2 and V3: x, scale, offset, mean, variance. The default of is_training is True (nn_ops.cc)."""
+    """FusedBatchNorm, V2 and V3: x, scale, offset, mean, variance. The default of is_training is True
+    (nn_ops.cc).
+    """
     if node.flag("is_training", True):
         return Lacks(f"{node.op} in training mode")
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
-    return wrong_layout(node) or batch_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", _FUSED_EPSILON))
+    return wrong_layout(node) or batch_norm(
+        walk, node, node.inputs[0], tensors, node.real("epsilon", _FUSED_EPSILON)
+    )
 
 
 def read_old_norm(walk: Walk, node: GraphNode) -> Read:
@@ -69,7 +73,11 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
 def read_exponential(walk: Walk, node: GraphNode) -> Read:
     """An Exp, which may be the last op of a softmax over several axes, as Keras writes it."""
     found = walk.flow.match(node, _SOFTMAX)
-    return apply(walk, node, node.inputs[0], Exp()) if found is None else softmax(walk, node, found["x"], *found["#axes"])
+    return (
+        apply(walk, node, node.inputs[0], Exp())
+        if found is None
+        else softmax(walk, node, found["x"], *found["#axes"])
+    )
 
 
 def read_einsum(walk: Walk, node: GraphNode) -> Read:

@@ -32,7 +32,9 @@ RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
 
 def _reduced(function: Any) -> Evaluator:
-    return lambda node, value, axes: function(value, tuple(axes.ravel().tolist()), keepdims=node.flag("keep_dims"))
+    return lambda node, value, axes: function(
+        value, tuple(axes.ravel().tolist()), keepdims=node.flag("keep_dims")
+    )
 
 
 def masks_of(node: GraphNode) -> Mapping[str, int]:
@@ -63,9 +65,16 @@ def _cast(node: GraphNode, value: Numbers) -> Numbers:
     return as_whole(value) if node.type("DstT") in _INTEGERS else as_real(value)
 
 
-def _diagonal(node: GraphNode, value: Numbers, place: Numbers, rows: Numbers, columns: Numbers, fill: Numbers) -> Numbers:
+def _diagonal(
+    node: GraphNode, value: Numbers, place: Numbers, rows: Numbers, columns: Numbers, fill: Numbers
+) -> Numbers:
     """A MatrixDiagV3 of one diagonal, as of tf.eye: MatrixDiagV3 (value, place, rows, columns, fill)."""
-    if value.ndim != 1 or place.item() or not {rows.item(), columns.item()} <= {-1, value.size} or value.size**2 > MOST_COMPUTED:
+    if (
+        value.ndim != 1
+        or place.item()
+        or not {rows.item(), columns.item()} <= {-1, value.size}
+        or value.size**2 > MOST_COMPUTED
+    ):
         raise ValueError("other than a square with one diagonal")
     return np.where(np.eye(value.size, dtype=bool), value, fill)
 
@@ -90,7 +99,9 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "StridedSlice": lambda node, value, *bounds: value[
         tuple(strided(masks_of(node), value.ndim, *(each.ravel().tolist() for each in bounds)))
     ],
-    "Slice": lambda node, value, begin, size: value[tuple(sliced(begin.ravel().tolist(), size.ravel().tolist()))],
+    "Slice": lambda node, value, begin, size: value[
+        tuple(sliced(begin.ravel().tolist(), size.ravel().tolist()))
+    ],
 }
 
 
@@ -101,7 +112,8 @@ class Constants:
     Attributes:
         nodes: by name.
         variables: values of nodes that are variables, by name.
-        budget: bytes that its constants may still unpack to, because a proto can declare any shape with a single number.
+        budget: bytes that its constants may still unpack to, because a proto can declare any shape with a
+            single number.
     """
 
     nodes: Mapping[str, GraphNode]
@@ -118,7 +130,9 @@ class Constants:
         """
         if name in self.variables:
             return self.variables[name].shape
-        return self._shape(self.nodes[name]) if name in self.nodes and self.nodes[name].op == "Const" else None
+        return (
+            self._shape(self.nodes[name]) if name in self.nodes and self.nodes[name].op == "Const" else None
+        )
 
     def array(self, name: str) -> Array:
         """The value of a constant or variable.
@@ -133,7 +147,11 @@ class Constants:
         return self._decoded[name]
 
     def is_big(self, node: GraphNode) -> bool:
-        return node.op == "Const" and bool(node.attributes["value"].ByteSize() > _BIG) and is_floating(self.array(node.name))
+        return (
+            node.op == "Const"
+            and bool(node.attributes["value"].ByteSize() > _BIG)
+            and is_floating(self.array(node.name))
+        )
 
     def _shape(self, node: GraphNode) -> tuple[int, ...]:
         shape = node.attributes["value"].tensor.tensor_shape
@@ -150,11 +168,15 @@ class Constants:
             kind = tf.dtypes.as_dtype(proto.dtype)
             size = math.prod(shape) * (kind.size or _TEXT)
             if size > self.budget:
-                raise self.refuse(f"constant '{node.name}' declares {size} bytes, and its file can hold {self.budget} more")
+                raise self.refuse(
+                    f"constant '{node.name}' declares {size} bytes, and its file can hold {self.budget} more"
+                )
             self.budget -= size
             array = np.asarray(tf.make_ndarray(proto))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise self.refuse(f"constant '{node.name}' does not hold what it declares: {first_line(error)}") from None
+            raise self.refuse(
+                f"constant '{node.name}' does not hold what it declares: {first_line(error)}"
+            ) from None
         if array.shape != shape:
             raise self.refuse(f"constant '{node.name}' declares shape {shape} and holds {array.shape}")
         return array

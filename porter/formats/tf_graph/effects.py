@@ -1,4 +1,6 @@
-"""What a TensorFlow graph does besides computing its outputs: ops that change what it reads, or draw random numbers."""
+"""What a TensorFlow graph does besides computing its outputs: ops that change what it reads, or draw random
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS
 from porter.graph.walks import upstream
 
-_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
+_READS = frozenset(
+    {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
+)
 """Ops of a variable's handle that leave the variable as it is. Another op may change it."""
 _CHANGES = ("Assign", "ResourceScatter", "ResourceApply")
 """How the names of ops begin that change a variable."""
@@ -21,11 +25,14 @@ _ANONYMOUS = ("", "cd2c89b7-88b7-44c8-ad83-06c2a9158347")
 """Shared names of variables that share nothing (tensorflow/core/framework/resource_handle.h)."""
 
 
-def run_for(nodes: Mapping[str, GraphNode], ends: Collection[str], calls: Mapping[str, Sequence[str]] | None = None) -> set[str]:
+def run_for(
+    nodes: Mapping[str, GraphNode], ends: Collection[str], calls: Mapping[str, Sequence[str]] | None = None
+) -> set[str]:
     """The names of the nodes that TensorFlow runs for `ends`: what these read, and what has to be run before.
 
     Args:
-        calls: what the calls ran that are inlined (`Inlined`). A call runs its whole function, also what its outputs do not need.
+        calls: what the calls ran that are inlined (`Inlined`). A call runs its whole function, also what its
+            outputs do not need.
     """
 
     def before(name: str) -> list[str]:
@@ -36,9 +43,11 @@ def run_for(nodes: Mapping[str, GraphNode], ends: Collection[str], calls: Mappin
     return upstream(ends, before) & nodes.keys()
 
 
-def expect_repeatable(nodes: Mapping[str, GraphNode], needed: Mapping[str, GraphNode], run: Collection[str], path: Path) -> None:
-    """Refuses a graph that draws random numbers, as Keras 3's `export` keeps the augmentation of photos in it, or that changes a
-    variable that it reads.
+def expect_repeatable(
+    nodes: Mapping[str, GraphNode], needed: Mapping[str, GraphNode], run: Collection[str], path: Path
+) -> None:
+    """Refuses a graph that draws random numbers, as Keras 3's `export` keeps the augmentation of photos in
+    it, or that changes a variable that it reads.
 
     Args:
         needed: those of the nodes that the outputs are computed from.
@@ -46,16 +55,25 @@ def expect_repeatable(nodes: Mapping[str, GraphNode], needed: Mapping[str, Graph
     """
     drawing = next((node for node in needed.values() if "Random" in node.op), None)
     if drawing is not None:
-        message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
-        instead = "call the augmentation layers with training=False and export the model again; most do nothing in a .keras file"
+        message = (
+            f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each "
+            "time that it is run"
+        )
+        instead = (
+            "call the augmentation layers with training=False and export the model again; most do "
+            "nothing in a .keras file"
+        )
         raise FileError(message, where=str(path), next=instead)
     read = {_variable(node) for node in needed.values() if node.op in VARIABLE_OPS}
     for node in nodes.values():
-        # An op that the outputs are computed from is read as what it is, or is foreign and refused by its name.
+        # An op that the outputs are computed from is read as what it is, or is foreign and refused by its
+        # name.
         is_read = node.name in needed and not node.op.startswith(_CHANGES)
         if node.name in run and not is_read and not read.isdisjoint(_changed_by(node, nodes)):
             message = f"'{node.name}' ({node.op}) changes a variable that the model reads when it is run"
-            raise FileError(message, where=str(path), next="export a model that changes none of its variables")
+            raise FileError(
+                message, where=str(path), next="export a model that changes none of its variables"
+            )
 
 
 def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
@@ -72,8 +90,12 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
         if origin.op == "VarHandleOp":
             changed = node.op not in _READS
         else:  # a variable of TF 1, a reference, which an op takes by its definition; most take its value
-            taken = definition is None or any(argument.is_ref for argument in definition.input_arg[place : place + 1])
-            changed = origin.op in VARIABLE_OPS and taken and not by_value and node.op != "IsVariableInitialized"
+            taken = definition is None or any(
+                argument.is_ref for argument in definition.input_arg[place : place + 1]
+            )
+            changed = (
+                origin.op in VARIABLE_OPS and taken and not by_value and node.op != "IsVariableInitialized"
+            )
         if changed:
             found.append(_variable(origin))
     return found

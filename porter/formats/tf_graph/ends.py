@@ -39,16 +39,24 @@ _OBSERVERS = frozenset(
 
 
 def image_inputs(nodes: Mapping[str, GraphNode]) -> list[str]:
-    """Placeholders that may take images: of a number type and rank 4, or of unknown rank if there are none of rank 4."""
-    placeholders = [node for node in nodes.values() if node.op == "Placeholder" and node.type("dtype") in _IMAGE_TYPES]
+    """Placeholders that may take images: of a number type and rank 4, or of unknown rank if there are none of
+    rank 4.
+    """
+    placeholders = [
+        node for node in nodes.values() if node.op == "Placeholder" and node.type("dtype") in _IMAGE_TYPES
+    ]
     if not placeholders:
-        placeholders = [node for node in nodes.values() if node.op == "PlaceholderWithDefault" and input_sizes(node)]
+        placeholders = [
+            node for node in nodes.values() if node.op == "PlaceholderWithDefault" and input_sizes(node)
+        ]
     of_rank_4 = [node.name for node in placeholders if len(input_sizes(node)) == 4]
     return of_rank_4 or [node.name for node in placeholders if not input_sizes(node)]
 
 
 def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
-    """A placeholder's shape, None where a size is free; empty if it states none. Keras writes it only in `_output_shapes`."""
+    """A placeholder's shape, None where a size is free; empty if it states none. Keras writes it only in
+    `_output_shapes`.
+    """
     if "shape" in node.attributes:
         shape = node.attributes["shape"].shape
     elif "_output_shapes" in node.attributes and len(node.attributes["_output_shapes"].list.shape) == 1:
@@ -72,8 +80,8 @@ def loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
 
 
 def given_by(node: GraphNode) -> list[Reference]:
-    """What a graph gives that ends at a node: its first output, or all of a list, as a Split's. The further outputs of a norm, for
-    one, are statistics.
+    """What a graph gives that ends at a node: its first output, or all of a list, as a Split's. The further
+    outputs of a norm, for one, are statistics.
     """
     counts = list(output_counts(node.op, node.attributes, {}).values())
     return [(node.name, place) for place in range(max([1, *counts[:1]]))]

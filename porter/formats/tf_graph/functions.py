@@ -1,4 +1,6 @@
-"""Calls of a GraphDef's own functions, replaced by the functions' nodes: SavedModels of TF 2 are made of such calls."""
+"""Calls of a GraphDef's own functions, replaced by the functions' nodes: SavedModels of TF 2 are made of such
+calls.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,9 @@ class _Body:
 def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], refuse: Refuse) -> Inlined:
     """The graph without calls of `functions` (FunctionDefs).
 
-    The names of a function's nodes begin with the caller's name (`block1/call/Conv2D`) if the call is in a scope. Otherwise they
-    stay, as in a function that a signature or a whole model calls. No node has the name of a call: `moved` and `calls` are by it.
+    The names of a function's nodes begin with the caller's name (`block1/call/Conv2D`) if the call is in a
+    scope. Otherwise they stay, as in a function that a signature or a whole model calls. No node has the name
+    of a call: `moved` and `calls` are by it.
 
     Raises:
         FileError: functions call each other without end, or do not name their outputs.
@@ -81,8 +84,8 @@ def _rewired(node: GraphNode, moved: Mapping[Reference, Reference]) -> GraphNode
 
 
 def followed(moved: Mapping[Reference, Reference]) -> dict[Reference, Reference]:
-    """What replaces each value in the end; a call's output may be another call's. In a damaged file one may replace itself: it
-    stays, and the graph is refused, because no node gives it.
+    """What replaces each value in the end; a call's output may be another call's. In a damaged file one may
+    replace itself: it stays, and the graph is refused, because no node gives it.
     """
     found: dict[Reference, Reference] = {}
     for source in moved:
@@ -100,7 +103,10 @@ def _body(call: GraphNode, library: Mapping[str, Any], taken: Names, refuse: Ref
     function = library[called_function(call, library) or ""]
     arguments = [argument.name for argument in function.signature.input_arg]
     if len(arguments) != len(call.inputs):
-        raise refuse(f"'{call.name}' gives {len(call.inputs)} values to '{function.signature.name}', which takes {len(arguments)}")
+        raise refuse(
+            f"'{call.name}' gives {len(call.inputs)} values to '{function.signature.name}', which takes "
+            f"{len(arguments)}"
+        )
     known: dict[str, Reference] = dict(zip(arguments, call.inputs, strict=True))
     prefix = f"{call.name}/" if "/" in call.name else ""
     names: dict[str, str] = {}
@@ -109,14 +115,16 @@ def _body(call: GraphNode, library: Mapping[str, Any], taken: Names, refuse: Ref
     given = {proto.name: output_counts(proto.op, proto.attr, library) for proto in function.node_def}
 
     def source_of(text: str) -> Reference:
-        # In a function a value is `argument`, or `node:output of its op:place in that` (function.proto, FunctionDef.node_def).
+        # In a function a value is `argument`, or `node:output of its op:place in that` (function.proto,
+        # FunctionDef.node_def).
         name, *place = text.split(":")
         if not place and name in known:
             return known[name]
         counts = given.get(name, {})
         if len(place) != 2 or not is_place(place[1]) or int(place[1]) >= counts.get(place[0], 0):
             raise refuse(
-                f"function '{function.signature.name}' reads '{text}', which it lacks or whose op TensorFlow does not know"
+                f"function '{function.signature.name}' reads '{text}', which it lacks or whose op "
+                "TensorFlow does not know"
             )
         before = list(counts).index(place[0])
         return names[name], sum(list(counts.values())[:before]) + int(place[1])

@@ -69,30 +69,44 @@ class PlainGraph:
 
 
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
-    """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant, and what
-    porter computed from them.
+    """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big
+    constant, and what porter computed from them.
 
-    Where the image states its size, and the graph says the same of images of any, but for what it resizes them to, it is read for
-    any, and TensorFlow runs it so. Otherwise it holds at its own size.
+    Where the image states its size, and the graph says the same of images of any, but for what it resizes
+    them to, it is read for any, and TensorFlow runs it so. Otherwise it holds at its own size.
 
-    A tap is the name of a TensorFlow op and means its first output, or has the output's place behind it: `split:1`. The definition
-    is a GraphDef of the nodes that lead to the outputs and compute something, without control inputs, devices and underscored
-    attributes; in it the tensors are constants with their names, types and shapes, without their content; numbers that the file
-    rounds and a port does not are exact.
+    A tap is the name of a TensorFlow op and means its first output, or has the output's place behind it:
+    `split:1`. The definition is a GraphDef of the nodes that lead to the outputs and compute something,
+    without control inputs, devices and underscored attributes; in it the tensors are constants with their
+    names, types and shapes, without their content; numbers that the file rounds and a port does not are
+    exact.
 
     Raises:
         FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
     """
-    graph = replace(graph, nodes=_without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image))
+    graph = replace(
+        graph, nodes=_without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
+    )
     constants = Constants(graph.nodes, graph.variables, graph.budget, refuse)
     nodes, walk, found = _decided(graph, constants, graph.size)
     if found.size != ANY and graph.size is None:
         # A branch that is taken at one size only may have nodes of the names of another one's.
-        others = replace(constants, nodes=graph.nodes, _decoded={}) if len(nodes.keys() - graph.nodes.keys()) else constants
+        others = (
+            replace(constants, nodes=graph.nodes, _decoded={})
+            if len(nodes.keys() - graph.nodes.keys())
+            else constants
+        )
         _, everywhere, at_every = _decided(graph, others, ANY)
-        if at_every.nodes == found.nodes or (at_every.fits(found.size) and _unresized(at_every) == _unresized(found)):
+        if at_every.nodes == found.nodes or (
+            at_every.fits(found.size) and _unresized(at_every) == _unresized(found)
+        ):
             walk, found = everywhere, replace(at_every, size=found.size, resizable=True)
-    used = [stored.name for node in found.nodes for stored in node.tensors.values() if stored.name not in found.evaluated]
+    used = [
+        stored.name
+        for node in found.nodes
+        for stored in node.tensors.values()
+        if stored.name not in found.evaluated
+    ]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
     definition = _definition(nodes, tensors, walk.exact, found.resizable)
@@ -100,16 +114,22 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     return found, {**tensors, **found.evaluated}
 
 
-def _decided(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple[Mapping[str, GraphNode], Walk, FileGraph]:
-    """The nodes of a graph, in order and shortened, and as they are read at a size, with a branch in place of each StatelessIf that
-    is decided there: whose condition is stored, or computed from known sizes.
+def _decided(
+    graph: PlainGraph, constants: Constants, size: Size | None
+) -> tuple[Mapping[str, GraphNode], Walk, FileGraph]:
+    """The nodes of a graph, in order and shortened, and as they are read at a size, with a branch in place of
+    each StatelessIf that is decided there: whose condition is stored, or computed from known sizes.
     """
     for _ in range(_MOST_ROUNDS):
         constants.nodes = {**constants.nodes, **graph.nodes}
-        nodes, ends = _shortened(ordered(graph.nodes, [name for name, _ in graph.ends], constants.refuse), graph.ends)
+        nodes, ends = _shortened(
+            ordered(graph.nodes, [name for name, _ in graph.ends], constants.refuse), graph.ends
+        )
         plain = replace(graph, nodes=nodes, ends=ends)
         walk, found = _walked(plain, constants, size)
-        chosen = {node.name: branch for node in nodes.values() if (branch := _branch(walk, graph, node)) is not None}
+        chosen = {
+            node.name: branch for node in nodes.values() if (branch := _branch(walk, graph, node)) is not None
+        }
         if not chosen:
             break
         inlined = inline_functions({**nodes, **chosen}, graph.functions, constants.refuse)
@@ -118,18 +138,30 @@ def _decided(graph: PlainGraph, constants: Constants, size: Size | None) -> tupl
 
 
 def _branch(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
-    """The call of a decided StatelessIf's branch; None of other nodes, and of one that takes a variable, which it might change."""
+    """The call of a decided StatelessIf's branch; None of other nodes, and of one that takes a variable,
+    which it might change.
+    """
     takes_variable = any(source in graph.variables for source, _ in node.inputs)
-    condition = walk.flow.truth(node.inputs[0]) if node.op == "StatelessIf" and node.inputs and not takes_variable else None
+    condition = (
+        walk.flow.truth(node.inputs[0])
+        if node.op == "StatelessIf" and node.inputs and not takes_variable
+        else None
+    )
     which = "then_branch" if condition else "else_branch"
     if condition is None or which not in node.attributes:
         return None
-    return replace(node, op="PartitionedCall", inputs=node.inputs[1:], attributes={"f": node.attributes[which]})
+    return replace(
+        node, op="PartitionedCall", inputs=node.inputs[1:], attributes={"f": node.attributes[which]}
+    )
 
 
 def _walked(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple[Walk, FileGraph]:
-    """A graph that is in order and shortened, read for images of a size: the stated one, completed by `size`, or ANY."""
-    live = depending(graph.nodes, [graph.image, *(node.name for node in graph.nodes.values() if node.op == "Placeholder")])
+    """A graph that is in order and shortened, read for images of a size: the stated one, completed by `size`,
+    or ANY.
+    """
+    live = depending(
+        graph.nodes, [graph.image, *(node.name for node in graph.nodes.values() if node.op == "Placeholder")]
+    )
     flow = Dataflow(graph.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, stated = _image_shape(graph.nodes, graph.image, flow)
     taken = ANY if size == ANY else completed(stated, size)
@@ -140,11 +172,15 @@ def _walked(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple
     image = Image((graph.image, 0), channels, taken, batch, fixed=True)
     walk = begin(flow, image, graph.variables, value_name, further=further)
     read_nodes(walk, READERS.get)
-    return walk, named(replace(walk.builder.finish(_given(walk.builder, walk.ends(graph.ends))), evaluated=flow.evaluated))
+    return walk, named(
+        replace(walk.builder.finish(_given(walk.builder, walk.ends(graph.ends))), evaluated=flow.evaluated)
+    )
 
 
 def _unresized(graph: FileGraph) -> list[FileNode]:
-    """The nodes but resizes, which at one size are by the scale that this makes of the sizes, whatever the graph says of them."""
+    """The nodes but resizes, which at one size are by the scale that this makes of the sizes, whatever the
+    graph says of them.
+    """
     return [node for node in graph.nodes if not isinstance(node.op, Resize | ResizeLike | Upsample)]
 
 
@@ -162,8 +198,12 @@ def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
     return {**graph.nodes, **constants}
 
 
-def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[Reference]) -> tuple[dict[str, GraphNode], list[Reference]]:
-    """The nodes without those that give their input unchanged, and the ends that result. `nodes` are in order."""
+def _shortened(
+    nodes: Mapping[str, GraphNode], ends: Sequence[Reference]
+) -> tuple[dict[str, GraphNode], list[Reference]]:
+    """The nodes without those that give their input unchanged, and the ends that result. `nodes` are in
+    order.
+    """
     moved: dict[Reference, Reference] = {}
     kept: dict[str, GraphNode] = {}
     for node in nodes.values():
@@ -180,7 +220,9 @@ def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
     node = nodes[image]
     if node.op != "Placeholder":
         kind = node.attributes.get("dtype") or node.attributes["T"]
-        kept = {name: node.attributes[name] for name in ("shape", "_output_shapes") if name in node.attributes}
+        kept = {
+            name: node.attributes[name] for name in ("shape", "_output_shapes") if name in node.attributes
+        }
         nodes[image] = GraphNode(image, "Placeholder", (), {"dtype": kind, **kept})
     return nodes
 
@@ -189,16 +231,26 @@ def _without_integers(nodes: dict[str, GraphNode], image: str) -> dict[str, Grap
     """Makes a graph that takes bytes and casts them to floats take the floats."""
     readers = [node for node in nodes.values() if (image, 0) in node.inputs]
     types = {node.type("DstT") for node in readers if node.op == "Cast"}
-    if nodes[image].type("dtype") == _FLOAT or types != {_FLOAT} or any(node.op != "Cast" for node in readers):
+    if (
+        nodes[image].type("dtype") == _FLOAT
+        or types != {_FLOAT}
+        or any(node.op != "Cast" for node in readers)
+    ):
         return nodes
     for node in readers:
         nodes[node.name] = replace(node, op="Identity", attributes={"T": node.attributes["DstT"]})
-    nodes[image] = replace(nodes[image], attributes={**nodes[image].attributes, "dtype": readers[0].attributes["DstT"]})
+    nodes[image] = replace(
+        nodes[image], attributes={**nodes[image].attributes, "dtype": readers[0].attributes["DstT"]}
+    )
     return nodes
 
 
-def _image_shape(nodes: Mapping[str, GraphNode], image: str, flow: Dataflow[GraphNode]) -> tuple[int | None, int, Size]:
-    """Batch, channels, and rows and columns. If the image does not state its channels, the first kernel does."""
+def _image_shape(
+    nodes: Mapping[str, GraphNode], image: str, flow: Dataflow[GraphNode]
+) -> tuple[int | None, int, Size]:
+    """Batch, channels, and rows and columns. If the image does not state its channels, the first kernel
+    does.
+    """
     sizes = input_sizes(nodes[image])
     batch, rows, columns, channels = sizes if len(sizes) == 4 else (None, None, None, None)
     for node in nodes.values():
@@ -208,7 +260,9 @@ def _image_shape(nodes: Mapping[str, GraphNode], image: str, flow: Dataflow[Grap
     return batch, 3 if channels is None else channels, (rows, columns)
 
 
-def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], exact: Mapping[str, float], at_every: bool) -> bytes:
+def _definition(
+    nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], exact: Mapping[str, float], at_every: bool
+) -> bytes:
     """Args: at_every: the image's rows and columns are left open."""
     tf = import_tensorflow()
     definition = tf.compat.v1.GraphDef()

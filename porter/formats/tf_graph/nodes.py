@@ -1,4 +1,6 @@
-"""A GraphDef's nodes, without TensorFlow: their inputs, and their attributes with the defaults that files leave out."""
+"""A GraphDef's nodes, without TensorFlow: their inputs, and their attributes with the defaults that files
+leave out.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class GraphNode(Reading):
         return bool(self.attributes[name].b) if name in self.attributes else default
 
     def real(self, name: str, default: float) -> float:
-        """A float of 32 bits: 0.001 reads as 0.0010000000474974513, also where it is a `default`, which SavedModels leave out."""
+        """A float of 32 bits: 0.001 reads as 0.0010000000474974513, also where it is a `default`, which
+        SavedModels leave out.
+        """
         return float(self.attributes[name].f if name in self.attributes else np.float32(default))
 
     def type(self, name: str) -> int:
@@ -69,7 +73,11 @@ def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:
     nodes: dict[str, GraphNode] = {}
     for proto in protos:
         if proto.name in nodes or len(nodes) > MOST_NODES:
-            raise refuse(f"two nodes have the name '{proto.name}'" if proto.name in nodes else f"more than {MOST_NODES} nodes")
+            raise refuse(
+                f"two nodes have the name '{proto.name}'"
+                if proto.name in nodes
+                else f"more than {MOST_NODES} nodes"
+            )
         inputs = tuple(parse_reference(text) for text in proto.input if not text.startswith("^"))
         nodes[proto.name] = GraphNode(proto.name, proto.op, inputs, proto.attr, controls_of(proto))
     return nodes
@@ -87,7 +95,9 @@ def parse_reference(text: str) -> Reference:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is the place of one of a node's outputs: `int` refuses other digits than ASCII's, and very many."""
+    """Whether a text is the place of one of a node's outputs: `int` refuses other digits than ASCII's, and
+    very many.
+    """
     return text.isascii() and text.isdigit() and len(text) < 10
 
 

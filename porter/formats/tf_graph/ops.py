@@ -1,4 +1,6 @@
-"""TensorFlow's ops in porter's terms, one reader each. A foreign node's name says what porter's ops cannot do."""
+"""TensorFlow's ops in porter's terms, one reader each. A foreign node's name says what porter's ops cannot
+do.
+"""
 
 from __future__ import annotations
 
@@ -79,27 +81,47 @@ def _concat(walk: Walk, node: GraphNode) -> Read:
 def _slice(walk: Walk, node: GraphNode) -> Read:
     """StridedSlice, and Slice by begins and sizes."""
     return read_slice(
-        walk, node, lambda rank, bounds: sliced(*bounds) if node.op == "Slice" else strided(masks_of(node), rank, *bounds)
+        walk,
+        node,
+        lambda rank, bounds: (
+            sliced(*bounds) if node.op == "Slice" else strided(masks_of(node), rank, *bounds)
+        ),
     )
 
 
 def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
     if node.op == "Unpack":
         return read_split(walk, node, "Unpack", node.integer("axis"), node.integer("num", 1))
-    return read_split(walk, node, "SplitV" if node.op == "SplitV" else "Split", 0, node.integer("num_split", 1))
+    return read_split(
+        walk, node, "SplitV" if node.op == "SplitV" else "Split", 0, node.integer("num_split", 1)
+    )
 
 
 def _roll(walk: Walk, node: GraphNode) -> Read:
     """Roll: value, shifts, axes."""
     shifts, places = (walk.flow.integers(source) for source in node.inputs[1:])
-    return moves.roll(walk, node, node.inputs[0], dict(zip(places, shifts, strict=True))) if shifts and places else Lacks()
+    return (
+        moves.roll(walk, node, node.inputs[0], dict(zip(places, shifts, strict=True)))
+        if shifts and places
+        else Lacks()
+    )
 
 
 def _gather(walk: Walk, node: GraphNode) -> Read:
     """GatherV2 of places of an axis, which goes where there is a single one."""
-    places, axis = walk.flow.integers(node.inputs[1]), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
+    places, axis = (
+        walk.flow.integers(node.inputs[1]),
+        walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0,
+    )
     shape, sizes = walk.flow.shape(node.inputs[1]), walk.sizes(node.inputs[0])
-    if not places or axis is None or shape is None or len(shape) > 1 or sizes is None or node.integer("batch_dims"):
+    if (
+        not places
+        or axis is None
+        or shape is None
+        or len(shape) > 1
+        or sizes is None
+        or node.integer("batch_dims")
+    ):
         return Lacks(f"{node.op} of several places")
     if not shape:
         return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
@@ -107,7 +129,9 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
 
 
 def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -> Read:
-    """A Reshape; of a constant that is repeated for each image, with a batch of its own, as tf.repeat writes a class token."""
+    """A Reshape; of a constant that is repeated for each image, with a batch of its own, as tf.repeat writes
+    a class token.
+    """
     before = walk.unrepeated(source)
     if before != source:
         return Lacks(repeated=Repeated(before, tuple(sizes)))
@@ -147,10 +171,30 @@ def _space_to_depth(walk: Walk, node: GraphNode) -> Read:
     return moves.cells_as_channels(walk, node.inputs[0], node.integer("block_size"), False)
 
 
-_COMPARED = {"Greater": "Greater", "GreaterEqual": "GreaterOrEqual", "Less": "Less", "LessEqual": "LessOrEqual"}
+_COMPARED = {
+    "Greater": "Greater",
+    "GreaterEqual": "GreaterOrEqual",
+    "Less": "Less",
+    "LessEqual": "LessOrEqual",
+}
 PLAIN: Mapping[str, Op] = {
-    **{"Elu": Elu(), "Relu": Relu(), "Relu6": Relu6(), "Selu": Selu(), "Sigmoid": Sigmoid(), "Softplus": Softplus()},
-    **{"Softsign": Softsign(), "Tanh": Tanh(), "Abs": Abs(), "Erf": Erf(), "Log": Log(), "Sin": Sin(), "Cos": Cos()},
+    **{
+        "Elu": Elu(),
+        "Relu": Relu(),
+        "Relu6": Relu6(),
+        "Selu": Selu(),
+        "Sigmoid": Sigmoid(),
+        "Softplus": Softplus(),
+    },
+    **{
+        "Softsign": Softsign(),
+        "Tanh": Tanh(),
+        "Abs": Abs(),
+        "Erf": Erf(),
+        "Log": Log(),
+        "Sin": Sin(),
+        "Cos": Cos(),
+    },
     **{"Reciprocal": Reciprocal(), "Inv": Reciprocal()},
     **{"Sign": Sign(), "Floor": Floor(), "Ceil": Ceil(), "Round": Round(), "Rint": Round()},
 }
@@ -158,7 +202,8 @@ PLAIN: Mapping[str, Op] = {
 READERS: Mapping[str, Reader[GraphNode]] = {
     **{kind: always(op) for kind, op in PLAIN.items()},
     **dict.fromkeys(
-        ("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum", "Pow"), arithmetic.read_binary
+        ("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum", "Pow"),
+        arithmetic.read_binary,
     ),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), arithmetic.read_fused_norm),
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2"), arithmetic.read_matrix),

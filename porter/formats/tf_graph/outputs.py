@@ -1,4 +1,6 @@
-"""How many values an op gives, by its definition: in TensorFlow's registry, or a function of the graph's own."""
+"""How many values an op gives, by its definition: in TensorFlow's registry, or a function of the graph's
+own.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,24 @@ from typing import Any
 
 
 def output_counts(op: str, attributes: Mapping[str, Any], library: Mapping[str, Any]) -> dict[str, int]:
-    """The number of values under each name of an op's outputs, in order; empty for an op that nothing defines.
+    """The number of values under each name of an op's outputs, in order; empty for an op that nothing
+    defines.
 
     Args:
-        attributes: of the node; they say how long its lists are (tensorflow/core/framework/op_def.proto, OpDef.ArgDef).
+        attributes: of the node; they say how long its lists are (tensorflow/core/framework/op_def.proto,
+            OpDef.ArgDef).
         library: the graph's functions (FunctionDef) by name, which a node may have for its op.
     """
-    definition = library[op].signature if op in library else import_module("tensorflow.python.framework.op_def_registry").get(op)
-    return {} if definition is None else {output.name: _count(output, attributes) for output in definition.output_arg}
+    definition = (
+        library[op].signature
+        if op in library
+        else import_module("tensorflow.python.framework.op_def_registry").get(op)
+    )
+    return (
+        {}
+        if definition is None
+        else {output.name: _count(output, attributes) for output in definition.output_arg}
+    )
 
 
 def _count(output: Any, attributes: Mapping[str, Any]) -> int:

@@ -32,12 +32,14 @@ from porter.padding import Size
 
 _SERVING = "serving_default"
 _MOST_PARTS = 8 * MOST_PARTS
-"""A node has more of them than in ONNX: three for each attribute. Keras writes each function of a model several times."""
+"""A node has more of them than in ONNX: three for each attribute. Keras writes each function of a model
+several times.
+"""
 
 
 def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at `outputs`, otherwise at the
-    nodes that nothing reads.
+    """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at
+    `outputs`, otherwise at the nodes that nothing reads.
 
     Raises:
         FileError: it is no GraphDef, too large or damaged, or has variables without values.
@@ -63,7 +65,11 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
     if image is None:
         return replace(stored, tensors={**_constants(nodes, budget, refuse), **stored.tensors}, notes=notes)
     plain = _in_order(nodes, refuse)
-    ends = _named(outputs, plain, inlined.moved, image) if outputs else _ends(plain, called, inlined.moved, image)
+    ends = (
+        _named(outputs, plain, inlined.moved, image)
+        if outputs
+        else _ends(plain, called, inlined.moved, image)
+    )
     if not ends:
         raise refuse("no output of the graph depends on the image")
     ended = [name for name, _ in ends]
@@ -72,13 +78,15 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
         raise FileError(message, where=str(path), next="name the checkpoint beside it")
     variables = {name: array for name, array in stored.tensors.items() if name in nodes}
-    found, tensors = read_graph(PlainGraph(nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse)
+    found, tensors = read_graph(
+        PlainGraph(nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse
+    )
     return replace(stored, tensors=tensors, notes=(*notes, _span(image, ends)), graph=found)
 
 
 def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A SavedModel, named by its folder or its saved_model.pb: the graph of its signature `serving_default`, which ends at
-    `outputs` if any are named.
+    """A SavedModel, named by its folder or its saved_model.pb: the graph of its signature `serving_default`,
+    which ends at `outputs` if any are named.
 
     TF 2's functions are inlined, and variables take their values from the folder `variables`.
 
@@ -90,24 +98,40 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     file = path / "saved_model.pb" if path.is_dir() else path
     refuse = _refusal(path)
     import_tensorflow()
-    model = parse(file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel(), most_parts=_MOST_PARTS)
+    model = parse(
+        file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel(), most_parts=_MOST_PARTS
+    )
     meta = _serving(model, path)
     name, signature = _signature(meta)
     called = parse_nodes(meta.graph_def.node, refuse)
-    given = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.outputs.items()}
+    given = (
+        {}
+        if signature is None
+        else {key: parse_reference(info.name) for key, info in signature.outputs.items()}
+    )
     signed = [given[key] for key in sorted(given, key=_in_words)]
     asked_for = [source for source, _ in signed] or list(called)
     called = ordered(called, [*asked_for, *sorted(run_for(called, asked_for))], refuse)
     inlined = inline_functions(called, meta.graph_def.library.function, refuse)
     nodes, moved = inlined.nodes, inlined.moved
-    asked = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.inputs.items()}
+    asked = (
+        {}
+        if signature is None
+        else {key: parse_reference(info.name) for key, info in signature.inputs.items()}
+    )
     known = [asked[key][0] for key in sorted(asked, key=_in_words) if asked[key][0] in nodes]
     taken = [source for source in known if source in image_inputs(nodes)] or known or image_inputs(nodes)
     image, notes = _image(nodes, _needed(outputs, nodes, moved, taken))
     stored = file.parent / "variables" / "variables"
     if image is None:
         weights = read_tf_checkpoint(stored)
-        return replace(weights, path=path, format="saved-model", notes=(*notes, *weights.notes), files=(file, *weights.files))
+        return replace(
+            weights,
+            path=path,
+            format="saved-model",
+            notes=(*notes, *weights.notes),
+            files=(file, *weights.files),
+        )
     plain = _in_order(nodes, refuse)
     if outputs:
         ends = _named(outputs, plain, moved, image)
@@ -124,14 +148,20 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     nodes = variables.renamed(needed)
     files = (file, *variables.files)
     budget = most_bytes(sum(part.stat().st_size for part in files))
-    plain_graph = PlainGraph(nodes, variables.values, image, ends, budget, size, list(meta.graph_def.library.function))
+    plain_graph = PlainGraph(
+        nodes, variables.values, image, ends, budget, size, list(meta.graph_def.library.function)
+    )
     found, tensors = read_graph(plain_graph, refuse)
     tags = f"signature '{name}'" if name else "no signature"
-    return Checkpoint(path, "saved-model", "tf", tensors, (tags, *notes, _span(image, ends)), graph=found, files=files)
+    return Checkpoint(
+        path, "saved-model", "tf", tensors, (tags, *notes, _span(image, ends)), graph=found, files=files
+    )
 
 
 def _in_words(name: str) -> list[tuple[int, str]]:
-    """A key that sorts `output_10` after `output_2`, because a signature does not keep the order of its inputs and outputs."""
+    """A key that sorts `output_10` after `output_2`, because a signature does not keep the order of its
+    inputs and outputs.
+    """
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -144,7 +174,9 @@ def _in_order(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, Graph
 
 
 def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """The only node that takes images, or the first of several that meet in one network; or None and the reason."""
+    """The only node that takes images, or the first of several that meet in one network; or None and the
+    reason.
+    """
     if candidates and set.intersection(*(depending(nodes, [name]) for name in candidates)):
         return candidates[0], ()
     shown = ", ".join(f"'{name}'" for name in candidates[:3])
@@ -153,18 +185,30 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
 
 
 def _needed(
-    outputs: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], candidates: Sequence[str]
+    outputs: Sequence[str],
+    nodes: Mapping[str, GraphNode],
+    moved: Mapping[Reference, Reference],
+    candidates: Sequence[str],
 ) -> Sequence[str]:
-    """The inputs that the named outputs are computed from; all of them where none are named, or none of these."""
+    """The inputs that the named outputs are computed from; all of them where none are named, or none of
+    these.
+    """
     ends = [moved.get(end, end)[0] for end in map(parse_reference, outputs)]
-    reached = upstream((name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs])
+    reached = upstream(
+        (name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs]
+    )
     return [name for name in candidates if name in reached] or candidates
 
 
 def _ends(
-    nodes: Mapping[str, GraphNode], called: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], image: str
+    nodes: Mapping[str, GraphNode],
+    called: Mapping[str, GraphNode],
+    moved: Mapping[Reference, Reference],
+    image: str,
 ) -> list[Reference]:
-    """The ends of a graph that does not state them: what the nodes give that nothing reads. Each call of a function is one node."""
+    """The ends of a graph that does not state them: what the nodes give that nothing reads. Each call of a
+    function is one node.
+    """
     by_call: dict[str, list[Reference]] = {}
     for source, end in moved.items():
         by_call.setdefault(source[0], []).append(end)
@@ -199,12 +243,16 @@ def _serving(model: Any, path: Path) -> Any:
     chosen = [graph for graph in graphs if "serve" in graph.meta_info_def.tags] or graphs
     if len(chosen) != 1:
         tags = "; ".join(", ".join(graph.meta_info_def.tags) or "none" for graph in graphs)
-        raise FileError(f"expected one graph tagged 'serve', found {len(graphs)} with tags: {tags}", where=str(path))
+        raise FileError(
+            f"expected one graph tagged 'serve', found {len(graphs)} with tags: {tags}", where=str(path)
+        )
     return chosen[0]
 
 
 def _signature(meta: Any) -> tuple[str, Any | None]:
     """The signature to read: `serving_default`, otherwise the first by name that has inputs and outputs."""
-    usable = sorted(name for name, signature in meta.signature_def.items() if signature.inputs and signature.outputs)
+    usable = sorted(
+        name for name, signature in meta.signature_def.items() if signature.inputs and signature.outputs
+    )
     name = _SERVING if _SERVING in usable else usable[0] if usable else ""
     return name, meta.signature_def[name] if name else None

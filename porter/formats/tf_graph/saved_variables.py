@@ -1,4 +1,6 @@
-"""The variables of a SavedModel: the tensor of its checkpoint for each handle in its graph, and the tensor's name."""
+"""The variables of a SavedModel: the tensor of its checkpoint for each handle in its graph, and the tensor's
+name.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,12 @@ class Variables:
 
 
 def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> Variables:
-    """The variables among `nodes`, from the checkpoint `stored`; `meta` is the MetaGraphDef that the nodes are from.
+    """The variables among `nodes`, from the checkpoint `stored`; `meta` is the MetaGraphDef that the nodes
+    are from.
 
-    A handle of TF 1 has its variable's name. A handle of TF 2 is an argument of a function, whose entry in the object graph lists
-    the objects that are its arguments (saved_object_graph.proto, SavedConcreteFunction.bound_inputs); the same object in the
-    checkpoint's object graph has the key.
+    A handle of TF 1 has its variable's name. A handle of TF 2 is an argument of a function, whose entry in
+    the object graph lists the objects that are its arguments (saved_object_graph.proto,
+    SavedConcreteFunction.bound_inputs); the same object in the checkpoint's object graph has the key.
 
     Raises:
         FileError: the checkpoint is incomplete or damaged, or a variable is not in it.
@@ -68,21 +71,33 @@ def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> V
     for node in handles:
         shared = node.text("shared_name", "") or node.name
         known = owners[node.name].key if node.name in owners else None
-        key = next((key for key in (known, shared, node.name, by_name.get(shared)) if key in bundle.tensors), None)
+        key = next(
+            (key for key in (known, shared, node.name, by_name.get(shared)) if key in bundle.tensors), None
+        )
         if key is None:
-            raise FileError(f"variable '{shared}' of the graph is not in its checkpoint", where=str(stored), next="save it again")
+            raise FileError(
+                f"variable '{shared}' of the graph is not in its checkpoint",
+                where=str(stored),
+                next="save it again",
+            )
         keys[node.name] = key
-    names = _names({node.name: owners[node.name].full_name for node in handles if node.name in owners}, keys, nodes)
+    names = _names(
+        {node.name: owners[node.name].full_name for node in handles if node.name in owners}, keys, nodes
+    )
     values = bundle.read(set(keys.values()))
     return Variables(names, {names[name]: values[key] for name, key in keys.items()}, bundle.files.files)
 
 
-def _names(full: Mapping[str, str], keys: Mapping[str, str], nodes: Mapping[str, GraphNode]) -> dict[str, str]:
+def _names(
+    full: Mapping[str, str], keys: Mapping[str, str], nodes: Mapping[str, GraphNode]
+) -> dict[str, str]:
     """The variables' own names if no other node has any of them, otherwise their nodes' names."""
     wanted = {name: full.get(name) or name for name in keys}
     counts = Counter(wanted.values())
     others = nodes.keys() - keys.keys()
-    free = all(counts[name] == 1 and name not in others and _NODE_NAME.fullmatch(name) for name in wanted.values())
+    free = all(
+        counts[name] == 1 and name not in others and _NODE_NAME.fullmatch(name) for name in wanted.values()
+    )
     return wanted if free else {name: name for name in keys}
 
 
@@ -114,7 +129,12 @@ def _same_objects(one: Any, other: Sequence[SavedObject]) -> dict[int, int]:
         others = other[found[place]].children
         for child in one.nodes[place].children:
             target = others.get(child.local_name)
-            if target is not None and child.node_id not in found and 0 <= child.node_id < len(one.nodes) and target < len(other):
+            if (
+                target is not None
+                and child.node_id not in found
+                and 0 <= child.node_id < len(one.nodes)
+                and target < len(other)
+            ):
                 found[child.node_id] = target
                 waiting.append(child.node_id)
     return found

@@ -18,9 +18,11 @@ _LAYOUT = "NHWC"
 
 
 def read_convolution(walk: Walk, node: GraphNode) -> Read:
-    """Conv2D, whose kernel is rows×columns×channels/groups×filters, and DepthwiseConv2dNative, rows×columns×channels×multiplier.
+    """Conv2D, whose kernel is rows×columns×channels/groups×filters, and DepthwiseConv2dNative,
+    rows×columns×channels×multiplier.
 
-    A Conv2D is grouped if its kernel has fewer channels than its input (tensorflow/core/ops/nn_ops.cc, Conv2D's shape).
+    A Conv2D is grouped if its kernel has fewer channels than its input (tensorflow/core/ops/nn_ops.cc,
+    Conv2D's shape).
     """
     x, weights = node.inputs
     kernel, stride, dilation = walk.flow.weights(weights), _pair(node, "strides"), _pair(node, "dilations")
@@ -39,31 +41,46 @@ def read_convolution(walk: Walk, node: GraphNode) -> Read:
 
 
 def read_transposed(walk: Walk, node: GraphNode) -> Read:
-    """Conv2DBackpropInput: the sizes of its value, a kernel rows×columns×filters×channels, and what it spreads."""
+    """Conv2DBackpropInput: the sizes of its value, a kernel rows×columns×filters×channels, and what it
+    spreads.
+    """
     wanted, weights, x = node.inputs
     kernel, stride, dilation = walk.flow.weights(weights), _pair(node, "strides"), _pair(node, "dilations")
     sizes, value, rule = walk.flow.dims(wanted) or [], walk.value(x), node.text("padding", "")
     known = walk.views.of(value).sizes or ()
-    if kernel is None or len(kernel.shape) != 4 or stride is None or dilation is None or len(known) != 4 or wrong_layout(node):
+    if (
+        kernel is None
+        or len(kernel.shape) != 4
+        or stride is None
+        or dilation is None
+        or len(known) != 4
+        or wrong_layout(node)
+    ):
         return wrong_layout(node) or Lacks()
     if len(sizes) not in (2, 4) or rule not in ("SAME", "VALID") or known[3] != kernel.shape[3]:
         return Lacks()
     window = Window(kernel.shape[:2], stride, dilation)
     op = ConvTranspose(
-        kernel.shape[2], window, tensorflow.cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule)
+        kernel.shape[2],
+        window,
+        tensorflow.cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule),
     )
     return walk.builder.transposed(node.name, value, op, {"kernel": Stored(kernel.name, "HWIO")})
 
 
 def read_pool(walk: Walk, node: GraphNode) -> Read:
-    """MaxPool and AvgPool. TensorFlow's averages do not count cells outside the input; cells of a pad node count."""
+    """MaxPool and AvgPool. TensorFlow's averages do not count cells outside the input; cells of a pad node
+    count.
+    """
     kernel, stride = _pair(node, "ksize"), _pair(node, "strides")
     largest = node.op == "MaxPool"
     convention = _convention(node, LOWEST if largest else 0.0)
     if kernel is None or stride is None or convention is None or wrong_layout(node):
         return wrong_layout(node) or Lacks()
     value = walk.value(node.inputs[0])
-    return walk.builder.pool(node.name, value, "max" if largest else "mean", Window(kernel, stride), convention)
+    return walk.builder.pool(
+        node.name, value, "max" if largest else "mean", Window(kernel, stride), convention
+    )
 
 
 def read_pad(walk: Walk, node: GraphNode) -> Read:
@@ -79,8 +96,8 @@ def read_mirror(walk: Walk, node: GraphNode) -> Read:
 
 
 def read_resize(walk: Walk, node: GraphNode) -> Read:
-    """ResizeNearestNeighbor, ResizeBilinear and ResizeBicubic (core/kernels/image/): by half pixels a cubic one has another
-    coefficient, and gives cells beyond the map no share.
+    """ResizeNearestNeighbor, ResizeBilinear and ResizeBicubic (core/kernels/image/): by half pixels a cubic
+    one has another coefficient, and gives cells beyond the map no share.
     """
     half, ends = node.flag("half_pixel_centers"), node.flag("align_corners")
 
@@ -88,8 +105,15 @@ def read_resize(walk: Walk, node: GraphNode) -> Read:
         if node.op != "ResizeBicubic":
             return tensorflow.nearest_or_linear(node.op, node.op == "ResizeBilinear", by, half, ends)
         if not has_cubic_shares(by) or ends:
-            return f"{node.op} by other factors than powers of two, whose shares TensorFlow takes from a table"
-        return Resize("cubic", coordinates="half_pixel" if half else "asymmetric", a=-0.5 if half else -0.75, inside=half)
+            return (
+                f"{node.op} by other factors than powers of two, whose shares TensorFlow takes from a table"
+            )
+        return Resize(
+            "cubic",
+            coordinates="half_pixel" if half else "asymmetric",
+            a=-0.5 if half else -0.75,
+            inside=half,
+        )
 
     return tensorflow.read_resize(walk, node, how)
 
@@ -101,7 +125,9 @@ def wrong_layout(node: GraphNode) -> Lacks | None:
 
 
 def _pair(node: GraphNode, name: str) -> tuple[int, int] | None:
-    """Rows and columns of an attribute that is 1 in the batch and along the channels; (1, 1) if the file leaves it out."""
+    """Rows and columns of an attribute that is 1 in the batch and along the channels; (1, 1) if the file
+    leaves it out.
+    """
     numbers = node.integers(name) or (1, 1, 1, 1)
     return (numbers[1], numbers[2]) if len(numbers) == 4 and numbers[0] == numbers[3] == 1 else None
 

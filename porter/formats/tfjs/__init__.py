@@ -8,7 +8,9 @@ from functools import partial
 from porter.formats.format import Content, Format, reader
 from porter.formats.tfjs.modules import WRAPPED
 
-_GRAPH = re.compile(r'"?format"?\s*:\s*"graph-model"|"?modelTopology"?\s*:\s*\{\s*"?(node|library|versions)"?\s*:')
+_GRAPH = re.compile(
+    r'"?format"?\s*:\s*"graph-model"|"?modelTopology"?\s*:\s*\{\s*"?(node|library|versions)"?\s*:'
+)
 
 
 def _is_model(content: Content) -> bool:

@@ -1,4 +1,6 @@
-"""What TensorFlow.js's converter fused, as TensorFlow's ops: a convolution, its bias and its activation are one of its own."""
+"""What TensorFlow.js's converter fused, as TensorFlow's ops: a convolution, its bias and its activation are
+one of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ from typing import Any
 
 _KEPT = {
     "_FusedConv2D": ("Conv2D", ("T", "strides", "padding", "dilations", "data_format", "explicit_paddings")),
-    "FusedDepthwiseConv2dNative": ("DepthwiseConv2dNative", ("T", "strides", "padding", "dilations", "data_format")),
+    "FusedDepthwiseConv2dNative": (
+        "DepthwiseConv2dNative",
+        ("T", "strides", "padding", "dilations", "data_format"),
+    ),
     "_FusedMatMul": ("MatMul", ("T", "transpose_a", "transpose_b")),
 }
 """By the fused op: the first one of it, and its attributes."""
@@ -38,7 +43,9 @@ def _parts(node: Any, kind: Any) -> Iterator[Any]:
     steps = [text.decode("utf-8", "replace") for text in node.attr["fused_ops"].list.s]
     further = list(node.input[2:])
     if steps[:1] != ["BiasAdd"] or len(steps) > 2 or len(further) < len({*steps} & {"BiasAdd", "Prelu"}):
-        raise ValueError(f"'{node.name}' fuses {', '.join(steps) or 'nothing'}, which TensorFlow.js does not run")
+        raise ValueError(
+            f"'{node.name}' fuses {', '.join(steps) or 'nothing'}, which TensorFlow.js does not run"
+        )
     made = kind(name=f"{node.name}/{op}", op=op, input=node.input[:2])
     for name in kept:
         if name in node.attr:

@@ -1,4 +1,6 @@
-"""The weights of a model.json: groups of shards, in which tensors stand one after the other (tfjs-core/src/io/io_utils.ts)."""
+"""The weights of a model.json: groups of shards, in which tensors stand one after the other
+(tfjs-core/src/io/io_utils.ts).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def shards(stated: Sequence[Any], folder: Path) -> list[list[Path]]:
 
 
 def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> dict[str, Array]:
-    """The tensors by name; quantised ones, and those of half the width, as the float32 that TensorFlow.js makes of them.
+    """The tensors by name; quantised ones, and those of half the width, as the float32 that TensorFlow.js
+    makes of them.
 
     Raises:
         ValueError: a group does not hold what it states.
@@ -51,11 +54,20 @@ def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> dict
             name, shape = str(weight["name"]), tuple(int(size) for size in weight["shape"])
             held = weight.get("quantization") or {}
             kind = _KINDS.get(held.get("dtype") or weight["dtype"])
-            if kind is None or len(shape) > _MOST_AXES or min(shape, default=0) < 0 or len(tensors) > MOST_NODES:
-                raise ValueError(f"the weight '{name}' is {weight['dtype']} of shape {shape}, which porter does not read")
+            if (
+                kind is None
+                or len(shape) > _MOST_AXES
+                or min(shape, default=0) < 0
+                or len(tensors) > MOST_NODES
+            ):
+                raise ValueError(
+                    f"the weight '{name}' is {weight['dtype']} of shape {shape}, which porter does not read"
+                )
             count = math.prod(shape)
             if name in tensors or place + count * np.dtype(kind).itemsize > len(data):
-                raise ValueError(f"the weight '{name}' {'stands twice' if name in tensors else 'ends behind its shards'}")
+                raise ValueError(
+                    f"the weight '{name}' {'stands twice' if name in tensors else 'ends behind its shards'}"
+                )
             array = np.frombuffer(data, kind, count, place).reshape(shape)
             place += array.nbytes
             budget -= 4 * count if held else 0

@@ -1,5 +1,5 @@
-"""Models that a JavaScript package holds as modules: model.json as an object, and each shard as a text in base 64. They are read as
-text, and nothing of them is run.
+"""Models that a JavaScript package holds as modules: model.json as an object, and each shard as a text in
+base 64. They are read as text, and nothing of them is run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 WRAPPED = re.compile(r"exports\s*=\s*\{\s*[\"']?(?:modelTopology|weightsManifest|format)\b")
 _SHARD = re.compile(rb"exports\s*=\s*[\"']([A-Za-z0-9+/=]*)[\"']")
 _TOKEN = re.compile(
-    r"""\s*(?:("(?:[^"\\\n]|\\.)*")|'((?:[^'\\\n]|\\.)*)'|([{}\[\]:,])|(![01]|void 0|[\w$]+(?=\s*:))|(-?[\d.][\w.+-]*|\w+))"""
+    r"""\s*(?:("(?:[^"\\\n]|\\.)*")|'((?:[^'\\\n]|\\.)*)'|([{}\[\]:,])"""
+    r"""|(![01]|void 0|[\w$]+(?=\s*:))|(-?[\d.][\w.+-]*|\w+))"""
 )
 _WORDS = {"!0": "true", "!1": "false", "void 0": "null", "undefined": "null"}
 _SUFFIXES = ("", ".js", ".min.js")
@@ -48,7 +49,9 @@ def _number(plain: str) -> str:
 
 def shard_at(place: Path) -> Path | None:
     """The file of a shard, which may be a module."""
-    return next((file for suffix in _SUFFIXES if (file := place.with_name(place.name + suffix)).is_file()), None)
+    return next(
+        (file for suffix in _SUFFIXES if (file := place.with_name(place.name + suffix)).is_file()), None
+    )
 
 
 def shard(file: Path) -> bytes:

@@ -1,4 +1,6 @@
-"""Reads TensorFlow.js's models: their weights, and their topology by the readers of Keras's configs and of TensorFlow's graphs."""
+"""Reads TensorFlow.js's models: their weights, and their topology by the readers of Keras's configs and of
+TensorFlow's graphs.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         groups = shards(manifest, path.parent)
         tensors = read_weights(manifest, groups)
         topology = dict(stated.get("modelTopology") or {})
-        signature = stated.get("signature") or (stated.get("userDefinedMetadata") or {}).get("signature") or {}
+        signature = (
+            stated.get("signature") or (stated.get("userDefinedMetadata") or {}).get("signature") or {}
+        )
         ends = [str(end.get("name") or key) for key, end in (signature.get("outputs") or {}).items()]
     files = (path, *dict.fromkeys(file for group in groups for file in group))
     if isinstance(topology.get("node"), list):
@@ -48,7 +52,11 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
 
 
 def _layers_model(
-    path: Path, topology: Mapping[str, Any], tensors: Mapping[str, Array], outputs: Sequence[str], files: tuple[Path, ...]
+    path: Path,
+    topology: Mapping[str, Any],
+    tensors: Mapping[str, Array],
+    outputs: Sequence[str],
+    files: tuple[Path, ...],
 ) -> Checkpoint:
     """Its config is Keras's, which TensorFlow.js writes as Keras 2 did."""
     checkpoint = Checkpoint(path, "tfjs-layers", "tf", dict(tensors), files=files)

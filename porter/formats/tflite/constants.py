@@ -14,16 +14,29 @@ from porter.filegraph.tensorflow import MASKS, numbers_from, sliced, strided
 from porter.formats.tflite.model import Operator
 
 _KINDS: Mapping[str, str] = {
-    **{"ADD_N": "Add", "MAXIMUM": "Max", "MINIMUM": "Min", "LOGISTIC": "Sigmoid", "SELECT": "Where", "SELECT_V2": "Where"},
+    **{
+        "ADD_N": "Add",
+        "MAXIMUM": "Max",
+        "MINIMUM": "Min",
+        "LOGISTIC": "Sigmoid",
+        "SELECT": "Where",
+        "SELECT_V2": "Where",
+    },
     **{"CONV_2D": "Conv2D", "DEPTHWISE_CONV_2D": "DepthwiseConv2dNative", "PRELU": "PRelu"},
     **{"MAX_POOL_2D": "MaxPool", "AVERAGE_POOL_2D": "AvgPool"},
-    **{"SPACE_TO_BATCH_ND": "SpaceToBatchND", "BATCH_TO_SPACE_ND": "BatchToSpaceND", "WHERE": "Where of places"},
+    **{
+        "SPACE_TO_BATCH_ND": "SpaceToBatchND",
+        "BATCH_TO_SPACE_ND": "BatchToSpaceND",
+        "WHERE": "Where of places",
+    },
 }
 RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
 def kind(operator: Operator) -> str:
-    """An operator as patterns name it, mostly as the schema does: SquaredDifference for SQUARED_DIFFERENCE."""
+    """An operator as patterns name it, mostly as the schema does: SquaredDifference for
+    SQUARED_DIFFERENCE.
+    """
     if operator.op == "MEAN":
         return "Mean" if operator.scalar(0, "B") else "Mean of fewer axes"
     return _KINDS.get(operator.op) or operator.op.title().replace("_", "")
@@ -56,16 +69,24 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "CONCATENATION": lambda node, *values: np.concatenate(values, node.scalar(0, "i")),
     "EXPAND_DIMS": lambda node, value, axis: np.expand_dims(value, int(axis.item())),
     "FILL": _full,
-    "GATHER": lambda node, value, places: value.take(places.reshape(-1)[:64].reshape(places.shape), node.scalar(0, "i")),
+    "GATHER": lambda node, value, places: value.take(
+        places.reshape(-1)[:64].reshape(places.shape), node.scalar(0, "i")
+    ),
     "PACK": lambda node, *values: np.stack(values, node.scalar(1, "i")),
     "RANGE": lambda node, *numbers: numbers_from(*numbers),
     "RELU": lambda node, value: np.maximum(value, 0),
     "REVERSE_V2": lambda node, value, axes: np.flip(value, axes.ravel().tolist()),
-    "REDUCE_PROD": lambda node, value, axes: np.prod(value, tuple(axes.ravel().tolist()), keepdims=bool(node.scalar(0, "B"))),
-    "RESHAPE": lambda node, value, sizes=None: value.reshape(stated_numbers(node) if sizes is None else sizes.ravel().tolist()),
+    "REDUCE_PROD": lambda node, value, axes: np.prod(
+        value, tuple(axes.ravel().tolist()), keepdims=bool(node.scalar(0, "B"))
+    ),
+    "RESHAPE": lambda node, value, sizes=None: value.reshape(
+        stated_numbers(node) if sizes is None else sizes.ravel().tolist()
+    ),
     "SHAPE": lambda node, value: np.asarray(value.shape),
     "SPLIT": lambda node, axis, value: np.split(value, len(node.gives), int(axis.item())),
-    **dict.fromkeys(("SLICE", "STRIDED_SLICE"), lambda node, value, *bounds: value[index_of(node, value.ndim, bounds)]),
+    **dict.fromkeys(
+        ("SLICE", "STRIDED_SLICE"), lambda node, value, *bounds: value[index_of(node, value.ndim, bounds)]
+    ),
     "SQUEEZE": lambda node, value: np.squeeze(value, tuple(stated_numbers(node)) or None),
     "TRANSPOSE": lambda node, value, order: value.transpose(order.ravel().tolist()),
 }

@@ -13,7 +13,8 @@ from porter.base.dtypes import Array
 
 @dataclass(frozen=True)
 class Table:
-    """A table in a buffer. Fields are named by their places in the schema; one that is left out has its default.
+    """A table in a buffer. Fields are named by their places in the schema; one that is left out has its
+    default.
 
     Attributes:
         place: where it begins.

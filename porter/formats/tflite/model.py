@@ -1,4 +1,6 @@
-"""A TensorFlow Lite model's operators, in the order in which they run, and what it stores (tensorflow/lite/schema/schema.fbs)."""
+"""A TensorFlow Lite model's operators, in the order in which they run, and what it stores
+(tensorflow/lite/schema/schema.fbs).
+"""
 
 from __future__ import annotations
 
@@ -18,36 +20,209 @@ from porter.formats.tflite.sparse import dense
 
 IMAGE = "image"
 _TYPES = {
-    **{0: "f4", 1: "f2", 2: "i4", 3: "u1", 4: "i8", 6: "?", 7: "i2", 9: "i1", 10: "f8", 12: "u8", 15: "u4", 16: "u2"},
+    **{
+        0: "f4",
+        1: "f2",
+        2: "i4",
+        3: "u1",
+        4: "i8",
+        6: "?",
+        7: "i2",
+        9: "i1",
+        10: "f8",
+        12: "u8",
+        15: "u4",
+        16: "u2",
+    },
 }
 _QUANTISED = (3, 7, 9, 17, 19, 20)
 """UINT8, INT16, INT8, INT4, INT2 and UINT4 of the schema's TensorType, if they state a scale."""
 _CODES = (
-    *("ADD", "AVERAGE_POOL_2D", "CONCATENATION", "CONV_2D", "DEPTHWISE_CONV_2D", "DEPTH_TO_SPACE", "DEQUANTIZE", "", "FLOOR"),
-    *("FULLY_CONNECTED", "", "L2_NORMALIZATION", "L2_POOL_2D", "LOCAL_RESPONSE_NORMALIZATION", "LOGISTIC", "", "LSTM"),
-    *("MAX_POOL_2D", "MUL", "RELU", "RELU_N1_TO_1", "RELU6", "RESHAPE", "RESIZE_BILINEAR", "RNN", "SOFTMAX", "SPACE_TO_DEPTH"),
-    *("SVDF", "TANH", "", "", "CALL", "CUSTOM", "", "PAD", "", "GATHER", "BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "TRANSPOSE"),
-    *("MEAN", "SUB", "DIV", "SQUEEZE", "", "STRIDED_SLICE", "", "EXP", "TOPK_V2", "SPLIT", "LOG_SOFTMAX", "", "", "CAST", "PRELU"),
-    *("MAXIMUM", "ARG_MAX", "MINIMUM", "LESS", "NEG", "PADV2", "GREATER", "GREATER_EQUAL", "LESS_EQUAL", "SELECT", "SLICE", "SIN"),
-    *("TRANSPOSE_CONV", "", "TILE", "EXPAND_DIMS", "EQUAL", "NOT_EQUAL", "LOG", "SUM", "SQRT", "RSQRT", "SHAPE", "POW", "ARG_MIN"),
-    *("FAKE_QUANT", "REDUCE_PROD", "REDUCE_MAX", "PACK", "LOGICAL_OR", "ONE_HOT", "LOGICAL_AND", "LOGICAL_NOT", "UNPACK"),
-    *("REDUCE_MIN", "FLOOR_DIV", "REDUCE_ANY", "SQUARE", "ZEROS_LIKE", "FILL", "FLOOR_MOD", "RANGE", "RESIZE_NEAREST_NEIGHBOR"),
-    *("LEAKY_RELU", "SQUARED_DIFFERENCE", "MIRROR_PAD", "ABS", "SPLIT_V", "UNIQUE", "CEIL", "REVERSE_V2", "ADD_N", "GATHER_ND"),
-    *("COS", "WHERE", "RANK", "ELU", "", "", "QUANTIZE", "", "ROUND", "HARD_SWISH", "IF", "WHILE", "", "", "", "SELECT_V2"),
+    *(
+        "ADD",
+        "AVERAGE_POOL_2D",
+        "CONCATENATION",
+        "CONV_2D",
+        "DEPTHWISE_CONV_2D",
+        "DEPTH_TO_SPACE",
+        "DEQUANTIZE",
+        "",
+        "FLOOR",
+    ),
+    *(
+        "FULLY_CONNECTED",
+        "",
+        "L2_NORMALIZATION",
+        "L2_POOL_2D",
+        "LOCAL_RESPONSE_NORMALIZATION",
+        "LOGISTIC",
+        "",
+        "LSTM",
+    ),
+    *(
+        "MAX_POOL_2D",
+        "MUL",
+        "RELU",
+        "RELU_N1_TO_1",
+        "RELU6",
+        "RESHAPE",
+        "RESIZE_BILINEAR",
+        "RNN",
+        "SOFTMAX",
+        "SPACE_TO_DEPTH",
+    ),
+    *(
+        "SVDF",
+        "TANH",
+        "",
+        "",
+        "CALL",
+        "CUSTOM",
+        "",
+        "PAD",
+        "",
+        "GATHER",
+        "BATCH_TO_SPACE_ND",
+        "SPACE_TO_BATCH_ND",
+        "TRANSPOSE",
+    ),
+    *(
+        "MEAN",
+        "SUB",
+        "DIV",
+        "SQUEEZE",
+        "",
+        "STRIDED_SLICE",
+        "",
+        "EXP",
+        "TOPK_V2",
+        "SPLIT",
+        "LOG_SOFTMAX",
+        "",
+        "",
+        "CAST",
+        "PRELU",
+    ),
+    *(
+        "MAXIMUM",
+        "ARG_MAX",
+        "MINIMUM",
+        "LESS",
+        "NEG",
+        "PADV2",
+        "GREATER",
+        "GREATER_EQUAL",
+        "LESS_EQUAL",
+        "SELECT",
+        "SLICE",
+        "SIN",
+    ),
+    *(
+        "TRANSPOSE_CONV",
+        "",
+        "TILE",
+        "EXPAND_DIMS",
+        "EQUAL",
+        "NOT_EQUAL",
+        "LOG",
+        "SUM",
+        "SQRT",
+        "RSQRT",
+        "SHAPE",
+        "POW",
+        "ARG_MIN",
+    ),
+    *(
+        "FAKE_QUANT",
+        "REDUCE_PROD",
+        "REDUCE_MAX",
+        "PACK",
+        "LOGICAL_OR",
+        "ONE_HOT",
+        "LOGICAL_AND",
+        "LOGICAL_NOT",
+        "UNPACK",
+    ),
+    *(
+        "REDUCE_MIN",
+        "FLOOR_DIV",
+        "REDUCE_ANY",
+        "SQUARE",
+        "ZEROS_LIKE",
+        "FILL",
+        "FLOOR_MOD",
+        "RANGE",
+        "RESIZE_NEAREST_NEIGHBOR",
+    ),
+    *(
+        "LEAKY_RELU",
+        "SQUARED_DIFFERENCE",
+        "MIRROR_PAD",
+        "ABS",
+        "SPLIT_V",
+        "UNIQUE",
+        "CEIL",
+        "REVERSE_V2",
+        "ADD_N",
+        "GATHER_ND",
+    ),
+    *(
+        "COS",
+        "WHERE",
+        "RANK",
+        "ELU",
+        "",
+        "",
+        "QUANTIZE",
+        "",
+        "ROUND",
+        "HARD_SWISH",
+        "IF",
+        "WHILE",
+        "",
+        "",
+        "",
+        "SELECT_V2",
+    ),
     *("DENSIFY", "", "BATCH_MATMUL", "", "CUMSUM", "CALL_ONCE", "BROADCAST_TO"),
 )
 """The schema's BuiltinOperator by number, as far as vision models have them."""
 _LATER = {150: "GELU", 152: "RELU_0_TO_1", 158: "SIGN"}
 _ACTIVATED = {
     **dict.fromkeys(("ADD", "MUL", "SUB", "DIV", "FULLY_CONNECTED", "L2_NORMALIZATION"), 0),
-    **{"CONCATENATION": 1, "CONV_2D": 3, "TRANSPOSE_CONV": 3, "DEPTHWISE_CONV_2D": 4, "AVERAGE_POOL_2D": 5, "MAX_POOL_2D": 5},
+    **{
+        "CONCATENATION": 1,
+        "CONV_2D": 3,
+        "TRANSPOSE_CONV": 3,
+        "DEPTHWISE_CONV_2D": 4,
+        "AVERAGE_POOL_2D": 5,
+        "MAX_POOL_2D": 5,
+    },
 }
 """Where the options of an operator have its activation."""
 _ACTIVATIONS = ("", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
 _PARTS_OF_A_LAYER = frozenset(
     {
-        *("read", "weights", "depthwise_weights", "kernel", "depthwise_kernel", "filter", "convolution", "conv2d", "depthwise"),
-        *("Conv2D", "DepthwiseConv2dNative", "MatMul", "BiasAdd", "ReadVariableOp", "conv_transpose", "conv2d_transpose"),
+        *(
+            "read",
+            "weights",
+            "depthwise_weights",
+            "kernel",
+            "depthwise_kernel",
+            "filter",
+            "convolution",
+            "conv2d",
+            "depthwise",
+        ),
+        *(
+            "Conv2D",
+            "DepthwiseConv2dNative",
+            "MatMul",
+            "BiasAdd",
+            "ReadVariableOp",
+            "conv_transpose",
+            "conv2d_transpose",
+        ),
     }
 )
 
@@ -71,7 +246,8 @@ class Operator(Reading):
         name: of its layer, or of its first value; unique.
         op: as the schema has it, such as CONV_2D.
         inputs: the values that it reads, or names of stored tensors; none that are left out.
-        gives: the file's names of what it gives; unique. None before an activation, which gives the value that has the name.
+        gives: the file's names of what it gives; unique. None before an activation, which gives the value
+            that has the name.
         options: what it states; None if it states nothing.
     """
 
@@ -141,7 +317,8 @@ def read_model(data: bytes) -> Model:
         op, gives = codes[stated.scalar(0, "I")], stated.numbers(2, "i4").tolist()
         sources = [place for place in stated.numbers(1, "i4").tolist() if place >= 0]
         for source in sources:
-            if source not in known and 0 in tensors[source].numbers(0, "i4"):  # stored without numbers, as the shape of a scalar is
+            # Stored without numbers, as the shape of a scalar is.
+            if source not in known and 0 in tensors[source].numbers(0, "i4"):
                 stored[names[source]] = _array(names[source], tensors[source], np.zeros(0, np.uint8), budget)
                 known[source] = names[source], 0
         lacking = next((names[place] for place in sources if place not in known), None)
@@ -157,7 +334,9 @@ def read_model(data: bytes) -> Model:
         name = own_name(_title(names, sources, gives, op), len(operators), taken)
         options = stated.table(4)
         place = _ACTIVATED.get(op)
-        activation = _ACTIVATIONS[options.scalar(place, "b")] if options is not None and place is not None else ""
+        activation = (
+            _ACTIVATIONS[options.scalar(place, "b")] if options is not None and place is not None else ""
+        )
         if activation:
             operators.append(Operator(name, op, inputs, (), options))
             name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
@@ -191,23 +370,39 @@ def _array(name: str, tensor: Table, content: Array, most: int) -> Array:
     """
     kind, shape = _TYPES.get(tensor.scalar(1, "b")), tuple(int(size) for size in tensor.numbers(0, "i4"))
     if kind is None:
-        message = f"the tensor '{name}' has the type {tensor.scalar(1, 'b')} of the schema, which porter does not read"
+        message = (
+            f"the tensor '{name}' has the type {tensor.scalar(1, 'b')} of the schema, which porter "
+            "does not read"
+        )
         raise Unread(message, "convert the model again with weights of float32 or float16")
     stored, sparse = np.dtype(kind).newbyteorder("<"), tensor.table(6)
     cells = math.prod(shape)
-    if len(shape) > 8 or min(shape, default=0) < 0 or (cells * stored.itemsize != content.size and sparse is None):
-        raise ValueError(f"the tensor '{name}' has {content.size} bytes, not those of {'x'.join(map(str, shape)) or 'one number'}")
+    if (
+        len(shape) > 8
+        or min(shape, default=0) < 0
+        or (cells * stored.itemsize != content.size and sparse is None)
+    ):
+        raise ValueError(
+            f"the tensor '{name}' has {content.size} bytes, not those of "
+            f"{'x'.join(map(str, shape)) or 'one number'}"
+        )
     if sparse is not None and (cells * 4 > most or content.size % stored.itemsize):
         raise ValueError(f"the sparse tensor '{name}' is larger than the file can hold")
-    array = content.view(stored).reshape(shape) if sparse is None else dense(content.view(stored), shape, sparse)
+    array = (
+        content.view(stored).reshape(shape) if sparse is None else dense(content.view(stored), shape, sparse)
+    )
     scales = _scales(tensor)
     if scales is None:
         return array.astype(np.float32) if kind == "f2" else array
     scale, zero, axis = scales
     if scale.size not in (1, shape[axis] if axis < len(shape) else 1) or zero.size not in (0, 1, scale.size):
         raise ValueError(f"the tensor '{name}' has {scale.size} scales along an axis of other cells")
-    along = [-1 if place == axis else 1 for place in range(len(shape))] if scale.size > 1 else [1] * len(shape)
-    apart = array.astype(np.float64) - (zero.astype(np.float64).reshape(along if zero.size > 1 else -1) if zero.size else 0)
+    along = (
+        [-1 if place == axis else 1 for place in range(len(shape))] if scale.size > 1 else [1] * len(shape)
+    )
+    apart = array.astype(np.float64) - (
+        zero.astype(np.float64).reshape(along if zero.size > 1 else -1) if zero.size else 0
+    )
     return (apart * scale.astype(np.float64).reshape(along)).astype(np.float32)
 
 
@@ -228,11 +423,15 @@ def _code(code: Table) -> str:
 
 
 def _title(names: Sequence[str], sources: Sequence[int], gives: Sequence[int], op: str) -> str:
-    """What to call an operator. The converter joins the names of what it fuses by `;`, and a kernel has that of its layer."""
+    """What to call an operator. The converter joins the names of what it fuses by `;`, and a kernel has that
+    of its layer.
+    """
     if op in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") and len(sources) > 1:
         *parts, last = (part for part in ("", *names[sources[1]].split(";")) if not part or "/" in part)
         words = (last or next(iter(parts), "")).split("/")
-        while len(words) > 1 and (words[-1] in _PARTS_OF_A_LAYER or words[-1].rstrip("0123456789") in _PARTS_OF_A_LAYER):
+        while len(words) > 1 and (
+            words[-1] in _PARTS_OF_A_LAYER or words[-1].rstrip("0123456789") in _PARTS_OF_A_LAYER
+        ):
             words.pop()
         if any(words):
             return "/".join(words)
@@ -240,11 +439,15 @@ def _title(names: Sequence[str], sources: Sequence[int], gives: Sequence[int], o
 
 
 def _word(name: str) -> str:
-    """The name of an input as its function has it: the converter writes `serving_default_left:0` for `left`."""
+    """The name of an input as its function has it: the converter writes `serving_default_left:0` for
+    `left`.
+    """
     return name.removeprefix("serving_default_").removesuffix(":0")
 
 
 def _sides(tensor: Table) -> tuple[int | None, ...]:
     """A tensor's sizes; those that are open are -1 in its signature."""
     shape, signature = tensor.numbers(0, "i4"), tensor.numbers(7, "i4")
-    return tuple(int(size) if size > 0 else None for size in (signature if signature.size == shape.size else shape))
+    return tuple(
+        int(size) if size > 0 else None for size in (signature if signature.size == shape.size else shape)
+    )

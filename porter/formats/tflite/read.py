@@ -1,4 +1,6 @@
-"""Reads TensorFlow Lite's models: their tensors, and their operators as porter's ops. They are parsed, never run."""
+"""Reads TensorFlow Lite's models: their tensors, and their operators as porter's ops. They are parsed, never
+run.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,20 @@ from porter.filegraph.places import place_of
 from porter.filegraph.products import Product, dense, matmul
 from porter.filegraph.reductions import Reduction, log_softmax, over_norm, reduce, root, softmax, unit_of
 from porter.filegraph.tensorflow import further_image, read_slice, read_split, read_stack
-from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, begin, by_numbers, by_sizes, of_map, read_nodes, unary
+from porter.filegraph.walk import (
+    Image,
+    Lacks,
+    Read,
+    Reader,
+    Walk,
+    always,
+    begin,
+    by_numbers,
+    by_sizes,
+    of_map,
+    read_nodes,
+    unary,
+)
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
@@ -35,7 +50,10 @@ from porter.padding import Size
 
 _LEAST_NORM = 1e-6
 """What an L2_NORMALIZATION divides by where the norm is smaller (tensorflow/lite/kernels/l2norm.cc)."""
-_ROUNDED = "8-bit weights are read as the real numbers that they stand for; TensorFlow Lite rounds what meets them to 8 bits, too"
+_ROUNDED = (
+    "8-bit weights are read as the real numbers that they stand for; TensorFlow Lite rounds what "
+    "meets them to 8 bits, too"
+)
 
 
 def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
@@ -58,15 +76,23 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         raise FileError(message, where=str(path), next=next) from None
 
 
-def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], size: Size | None) -> Checkpoint:
+def _checkpoint(
+    path: Path, data: bytes, model: Model, outputs: Sequence[str], size: Size | None
+) -> Checkpoint:
     tensors = {name: array for name, array in model.stored.items() if is_floating(array)}
     notes = (_ROUNDED,) if model.rounded else ()
     problem = model.problem or (None if all(_beside(model).values()) else EXPECTED)
     if problem is not None:
         return Checkpoint(path, "tflite", None, tensors, (*notes, f"{UNREAD}: {problem}"))
     _, rows, columns, _ = model.sides
-    graphs = [_graph(model, most_bytes(len(data)), outputs, open_at) for open_at in ((rows, columns), (None, None))]
-    stated = graphs[0] if size is None else _graph(model, most_bytes(len(data)), outputs, completed(graphs[0].size, size))
+    graphs = [
+        _graph(model, most_bytes(len(data)), outputs, open_at) for open_at in ((rows, columns), (None, None))
+    ]
+    stated = (
+        graphs[0]
+        if size is None
+        else _graph(model, most_bytes(len(data)), outputs, completed(graphs[0].size, size))
+    )
     at_every, traced = graphs[0].nodes == graphs[1].nodes, stated.size != graphs[0].size
     graph = replace(stated, resizable=at_every, traced=traced, definition=data, language="tflite")
     return Checkpoint(path, "tflite", None, {**tensors, **graph.evaluated}, notes, graph=graph)
@@ -75,18 +101,37 @@ def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], s
 def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
     given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.beside, *model.stored)}
     nodes = {**given, **{operator.name: operator for operator in model.operators}}
-    taps = {(operator.name, place): name for operator in model.operators for place, name in enumerate(operator.gives)}
+    taps = {
+        (operator.name, place): name
+        for operator in model.operators
+        for place, name in enumerate(operator.gives)
+    }
     expect_values(outputs, taps.values())
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
     order = in_order([name for name, _ in ends], lambda name: nodes_read(nodes[name], kind))
     nodes = {**given, **{name: nodes[name] for name in order}}
     flow = Dataflow(
-        nodes, depending(nodes, [IMAGE, *model.beside]), Arrays(model.stored), kind, EVALUATORS, is_cast, RESHAPES, budget
+        nodes,
+        depending(nodes, [IMAGE, *model.beside]),
+        Arrays(model.stored),
+        kind,
+        EVALUATORS,
+        is_cast,
+        RESHAPES,
+        budget,
     )
-    kernels = (flow.weights(each.inputs[1]) for each in model.operators if each.op in windows.KERNELS and len(each.inputs) > 1)
-    channels = model.sides[3] or next((kernel.shape[-1] for kernel in kernels if kernel is not None and kernel.shape), 3)
+    kernels = (
+        flow.weights(each.inputs[1])
+        for each in model.operators
+        if each.op in windows.KERNELS and len(each.inputs) > 1
+    )
+    channels = model.sides[3] or next(
+        (kernel.shape[-1] for kernel in kernels if kernel is not None and kernel.shape), 3
+    )
     further = {name: image for name, image in _beside(model).items() if image is not None}
-    walk = begin(flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored, taps.get, further=further)
+    walk = begin(
+        flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored, taps.get, further=further
+    )
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
     return replace(walk.builder.finish(walk.ends(ends)), evaluated=flow.evaluated, output_names=names)
@@ -94,7 +139,9 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
 
 def _beside(model: Model) -> dict[str, Image | None]:
     batch, rows, columns, _ = model.sides
-    return {name: further_image((name, 0), sizes, batch, (rows, columns)) for name, sizes in model.beside.items()}
+    return {
+        name: further_image((name, 0), sizes, batch, (rows, columns)) for name, sizes in model.beside.items()
+    }
 
 
 def _dense(walk: Walk[Operator], node: Operator) -> Read:
@@ -104,15 +151,23 @@ def _dense(walk: Walk[Operator], node: Operator) -> Read:
         return Lacks(f"{node.op} whose kernel is not stored row by row")
     rows = [-1, kernel.shape[1]]
     if not node.scalar(2, "B") and sizes is not None and len(sizes) != 2:
-        source = part(walk, node, "flatten", lambda walk, flat: moves.reshape(walk, flat, flat.inputs[0], rows))
-    return dense(walk, node, source, Product(node.inputs[1], "OI", node.inputs[2] if len(node.inputs) > 2 else None))
+        source = part(
+            walk, node, "flatten", lambda walk, flat: moves.reshape(walk, flat, flat.inputs[0], rows)
+        )
+    return dense(
+        walk, node, source, Product(node.inputs[1], "OI", node.inputs[2] if len(node.inputs) > 2 else None)
+    )
 
 
 def _product(walk: Walk[Operator], node: Operator) -> Read:
     turned = [bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))]
     if all(map(walk.is_value, node.inputs)):
         return matmul(walk, node, node.inputs, turned)
-    return Lacks() if turned[0] else dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
+    return (
+        Lacks()
+        if turned[0]
+        else dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
+    )
 
 
 def _binary(walk: Walk[Operator], node: Operator) -> Read:
@@ -145,11 +200,17 @@ def _slice(walk: Walk[Operator], node: Operator) -> Read:
     batch = _before_zeros(walk, node) if node.op == "SLICE" else None
     if batch is not None:
         return walk.view(batch)
-    return Lacks() if node.scalar(5, "B") else read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
+    return (
+        Lacks()
+        if node.scalar(5, "B")
+        else read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
+    )
 
 
 def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
-    """The batch that a SLICE takes of itself and an image of zeros behind it: so onnx2tf pads batches that may be empty."""
+    """The batch that a SLICE takes of itself and an image of zeros behind it: so onnx2tf pads batches that
+    may be empty.
+    """
     joined = walk.flow.nodes[node.inputs[0][0]]
     if joined.op != "CONCATENATION" or joined.scalar(0, "i") or not walk.is_value(joined.inputs[0]):
         return None
@@ -163,11 +224,17 @@ def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
 def _gather(walk: Walk[Operator], node: Operator) -> Read:
     places, shape = walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
     if not places or shape is None or len(shape) > 1 or node.scalar(1, "i"):
-        return Lacks(f"{node.op} of places that the model computes as it runs, or of other ones for each image")
+        return Lacks(
+            f"{node.op} of places that the model computes as it runs, or of other ones for each image"
+        )
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
-        return moves.cut(walk, node, node.inputs[0], {axis: slice(place, place + 1 or None) if shape else place})
-    return moves.gather(walk, node, node.inputs[0], place_of(axis, len(walk.sizes(node.inputs[0]) or ())), places)
+        return moves.cut(
+            walk, node, node.inputs[0], {axis: slice(place, place + 1 or None) if shape else place}
+        )
+    return moves.gather(
+        walk, node, node.inputs[0], place_of(axis, len(walk.sizes(node.inputs[0]) or ())), places
+    )
 
 
 def _reverse(walk: Walk[Operator], node: Operator) -> Read:
@@ -182,7 +249,11 @@ def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
 
 
 def _softmax(walk: Walk[Operator], node: Operator) -> Read:
-    return Lacks("SOFTMAX with a beta") if node.scalar(0, "f", 1.0) != 1 else softmax(walk, node, node.inputs[0], -1)
+    return (
+        Lacks("SOFTMAX with a beta")
+        if node.scalar(0, "f", 1.0) != 1
+        else softmax(walk, node, node.inputs[0], -1)
+    )
 
 
 def _response_norm(node: Operator) -> Op:
@@ -215,9 +286,17 @@ READERS: Mapping[str, Reader[Operator]] = {
     **dict.fromkeys(("SLICE", "STRIDED_SLICE"), _slice),
     **dict.fromkeys(("SPLIT", "SPLIT_V", "UNPACK"), _split),
     **dict.fromkeys(("SELECT", "SELECT_V2"), choice),
-    **{op: comparison(op.title().replace("_", "Or")) for op in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")},
+    **{
+        op: comparison(op.title().replace("_", "Or"))
+        for op in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
+    },
     **{"LOGICAL_AND": both, "LOGICAL_OR": either, "LOGICAL_NOT": opposite},
-    **{"COS": always(ops.Cos()), "ROUND": always(ops.Round()), "SIGN": always(ops.Sign()), "SIN": always(ops.Sin())},
+    **{
+        "COS": always(ops.Cos()),
+        "ROUND": always(ops.Round()),
+        "SIGN": always(ops.Sign()),
+        "SIN": always(ops.Sin()),
+    },
     "ABS": always(ops.Abs()),
     "BATCH_MATMUL": _product,
     "BATCH_TO_SPACE_ND": put_together,
@@ -254,7 +333,9 @@ READERS: Mapping[str, Reader[Operator]] = {
     "SHAPE": _sizes,
     "SOFTMAX": _softmax,
     "SPACE_TO_BATCH_ND": take_apart,
-    "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(walk, node.inputs[0], node.scalar(0, "i"), False),
+    "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(
+        walk, node.inputs[0], node.scalar(0, "i"), False
+    ),
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
     "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),
     "SQUARED_DIFFERENCE": lambda walk, node: squared_difference(walk, node, node.inputs),

@@ -1,4 +1,6 @@
-"""What TensorFlow Lite's operators compute, for porter's own engine: as a model says it, not as read.py takes it."""
+"""What TensorFlow Lite's operators compute, for porter's own engine: as a model says it, not as read.py takes
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,35 @@ from porter.formats.tflite.model import IMAGE, Operator, read_model
 
 def program(definition: bytes) -> Program:
     model = read_model(definition)
-    gives = {(operator.name, place): name for operator in model.operators for place, name in enumerate(operator.gives)}
+    gives = {
+        (operator.name, place): name
+        for operator in model.operators
+        for place, name in enumerate(operator.gives)
+    }
     steps = []
     for operator in model.operators:
         # A checkpoint holds no tensors of whole numbers.
-        whole = {place: model.stored[name] for place, (name, _) in enumerate(operator.inputs) if name in model.stored}
+        whole = {
+            place: model.stored[name]
+            for place, (name, _) in enumerate(operator.inputs)
+            if name in model.stored
+        }
         whole = {place: array for place, array in whole.items() if array.dtype.kind in "iub"}
-        reads = ("" if place in whole else gives.get(source, source[0]) for place, source in enumerate(operator.inputs))
-        steps.append(Step(operator.op, tuple(reads), operator.gives or (operator.name,), {"operator": operator, "whole": whole}))
-    return Program(IMAGE, tuple(steps), {op: _filled(row) for op, row in _ROWS.items()}, channels_last=True, single=True)
+        reads = (
+            "" if place in whole else gives.get(source, source[0])
+            for place, source in enumerate(operator.inputs)
+        )
+        steps.append(
+            Step(
+                operator.op,
+                tuple(reads),
+                operator.gives or (operator.name,),
+                {"operator": operator, "whole": whole},
+            )
+        )
+    return Program(
+        IMAGE, tuple(steps), {op: _filled(row) for op, row in _ROWS.items()}, channels_last=True, single=True
+    )
 
 
 def _filled(row: Callable[..., Any]) -> Row:
@@ -45,10 +67,18 @@ def _counts(numbers: Any) -> list[int]:
 
 def _grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations: int | None = None) -> Grid:
     stride = (operator.scalar(2, "i"), operator.scalar(1, "i"))
-    by = (1, 1) if dilations is None else (operator.scalar(dilations + 1, "i", 1), operator.scalar(dilations, "i", 1))
+    by = (
+        (1, 1)
+        if dilations is None
+        else (operator.scalar(dilations + 1, "i", 1), operator.scalar(dilations, "i", 1))
+    )
     pads = [0, 0, 0, 0]
     if operator.scalar(0, "b") == 0:
-        pads = [cells for at in (0, 1) for cells in same_pads(x.shape[1 + at], (sides[at] - 1) * by[at] + 1, stride[at])]
+        pads = [
+            cells
+            for at in (0, 1)
+            for cells in same_pads(x.shape[1 + at], (sides[at] - 1) * by[at] + 1, stride[at])
+        ]
     return Grid(stride, by, (pads[0], pads[1], pads[2], pads[3]))
 
 
@@ -62,13 +92,27 @@ def _by_channel(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers |
     return channels_last(windows.conv)(x, ordered(kernel, "IHWO"), bias, grid, x.shape[3])
 
 
-def _transposed(operator: Operator, sizes: Any, kernel: Numbers, x: Numbers, bias: Numbers | None = None) -> Any:
-    """What the pads of the convolution that it is the gradient of cover is cut off, on the map that it gives."""
-    wanted, stride, sides = _counts(sizes)[1:3], (operator.scalar(2, "i"), operator.scalar(1, "i")), kernel.shape[1:3]
+def _transposed(
+    operator: Operator, sizes: Any, kernel: Numbers, x: Numbers, bias: Numbers | None = None
+) -> Any:
+    """What the pads of the convolution that it is the gradient of cover is cut off, on the map that it
+    gives.
+    """
+    wanted, stride, sides = (
+        _counts(sizes)[1:3],
+        (operator.scalar(2, "i"), operator.scalar(1, "i")),
+        kernel.shape[1:3],
+    )
     same = operator.scalar(0, "b") == 0
-    first = [same_pads(size, side, step)[0] if same else 0 for size, side, step in zip(wanted, sides, stride, strict=True)]
+    first = [
+        same_pads(size, side, step)[0] if same else 0
+        for size, side, step in zip(wanted, sides, stride, strict=True)
+    ]
     whole = channels_last(windows.transposed)(x, ordered(kernel, "IHWO", "OIHW"), None, Grid(stride))
-    around = [(-before, size - (whole.shape[1 + at] - before)) for at, (before, size) in enumerate(zip(first, wanted, strict=True))]
+    around = [
+        (-before, size - (whole.shape[1 + at] - before))
+        for at, (before, size) in enumerate(zip(first, wanted, strict=True))
+    ]
     found = pad(whole, [(0, 0), *around, (0, 0)])
     return found if bias is None else found + bias
 
@@ -84,7 +128,9 @@ def _product(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | No
 
 
 def _matrices(operator: Operator, x: Numbers, other: Numbers) -> Any:
-    first, second = (np.swapaxes(m, -1, -2) if operator.scalar(f, "B") else m for f, m in enumerate((x, other)))
+    first, second = (
+        np.swapaxes(m, -1, -2) if operator.scalar(f, "B") else m for f, m in enumerate((x, other))
+    )
     return first @ second
 
 
@@ -96,7 +142,9 @@ def _padded(operator: Operator, x: Numbers, table: Numbers, fill: Any = 0.0) -> 
 
 
 def _reshaped(operator: Operator, x: Numbers, sizes: Any = None) -> Any:
-    return x.reshape(_counts(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes))
+    return x.reshape(
+        _counts(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes)
+    )
 
 
 def _squeezed(operator: Operator, x: Numbers) -> Any:
@@ -113,7 +161,9 @@ def _resized(operator: Operator, x: Numbers, sizes: Any) -> Any:
     linear = operator.op == "RESIZE_BILINEAR"
     ends, half = (operator.scalar(field, "B") for field in ((2, 3) if linear else (0, 1)))
     coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"
-    rule = Rule("linear" if linear else "nearest", coordinates, "round_prefer_ceil" if ends or half else "floor")
+    rule = Rule(
+        "linear" if linear else "nearest", coordinates, "round_prefer_ceil" if ends or half else "floor"
+    )
     for axis, cells in zip((1, 2), _counts(sizes), strict=True):
         x = resize(x, axis, cells, cells / x.shape[axis], rule)
     return x
@@ -130,7 +180,9 @@ def _strided(operator: Operator, x: Numbers, *bounds: Any) -> Any:
         elif shrunk >> place & 1:
             index.append(first)
         else:
-            index.append(slice(None if begin >> place & 1 else first, None if end >> place & 1 else last, step))
+            index.append(
+                slice(None if begin >> place & 1 else first, None if end >> place & 1 else last, step)
+            )
     return x[tuple(index)]
 
 
@@ -141,7 +193,10 @@ def _sliced(operator: Operator, x: Numbers, begins: Any, sizes: Any) -> Any:
 
 def _parted(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tuple[Numbers, ...]:
     whole = _counts(sizes)
-    whole = [x.shape[_counts(axis)[0]] - sum(size for size in whole if size > 0) if size < 0 else size for size in whole]
+    whole = [
+        x.shape[_counts(axis)[0]] - sum(size for size in whole if size > 0) if size < 0 else size
+        for size in whole
+    ]
     return tuple(np.split(x, np.cumsum(whole)[:-1], _counts(axis)[0]))
 
 
@@ -161,19 +216,31 @@ def _gathered(operator: Operator, x: Numbers) -> Any:
 
 def _apart(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
     """Cells that are a block apart as images, block rows first."""
-    (down, across), (images, rows, columns, channels) = _counts(block), (wide := pad(x, [(0, 0), *pads.tolist(), (0, 0)])).shape
-    cells = wide.reshape(images, rows // down, down, columns // across, across, channels).transpose(2, 4, 0, 1, 3, 5)
+    (down, across), (images, rows, columns, channels) = (
+        _counts(block),
+        (wide := pad(x, [(0, 0), *pads.tolist(), (0, 0)])).shape,
+    )
+    cells = wide.reshape(images, rows // down, down, columns // across, across, channels).transpose(
+        2, 4, 0, 1, 3, 5
+    )
     return cells.reshape(images * down * across, rows // down, columns // across, channels)
 
 
 def _together(operator: Operator, x: Numbers, block: Any, crops: Any) -> Any:
     (down, across), (images, rows, columns, channels) = _counts(block), x.shape
-    cells = x.reshape(down, across, images // (down * across), rows, columns, channels).transpose(2, 3, 0, 4, 1, 5)
-    return pad(cells.reshape(-1, rows * down, columns * across, channels), [(0, 0), *(-crops).tolist(), (0, 0)])
+    cells = x.reshape(down, across, images // (down * across), rows, columns, channels).transpose(
+        2, 3, 0, 4, 1, 5
+    )
+    return pad(
+        cells.reshape(-1, rows * down, columns * across, channels), [(0, 0), *(-crops).tolist(), (0, 0)]
+    )
 
 
 def _response(operator: Operator, x: Numbers) -> Any:
-    size, (bias, alpha, beta) = 2 * operator.scalar(0, "i") + 1, (operator.scalar(field, "f") for field in (1, 2, 3))
+    size, (bias, alpha, beta) = (
+        2 * operator.scalar(0, "i") + 1,
+        (operator.scalar(field, "f") for field in (1, 2, 3)),
+    )
     return channels_last(values.response_norm)(x, size, alpha * size, beta, bias)
 
 
@@ -182,16 +249,53 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OF_NUMBERS: Mapping[str, Callable[..., Any]] = {
-    **{"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "MAXIMUM": np.maximum, "MINIMUM": np.minimum, "POW": np.power},
-    **{"DIV": lambda x, other: np.trunc(x / other).astype(np.int64) if np.asarray(x).dtype.kind == "i" else x / other},
-    **{"FLOOR_DIV": np.floor_divide, "FLOOR_MOD": np.mod, "SQUARED_DIFFERENCE": lambda x, other: np.square(x - other)},
-    **{"EQUAL": np.equal, "LESS": np.less, "GREATER": np.greater, "LESS_EQUAL": np.less_equal, "GREATER_EQUAL": np.greater_equal},
+    **{
+        "ADD": np.add,
+        "SUB": np.subtract,
+        "MUL": np.multiply,
+        "MAXIMUM": np.maximum,
+        "MINIMUM": np.minimum,
+        "POW": np.power,
+    },
+    **{
+        "DIV": lambda x, other: (
+            np.trunc(x / other).astype(np.int64) if np.asarray(x).dtype.kind == "i" else x / other
+        )
+    },
+    **{
+        "FLOOR_DIV": np.floor_divide,
+        "FLOOR_MOD": np.mod,
+        "SQUARED_DIFFERENCE": lambda x, other: np.square(x - other),
+    },
+    **{
+        "EQUAL": np.equal,
+        "LESS": np.less,
+        "GREATER": np.greater,
+        "LESS_EQUAL": np.less_equal,
+        "GREATER_EQUAL": np.greater_equal,
+    },
     **{"SELECT": np.where, "SELECT_V2": np.where, "LOGICAL_AND": np.logical_and, "LOGICAL_OR": np.logical_or},
     **{"LOGICAL_NOT": np.logical_not, "COS": np.cos, "SIGN": np.sign, "SIN": np.sin, "ROUND": np.round},
-    **{"ABS": np.abs, "CEIL": np.ceil, "FLOOR": np.floor, "NEG": np.negative, "SQUARE": np.square, "ZEROS_LIKE": np.zeros_like},
+    **{
+        "ABS": np.abs,
+        "CEIL": np.ceil,
+        "FLOOR": np.floor,
+        "NEG": np.negative,
+        "SQUARE": np.square,
+        "ZEROS_LIKE": np.zeros_like,
+    },
     **{"EXP": np.exp, "LOG": np.log, "SQRT": np.sqrt, "RSQRT": lambda x: 1 / np.sqrt(x), "TANH": np.tanh},
-    **{"RELU": values.relu, "RELU6": lambda x: values.relu(x, 6.0), "RELU_0_TO_1": lambda x: np.clip(x, 0, 1)},
-    **{"RELU_N1_TO_1": lambda x: np.clip(x, -1, 1), "LOGISTIC": values.sigmoid, "ELU": values.elu, "HARD_SWISH": values.hard_swish},
+    **{
+        "RELU": values.relu,
+        "RELU6": lambda x: values.relu(x, 6.0),
+        "RELU_0_TO_1": lambda x: np.clip(x, 0, 1),
+    },
+    **{
+        "RELU_N1_TO_1": lambda x: np.clip(x, -1, 1),
+        "LOGISTIC": values.sigmoid,
+        "ELU": values.elu,
+        "HARD_SWISH": values.hard_swish,
+    },
 }
 """Functions of each number."""
 _ROWS: Mapping[str, Callable[..., Any]] = {

@@ -1,4 +1,6 @@
-"""Sparse tensors of TensorFlow Lite: their values with the places of these, level by level (SparsityParameters of its schema)."""
+"""Sparse tensors of TensorFlow Lite: their values with the places of these, level by level
+(SparsityParameters of its schema).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
     """
     order, blocks = ([int(axis) for axis in stated.numbers(field, "i4")] for field in (0, 1))
     levels = stated.tables(2, _MOST_LEVELS)
-    if sorted(order) != [*range(len(shape) + len(blocks))] or len(levels) != len(order) or not {*blocks} <= {*range(len(shape))}:
+    if (
+        sorted(order) != [*range(len(shape) + len(blocks))]
+        or len(levels) != len(order)
+        or not {*blocks} <= {*range(len(shape))}
+    ):
         raise ValueError("its levels are not those of its axes")
     places, parents, sides = dict[int, Places](), np.zeros(1, np.int64), dict[int, int]()
     for axis, level in zip(order, levels, strict=True):

@@ -29,7 +29,10 @@ def _held(walk: Walk[Operator], node: Operator, axes: str, bias: int = 2) -> dic
     kernel, vector = stored(walk, node, 1), stored(walk, node, bias)
     if kernel is None or len(kernel.shape) != 4 or (len(node.inputs) > bias and vector is None):
         return None
-    return {"kernel": Stored(kernel.name, axes), **({"bias": Stored(vector.name)} if vector is not None else {})}
+    return {
+        "kernel": Stored(kernel.name, axes),
+        **({"bias": Stored(vector.name)} if vector is not None else {}),
+    }
 
 
 def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
@@ -65,15 +68,21 @@ def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
 
 
 def read_pool(walk: Walk[Operator], node: Operator) -> Read:
-    """An average does not count cells outside its map. For a largest number, pads of float32's lowest are pads of -inf."""
+    """An average does not count cells outside its map. For a largest number, pads of float32's lowest are
+    pads of -inf.
+    """
     largest, before = node.op == "MAX_POOL_2D", walk.flow.nodes[node.inputs[0][0]]
     window, convention = _window(node, (node.scalar(4, "i"), node.scalar(3, "i")), None)
     convention = replace(convention, fill=LOWEST) if largest else convention
     value = None
     if largest and before.op == "PADV2" and walk.flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
-        padded = moves.pad(walk, replace(node, name=f"{node.name}:pad"), before.inputs[0], pads_of(walk, before), LOWEST)
+        padded = moves.pad(
+            walk, replace(node, name=f"{node.name}:pad"), before.inputs[0], pads_of(walk, before), LOWEST
+        )
         value = padded.value if isinstance(padded, View) else None
-    return walk.builder.pool(node.name, value or walk.first(node), "max" if largest else "mean", window, convention)
+    return walk.builder.pool(
+        node.name, value or walk.first(node), "max" if largest else "mean", window, convention
+    )
 
 
 def read_pad(walk: Walk[Operator], node: Operator) -> Read:
@@ -81,11 +90,15 @@ def read_pad(walk: Walk[Operator], node: Operator) -> Read:
     if fill is None:
         return Lacks()
     if node.op == "MIRROR_PAD":
-        return moves.extend(walk, node, node.inputs[0], pairs, "symmetric" if node.scalar(0, "b") else "reflect")
+        return moves.extend(
+            walk, node, node.inputs[0], pairs, "symmetric" if node.scalar(0, "b") else "reflect"
+        )
     return moves.pad(walk, node, node.inputs[0], pairs, fill)
 
 
 def read_resize(walk: Walk[Operator], node: Operator) -> Read:
     linear = node.op == "RESIZE_BILINEAR"
     ends, half = (bool(node.scalar(field, "B")) for field in ((2, 3) if linear else (0, 1)))
-    return tensorflow.read_resize(walk, node, lambda by: tensorflow.nearest_or_linear(node.op, linear, by, half, ends))
+    return tensorflow.read_resize(
+        walk, node, lambda by: tensorflow.nearest_or_linear(node.op, linear, by, half, ends)
+    )

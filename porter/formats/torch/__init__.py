@@ -11,7 +11,9 @@ _STREAMS = (
     b"\x80\x03" + _MAGIC,
     *(b"\x80" + version + b"\x95" + _FRAME + _MAGIC for version in (b"\x04", b"\x05")),
 )
-"""torch.serialization.MAGIC_NUMBER, pickled: the first thing in a stream of torch < 1.6, in protocol 2 unless a script asks."""
+"""torch.serialization.MAGIC_NUMBER, pickled: the first thing in a stream of torch < 1.6, in protocol 2 unless
+a script asks.
+"""
 
 
 def _is_archive(content: Content) -> bool:
@@ -19,7 +21,13 @@ def _is_archive(content: Content) -> bool:
 
 
 FORMATS = (
-    Format("torch", "a PyTorch .pth", _is_archive, reader("porter.formats.torch.read", "read_archive"), framework="torch"),
+    Format(
+        "torch",
+        "a PyTorch .pth",
+        _is_archive,
+        reader("porter.formats.torch.read", "read_archive"),
+        framework="torch",
+    ),
     Format(
         "torch-legacy",
         "a PyTorch .pth of before 1.6",

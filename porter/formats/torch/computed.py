@@ -1,4 +1,6 @@
-"""Weights that torch's modules compute from stored tensors before each use: weight norm, spectral norm and pruning."""
+"""Weights that torch's modules compute from stored tensors before each use: weight norm, spectral norm and
+pruning.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,16 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import Numbers
 from porter.filegraph.kernels.values import with_norms
 
-_PART = re.compile(r"((?:.*\.)?)(?:parametrizations\.(\w+)\.(.+)|(\w*(?:weight|bias))_(g|v|u|orig|mask))", re.DOTALL)
+_PART = re.compile(
+    r"((?:.*\.)?)(?:parametrizations\.(\w+)\.(.+)|(\w*(?:weight|bias))_(g|v|u|orig|mask))", re.DOTALL
+)
 """The module, the parameter, and what a tensor is of it."""
 
 
 _OF_ITS_OWN = 0.9
-"""The cosine between a singular vector and the matrix times the other one, which is 1 where training has ended, and any number for
-another matrix of the same sizes."""
+"""The cosine between a singular vector and the matrix times the other one, which is 1 where training has
+ended, and any number for another matrix of the same sizes.
+"""
 
 
 class _Form(NamedTuple):
@@ -36,8 +41,9 @@ class _Unfit(Exception):
 
 
 def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with the weights that the modules use in evaluation, in float64, in the place of those that they are computed
-    from. A weight whose tensors are of several such forms, or of another one, stays what the file holds.
+    """The checkpoint with the weights that the modules use in evaluation, in float64, in the place of those
+    that they are computed from. A weight whose tensors are of several such forms, or of another one, stays
+    what the file holds.
 
     Raises:
         FileError: the tensors of one do not fit each other.
@@ -48,8 +54,14 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
         if found is not None:
             module, new, part, old, mark = found.groups()
             parts.setdefault(f"{module}{new or old}", {})[part or mark] = name
-    formed = {weight: form for weight, names in parts.items() for form in _FORMS if {*form.parts} == names.keys()}
-    owners = {name: weight for weight in formed.keys() - checkpoint.tensors.keys() for name in parts[weight].values()}
+    formed = {
+        weight: form for weight, names in parts.items() for form in _FORMS if {*form.parts} == names.keys()
+    }
+    owners = {
+        name: weight
+        for weight in formed.keys() - checkpoint.tensors.keys()
+        for name in parts[weight].values()
+    }
     tensors, made = dict[str, Array](), dict[str, list[str]]()
     for name, array in checkpoint.tensors.items():
         weight = owners.get(name, name)
@@ -59,7 +71,10 @@ def with_computed_weights(checkpoint: Checkpoint) -> Checkpoint:
             stored = [checkpoint.tensors[parts[weight][part]] for part in formed[weight].parts]
             tensors[weight] = _computed(weight, formed[weight], stored, checkpoint.path)
             made.setdefault(formed[weight].what, []).append(weight)
-    notes = [f"'{names[0]}'{f' and {len(names) - 1} more' if names[1:] else ''} computed by {what}" for what, names in made.items()]
+    notes = [
+        f"'{names[0]}'{f' and {len(names) - 1} more' if names[1:] else ''} computed by {what}"
+        for what, names in made.items()
+    ]
     return replace(checkpoint, tensors=tensors, notes=(*checkpoint.notes, *notes)) if made else checkpoint
 
 
@@ -70,9 +85,14 @@ def _computed(weight: str, form: _Form, stored: list[Array], path: Path) -> Arra
         with np.errstate(all="ignore"):
             return form.compute(*(np.asarray(array, np.float64) for array in stored))
     except _Unfit:
-        shapes = ", ".join(f"{part} {array.dtype} {array.shape}" for part, array in zip(form.parts, stored, strict=True))
+        shapes = ", ".join(
+            f"{part} {array.dtype} {array.shape}" for part, array in zip(form.parts, stored, strict=True)
+        )
         message = f"'{weight}' is computed by {form.what}, from tensors that do not fit each other: {shapes}"
-        advice = "save the state_dict again, of a model in evaluation, or after torch.nn.utils.parametrize.remove_parametrizations"
+        advice = (
+            "save the state_dict again, of a model in evaluation, or after "
+            "torch.nn.utils.parametrize.remove_parametrizations"
+        )
         raise FileError(message, where=str(path), next=advice) from None
 
 
@@ -84,18 +104,26 @@ def _by_weight_norm(scale: Numbers, value: Numbers) -> Numbers:
         raise _Unfit
     if scale.ndim and not own and 1 not in value.shape:
         raise _Unfit
-    return with_norms(value, scale.reshape(sizes), tuple(axis for axis in range(value.ndim) if axis not in own))
+    return with_norms(
+        value, scale.reshape(sizes), tuple(axis for axis in range(value.ndim) if axis not in own)
+    )
 
 
 def _by_spectral_norm(value: Numbers, left: Numbers, right: Numbers) -> Numbers:
-    """torch.nn.utils.spectral_norm: over the largest singular value, by the vectors that training has left of it. The matrix has
-    the filters as rows: the first axis, or of a transposed convolution the second one.
+    """torch.nn.utils.spectral_norm: over the largest singular value, by the vectors that training has left of
+    it. The matrix has the filters as rows: the first axis, or of a transposed convolution the second one.
     """
     axes = range(2 if value.ndim > 2 else min(value.ndim, value.size, 1))
     matrices = [np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1) for axis in axes]
-    fitting = [matrix for matrix in matrices if (matrix.shape[:1], matrix.shape[1:]) == (left.shape, right.shape)]
+    fitting = [
+        matrix for matrix in matrices if (matrix.shape[:1], matrix.shape[1:]) == (left.shape, right.shape)
+    ]
     if len(fitting) > 1:
-        fitting = [matrix for matrix in fitting if left @ matrix @ right > _OF_ITS_OWN * np.linalg.norm(left @ matrix)]
+        fitting = [
+            matrix
+            for matrix in fitting
+            if left @ matrix @ right > _OF_ITS_OWN * np.linalg.norm(left @ matrix)
+        ]
     if len(fitting) != 1:
         raise _Unfit
     return np.asarray(value / (left @ fitting[0] @ right))

@@ -1,4 +1,6 @@
-"""What torch pickles: tensors over storages, which the file keeps outside of the pickle. Nothing here has values yet."""
+"""What torch pickles: tensors over storages, which the file keeps outside of the pickle. Nothing here has
+values yet.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,16 @@ _STORAGES = {
 """The type of the numbers in a storage, by its class."""
 _DTYPES = (
     *_CLASSES.values(),
-    *("uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+    *(
+        "uint16",
+        "uint32",
+        "uint64",
+        "complex32",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e4m3fnuz",
+        "float8_e5m2fnuz",
+    ),
     *("float8_e8m0fnu", "float4_e2m1fn_x2", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"),
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
 )
@@ -54,13 +65,15 @@ _IGNORED = (
     *(f"builtins.{name}" for name in ("bytearray", "set", "complex")),
     "torch.device",
 )
-"""What training scripts keep beside the weights: arguments (torchvision's references, timm), an accuracy that numpy computed, the
-folder of the run. Empty objects replace them.
+"""What training scripts keep beside the weights: arguments (torchvision's references, timm), an accuracy that
+numpy computed, the folder of the run. Empty objects replace them.
 """
 
 
 class Storage(Made):
-    """`count` numbers of `dtype`, from number `start` of the storage that the file calls `key`, which has `total`."""
+    """`count` numbers of `dtype`, from number `start` of the storage that the file calls `key`, which has
+    `total`.
+    """
 
     def __init__(self, key: str, dtype: str, start: int, count: int, total: int) -> None:
         self.key, self.dtype, self.start, self.count, self.total = key, dtype, start, count, total
@@ -71,7 +84,9 @@ class Storage(Made):
 
 
 class Tensor(Made):
-    """A view of a storage, in numbers, not bytes; `kind` says of another tensor, which has no storage, what it is."""
+    """A view of a storage, in numbers, not bytes; `kind` says of another tensor, which has no storage, what
+    it is.
+    """
 
     def __init__(
         self,
@@ -82,7 +97,14 @@ class Tensor(Made):
         dtype: str = "",
         kind: str = "",
     ) -> None:
-        self.storage, self.offset, self.shape, self.strides, self.dtype, self.kind = storage, offset, shape, strides, dtype, kind
+        self.storage, self.offset, self.shape, self.strides, self.dtype, self.kind = (
+            storage,
+            offset,
+            shape,
+            strides,
+            dtype,
+            kind,
+        )
 
 
 def item_bytes(dtype: str) -> int:
@@ -146,10 +168,21 @@ def _expect(holds: bool) -> None:
 
 
 def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: str = "") -> Tensor:
-    if not isinstance(storage, Storage) or type(shape) is not tuple or type(strides) is not tuple or len(shape) != len(strides):
+    if (
+        not isinstance(storage, Storage)
+        or type(shape) is not tuple
+        or type(strides) is not tuple
+        or len(shape) != len(strides)
+    ):
         raise ValueError("a tensor is not as torch pickles it")
     _expect(len(shape) <= _MOST_AXES)
-    return Tensor(storage, _count(offset), tuple(map(_count, shape)), tuple(map(_count, strides)), dtype or storage.dtype)
+    return Tensor(
+        storage,
+        _count(offset),
+        tuple(map(_count, shape)),
+        tuple(map(_count, strides)),
+        dtype or storage.dtype,
+    )
 
 
 def _tensor_v2(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> Tensor:
@@ -210,4 +243,6 @@ _NAMES: dict[str, Maker] = {
     "torch._utils._rebuild_wrapper_subclass": _other("of a class without values of its own"),
     "torch._tensor._rebuild_from_type_v2": _subclass,
 }
-"""What stands for the names that torch.load(weights_only=True) knows: those of other objects than tensors are in `_IGNORED`."""
+"""What stands for the names that torch.load(weights_only=True) knows: those of other objects than tensors are
+in `_IGNORED`.
+"""

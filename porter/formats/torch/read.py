@@ -19,18 +19,24 @@ from porter.formats.torch.values import Content, Place, Values
 from porter.formats.torch.wrapping import unwrap
 
 ARCH = "arch"
-"""What training scripts call the name of the model beside its state_dict: timm's train.py, PyTorch's ImageNet example."""
+"""What training scripts call the name of the model beside its state_dict: timm's train.py, PyTorch's ImageNet
+example.
+"""
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _PICKLE = "data.pkl"
 _LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)
-"""Bytes of a zip's header before a member, and where in it the lengths of its name and of its extra field are."""
+"""Bytes of a zip's header before a member, and where in it the lengths of its name and of its extra field
+are.
+"""
 
 
 def read_archive(path: Path) -> Checkpoint:
-    """Reads a state_dict in the archive that torch ≥ 1.6 writes. It is mapped, not copied: the arrays are pages of the file.
+    """Reads a state_dict in the archive that torch ≥ 1.6 writes. It is mapped, not copied: the arrays are
+    pages of the file.
 
     Raises:
-        FileError: the file is damaged, a whole module or a pickle of other things than tensors, or a tensor is not a plain array.
+        FileError: the file is damaged, a whole module or a pickle of other things than tensors, or a tensor
+            is not a plain array.
     """
     with path.open("rb") as file:
         return _checkpoint(path, *_archive(path, _mapped(file.fileno())))
@@ -43,7 +49,8 @@ def read_stream(path: Path) -> Checkpoint:
 
 
 def read_mapping(path: Path, data: bytes) -> dict[str, Array]:
-    """As `read_archive`, for an archive in memory that holds a mapping of names to tensors and nothing else, with these names.
+    """As `read_archive`, for an archive in memory that holds a mapping of names to tensors and nothing else,
+    with these names.
 
     Args:
         path: for messages.
@@ -52,7 +59,9 @@ def read_mapping(path: Path, data: bytes) -> dict[str, Array]:
         FileError: it holds something else.
     """
     found, values = _archive(path, data)
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) and _is_tensor(held) for name, held in found.items()):
+    if not isinstance(found, Mapping) or not all(
+        isinstance(name, str) and _is_tensor(held) for name, held in found.items()
+    ):
         raise FileError("expected a mapping of names to tensors", where=str(path), next=SAVE)
     return {name: values.array(name, tensor) for name, tensor in found.items()}
 
@@ -66,7 +75,9 @@ def _checkpoint(path: Path, found: object, values: Values) -> Checkpoint:
     state = unwrap(found, _is_tensor, path)
     tensors = {name: values.array(name, held) for name, held in state.tensors.items()}
     arch = found.get(ARCH) if isinstance(found, Mapping) else None
-    return Checkpoint(path, "torch", "torch", tensors, state.notes, stated={ARCH: arch} if isinstance(arch, str) else {})
+    return Checkpoint(
+        path, "torch", "torch", tensors, state.notes, stated={ARCH: arch} if isinstance(arch, str) else {}
+    )
 
 
 def _is_tensor(value: object) -> bool:
@@ -74,17 +85,27 @@ def _is_tensor(value: object) -> bool:
 
 
 def _archive(path: Path, content: Content) -> tuple[object, Values]:
-    with open_zip(path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None) as archive:
+    with open_zip(
+        path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None
+    ) as archive:
         members = Members(archive, path, len(content))
         # Of an archive that is cut short, Python's reader takes one that is inside it for the whole.
         if min((member.header_offset for member in members.found.values()), default=0) != 0:
             raise members.damaged("this PyTorch archive is cut short or damaged")
-        folders = [name.removesuffix(_PICKLE) for name in members.found if name.count("/") == 1 and name.endswith(f"/{_PICKLE}")]
+        folders = [
+            name.removesuffix(_PICKLE)
+            for name in members.found
+            if name.count("/") == 1 and name.endswith(f"/{_PICKLE}")
+        ]
         if len(folders) != 1:
-            raise FileError(f"this archive has {len(folders)} '{_PICKLE}', expected one", where=str(path), next=SAVE)
+            raise FileError(
+                f"this archive has {len(folders)} '{_PICKLE}', expected one", where=str(path), next=SAVE
+            )
         folder = folders[0]
         # Mapping needs uncompressed records; torch never compresses them.
-        packed = [name for name, member in members.found.items() if member.compress_type != zipfile.ZIP_STORED]
+        packed = [
+            name for name, member in members.found.items() if member.compress_type != zipfile.ZIP_STORED
+        ]
         if packed:
             message = f"'{packed[0]}' in this archive is compressed, which torch never writes"
             raise FileError(message, where=str(path), next=SAVE)
@@ -100,14 +121,20 @@ def _archive(path: Path, content: Content) -> tuple[object, Values]:
             return None
         header = content[member.header_offset : member.header_offset + _LOCAL_HEADER]
         lengths = header[_LENGTHS]
-        start = member.header_offset + _LOCAL_HEADER + sum(int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
+        start = (
+            member.header_offset
+            + _LOCAL_HEADER
+            + sum(int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
+        )
         return Place(start, member.file_size)
 
     return found, Values(path, content, place, order.decode())
 
 
 def _stream(path: Path, content: Content) -> tuple[object, Values]:
-    """A magic number, a version, the machine's types, what was saved, and the names of its storages, which follow."""
+    """A magic number, a version, the machine's types, what was saved, and the names of its storages, which
+    follow.
+    """
     roots: dict[str, Storage] = {}
 
     def stored(found: Any) -> Storage:

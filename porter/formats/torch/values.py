@@ -42,7 +42,9 @@ class Values:
         order: of the bytes in a number, `little` or `big`.
     """
 
-    def __init__(self, path: Path, content: Content, place: Callable[[Storage], Place | None], order: str) -> None:
+    def __init__(
+        self, path: Path, content: Content, place: Callable[[Storage], Place | None], order: str
+    ) -> None:
         self._path, self._content, self._place, self._order = path, content, place, order
         self._bytes = np.frombuffer(content, np.uint8)
         self._copies: dict[tuple[Place, int], Array] = {}
@@ -57,13 +59,20 @@ class Values:
         where = str(self._path)
         if tensor.storage is None:
             raise FileError(
-                f"tensor '{name}' is {tensor.kind}; porter reads dense tensors", where=where, next="save it dense, as float"
+                f"tensor '{name}' is {tensor.kind}; porter reads dense tensors",
+                where=where,
+                next="save it dense, as float",
             )
         if tensor.dtype not in _DENSE:
-            raise FileError(f"tensor '{name}' is torch.{tensor.dtype}; porter reads real numbers of 16 bits and more", where=where)
+            raise FileError(
+                f"tensor '{name}' is torch.{tensor.dtype}; porter reads real numbers of 16 bits and more",
+                where=where,
+            )
         kind, shape = storage_type(tensor.dtype), tensor.shape  # type: ignore[arg-type]
         place = self._held(name, tensor.storage)
-        last = tensor.offset + sum((size - 1) * stride for size, stride in zip(shape, tensor.strides, strict=True))
+        last = tensor.offset + sum(
+            (size - 1) * stride for size, stride in zip(shape, tensor.strides, strict=True)
+        )
         empty = 0 in shape
         # With strides of zero, a few bytes can declare any size.
         if not empty and max(last + 1, math.prod(shape)) * kind.itemsize > place.length:
@@ -75,17 +84,24 @@ class Values:
             buffer, start = self._buffer(place, kind.itemsize)
             strides = tuple(stride * kind.itemsize for stride in tensor.strides)
             return np.ndarray(shape, kind, buffer, start + tensor.offset * kind.itemsize, strides)
-        except (ValueError, OverflowError):  # an axis or a stride beyond numpy's numbers, of one value or none
+        except (ValueError, OverflowError):
+            # An axis or a stride beyond numpy's numbers, of one value or none.
             raise self._damaged(f"tensor '{name}' declares {str(shape)[:100]}") from None
 
     def _held(self, name: str, storage: Storage) -> Place:
         whole, size = self._place(storage), storage.item_bytes
-        if whole is None or whole.start + whole.length > len(self._content) or whole.length < storage.total * size:
+        if (
+            whole is None
+            or whole.start + whole.length > len(self._content)
+            or whole.length < storage.total * size
+        ):
             raise self._damaged(f"this file lacks values of tensor '{name}'")
         return Place(whole.start + storage.start * size, storage.count * size)
 
     def _buffer(self, place: Place, item: int) -> tuple[Array, int]:
-        """An array of bytes, and where in it the values begin: the file, or a copy where this machine reads other bytes."""
+        """An array of bytes, and where in it the values begin: the file, or a copy where this machine reads
+        other bytes.
+        """
         if self._order == sys.byteorder and (self._bytes.ctypes.data + place.start) % item == 0:
             return self._bytes, place.start
         if (place, item) not in self._copies:

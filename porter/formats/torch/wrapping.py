@@ -1,4 +1,6 @@
-"""Finds the state_dict in files that training scripts save. It works on plain mappings, with tensors of any kind."""
+"""Finds the state_dict in files that training scripts save. It works on plain mappings, with tensors of any
+kind.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from porter.base.errors import FileError, some
 from porter.formats.torch.objects import SAVE
 
 AVERAGED = ("state_dict_ema", "model_ema", "ema_state_dict", "params_ema", "ema")
-"""Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references (classification/train.py), and
-others'. Where a file has both averages and raw weights, the averages were evaluated; timm's loader prefers them too
-(timm/models/_helpers.py, `use_ema`).
+"""Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references
+(classification/train.py), and others'. Where a file has both averages and raw weights, the averages were
+evaluated; timm's loader prefers them too (timm/models/_helpers.py, `use_ema`).
 """
 RAW = ("state_dict", "model_state_dict", "model", "net", "network", "params", "module", "shadow")
 """Keys of the weights as the optimiser left them, likeliest first."""
@@ -38,10 +40,12 @@ class StateDict:
 
 
 def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
-    """The state_dict in the result of `torch.load`, which may be wrapped several times, as training scripts wrap it.
+    """The state_dict in the result of `torch.load`, which may be wrapped several times, as training scripts
+    wrap it.
 
-    Averaged weights are preferred to raw ones. Mappings of tensors under keys that porter does not know are read too: a single one
-    under its own names, several with `KEY.` before their names. Only the prefixes of wrapping modules are removed.
+    Averaged weights are preferred to raw ones. Mappings of tensors under keys that porter does not know are
+    read too: a single one under its own names, several with `KEY.` before their names. Only the prefixes of
+    wrapping modules are removed.
 
     Args:
         loaded: what the file holds.
@@ -53,11 +57,16 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
     if not isinstance(loaded, Mapping):
         raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=SAVE)
     search = _Search(is_tensor, path)
-    # A training file may keep one tensor, such as its best accuracy, beside a state_dict under a key that porter does not know.
-    unknown = (state for state in (search.itself(loaded), search.under_other_keys(loaded)) if state is not None)
+    # A training file may keep one tensor, such as its best accuracy, beside a state_dict under a key that
+    # porter does not know.
+    unknown = (
+        state for state in (search.itself(loaded), search.under_other_keys(loaded)) if state is not None
+    )
     found = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
     if found is None:
-        raise FileError(f"expected a state_dict, found no tensor among {listed(loaded)}", where=str(path), next=SAVE)
+        raise FileError(
+            f"expected a state_dict, found no tensor among {listed(loaded)}", where=str(path), next=SAVE
+        )
     return found
 
 
@@ -67,7 +76,9 @@ def listed(keys: Iterable[object]) -> str:
 
 
 class _Search:
-    """Finds state_dicts in mappings. It looks into each once, because a stranger's mappings may hold one another and themselves."""
+    """Finds state_dicts in mappings. It looks into each once, because a stranger's mappings may hold one
+    another and themselves.
+    """
 
     def __init__(self, is_tensor: IsTensor, path: Path) -> None:
         self.is_tensor = is_tensor
@@ -75,7 +86,9 @@ class _Search:
         self.seen: dict[int, StateDict | None] = {}
 
     def within(self, value: object, depth: int) -> StateDict | None:
-        """The state_dict under a key that porter knows, otherwise in `value` itself; None where there is none."""
+        """The state_dict under a key that porter knows, otherwise in `value` itself; None where there is
+        none.
+        """
         if not isinstance(value, Mapping) or depth > _DEEPEST:
             return None
         if id(value) not in self.seen:
@@ -95,27 +108,47 @@ class _Search:
         _expect_whole(averaged, raw, averaged_key, raw_key, self.path)
         return _noted(averaged, f"{note}, not the raw ones under '{raw_key}'", value, {averaged_key, raw_key})
 
-    def _first(self, keys: Iterable[str], value: Mapping[Any, Any], depth: int) -> tuple[str, StateDict | None]:
+    def _first(
+        self, keys: Iterable[str], value: Mapping[Any, Any], depth: int
+    ) -> tuple[str, StateDict | None]:
         states = ((key, self.within(value.get(key), depth + 1)) for key in keys)
         return next(((key, state) for key, state in states if state is not None), ("", None))
 
     def itself(self, value: Mapping[Any, Any]) -> StateDict | None:
         """The tensors that `value` holds, under names."""
-        tensors = {name: held for name, held in value.items() if isinstance(name, str) and self.is_tensor(held)}
+        tensors = {
+            name: held for name, held in value.items() if isinstance(name, str) and self.is_tensor(held)
+        }
         others = [key for key in value if key not in tensors]
         found = _without_prefixes(tensors)
         note = f"ignored {listed(others)}, which are not tensors"
-        return replace(found, notes=(note, *found.notes) if others else found.notes) if found.tensors else None
+        return (
+            replace(found, notes=(note, *found.notes) if others else found.notes) if found.tensors else None
+        )
 
     def under_other_keys(self, value: Mapping[Any, Any]) -> StateDict | None:
         """State_dicts under keys that porter does not know, such as a student's and a teacher's."""
-        found = {key: self.within(held, 1) for key, held in value.items() if isinstance(key, str) and key not in _KNOWN}
+        found = {
+            key: self.within(held, 1)
+            for key, held in value.items()
+            if isinstance(key, str) and key not in _KNOWN
+        }
         states = {key: state for key, state in found.items() if state is not None}
         if len(states) < 2:
-            return next((_noted(state, f"read under {listed([key])}", value, {key}) for key, state in states.items()), None)
-        tensors = {f"{key}.{name}": held for key, state in states.items() for name, held in state.tensors.items()}
+            return next(
+                (_noted(state, f"read under {listed([key])}", value, {key}) for key, state in states.items()),
+                None,
+            )
+        tensors = {
+            f"{key}.{name}": held for key, state in states.items() for name, held in state.tensors.items()
+        }
         notes = tuple(f"{listed([key])}: {note}" for key, state in states.items() for note in state.notes)
-        return _noted(StateDict(tensors, notes), f"read under {listed(states)}, with each key before its names", value, states)
+        return _noted(
+            StateDict(tensors, notes),
+            f"read under {listed(states)}, with each key before its names",
+            value,
+            states,
+        )
 
 
 def _noted(found: StateDict, note: str, value: Mapping[Any, Any], used: Collection[str]) -> StateDict:
@@ -128,11 +161,15 @@ def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
     """The tensors without the prefixes of wrapping modules, and without AveragedModel's counter."""
     notes: list[str] = []
     # torch.optim.swa_utils.AveragedModel keeps the model as `module` and the counter beside it.
-    if "n_averaged" in tensors and all(name.startswith("module.") for name in tensors if name != "n_averaged"):
+    if "n_averaged" in tensors and all(
+        name.startswith("module.") for name in tensors if name != "n_averaged"
+    ):
         tensors = {name: held for name, held in tensors.items() if name != "n_averaged"}
         notes.append("ignored 'n_averaged', which counts the steps of an average")
     for _ in range(_DEEPEST):
-        prefix = next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in tensors)), None)
+        prefix = next(
+            (prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in tensors)), None
+        )
         if prefix is None or not tensors:
             break
         tensors = {name.removeprefix(prefix): held for name, held in tensors.items()}
@@ -145,7 +182,8 @@ def _expect_whole(averaged: StateDict, raw: StateDict, averaged_key: str, raw_ke
     lacking = [name for name in counted if name not in averaged.tensors]
     if lacking:
         raise FileError(
-            f"the averaged weights under '{averaged_key}' lack {len(lacking)} of the {len(counted)} tensors under '{raw_key}': "
+            f"the averaged weights under '{averaged_key}' lack {len(lacking)} of the {len(counted)} "
+            f"tensors under '{raw_key}': "
             f"{listed(lacking)}",
             where=str(path),
             next=f"save the weights that you want in another file: torch.save(checkpoint['{raw_key}'], FILE)",

@@ -18,7 +18,9 @@ from porter.formats.torch7.objects import Table, Thing
 Flow = Reference | list["Flow"]
 """A value, or a table of them."""
 IMAGE = "image"
-_CHAINS = frozenset({"Sequential", "DataParallel", "DataParallelTable", "Inception", "NoBackprop", "Decorator"})
+_CHAINS = frozenset(
+    {"Sequential", "DataParallel", "DataParallelTable", "Inception", "NoBackprop", "Decorator"}
+)
 _THROUGH = frozenset({"Identity", "Copy", "Contiguous", "GradientReversal", "TotalVariation", "WhiteNoise"})
 _HELD = ("weight", "bias", "running_mean", "running_var", "running_std")
 _AS_MODEL = ("model", "net", "network", "module")
@@ -55,7 +57,11 @@ class Layer(Reading):
     def counts(self, name: str) -> list[int]:
         """A list of whole numbers, as a storage or a table."""
         held = self.stated.get(name)
-        numbers = [held[key] for key in sorted(held)] if isinstance(held, dict) else np.asarray(held if held is not None else [])
+        numbers = (
+            [held[key] for key in sorted(held)]
+            if isinstance(held, dict)
+            else np.asarray(held if held is not None else [])
+        )
         return [int(number) for number in numbers]
 
     def pair(self, rows: str, columns: str, default: int) -> tuple[int, int]:
@@ -82,7 +88,11 @@ def network_in(found: Any) -> Thing | None:
     """The module of a file, or of a table that somebody saved; None where there is none."""
     if isinstance(found, Thing):
         return found
-    held = {key: value for key, value in found.items() if isinstance(value, Thing)} if isinstance(found, dict) else {}
+    held = (
+        {key: value for key, value in found.items() if isinstance(value, Thing)}
+        if isinstance(found, dict)
+        else {}
+    )
     named = next((held[key] for key in _AS_MODEL if key in held), None)
     return named or (next(iter(held.values())) if len(held) == 1 else None)
 
@@ -97,13 +107,17 @@ def arrays_in(found: Any) -> dict[str, Array]:
         elif isinstance(value, dict | Thing) and id(value) not in seen:
             seen.add(id(value))
             fields = value if isinstance(value, dict) else value.fields
-            inner = ((str(int(key)) if isinstance(key, float) else str(key), each) for key, each in fields.items())
+            inner = (
+                (str(int(key)) if isinstance(key, float) else str(key), each) for key, each in fields.items()
+            )
             left += [(f"{path}/{key}" if path else key, each) for key, each in inner][::-1]
     return arrays
 
 
 def read_network(module: Thing) -> Network:
-    """Raises ValueError where modules do not fit, or there are too many of them. RecursionError: they hold each other."""
+    """Raises ValueError where modules do not fit, or there are too many of them. RecursionError: they hold
+    each other.
+    """
     layers, tensors, names = list[Layer](), dict[str, Array](), dict[int, str]()
     passed: list[tuple[LeftOut, Reference]] = []
     left = MOST_NODES
@@ -112,7 +126,9 @@ def read_network(module: Thing) -> Network:
         nonlocal left
         left -= 1
         if left < 0 or not isinstance(module, Thing):
-            raise ValueError(f"module {path or 'of the file'} is none of nn's" if left >= 0 else "it has too many modules")
+            raise ValueError(
+                f"module {path or 'of the file'} is none of nn's" if left >= 0 else "it has too many modules"
+            )
         op, fields = module.kind.rpartition(".")[2], module.fields
         inner = _modules(fields)
         if op in _CHAINS:
@@ -120,13 +136,17 @@ def read_network(module: Thing) -> Network:
                 value = run(each, _within(path, place), value)
             return value
         if op in ("ConcatTable", "Concat", "DepthConcat"):
-            values: list[Flow] = [run(each, _within(path, place), value) for place, each in enumerate(inner, 1)]
+            values: list[Flow] = [
+                run(each, _within(path, place), value) for place, each in enumerate(inner, 1)
+            ]
             return values if op == "ConcatTable" else add(path, op, values, fields)
         if op in ("ParallelTable", "MapTable") and isinstance(value, list) and inner:
             each_by = inner if op == "ParallelTable" else inner[:1] * len(value)
             if len(each_by) != len(value):
                 raise ValueError(f"module {path}: {len(each_by)} modules of {len(value)} values")
-            return [run(each, _within(path, place), value[place - 1]) for place, each in enumerate(each_by, 1)]
+            return [
+                run(each, _within(path, place), value[place - 1]) for place, each in enumerate(each_by, 1)
+            ]
         if op == "SelectTable" and isinstance(value, list):
             index = int(fields.get("index", 1))
             return value[index - 1 if index > 0 else index]
@@ -148,7 +168,15 @@ def read_network(module: Thing) -> Network:
             if isinstance(array, np.ndarray) and array.size:
                 held[role] = names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
                 tensors[held[role]] = array
-        layers.append(Layer(name, op, tuple(_flat(list(values))), {str(key): each for key, each in fields.items()}, Members(held)))
+        layers.append(
+            Layer(
+                name,
+                op,
+                tuple(_flat(list(values))),
+                {str(key): each for key, each in fields.items()},
+                Members(held),
+            )
+        )
         return name, 0
 
     ends = tuple(dict.fromkeys(_flat(run(module, "", (IMAGE, 0)))))
@@ -157,7 +185,11 @@ def read_network(module: Thing) -> Network:
 
 def _modules(fields: Table) -> list[Any]:
     held = fields.get("modules")
-    return [held[key] for key in sorted(key for key in held if isinstance(key, float))] if isinstance(held, dict) else []
+    return (
+        [held[key] for key in sorted(key for key in held if isinstance(key, float))]
+        if isinstance(held, dict)
+        else []
+    )
 
 
 def _within(path: str, place: int) -> str:

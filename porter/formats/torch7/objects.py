@@ -1,4 +1,6 @@
-"""Torch7's serialisation: Lua's objects, in the byte order of x86. What a file calls functions is passed over, and never run."""
+"""Torch7's serialisation: Lua's objects, in the byte order of x86. What a file calls functions is passed
+over, and never run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,17 @@ from porter.formats.limits import most_bytes
 _NIL, _NUMBER, _TEXT, _TABLE, _OBJECT, _TRUTH, _FUNCTION, *_FUNCTIONS = range(9)
 """The last two are functions that may be read again by their number."""
 _KINDS = {
-    **{"Byte": "u1", "Char": "i1", "Short": "i2", "Int": "i4", "Long": "", "Half": "f2", "Float": "f4", "Double": "f8", "": "f4"},
+    **{
+        "Byte": "u1",
+        "Char": "i1",
+        "Short": "i2",
+        "Int": "i4",
+        "Long": "",
+        "Half": "f2",
+        "Float": "f4",
+        "Double": "f8",
+        "": "f4",
+    },
 }
 """Of storages, also on CUDA, where one without a kind has floats."""
 _MOST_OBJECTS, _MOST_AXES = 1 << 19, 16
@@ -118,13 +130,22 @@ class _Reader(Cursor):
         held = self.read()
         if held is None or not axes:
             return np.zeros(0, np.float32)
-        if not isinstance(held, np.ndarray) or held.ndim != 1 or min((*sizes, *strides), default=0) < 0 or first < 0:
+        if (
+            not isinstance(held, np.ndarray)
+            or held.ndim != 1
+            or min((*sizes, *strides), default=0) < 0
+            or first < 0
+        ):
             raise ValueError("a tensor without a storage")
         count = math.prod(sizes)
         self.budget -= count * held.itemsize
         if self.budget < 0:
             raise ValueError("its tensors have more numbers than it can hold")
-        if count and first + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) >= held.size:
+        if (
+            count
+            and first + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+            >= held.size
+        ):
             raise ValueError("a tensor reaches beyond its storage")
         if not count:
             return np.zeros(sizes, held.dtype)

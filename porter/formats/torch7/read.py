@@ -32,7 +32,8 @@ _CONVOLUTIONS = ("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedCo
 
 
 def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A model, or a table with one, as of a training's checkpoint; a table of arrays without modules is arrays only.
+    """A model, or a table with one, as of a training's checkpoint; a table of arrays without modules is
+    arrays only.
 
     Args:
         outputs: names of layers, at which the graph ends.
@@ -47,25 +48,44 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         found = read_objects(data)
         module = network_in(found)
         if module is None:
-            return Checkpoint(path, "torch7", None, arrays_in(found), ("read without a graph: it holds no module of nn's",))
+            return Checkpoint(
+                path, "torch7", None, arrays_in(found), ("read without a graph: it holds no module of nn's",)
+            )
         return _checkpoint(path, data, read_network(module), outputs, size)
 
 
-def _checkpoint(path: Path, data: bytes, network: Network, outputs: Sequence[str], size: Size | None) -> Checkpoint:
-    tensors, computed = {name: array for name, array in network.tensors.items() if is_floating(array)}, _computed(network)
+def _checkpoint(
+    path: Path, data: bytes, network: Network, outputs: Sequence[str], size: Size | None
+) -> Checkpoint:
+    tensors, computed = (
+        {name: array for name, array in network.tensors.items() if is_floating(array)},
+        _computed(network),
+    )
     layers = {layer.name: layer for layer in network.layers}
     expect_values(outputs, layers)
-    channels = next((layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3)
+    channels = next(
+        (layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3
+    )
     known, image = {**tensors, **computed}, Image((IMAGE, 0), channels, size or (None, None), order="CHW")
     budget = most_bytes(len(data))
-    flow = Dataflow(layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=budget, passed=network.passed)
+    flow = Dataflow(
+        layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=budget, passed=network.passed
+    )
     graph = read_graph(flow, image, known, READERS, [(name, 0) for name in outputs] or network.ends)
-    graph = replace(graph, evaluated={**computed, **graph.evaluated}, traced=size is not None, definition=data, language="torch7")
+    graph = replace(
+        graph,
+        evaluated={**computed, **graph.evaluated},
+        traced=size is not None,
+        definition=data,
+        language="torch7",
+    )
     return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, graph=graph)
 
 
 def _computed(network: Network) -> dict[str, Array]:
-    """The variances of norms that kept one over the deviation, and kernels by which a matrix was multiplied, in four axes."""
+    """The variances of norms that kept one over the deviation, and kernels by which a matrix was multiplied,
+    in four axes.
+    """
     found: dict[str, Array] = {}
     for layer in network.layers:
         if "running_std" in layer.tensors and "running_var" not in layer.tensors:
@@ -80,11 +100,16 @@ def _computed(network: Network) -> dict[str, Array]:
 def _held(walk: Walk[Layer], layer: Layer, axes: str) -> dict[str, Stored]:
     computed = f"{layer.name}:kernel"
     kernel = layer.tensors["weight"] if walk.flow.constants.declared(computed) is None else computed
-    return {"kernel": Stored(kernel, axes), **({"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {})}
+    return {
+        "kernel": Stored(kernel, axes),
+        **({"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {}),
+    }
 
 
 def _window(layer: Layer) -> tuple[Window, Pads]:
-    window = Window(layer.pair("kH", "kW", 1), layer.pair("dH", "dW", 1), layer.pair("dilationH", "dilationW", 1))
+    window = Window(
+        layer.pair("kH", "kW", 1), layer.pair("dH", "dW", 1), layer.pair("dilationH", "dilationW", 1)
+    )
     return window, both_sides(layer.pair("padH", "padW", layer.count("padding", 0)))
 
 
@@ -105,13 +130,17 @@ def _transposed(walk: Walk[Layer], layer: Layer) -> Read:
 
 
 def _pool(walk: Walk[Layer], layer: Layer) -> Read:
-    """With ceil_mode the last window is left out if it would begin in the pads behind (THNN/generic/SpatialMaxPooling.c)."""
+    """With ceil_mode the last window is left out if it would begin in the pads behind
+    (THNN/generic/SpatialMaxPooling.c).
+    """
     window, pads = _window(layer)
     rounding: Rounding = "ceil" if layer.flag("ceil_mode") else "floor"
     if layer.op.endswith("MaxPooling"):
         return pool(walk, layer, "max", (window, pads), rounding)
     without = layer.stated.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
-    found = pool(walk, layer, "mean", (window, pads), rounding, layer.flag("count_include_pad", True) and not without)
+    found = pool(
+        walk, layer, "mean", (window, pads), rounding, layer.flag("count_include_pad", True) and not without
+    )
     if layer.flag("divide", True):
         return found
     if any(pads) or rounding == "ceil":
@@ -138,9 +167,15 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
     if "running_mean" not in layer.tensors or walk.flow.constants.declared(variance) is None:
         return Lacks(f"{layer.op} with the statistics of the batch")
     roles = {"mean": layer.tensors["running_mean"], "variance": variance}
-    roles |= {role: layer.tensors[name] for role, name in (("gamma", "weight"), ("beta", "bias")) if name in layer.tensors}
+    roles |= {
+        role: layer.tensors[name]
+        for role, name in (("gamma", "weight"), ("beta", "bias"))
+        if name in layer.tensors
+    }
     sources: dict[str, Reference] = {role: (name, 0) for role, name in roles.items()}
-    return batch_norm(walk, layer, layer.inputs[0], sources, layer.number("eps", 1e-5), layer.number("momentum", 0.1))
+    return batch_norm(
+        walk, layer, layer.inputs[0], sources, layer.number("eps", 1e-5), layer.number("momentum", 0.1)
+    )
 
 
 def _instance_norm(walk: Walk[Layer], layer: Layer) -> Read:
@@ -164,7 +199,11 @@ def _axis(walk: Walk[Layer], layer: Layer) -> int:
 def _deep_concat(walk: Walk[Layer], layer: Layer) -> Read:
     """Maps along the channels; smaller ones get zeros around them, the odd cell behind."""
     values = walk.values(layer.inputs)
-    cells = [value.shape[1:] for value in values if value.is_map and value.shape is not None and None not in value.shape]
+    cells = [
+        value.shape[1:]
+        for value in values
+        if value.is_map and value.shape is not None and None not in value.shape
+    ]
     if len(cells) < len(values):
         return Lacks(f"{layer.op} of maps of open sizes")
     rows, columns = (max(size[axis] or 0 for size in cells) for axis in (0, 1))
@@ -196,7 +235,9 @@ def _padding(walk: Walk[Layer], layer: Layer) -> Read:
     if layer.count("index", 1) != 1:
         return Lacks("Padding within an axis")
     axis = layer.count("dim", 1) - 1 + (0 < rank < len(walk.sizes(layer.inputs[0]) or ()))
-    return moves.pad(walk, layer, layer.inputs[0], {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
+    return moves.pad(
+        walk, layer, layer.inputs[0], {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0)
+    )
 
 
 def _threshold(walk: Walk[Layer], layer: Layer) -> Read:
@@ -226,7 +267,11 @@ def _bilinear(walk: Walk[Layer], layer: Layer) -> Read:
 
 def _softplus(layer: Layer) -> Sequence[Op]:
     beta = layer.number("beta", 1.0)
-    return (ops.Softplus(),) if beta == 1 else (ops.Affine((beta,), (0.0,)), ops.Softplus(), ops.Affine((1 / beta,), (0.0,)))
+    return (
+        (ops.Softplus(),)
+        if beta == 1
+        else (ops.Affine((beta,), (0.0,)), ops.Softplus(), ops.Affine((1 / beta,), (0.0,)))
+    )
 
 
 def _dropout(layer: Layer) -> Op:
@@ -236,24 +281,40 @@ def _dropout(layer: Layer) -> Op:
 
 def _narrow(walk: Walk[Layer], layer: Layer) -> Read:
     start = layer.count("index", 1) - 1
-    return moves.cut(walk, layer, layer.inputs[0], {_axis(walk, layer): slice(start, start + layer.count("length", 1))})
+    return moves.cut(
+        walk, layer, layer.inputs[0], {_axis(walk, layer): slice(start, start + layer.count("length", 1))}
+    )
 
 
 def _reduce(walk: Walk[Layer], layer: Layer) -> Read:
     function: ops.Function = "mean" if layer.op == "Mean" else "max"
-    return reduce(walk, layer, layer.inputs[0], function, [_axis(walk, layer)], not layer.flag("squeeze", True))
+    return reduce(
+        walk, layer, layer.inputs[0], function, [_axis(walk, layer)], not layer.flag("squeeze", True)
+    )
 
 
-_KINDS = {"CAddTable": "Add", "CSubTable": "Sub", "CMulTable": "Mul", "CDivTable": "Div", "CMaxTable": "Max", "CMinTable": "Min"}
+_KINDS = {
+    "CAddTable": "Add",
+    "CSubTable": "Sub",
+    "CMulTable": "Mul",
+    "CDivTable": "Div",
+    "CMaxTable": "Max",
+    "CMinTable": "Min",
+}
 READERS: Mapping[str, Reader[Layer]] = {
     **dict.fromkeys(_KINDS, lambda walk, layer: combine(walk, layer, _KINDS[layer.op], layer.inputs)),
     **dict.fromkeys(_CONVOLUTIONS, _conv),
     **dict.fromkeys(("SpatialMaxPooling", "SpatialAveragePooling"), _pool),
     **dict.fromkeys(("SpatialAdaptiveMaxPooling", "SpatialAdaptiveAveragePooling"), _whole),
     **dict.fromkeys(("SpatialBatchNormalization", "BatchNormalization"), _norm),
-    **dict.fromkeys(("Concat", "JoinTable"), lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(walk, layer))),
+    **dict.fromkeys(
+        ("Concat", "JoinTable"),
+        lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(walk, layer)),
+    ),
     **dict.fromkeys(("View", "Reshape"), _view),
-    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda walk, layer: softmax(walk, layer, layer.inputs[0], 1)),
+    **dict.fromkeys(
+        ("SoftMax", "SpatialSoftMax"), lambda walk, layer: softmax(walk, layer, layer.inputs[0], 1)
+    ),
     "LogSoftMax": lambda walk, layer: log_softmax(walk, layer, layer.inputs[0], 1),
     **dict.fromkeys(("Mean", "Max"), _reduce),
     **dict.fromkeys(("Dropout", "SpatialDropout"), unary(_dropout)),
@@ -266,7 +327,9 @@ READERS: Mapping[str, Reader[Layer]] = {
     "ReLU": always(ops.Relu()),
     "ReLU6": always(ops.Relu6()),
     "Threshold": _threshold,
-    "HardTanh": lambda walk, layer: clip(walk, layer, layer.inputs[0], layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
+    "HardTanh": lambda walk, layer: clip(
+        walk, layer, layer.inputs[0], layer.number("min_val", -1.0), layer.number("max_val", 1.0)
+    ),
     "LeakyReLU": unary(lambda layer: ops.LeakyRelu(layer.number("negval", 0.01))),
     "ELU": unary(lambda layer: ops.Elu(layer.number("alpha", 1.0))),
     "SoftPlus": unary(_softplus),
@@ -277,8 +340,12 @@ READERS: Mapping[str, Reader[Layer]] = {
     "MulConstant": unary(lambda layer: ops.Affine((layer.number("constant_scalar", 1.0),), (0.0,))),
     "AddConstant": unary(lambda layer: ops.Affine((1.0,), (layer.number("constant_scalar", 0.0),))),
     "SpatialZeroPadding": lambda walk, layer: moves.pad(walk, layer, layer.inputs[0], _pads(layer)),
-    "SpatialReflectionPadding": lambda walk, layer: moves.extend(walk, layer, layer.inputs[0], _pads(layer), "reflect"),
-    "SpatialReplicationPadding": lambda walk, layer: moves.extend(walk, layer, layer.inputs[0], _pads(layer), "edge"),
+    "SpatialReflectionPadding": lambda walk, layer: moves.extend(
+        walk, layer, layer.inputs[0], _pads(layer), "reflect"
+    ),
+    "SpatialReplicationPadding": lambda walk, layer: moves.extend(
+        walk, layer, layer.inputs[0], _pads(layer), "edge"
+    ),
     "Padding": _padding,
     "SpatialCrossMapLRN": of_map(_lrn),
     "SpatialUpSamplingNearest": of_map(_upsample),

@@ -50,16 +50,23 @@ def _conv(layer: Layer, x: Numbers, weight: Numbers, bias: Numbers | None = None
 
 
 def _transposed(layer: Layer, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
-    return windows.transposed(x, weight, bias, _grid(layer), layer.count("groups", 1), layer.pair("adjH", "adjW", 0))
+    return windows.transposed(
+        x, weight, bias, _grid(layer), layer.count("groups", 1), layer.pair("adjH", "adjW", 0)
+    )
 
 
 def _largest(layer: Layer, x: Numbers) -> Any:
-    return windows.max_pool(x, layer.pair("kH", "kW", 1), _grid(layer, rounding="ceil" if layer.flag("ceil_mode") else "floor"))
+    return windows.max_pool(
+        x, layer.pair("kH", "kW", 1), _grid(layer, rounding="ceil" if layer.flag("ceil_mode") else "floor")
+    )
 
 
 def _mean(layer: Layer, x: Numbers) -> Any:
     counted = layer.flag("count_include_pad", True) and "EXCLUDE" not in str(layer.stated.get("mode", ""))
-    sides, grid = layer.pair("kH", "kW", 1), _grid(layer, rounding="ceil" if layer.flag("ceil_mode") else "floor")
+    sides, grid = (
+        layer.pair("kH", "kW", 1),
+        _grid(layer, rounding="ceil" if layer.flag("ceil_mode") else "floor"),
+    )
     found = windows.average_pool(x, sides, grid, "clipped_window" if counted else "real_cells")
     return found if layer.flag("divide", True) else found * (sides[0] * sides[1])
 
@@ -89,13 +96,19 @@ def _deep(layer: Layer, *several: Numbers) -> Any:
     found = []
     for x in several:
         down, across = rows - x.shape[2], columns - x.shape[3]
-        found.append(pad(x, [(0, 0), (0, 0), (down // 2, down - down // 2), (across // 2, across - across // 2)]))
+        found.append(
+            pad(x, [(0, 0), (0, 0), (down // 2, down - down // 2), (across // 2, across - across // 2)])
+        )
     return np.concatenate(found, 1)
 
 
 def _seen(layer: Layer, x: Numbers) -> Any:
     sizes = layer.counts("size")
-    return x.reshape(sizes if sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0) else (len(x), *sizes))
+    return x.reshape(
+        sizes
+        if sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
+        else (len(x), *sizes)
+    )
 
 
 def _around(mode: str) -> Callable[..., Any]:
@@ -157,7 +170,9 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("SoftMax", "SpatialSoftMax"), _each(lambda x: values.softmax(x, 1))),
     **dict.fromkeys(("Dropout", "SpatialDropout"), lambda layer, x: x * (1 - layer.number("p", 0.5))),
     "InstanceNormalization": _normed_alone,
-    "ShaveImage": lambda layer, x: pad(x, [(0, 0), (0, 0), *[(-layer.count("size", 0), -layer.count("size", 0))] * 2]),
+    "ShaveImage": lambda layer, x: pad(
+        x, [(0, 0), (0, 0), *[(-layer.count("size", 0), -layer.count("size", 0))] * 2]
+    ),
     "SpatialFullConvolution": _transposed,
     "SpatialMaxPooling": _largest,
     "SpatialAveragePooling": _mean,
@@ -165,7 +180,9 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "SpatialAdaptiveAveragePooling": _each(lambda x: x.mean((2, 3), keepdims=True)),
     "Linear": lambda layer, x, weight, bias=None: values.dense(x, weight, bias),
     "DepthConcat": _deep,
-    "PReLU": lambda layer, x, weight: values.relu(x, slope=values.across(weight, x) if weight.size > 1 else weight.ravel()[0]),
+    "PReLU": lambda layer, x, weight: values.relu(
+        x, slope=values.across(weight, x) if weight.size > 1 else weight.ravel()[0]
+    ),
     "ReLU": _each(values.relu),
     "ReLU6": _each(lambda x: values.relu(x, 6.0)),
     "Threshold": lambda layer, x: np.where(x > layer.number("threshold", 1e-6), x, layer.number("val", 0.0)),
@@ -185,7 +202,9 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "SpatialReplicationPadding": _around("edge"),
     "Padding": _padded,
     "SpatialCrossMapLRN": _response,
-    "SpatialUpSamplingNearest": lambda layer, x: resize_nearest(x, (1, 1, *layer.pair("scale_factor", "scale_factor", 1))),
+    "SpatialUpSamplingNearest": lambda layer, x: resize_nearest(
+        x, (1, 1, *layer.pair("scale_factor", "scale_factor", 1))
+    ),
     "SpatialUpSamplingBilinear": _smooth,
     "Narrow": _narrowed,
     "Mean": _reduced(np.mean),

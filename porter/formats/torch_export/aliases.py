@@ -1,4 +1,6 @@
-"""Ops that change what they take. A port's values never change, so nothing may use such a value after the op."""
+"""Ops that change what they take. A port's values never change, so nothing may use such a value after the
+op.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from porter.formats.torch_export.ops import VIEWS
 
 
 def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
-    """In words, each use of a value that an op before it has changed, by the name of the node that uses it. Under "" is what
-    concerns the whole program: an output that is changed, a stored tensor, or a value that a program without such ops gives back.
+    """In words, each use of a value that an op before it has changed, by the name of the node that uses it.
+    Under "" is what concerns the whole program: an output that is changed, a stored tensor, or a value that a
+    program without such ops gives back.
 
     Args:
         known: ops that porter knows. Others may give the memory of what they take.
@@ -24,7 +27,9 @@ def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
         for source in node.inputs:
             if source in changed:
                 by = changed[source]
-                found.setdefault(node.name, f"'{node.name}' uses a value that '{by.name}' ({by.target}) has changed")
+                found.setdefault(
+                    node.name, f"'{node.name}' uses a value that '{by.name}' ({by.target}) has changed"
+                )
         taken = changed_inputs(node)
         for source in taken:
             if memory[source] in program.stored:
@@ -41,7 +46,9 @@ def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
 
 
 def changed_inputs(node: AtenNode) -> tuple[Reference, ...]:
-    """What a node may change: ops with `_` behind their names change their first input, ops of other libraries all."""
+    """What a node may change: ops with `_` behind their names change their first input, ops of other
+    libraries all.
+    """
     library, _, rest = node.target.partition(".")
     name, _, overload = rest.rpartition(".")
     if library in ("", "_operator", "math") or not node.inputs:

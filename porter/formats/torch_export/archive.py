@@ -1,7 +1,8 @@
-"""What a .pt2 archive holds: one program, and the tensors that it names. Nothing of it is run, and torch reads only old archives.
+"""What a .pt2 archive holds: one program, and the tensors that it names. Nothing of it is run, and torch
+reads only old archives.
 
-Since torch 2.9 each tensor's storage is a member of its own, as bare bytes, and a JSON says its type, sizes and strides. Torch 2.8
-and older pickled a mapping of tensors, which is read as a .pth is.
+Since torch 2.9 each tensor's storage is a member of its own, as bare bytes, and a JSON says its type, sizes
+and strides. Torch 2.8 and older pickled a mapping of tensors, which is read as a .pth is.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def read_archive(path: Path) -> Archive:
     """The content of an archive of any torch since 2.5.
 
     Raises:
-        FileError: it is damaged, holds no program or several, is of another schema, or a tensor does not hold what it declares.
+        FileError: it is damaged, holds no program or several, is of another schema, or a tensor does not hold
+            what it declares.
         MissingFramework: it is of torch 2.8 or older, and torch is not installed.
     """
     with open_zip(path, "torch.export archive") as archive:
@@ -68,7 +70,9 @@ def read_archive(path: Path) -> Archive:
         text = members.read(names[0], _MOST_JSON)
         program = _program(text, path)
         if names[0] == _OLD:
-            weights, constants = (members.pickled(f"serialized_{kind}.pt") for kind in ("state_dict", "constants"))
+            weights, constants = (
+                members.pickled(f"serialized_{kind}.pt") for kind in ("state_dict", "constants")
+            )
         else:
             model = names[0].removeprefix("models/").removesuffix(".json")
             weights, constants = (members.tensors(kind, model) for kind in ("weights", "constants"))
@@ -84,7 +88,9 @@ def parsed(text: bytes, where: str) -> Any:
     try:
         return read_json(text)
     except (ValueError, RecursionError) as error:
-        raise FileError(f"its JSON is damaged: {str(error)[:200]}", where=where, next="fetch or export it again") from None
+        raise FileError(
+            f"its JSON is damaged: {str(error)[:200]}", where=where, next="fetch or export it again"
+        ) from None
 
 
 def _program(text: bytes, path: Path) -> Mapping[str, Any]:
@@ -102,7 +108,9 @@ class _Members(Members):
     """An archive's members, by their names without its top folder."""
 
     def tensors(self, kind: str, model: str) -> dict[str, Array]:
-        """The tensors of data/weights or data/constants. Other members than tensors are pickled, and not read."""
+        """The tensors of data/weights or data/constants. Other members than tensors are pickled, and not
+        read.
+        """
         folder = f"data/{kind}/"
         if f"{folder}{model}.pt" in self.found:  # torch 2.8
             return self.pickled(f"{folder}{model}.pt")
@@ -114,7 +122,9 @@ class _Members(Members):
                 held = str(entry["path_name"])
                 if held.startswith(("weight_", "tensor_")):
                     if entry["use_pickle"]:
-                        raise FileError(f"tensor '{name}' is pickled, as an object", where=str(self.path), next=SAVE)
+                        raise FileError(
+                            f"tensor '{name}' is pickled, as an object", where=str(self.path), next=SAVE
+                        )
                     if held not in storages:
                         storages[held] = self.read(folder + held)
                     found[str(name)] = self._tensor(str(name), storages[held], entry["tensor_meta"])
@@ -125,7 +135,9 @@ class _Members(Members):
     def _tensor(self, name: str, data: bytes, stated: Mapping[str, Any]) -> Array:
         """A tensor over its storage, without a copy."""
         if stated["layout"] != _STRIDED or stated["dtype"] not in TYPES:
-            raise FileError(f"tensor '{name}' is not a dense tensor of real numbers", where=str(self.path), next=SAVE)
+            raise FileError(
+                f"tensor '{name}' is not a dense tensor of real numbers", where=str(self.path), next=SAVE
+            )
         kind = storage_type(TYPES[stated["dtype"]])  # type: ignore[arg-type]
         sizes, strides = ([int(each["as_int"]) for each in stated[key]] for key in ("sizes", "strides"))
         offset = int(stated["storage_offset"]["as_int"])
@@ -138,7 +150,9 @@ class _Members(Members):
         if 0 in sizes:
             return np.zeros(sizes, kind)
         flat = np.frombuffer(data, kind, len(data) // kind.itemsize)
-        return np.lib.stride_tricks.as_strided(flat[offset:], sizes, [stride * kind.itemsize for stride in strides])
+        return np.lib.stride_tricks.as_strided(
+            flat[offset:], sizes, [stride * kind.itemsize for stride in strides]
+        )
 
     def pickled(self, name: str) -> dict[str, Array]:
         """A mapping of tensors that torch pickled, which is an archive in the archive."""

@@ -25,10 +25,40 @@ COMPARED = {"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOr
 """Comparisons, as porter.filegraph.choices calls them."""
 KINDS = {
     **COMPARED,
-    **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
-    **{"neg": "Neg", "sqrt": "Sqrt", "rsqrt": "Rsqrt", "sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "erf": "Erf"},
-    **{"exp": "Exp", "log1p": "Log1p", "abs": "Abs", "where": "Where", "clamp_min": "Max", "clamp_max": "Min"},
-    **{"reciprocal": "Reciprocal", "relu6": "Relu6", "constant_pad_nd": "pad", "reshape": "view", "_unsafe_view": "view"},
+    **{
+        "add": "Add",
+        "sub": "Sub",
+        "rsub": "Sub",
+        "mul": "Mul",
+        "div": "Div",
+        "pow": "Pow",
+        "maximum": "Max",
+        "minimum": "Min",
+    },
+    **{
+        "neg": "Neg",
+        "sqrt": "Sqrt",
+        "rsqrt": "Rsqrt",
+        "sigmoid": "Sigmoid",
+        "tanh": "Tanh",
+        "relu": "Relu",
+        "erf": "Erf",
+    },
+    **{
+        "exp": "Exp",
+        "log1p": "Log1p",
+        "abs": "Abs",
+        "where": "Where",
+        "clamp_min": "Max",
+        "clamp_max": "Min",
+    },
+    **{
+        "reciprocal": "Reciprocal",
+        "relu6": "Relu6",
+        "constant_pad_nd": "pad",
+        "reshape": "view",
+        "_unsafe_view": "view",
+    },
 }
 """Names of ops in patterns."""
 _LONGEST = 8
@@ -45,7 +75,9 @@ def kind_of(node: AtenNode) -> str:
         return "Clip" if low and high else "Max" if low else "Min"
     if node.op == "mean" and node.arguments.get("keepdim"):
         return "Mean"
-    plain = node.op != "rsub" and node.arguments.get("alpha", 1) == 1 and not node.arguments.get("rounding_mode")
+    plain = (
+        node.op != "rsub" and node.arguments.get("alpha", 1) == 1 and not node.arguments.get("rounding_mode")
+    )
     return KINDS.get(node.op, node.op) if plain else node.op
 
 
@@ -61,9 +93,13 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("alpha", 1) != 1 or node.arguments.get("rounding_mode"):
         return Lacks(f"{node.op} with {'rounding' if node.op == 'div' else 'alpha'}")
     found = (
-        arithmetic.response_norm(walk, node, _MEANS, "avg_pool3d", partial(_channels_pooled, walk)) if node.op == "div" else None
+        arithmetic.response_norm(walk, node, _MEANS, "avg_pool3d", partial(_channels_pooled, walk))
+        if node.op == "div"
+        else None
     )
-    return found or arithmetic.combine(walk, node, KINDS[node.op], (second, first) if node.op == "rsub" else (first, second))
+    return found or arithmetic.combine(
+        walk, node, KINDS[node.op], (second, first) if node.op == "rsub" else (first, second)
+    )
 
 
 def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
@@ -83,8 +119,17 @@ def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
     kernel, stride = (whole_numbers(walk, pool, name) for name in ("kernel_size", "stride"))
     size, pads = kernel[0], whole_numbers(walk, padded, "pad")
     along = squares.sizes[0][1:3] == (1, value.channels) and len(squares.sizes[0]) == 5
-    plain = kernel[1:] == [1, 1] and stride == [1, 1, 1] and pool.arguments.keys() == {"self", "kernel_size", "stride"}
-    fits = along and plain and pads == [0, 0, 0, 0, size // 2, (size - 1) // 2] and not padded.arguments.get("value")
+    plain = (
+        kernel[1:] == [1, 1]
+        and stride == [1, 1, 1]
+        and pool.arguments.keys() == {"self", "kernel_size", "stride"}
+    )
+    fits = (
+        along
+        and plain
+        and pads == [0, 0, 0, 0, size // 2, (size - 1) // 2]
+        and not padded.arguments.get("value")
+    )
     return size if fits else None
 
 
@@ -94,7 +139,10 @@ def read_negative(walk: Walk, node: AtenNode) -> Read:
 
 def read_clip(walk: Walk, node: AtenNode) -> Read:
     if node.op == "hardtanh":
-        low, high = (float(node.arguments.get(name, default)) for name, default in (("min_val", -1.0), ("max_val", 1.0)))
+        low, high = (
+            float(node.arguments.get(name, default))
+            for name, default in (("min_val", -1.0), ("max_val", 1.0))
+        )
         return arithmetic.clip(walk, node, node.arguments["self"], low, high)
     bounds = {"min": -math.inf, "max": math.inf}
     for name in bounds.keys() & node.arguments.keys():
@@ -121,14 +169,19 @@ def read_layer_norm(walk: Walk, node: AtenNode) -> Read:
     """layer_norm and rms_norm over the last axes."""
     places = range(-len(node.arguments["normalized_shape"]), 0)
     tensors = _given(node, gamma="weight", beta="bias")
-    op: LayerNorm | RmsNorm = LayerNorm(float(node.arguments.get("eps", 1e-5)), "gamma" in tensors, "beta" in tensors)
+    op: LayerNorm | RmsNorm = LayerNorm(
+        float(node.arguments.get("eps", 1e-5)), "gamma" in tensors, "beta" in tensors
+    )
     if node.op == "rms_norm":
         op = RmsNorm(node.arguments["eps"], "gamma" in tensors)
     return arithmetic.norm_of_cells(walk, node, node.arguments["input"], op, tensors, places)
 
 
 def read_group_norm(walk: Walk, node: AtenNode) -> Read:
-    groups, epsilon = (node.arguments[name] for name in (("num_groups", "eps") if node.op == "group_norm" else ("group", "eps")))
+    groups, epsilon = (
+        node.arguments[name]
+        for name in (("num_groups", "eps") if node.op == "group_norm" else ("group", "eps"))
+    )
     tensors = _given(node, gamma="weight", beta="bias")
     return arithmetic.group_norm(walk, node, node.arguments["input"], int(groups), tensors, float(epsilon))
 
@@ -139,7 +192,9 @@ def read_instance_norm(walk: Walk, node: AtenNode) -> Read:
     if node.arguments["use_input_stats"]:
         return arithmetic.instance_norm(walk, node, node.arguments["input"], tensors, epsilon)
     tensors |= _given(node, mean="running_mean", variance="running_var")
-    return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, epsilon, float(node.arguments["momentum"]))
+    return arithmetic.batch_norm(
+        walk, node, node.arguments["input"], tensors, epsilon, float(node.arguments["momentum"])
+    )
 
 
 def _given(node: AtenNode, **roles: str) -> dict[str, Reference]:
@@ -178,9 +233,10 @@ def read_attention(walk: Walk, node: AtenNode) -> Read:
 
 
 def _mask(walk: Walk, node: AtenNode) -> Reference | None:
-    """What is added to the scores. A constant of truths says which scores count: nothing is added where all do, otherwise minus
-    infinity to the others. transformers makes one for any model while it is exported, and none otherwise (masking_utils.py,
-    `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is.
+    """What is added to the scores. A constant of truths says which scores count: nothing is added where all
+    do, otherwise minus infinity to the others. transformers makes one for any model while it is exported, and
+    none otherwise (masking_utils.py, `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is
+    added as it is.
     """
     mask: Reference | None = node.arguments.get("attn_mask")
     if mask is None or walk.flow.is_value(mask):
@@ -194,10 +250,19 @@ def _mask(walk: Walk, node: AtenNode) -> Reference | None:
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
-    """The stored kernel that a constant is, and its axes: it may be transposed, and repeated for every row of images."""
+    """The stored kernel that a constant is, and its axes: it may be transposed, and repeated for every row of
+    images.
+    """
     axes, node = "IO", walk.flow.nodes[kernel[0]]
     for _ in range(_LONGEST):
-        if node.name in walk.flow.live or node.op not in ("permute", "transpose", "t", "expand", "view", "clone"):
+        if node.name in walk.flow.live or node.op not in (
+            "permute",
+            "transpose",
+            "t",
+            "expand",
+            "view",
+            "clone",
+        ):
             break
         before = walk.flow.nodes[node.inputs[0][0]]
         sizes, own = before.sizes[0], node.sizes[0]
@@ -222,7 +287,13 @@ def read_where(walk: Walk, node: AtenNode) -> Read:
     test, source, other = (node.arguments[name] for name in ("condition", "self", "other"))
     product, found = walk.flow.nodes[other[0]], walk.flow.match(walk.flow.nodes[test[0]], ("Greater", "x", 0))
     slopes = [each for each in product.inputs if each != source]
-    if found is None or found["x"] != source or product.op != "mul" or len(product.inputs) != 2 or len(slopes) != 1:
+    if (
+        found is None
+        or found["x"] != source
+        or product.op != "mul"
+        or len(product.inputs) != 2
+        or len(slopes) != 1
+    ):
         return choose(walk, node, test, source, other)
     return arithmetic.slopes(walk, node, source, slopes[0])
 
@@ -237,12 +308,20 @@ def read_masked(walk: Walk, node: AtenNode) -> Read:
 
 def read_softplus(walk: Walk, node: AtenNode) -> Read:
     op = softplus(node.arguments.get("threshold", 20)) if node.arguments.get("beta", 1) == 1 else None
-    return apply(walk, node, node.arguments["self"], op) if op is not None else Lacks("softplus with a beta or threshold")
+    return (
+        apply(walk, node, node.arguments["self"], op)
+        if op is not None
+        else Lacks("softplus with a beta or threshold")
+    )
 
 
 def read_threshold(walk: Walk, node: AtenNode) -> Read:
     number, value = float(node.arguments["threshold"]), node.arguments["value"]
-    return apply(walk, node, node.arguments["self"], ThresholdedRelu(number)) if value == 0 else Lacks("threshold with a value")
+    return (
+        apply(walk, node, node.arguments["self"], ThresholdedRelu(number))
+        if value == 0
+        else Lacks("threshold with a value")
+    )
 
 
 def read_prelu(walk: Walk, node: AtenNode) -> Read:
@@ -253,5 +332,7 @@ def read_prelu(walk: Walk, node: AtenNode) -> Read:
         return Lacks("prelu with computed slopes")
     view = walk.by_cell(source, 1)
     if tensor.shape == (view.value.channels,) and walk.views.has_channels(view, 1):
-        return walk.views.like(view, walk.builder.add(node.name, PRelu(), view.value, tensors={"alpha": Stored(tensor.name)}))
+        return walk.views.like(
+            view, walk.builder.add(node.name, PRelu(), view.value, tensors={"alpha": Stored(tensor.name)})
+        )
     return arithmetic.slopes(walk, node, source, alpha)

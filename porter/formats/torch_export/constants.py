@@ -44,11 +44,15 @@ def is_cast(node: AtenNode) -> bool:
 def _divided(node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
     """Two whole numbers give a real one, unlike in other formats, unless the quotient is rounded."""
     mode = node.arguments.get("rounding_mode")
-    return np.asarray(first / second if mode is None else {"floor": np.floor, "trunc": np.trunc}[mode](first / second))
+    return np.asarray(
+        first / second if mode is None else {"floor": np.floor, "trunc": np.trunc}[mode](first / second)
+    )
 
 
 def _scaled(function: Any, node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
-    if math.prod(np.broadcast_shapes(first.shape, second.shape)) > max(MOST_OF_SIZES, first.size, second.size):
+    if math.prod(np.broadcast_shapes(first.shape, second.shape)) > max(
+        MOST_OF_SIZES, first.size, second.size
+    ):
         raise ValueError("more numbers than an op states")
     return np.asarray(function(first, second * node.arguments.get("alpha", 1)))
 
@@ -60,8 +64,8 @@ def _given(node: AtenNode, name: str, values: Sequence[Numbers]) -> Numbers | No
 
 
 def _total(value: Numbers) -> Numbers:
-    """The sum over the last axis, one number after the other: `sum` adds in another order on each processor, and a port's numbers
-    are computed again where it is verified.
+    """The sum over the last axis, one number after the other: `sum` adds in another order on each processor,
+    and a port's numbers are computed again where it is verified.
     """
     return np.add.accumulate(value, -1)[..., -1:]
 
@@ -126,13 +130,18 @@ def _sliced(node: AtenNode, value: Numbers) -> Numbers:
 
 
 def _flattened(node: AtenNode, value: Numbers) -> Numbers:
-    first, last = (range(value.ndim)[node.arguments.get(name, default)] for name, default in (("start_dim", 0), ("end_dim", -1)))
-    return value.reshape(*value.shape[:first], math.prod(value.shape[first : last + 1]), *value.shape[last + 1 :])
+    first, last = (
+        range(value.ndim)[node.arguments.get(name, default)]
+        for name, default in (("start_dim", 0), ("end_dim", -1))
+    )
+    return value.reshape(
+        *value.shape[:first], math.prod(value.shape[first : last + 1]), *value.shape[last + 1 :]
+    )
 
 
 def _cast(node: AtenNode, value: Numbers) -> Numbers:
-    """Of whole numbers to real ones, or of real ones among themselves; to true or false of ones and zeros only, and to whole
-    numbers of such.
+    """Of whole numbers to real ones, or of real ones among themselves; to true or false of ones and zeros
+    only, and to whole numbers of such.
     """
     kind = node.arguments.get("dtype")
     if kind == _BOOL and np.isin(value, (0, 1)).all():
@@ -209,7 +218,9 @@ def _parted(node: AtenNode, value: Numbers) -> list[Numbers]:
     size = value.shape[axis]
     if node.op == "unbind":
         return [part.squeeze(axis) for part in np.split(value, size, axis)]
-    stated = next(node.arguments[name] for name in ("split_sizes", "split_size", "chunks") if name in node.arguments)
+    stated = next(
+        node.arguments[name] for name in ("split_sizes", "split_size", "chunks") if name in node.arguments
+    )
     if isinstance(stated, list):
         return np.split(value, np.cumsum(stated)[:-1], axis)
     most = -(-size // stated) if node.op == "chunk" else stated
@@ -217,7 +228,9 @@ def _parted(node: AtenNode, value: Numbers) -> list[Numbers]:
 
 
 def _arange(node: AtenNode) -> Numbers:
-    start, end, step = (node.arguments.get(name, default) for name, default in (("start", 0), ("end", None), ("step", 1)))
+    start, end, step = (
+        node.arguments.get(name, default) for name, default in (("start", 0), ("end", None), ("step", 1))
+    )
     numbers = all(isinstance(each, int | float) for each in (start, end, step))
     if not numbers or not step or not 0 < (end - start) / step <= MOST_COMPUTED:
         raise ValueError("a range that is none of stated numbers")
@@ -228,8 +241,17 @@ def _pointwise(node: AtenNode, *values: Numbers) -> Numbers:
     """A 1x1 convolution of a constant map."""
     known = {name: _given(node, name, values) for name in ("input", "weight", "bias")}
     value, weight, bias = known.values()
-    plain = all({*node.arguments.get(name, [default])} == {default} for name, default in (("stride", 1), ("padding", 0)))
-    if value is None or weight is None or weight.shape[2:] != (1, 1) or not plain or node.arguments.get("groups", 1) != 1:
+    plain = all(
+        {*node.arguments.get(name, [default])} == {default}
+        for name, default in (("stride", 1), ("padding", 0))
+    )
+    if (
+        value is None
+        or weight is None
+        or weight.shape[2:] != (1, 1)
+        or not plain
+        or node.arguments.get("groups", 1) != 1
+    ):
         raise ValueError("a convolution over cells")
     found: Numbers = np.einsum("nchw,fc->nfhw", value, weight[:, :, 0, 0])
     return found if bias is None else found + bias[:, None, None]
@@ -249,14 +271,26 @@ def _interleaved(node: AtenNode, value: Numbers) -> Numbers:
 def _rows(node: AtenNode, places: Numbers, table: Numbers) -> Numbers:
     """Rows of a table at places, of which each first axis may have a table of its own."""
     places, (*_, count, width) = places.transpose(node.arguments["dims"]), table.shape
-    if places.dtype.kind != "i" or places.size * width > MOST_COMPUTED or places.min() < 0 or places.max() >= count:
+    if (
+        places.dtype.kind != "i"
+        or places.size * width > MOST_COMPUTED
+        or places.min() < 0
+        or places.max() >= count
+    ):
         raise ValueError("no places, or too many")
-    return np.take_along_axis(np.broadcast_to(table, (*places.shape[:-1], count, width)), places[..., None], -2)
+    return np.take_along_axis(
+        np.broadcast_to(table, (*places.shape[:-1], count, width)), places[..., None], -2
+    )
 
 
 def _embedded(node: AtenNode, table: Numbers, places: Numbers) -> Numbers:
     """Rows of a table at stored places."""
-    if places.dtype.kind != "i" or places.size * table[0].size > MOST_COMPUTED or places.size == 0 or places.min() < 0:
+    if (
+        places.dtype.kind != "i"
+        or places.size * table[0].size > MOST_COMPUTED
+        or places.size == 0
+        or places.min() < 0
+    ):
         raise ValueError("no places, or too many")
     return table[places]
 
@@ -265,8 +299,14 @@ def _summed(node: AtenNode, value: Numbers) -> Numbers:
     """The sum over one axis or several, one number after the other: see `_total`."""
     places = node.arguments["dim"]
     rest = [axis for axis in range(value.ndim) if axis not in [place % value.ndim for place in places]]
-    found = _total(value.transpose([*rest, *[place % value.ndim for place in places]]).reshape(*[value.shape[a] for a in rest], -1))
-    return found[..., 0] if not node.arguments.get("keepdim") else np.expand_dims(found[..., 0], tuple(places))
+    found = _total(
+        value.transpose([*rest, *[place % value.ndim for place in places]]).reshape(
+            *[value.shape[a] for a in rest], -1
+        )
+    )
+    return (
+        found[..., 0] if not node.arguments.get("keepdim") else np.expand_dims(found[..., 0], tuple(places))
+    )
 
 
 def _reduced(node: AtenNode, value: Numbers) -> Numbers:
@@ -275,7 +315,11 @@ def _reduced(node: AtenNode, value: Numbers) -> Numbers:
         raise ValueError(f"a norm of order {node.arguments['ord']}")
     stated = node.arguments.get("dim")
     axes = tuple(stated) if isinstance(stated, list) and stated else None
-    functions: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "amax": np.max, "linalg_vector_norm": _norm}
+    functions: Mapping[str, Callable[..., Any]] = {
+        "mean": np.mean,
+        "amax": np.max,
+        "linalg_vector_norm": _norm,
+    }
     return np.asarray(functions[node.op](value, axis=axes, keepdims=bool(node.arguments.get("keepdim"))))
 
 
@@ -313,9 +357,13 @@ def _resized(node: AtenNode, value: Numbers) -> Numbers:
     rule, sizes = _RULES[node.op], [size for size in node.sizes[0] if isinstance(size, int)]
     if len(sizes) != value.ndim or math.prod(sizes) > MOST_COMPUTED:
         raise ValueError("sizes that are not stated, or are too large")
-    if node.op.endswith("_aa") and any(size < before for size, before in zip(sizes, value.shape, strict=True)):
+    if node.op.endswith("_aa") and any(
+        size < before for size, before in zip(sizes, value.shape, strict=True)
+    ):
         raise ValueError("a smaller table with antialias")
-    stated = node.arguments.get("scale_factors") or [node.arguments.get(name) for name in ("scales_h", "scales_w")]
+    stated = node.arguments.get("scale_factors") or [
+        node.arguments.get(name) for name in ("scales_h", "scales_w")
+    ]
     if node.arguments.get("align_corners"):
         rule = replace(rule, coordinates="align_corners")
     for axis, scale in enumerate(stated, 2):
@@ -343,7 +391,10 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "slice": _sliced,
     "flatten": _flattened,
     "squeeze": lambda node, value: np.squeeze(value, node.arguments.get("dim")),
-    **dict.fromkeys(("cat", "concat"), lambda node, *values: np.concatenate(_listed(node, values), node.arguments.get("dim", 0))),
+    **dict.fromkeys(
+        ("cat", "concat"),
+        lambda node, *values: np.concatenate(_listed(node, values), node.arguments.get("dim", 0)),
+    ),
     "stack": lambda node, *values: np.stack(_listed(node, values), node.arguments.get("dim", 0)),
     "sigmoid": _plain(lambda value: 1 / (1 + np.exp(-value))),
     "softmax": _softmax,
@@ -395,11 +446,15 @@ EVALUATORS: Mapping[str, Evaluator] = {
 REPEATED = ("expand", "repeat", "tile", "zeros", "ones", "full", *RESHAPED)
 """Ops of which a size may be the number of images."""
 _OVER = ("cumsum", "softmax", "sum")
-"""Those that compute along an axis from all of its numbers. Others that take them together give another size, or take one image."""
+"""Those that compute along an axis from all of its numbers. Others that take them together give another size,
+or take one image.
+"""
 
 
 def for_each_image(nodes: Mapping[str, AtenNode], evaluator: Evaluator) -> Evaluator:
-    """An evaluator that computes a constant which is repeated for each image once: the first axis has one cell for an open size."""
+    """An evaluator that computes a constant which is repeated for each image once: the first axis has one
+    cell for an open size.
+    """
 
     def evaluate(node: AtenNode, *values: Numbers) -> Any:
         found = evaluator(node, *values)
@@ -407,7 +462,9 @@ def for_each_image(nodes: Mapping[str, AtenNode], evaluator: Evaluator) -> Evalu
         if any(isinstance(size, str) for sizes in (*taken, *node.sizes) for size in sizes):
             stated = node.arguments["dim"] if node.op in _OVER else []
             over = stated if isinstance(stated, list) else [stated]
-            wanted = [(1, *sizes[1:]) if sizes and isinstance(sizes[0], str) else sizes for sizes in node.sizes]
+            wanted = [
+                (1, *sizes[1:]) if sizes and isinstance(sizes[0], str) else sizes for sizes in node.sizes
+            ]
             given = [each.shape for each in (found if isinstance(found, list) else [found])]
             if given != wanted or any(place % values[0].ndim == 0 for place in over):
                 raise ValueError("a constant of all images")

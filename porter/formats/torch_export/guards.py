@@ -1,6 +1,8 @@
-"""At which sizes a program of open sizes holds: a model that looks at its input's size is traced one way, and its guards say when.
+"""At which sizes a program of open sizes holds: a model that looks at its input's size is traced one way, and
+its guards say when.
 
-Guards are Python expressions of sizes, such as `(L['x'].size()[3] % 2) == 0`. They are read as arithmetic and never run.
+Guards are Python expressions of sizes, such as `(L['x'].size()[3] % 2) == 0`. They are read as arithmetic and
+never run.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from porter.graph.ops import Shape
 
 Guard = Callable[[Sequence[int]], float]
 _MOST, _LARGEST = 1 << 16, 4096
-"""Characters of all guards together, and the size of an image that they are tried up to: every guard is computed at every size."""
+"""Characters of all guards together, and the size of an image that they are tried up to: every guard is
+computed at every size.
+"""
 _MOST_STEPS = 1 << 24
 """Characters times the sizes that they are tried at: some two seconds."""
 _MOST_SHAPES = 1 << 21
@@ -27,9 +31,21 @@ _BEYOND = 64
 """So many sizes past the traced one are tried, more than the strides of a network together."""
 _FUNCTIONS: Mapping[type | str, Callable[..., float]] = {
     **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv},
-    **{ast.Mod: operator.mod, ast.USub: operator.neg, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt},
+    **{
+        ast.Mod: operator.mod,
+        ast.USub: operator.neg,
+        ast.Lt: operator.lt,
+        ast.LtE: operator.le,
+        ast.Gt: operator.gt,
+    },
     **{ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: operator.not_},
-    **{ast.And: lambda *values: all(values), ast.Or: lambda *values: any(values), "max": max, "min": min, "abs": abs},
+    **{
+        ast.And: lambda *values: all(values),
+        ast.Or: lambda *values: any(values),
+        "max": max,
+        "min": min,
+        "abs": abs,
+    },
     **{"math.trunc": math.trunc, "torch.sym_float": float},
 }
 
@@ -50,8 +66,9 @@ def traced_sizes(program: Mapping[str, Any], image: str) -> list[int] | None:
 
 
 def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence[int], graph: Graph) -> bool:
-    """Whether a program is the model's at all sizes at which its maps have more than one cell along each axis that has more in the
-    traced one: torch assumes that of every size. Sizes that the graph itself refuses are none.
+    """Whether a program is the model's at all sizes at which its maps have more than one cell along each axis
+    that has more in the traced one: torch assumes that of every size. Sizes that the graph itself refuses are
+    none.
 
     Args:
         traced: as `traced_sizes` gives them.
@@ -60,12 +77,17 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
     stated = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
     texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(stated) if "as_expr" in size}
     symbols = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
-    if len({*texts.values()}) < len(texts) or None in symbols.values():  # rows are as many as columns, or an even number
+    # Rows are as many as columns, or an even number.
+    if len({*texts.values()}) < len(texts) or None in symbols.values():
         return False
     ranges = program["range_constraints"]
     try:
         code = program.get("guards_code") or []
-        if len("".join(code)) > _MOST or max(traced[2:]) > _LARGEST or len(graph.nodes) * sum(traced[2:]) > _MOST_SHAPES:
+        if (
+            len("".join(code)) > _MOST
+            or max(traced[2:]) > _LARGEST
+            or len(graph.nodes) * sum(traced[2:]) > _MOST_SHAPES
+        ):
             return False
         steps = 0
         guards = [_read(ast.parse(text, mode="eval").body) for text in code]
@@ -82,13 +104,16 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
                 sizes = [*traced[: 2 + axis], size, *traced[3 + axis :]]
                 if not all(guard(sizes) for guard in guards) and _shapes(graph, sizes) is not None:
                     return False
-    except (ValueError, SyntaxError, RecursionError, MemoryError, ArithmeticError, IndexError):  # no arithmetic of sizes
+    except (ValueError, SyntaxError, RecursionError, MemoryError, ArithmeticError, IndexError):
+        # No arithmetic of sizes.
         return False
     return True
 
 
 def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
-    """The least size at which the graph has maps of more than one cell along an axis, wherever the traced size has them."""
+    """The least size at which the graph has maps of more than one cell along an axis, wherever the traced
+    size has them.
+    """
     whole = shapes(graph, traced)
     wide = [path for path, shape in whole.items() if len(shape) == 3 and shape[1 + axis] != 1]
 
@@ -100,7 +125,9 @@ def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
 
 
 def _shapes(graph: Graph, sizes: Sequence[int]) -> Mapping[str, Shape] | None:
-    """The shapes at the rows and columns that `sizes` end with; None where the graph has none, as in a U-Net at odd sizes."""
+    """The shapes at the rows and columns that `sizes` end with; None where the graph has none, as in a U-Net
+    at odd sizes.
+    """
     try:
         return shapes(graph, (sizes[-2], sizes[-1]))
     except GraphError:
@@ -113,7 +140,9 @@ def _read(node: ast.expr) -> Guard:
     match node:
         case ast.Constant(value=int(number) | float(number)):
             return lambda sizes: number
-        case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="size"), args=[]), slice=ast.Constant(value=int(place))):
+        case ast.Subscript(
+            value=ast.Call(func=ast.Attribute(attr="size"), args=[]), slice=ast.Constant(value=int(place))
+        ):
             return operator.itemgetter(place)
         case ast.UnaryOp(op=op, operand=operand):
             key, parts = type(op), [operand]

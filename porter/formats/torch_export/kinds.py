@@ -1,4 +1,6 @@
-"""The kinds of the arguments that ATen's ops state, by their names: a program may state any, and readers take these."""
+"""The kinds of the arguments that ATen's ops state, by their names: a program may state any, and readers take
+these.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,20 @@ def _is_size(stated: Any) -> bool:
 
 
 _NAMES: Mapping[Kind, str] = {
-    _is_value: """input weight bias running_mean running_var mask condition query key attn_mask tensor1 tensor2 mat1 mat2 vec
-        batch1 batch2 grid""",
-    _is_number: """self other value exponent min max a b eps alpha beta p momentum scale input_scale threshold min_val max_val
-        dropout_p""",
+    _is_value: """input weight bias running_mean running_var mask condition query key attn_mask
+        tensor1 tensor2 mat1 mat2 vec batch1 batch2 grid""",
+    _is_number: """self other value exponent min max a b eps alpha beta p momentum scale input_scale
+        threshold min_val max_val dropout_p""",
     _list_of(_is_value): "tensors indices",
     _is_whole: "dim0 dim1 axis0 axis1 start_dim end_dim groups upscale_factor downscale_factor",
-    _one_or_several(_is_whole): "dim dims shifts kernel_size stride dilation output_padding split_sizes normalized_shape",
+    _one_or_several(
+        _is_whole
+    ): "dim dims shifts kernel_size stride dilation output_padding split_sizes normalized_shape",
     _one_or_several(_is_size): "shape size repeats output_size index start end step split_size chunks",
     lambda stated: isinstance(stated, str) or _one_or_several(_is_whole)(stated): "padding",
-    lambda stated: isinstance(stated, bool): """keepdim training train transposed ceil_mode count_include_pad align_corners unbiased
+    lambda stated: isinstance(
+        stated, bool
+    ): """keepdim training train transposed ceil_mode count_include_pad align_corners unbiased
         use_input_stats is_causal enable_gqa half_to_float""",
     lambda stated: isinstance(stated, str): "mode equation approximate indexing rounding_mode",
 }

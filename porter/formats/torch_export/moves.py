@@ -30,7 +30,12 @@ _MODES: Mapping[str, Mode] = {
     "replication": "edge",
     "circular": "wrap",
 }
-_FUNCTIONS: Mapping[str, Reduction] = {"mean": "mean", "amax": "max", "linalg_vector_norm": "norm", "sum": "sum"}
+_FUNCTIONS: Mapping[str, Reduction] = {
+    "mean": "mean",
+    "amax": "max",
+    "linalg_vector_norm": "norm",
+    "sum": "sum",
+}
 
 
 def taken(node: AtenNode) -> Reference:
@@ -51,7 +56,11 @@ DROPOUTS: Mapping[str, str] = {
 def read_dropout(walk: Walk, node: AtenNode) -> Read:
     found = read_same(walk, node)
     if isinstance(found, View):
-        return leave_out(walk, LeftOut(node.module or node.name, DROPOUTS[node.op], float(node.arguments["p"])), taken(node))
+        return leave_out(
+            walk,
+            LeftOut(node.module or node.name, DROPOUTS[node.op], float(node.arguments["p"])),
+            taken(node),
+        )
     return found
 
 
@@ -67,7 +76,9 @@ def read_same(walk: Walk, node: AtenNode) -> Read:
 
 def read_reshape(walk: Walk, node: AtenNode) -> Read:
     source = taken(node)
-    return moves.reshape(walk, node, source, sizes_of(walk, node, "shape" if node.op == "reshape" else "size", source))
+    return moves.reshape(
+        walk, node, source, sizes_of(walk, node, "shape" if node.op == "reshape" else "size", source)
+    )
 
 
 def read_reshape_as(walk: Walk, node: AtenNode) -> Read:
@@ -97,7 +108,9 @@ def read_index(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_unshuffle(walk: Walk, node: AtenNode) -> Read:
-    return moves.cells_as_channels(walk, taken(node), int(node.arguments["downscale_factor"]), True, outer=True)
+    return moves.cells_as_channels(
+        walk, taken(node), int(node.arguments["downscale_factor"]), True, outer=True
+    )
 
 
 def read_glu(walk: Walk, node: AtenNode) -> Read:
@@ -119,7 +132,9 @@ def read_flip(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_flatten(walk: Walk, node: AtenNode) -> Read:
-    return moves.flatten(walk, node, taken(node), node.arguments.get("start_dim", 0), node.arguments.get("end_dim", -1))
+    return moves.flatten(
+        walk, node, taken(node), node.arguments.get("start_dim", 0), node.arguments.get("end_dim", -1)
+    )
 
 
 def read_unflatten(walk: Walk, node: AtenNode) -> Read:
@@ -128,7 +143,9 @@ def read_unflatten(walk: Walk, node: AtenNode) -> Read:
     if sizes is None:
         return Lacks()
     place = place_of(place, len(sizes))
-    return moves.reshape(walk, node, source, [*sizes[:place], *sizes_of(walk, node, "sizes", source), *sizes[place + 1 :]])
+    return moves.reshape(
+        walk, node, source, [*sizes[:place], *sizes_of(walk, node, "sizes", source), *sizes[place + 1 :]]
+    )
 
 
 def read_squeeze(walk: Walk, node: AtenNode) -> Read:
@@ -147,7 +164,9 @@ def read_patches(walk: Walk, node: AtenNode) -> Read:
     if sizes is None or block is None:
         return Lacks(f"{node.op} of patches that overlap or are padded")
     batch, channels, down, across = sizes
-    cells = walk.view(taken(node)).reshaped([batch, channels, down // block[0], block[0], across // block[1], block[1]])
+    cells = walk.view(taken(node)).reshaped(
+        [batch, channels, down // block[0], block[0], across // block[1], block[1]]
+    )
     turned = cells and cells.transposed([0, 1, 3, 5, 2, 4])
     return (turned and turned.reshaped([batch, channels * block[0] * block[1], -1])) or Lacks()
 
@@ -174,7 +193,11 @@ def _block(node: AtenNode) -> tuple[int, int] | None:
 def read_copies(walk: Walk, node: AtenNode) -> Read:
     """repeat: whole copies of an axis, one after the other."""
     times = sizes_of(walk, node, "repeats", taken(node))
-    return moves.repeat(walk, node, taken(node), times) if len(times) == len(walk.sizes(taken(node)) or ()) else Lacks()
+    return (
+        moves.repeat(walk, node, taken(node), times)
+        if len(times) == len(walk.sizes(taken(node)) or ())
+        else Lacks()
+    )
 
 
 def read_repeated(walk: Walk, node: AtenNode) -> Read:
@@ -200,7 +223,9 @@ def read_transpose(walk: Walk, node: AtenNode) -> Read:
     if axes is None:
         return Lacks()
     order = [*range(len(axes))]
-    stated = (node.arguments.get(f"dim{place}", node.arguments.get(f"axis{place}", place)) for place in (0, 1))
+    stated = (
+        node.arguments.get(f"dim{place}", node.arguments.get(f"axis{place}", place)) for place in (0, 1)
+    )
     first, second = (place_of(place, len(order)) for place in stated)
     order[first], order[second] = order[second], order[first]
     return moves.transpose(walk, node, taken(node), order)
@@ -208,13 +233,22 @@ def read_transpose(walk: Walk, node: AtenNode) -> Read:
 
 def read_expand(walk: Walk, node: AtenNode) -> Read:
     """expand and expand_as."""
-    sizes = walk.sizes(node.arguments["other"]) if node.op == "expand_as" else sizes_of(walk, node, "size", taken(node))
+    sizes = (
+        walk.sizes(node.arguments["other"])
+        if node.op == "expand_as"
+        else sizes_of(walk, node, "size", taken(node))
+    )
     return Lacks() if sizes is None else moves.expand(walk, node, taken(node), sizes)
 
 
 def read_slice(walk: Walk, node: AtenNode) -> Read:
     start, end = (_number(walk, node, name) for name in ("start", "end"))
-    return moves.cut(walk, node, taken(node), {node.arguments.get("dim", 0): slice(start, end, node.arguments.get("step", 1))})
+    return moves.cut(
+        walk,
+        node,
+        taken(node),
+        {node.arguments.get("dim", 0): slice(start, end, node.arguments.get("step", 1))},
+    )
 
 
 def read_select(walk: Walk, node: AtenNode) -> Read:
@@ -225,7 +259,12 @@ def read_narrow(walk: Walk, node: AtenNode) -> Read:
     """A start below 0 counts from the end, as where the cells end."""
     start, length = _number(walk, node, "start") or 0, _number(walk, node, "length") or 0
     end = start + length
-    return moves.cut(walk, node, taken(node), {node.arguments["dim"]: slice(start, None if end == 0 and start != 0 else end)})
+    return moves.cut(
+        walk,
+        node,
+        taken(node),
+        {node.arguments["dim"]: slice(start, None if end == 0 and start != 0 else end)},
+    )
 
 
 def read_split(walk: Walk, node: AtenNode) -> Read | list[Read]:
@@ -279,7 +318,9 @@ def read_largest(walk: Walk, node: AtenNode) -> Read | list[Read]:
         return combine(walk, node, "Max", (node.arguments["self"], node.arguments["other"]))
     if "dim" not in node.arguments:
         return Lacks("max of everything")
-    found = reduce(walk, node, taken(node), "max", [node.arguments["dim"]], bool(node.arguments.get("keepdim")))
+    found = reduce(
+        walk, node, taken(node), "max", [node.arguments["dim"]], bool(node.arguments.get("keepdim"))
+    )
     return found if isinstance(found, Lacks) else [found, Lacks("the places of the largest numbers")]
 
 
@@ -297,18 +338,33 @@ def read_upsample(walk: Walk, node: AtenNode) -> Read:
         return Lacks()
     if node.arguments.get("align_corners"):
         op = replace(op, coordinates="align_corners")
-    stated = node.arguments.get("scale_factors") or [node.arguments.get(name) for name in ("scales_h", "scales_w")]
+    stated = node.arguments.get("scale_factors") or [
+        node.arguments.get(name) for name in ("scales_h", "scales_w")
+    ]
     scales = {} if None in stated else dict(enumerate(stated, 2))
     wanted = {} if scales else dict(enumerate(sizes_of(walk, node, "output_size", taken(node)), 2))
     if node.op.endswith("_aa"):
-        less = any(scale < 1 for scale in scales.values()) or any(size < sizes[axis] for axis, size in wanted.items())
+        less = any(scale < 1 for scale in scales.values()) or any(
+            size < sizes[axis] for axis, size in wanted.items()
+        )
         if less or op.coordinates == "align_corners":
             return Lacks(f"{node.op} with antialias")
     if node.op == "upsample_nearest2d":
-        by = [scales.get(axis) or ratio(wanted[axis], cells) for axis, cells in enumerate(sizes) if axis > 1 and cells != 1]
-        moving = [round(scale) for scale in by if scale is not None and scale == round(scale) and not _repeats(round(scale))]
+        by = [
+            scales.get(axis) or ratio(wanted[axis], cells)
+            for axis, cells in enumerate(sizes)
+            if axis > 1 and cells != 1
+        ]
+        moving = [
+            round(scale)
+            for scale in by
+            if scale is not None and scale == round(scale) and not _repeats(round(scale))
+        ]
         if moving:
-            return Lacks(f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike")
+            return Lacks(
+                f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' "
+                "repeats all alike"
+            )
     return resize(walk, node, taken(node), op, scales, wanted)
 
 
@@ -325,8 +381,9 @@ UPSAMPLES = tuple(_UPSAMPLES)
 
 
 def _repeats(factor: int) -> bool:
-    """Whether torch repeats every cell equally often. Its mode `nearest` takes the cell floor(place * scale) in float32
-    (aten/src/ATen/native/UpSample.h), so that at 41, 47, 55 and others the first place of a cell rounds down to the cell before.
+    """Whether torch repeats every cell equally often. Its mode `nearest` takes the cell floor(place * scale)
+    in float32 (aten/src/ATen/native/UpSample.h), so that at 41, 47, 55 and others the first place of a cell
+    rounds down to the cell before.
     """
     return factor < 1 or bool(np.float32(factor) * np.float32(1 / factor) >= 1)
 

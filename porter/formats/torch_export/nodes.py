@@ -1,7 +1,8 @@
 """A program of torch.export as nodes: ATen ops and their arguments, by the names of torch's own schemas.
 
-A value is named by the node that gives it and the place among its outputs; a node has the name of its first output. Numbers that an
-arithmetic op takes beside values are constants of their own, as they are in other files.
+A value is named by the node that gives it and the place among its outputs; a node has the name of its first
+output. Numbers that an arithmetic op takes beside values are constants of their own, as they are in other
+files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ Sizes = tuple[int | str, ...]
 _OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
 _AUTOCAST = "higher_order.wrap_with_autocast"
 _PLAIN_WRAPPERS = (_AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
-"""Ops that run a program in the program, and change nothing that it computes while automatic precision is off."""
+"""Ops that run a program in the program, and change nothing that it computes while automatic precision is
+off.
+"""
 _DOUBLE = 8
 """ScalarType."""
 UNKNOWN = ...
@@ -35,7 +38,8 @@ class AtenNode(Reading):
     """One call of an op, or a value that the program is given (`input`, `tensor`, `number`).
 
     Attributes:
-        op: its name without the overload, such as `conv2d`; ops of other libraries have the library before it.
+        op: its name without the overload, such as `conv2d`; ops of other libraries have the library before
+            it.
         inputs: the values that its arguments are or list, in their order.
         target: the op with library and overload, such as `aten.conv2d.default`.
         arguments: by name. A value is a tuple (Reference), a missing one None.
@@ -69,7 +73,8 @@ class Program:
         numbers: constants of the program's own, by name of their nodes.
         images: names of the values that the caller gives.
         outputs: names of the values that it returns.
-        mutated: in words, what else each run changes: buffers and parameters of its own, and what the caller gives.
+        mutated: in words, what else each run changes: buffers and parameters of its own, and what the caller
+            gives.
         types: ScalarType of tensors (torch/_export/serde/schema.py).
     """
 
@@ -91,7 +96,8 @@ def read_program(program: Mapping[str, Any]) -> Program:
     """The program in what `porter.formats.torch_export.archive.Archive.program` holds.
 
     Raises:
-        ValueError, OverflowError: it is no such program, two nodes give the same value, a node reads what nothing before it gives,
+        ValueError, OverflowError: it is no such program, two nodes give the same value, a node reads what
+        nothing before it gives,
             or a number is too large.
         KeyError, TypeError, AttributeError: it is no such program.
     """
@@ -105,7 +111,9 @@ def read_program(program: Mapping[str, Any]) -> Program:
         if kind == "constant_input":
             continue
         name = _name(stated["arg"])
-        reader.add(AtenNode(name, "input" if kind == "user_input" else "tensor", sizes=(reader.sizes.get(name, ()),)))
+        reader.add(
+            AtenNode(name, "input" if kind == "user_input" else "tensor", sizes=(reader.sizes.get(name, ()),))
+        )
         if kind == "user_input":
             images.append(name)
         elif kind in ("parameter", "buffer", "tensor_constant"):
@@ -175,7 +183,8 @@ class _Reader:
             self.inline(inner[0], stated["inputs"], names)
             return
         arguments = Members((str(each["name"]), self.argument(each["arg"])) for each in stated["inputs"])
-        if op == "rms_norm" and arguments.get("eps") is None:  # run in another type, the program would be another function
+        # Run in another type, the program would be another function.
+        if op == "rms_norm" and arguments.get("eps") is None:
             arguments["eps"] = float(np.finfo(np.float64 if name in self.doubles else np.float32).eps)
         for key in _OPERANDS:
             if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
@@ -187,17 +196,30 @@ class _Reader:
         inputs = tuple(source for value in arguments.values() for source in _sources(value))
         sizes, expression = tuple(self.sizes.get(each, ()) for each in names), self.expressions.get(name)
         known = self.known.get(str(expression))
-        self.add(AtenNode(name, op, inputs, target, arguments, module, len(names), sizes, expression, known), *further)
+        self.add(
+            AtenNode(name, op, inputs, target, arguments, module, len(names), sizes, expression, known),
+            *further,
+        )
 
-    def inline(self, graph: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-        """Reads the nodes of a program in the program, whose inputs are the last ones of the node that calls it."""
+    def inline(
+        self, graph: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], names: Sequence[str]
+    ) -> None:
+        """Reads the nodes of a program in the program, whose inputs are the last ones of the node that calls
+        it.
+        """
         part = replace(_reader(graph), nodes=self.nodes, numbers=self.numbers, scope=f"{names[0]}__")
         taken = [self.argument(each["arg"]) for each in inputs[len(inputs) - len(graph["inputs"]) :]]
         part.given |= {_name(stated): source for stated, source in zip(graph["inputs"], taken, strict=True)}
         for node in graph["nodes"]:
             part.read(node)
-        self.given |= {f"{part.scope}{name}": source for name, source in part.given.items() if source[0].startswith(part.scope)}
-        self.given |= {name: part.given[_name(stated)] for name, stated in zip(names, graph["outputs"], strict=True)}
+        self.given |= {
+            f"{part.scope}{name}": source
+            for name, source in part.given.items()
+            if source[0].startswith(part.scope)
+        }
+        self.given |= {
+            name: part.given[_name(stated)] for name, stated in zip(names, graph["outputs"], strict=True)
+        }
 
     def argument(self, stated: Mapping[str, Any]) -> Any:
         ((kind, value),) = stated.items()
@@ -212,7 +234,9 @@ class _Reader:
                 return float(value)
             case "as_floats":
                 return [float(each) for each in value]
-            case "as_int" | "as_bool" | "as_scalar_type" | "as_memory_format" | "as_string" if isinstance(value, int | str):
+            case "as_int" | "as_bool" | "as_scalar_type" | "as_memory_format" | "as_string" if isinstance(
+                value, int | str
+            ):
                 return value
             case "as_ints" | "as_bools" if all(isinstance(each, int) for each in value):
                 return value
@@ -232,13 +256,20 @@ class _Reader:
 
 def _reader(graph: Mapping[str, Any]) -> _Reader:
     """A reader of the nodes of a graph, with the sizes of its values."""
-    sizes = {str(name): tuple(_size(size) for size in stated["sizes"]) for name, stated in graph["tensor_values"].items()}
+    sizes = {
+        str(name): tuple(_size(size) for size in stated["sizes"])
+        for name, stated in graph["tensor_values"].items()
+    }
     doubles = {str(name) for name, stated in graph["tensor_values"].items() if stated["dtype"] == _DOUBLE}
-    return _Reader(sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()}, doubles)
+    return _Reader(
+        sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()}, doubles
+    )
 
 
 def _lowers_precision(op: str, inputs: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a wrapper switches automatic precision on: its third argument (torch/_higher_order_ops/wrap.py)."""
+    """Whether a wrapper switches automatic precision on: its third argument
+    (torch/_higher_order_ops/wrap.py).
+    """
     return op == _AUTOCAST and inputs[2]["arg"] != {"as_bool": False}
 
 
@@ -275,11 +306,13 @@ def values_of(node: Mapping[str, Any]) -> list[str]:
 
 
 def module_stack(node: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The calls of modules that a stated node is part of, the outermost first: a key of the call, and the module's path. The key of
-    a further call of a module ends in its number: `L__self___relu@1`.
+    """The calls of modules that a stated node is part of, the outermost first: a key of the call, and the
+    module's path. The key of a further call of a module ends in its number: `L__self___relu@1`.
     """
     stated = str((node.get("metadata") or {}).get("nn_module_stack") or "").split(";")
-    return [(key, path) for key, path, *kind in (each.split(",", 2) for each in stated if each.count(",")) if kind]
+    return [
+        (key, path) for key, path, *kind in (each.split(",", 2) for each in stated if each.count(",")) if kind
+    ]
 
 
 def _sources(value: Any) -> Iterator[Reference]:
@@ -290,7 +323,8 @@ def _sources(value: Any) -> Iterator[Reference]:
 
 
 def _number(value: float) -> Array:
-    if isinstance(value, int) and value.bit_length() > 63:  # numpy would leave it to Python, whose powers take any memory
+    # Numpy would leave it to Python, whose powers take any memory.
+    if isinstance(value, int) and value.bit_length() > 63:
         raise ValueError("a number has more than 64 bits")
     return np.asarray(value)
 

@@ -1,4 +1,6 @@
-"""Products of one-hot vectors and a table, which are rows of the table: the vectors of all positions would take gigabytes."""
+"""Products of one-hot vectors and a table, which are rows of the table: the vectors of all positions would
+take gigabytes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ ROWS = "rows_at_places"
 
 
 def with_rows(program: Program) -> Program:
-    """The program with rows for the products of what one_hot gives, whose axes were perhaps moved, but for the last one."""
+    """The program with rows for the products of what one_hot gives, whose axes were perhaps moved, but for
+    the last one.
+    """
     ends = [node for node in program.nodes.values() if node.op == "matmul"] if _has_one_hots(program) else []
     found = {node.name: product for node in ends if (product := _rows(program.nodes, node)) is not None}
     return replace(program, nodes={**program.nodes, **found})

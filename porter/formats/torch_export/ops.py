@@ -56,12 +56,21 @@ READERS: Mapping[str, Reader] = {
     **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), windows.read_max_pool),
     "avg_pool2d": windows.read_average_pool,
     "avg_pool1d": windows.read_row_pool,
-    **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_max_pool2d"), windows.read_adaptive_pool),
+    **dict.fromkeys(
+        ("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_max_pool2d"), windows.read_adaptive_pool
+    ),
     **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_max_pool1d"), windows.read_adaptive_row),
-    **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum"), arithmetic.read_binary),
+    **dict.fromkeys(
+        ("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum"), arithmetic.read_binary
+    ),
     **dict.fromkeys(("hardtanh", "clamp", "clamp_min", "clamp_max"), arithmetic.read_clip),
     **dict.fromkeys(
-        ("batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "native_batch_norm"),
+        (
+            "batch_norm",
+            "_native_batch_norm_legit_no_training",
+            "_native_batch_norm_legit",
+            "native_batch_norm",
+        ),
         arithmetic.read_batch_norm,
     ),
     **dict.fromkeys(("layer_norm", "native_layer_norm", "rms_norm"), arithmetic.read_layer_norm),

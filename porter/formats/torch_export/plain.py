@@ -1,4 +1,6 @@
-"""ATen's ops of one value that are one op of porter's, with torch.nn's class: the destination takes the reader's rows backwards."""
+"""ATen's ops of one value that are one op of porter's, with torch.nn's class: the destination takes the
+reader's rows backwards.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from porter.graph import Op, ops
 
 @dataclass(frozen=True)
 class Row:
-    """An op's op and its class, or its function, and of each attribute torch's name, which both have, and default."""
+    """An op's op and its class, or its function, and of each attribute torch's name, which both have, and
+    default.
+    """
 
     op: type[Any]
     kind: str

@@ -42,7 +42,8 @@ _CHECKS = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_siz
 
 
 def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A program of one image: its graph, which ends at `outputs` if any are named, and the tensors of its state_dict.
+    """A program of one image: its graph, which ends at `outputs` if any are named, and the tensors of its
+    state_dict.
 
     Args:
         size: of the image, where the program leaves it open.
@@ -59,7 +60,9 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"{UNREAD}: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
-    return Checkpoint(path, "torch-export", "torch", {**archive.tensors, **graph.evaluated}, (note,), graph=graph)
+    return Checkpoint(
+        path, "torch-export", "torch", {**archive.tensors, **graph.evaluated}, (note,), graph=graph
+    )
 
 
 def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | None) -> FileGraph | str:
@@ -83,7 +86,8 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
         raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
     changed = changed_uses(program, READERS)
     if graph.foreign:
-        # An op that porter lacks may share memory with what it takes. What would be changed then cannot be ported either.
+        # An op that porter lacks may share memory with what it takes. What would be changed then cannot be
+        # ported either.
         certain = changed_uses(program, {node.op for node in program.nodes.values()})
         refused = next(iter(certain.values()), changed.get(""))
         return refused or (_read_graph(program, arrays, bytes_of_file, size, changed) if changed else graph)
@@ -101,7 +105,12 @@ def _needed(program: Program) -> set[str]:
 
 def taken_by(program: Program, needed: Collection[str]) -> tuple[str, ...]:
     """The inputs among the nodes that are `needed`, images first."""
-    return tuple(sorted((name for name in program.images if name in needed), key=lambda name: len(program.sizes(name)) != 4))
+    return tuple(
+        sorted(
+            (name for name in program.images if name in needed),
+            key=lambda name: len(program.sizes(name)) != 4,
+        )
+    )
 
 
 def _not_images(program: Program) -> str | None:
@@ -112,7 +121,11 @@ def _not_images(program: Program) -> str | None:
         return f"an image of rank 4 is expected as an input, found {found}"
     if any(each[:1] != sizes[0][:1] for each in sizes):
         return f"inputs of one batch are expected, found {found}"
-    if any(not isinstance(size, int) for each in sizes[1:] for size in (each[1:2] if len(each) == 4 else each[1:])):
+    if any(
+        not isinstance(size, int)
+        for each in sizes[1:]
+        for size in (each[1:2] if len(each) == 4 else each[1:])
+    ):
         return f"beside the image, inputs of known channels or sizes are expected, found {found}"
     whole = next((name for name in program.images if program.types[name] not in FLOATS), None)
     return None if whole is None else f"the input '{whole}' has whole numbers"
@@ -123,7 +136,9 @@ def _text(sizes: Sizes) -> str:
 
 
 def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) -> Size | None:
-    """Rows and columns that a program of open sizes was traced with, if it holds for them only; None if it holds for all."""
+    """Rows and columns that a program of open sizes was traced with, if it holds for them only; None if it
+    holds for all.
+    """
     traced = traced_sizes(stated, program.images[0])
     if traced is None:
         return None
@@ -136,7 +151,11 @@ def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) ->
 
 
 def _read_graph(
-    program: Program, arrays: Mapping[str, Array], size: int, only: Size | None = None, foreign: Mapping[str, str] = {}
+    program: Program,
+    arrays: Mapping[str, Array],
+    size: int,
+    only: Size | None = None,
+    foreign: Mapping[str, str] = {},
 ) -> FileGraph:
     """The graph of a program, read from a file of `size` bytes, for images of any size or of the `only` one.
 
@@ -149,11 +168,18 @@ def _read_graph(
     constants = Arrays({**arrays, **program.numbers})
     # A constant that is repeated for each image needs no number of images (`for_each_image`).
     repeated = [node for name, node in nodes.items() if node.op in REPEATED and name not in live]
-    taken = {node.name: tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES) for node in repeated}
+    taken = {
+        node.name: tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES) for node in repeated
+    }
     nodes = {**nodes, **{name: replace(nodes[name], inputs=inputs) for name, inputs in taken.items()}}
     evaluators = {op: for_each_image(nodes, evaluator) for op, evaluator in EVALUATORS.items()}
-    flow = Dataflow(nodes, live, constants, kind_of, evaluators, is_cast, RESHAPES, most_bytes(size), operands)
-    image, *further = (_image(name, program.sizes(name), None if place else only) for place, name in enumerate(program.images))
+    flow = Dataflow(
+        nodes, live, constants, kind_of, evaluators, is_cast, RESHAPES, most_bytes(size), operands
+    )
+    image, *further = (
+        _image(name, program.sizes(name), None if place else only)
+        for place, name in enumerate(program.images)
+    )
     taps = {source: name for name, source in program.given.items()}
     beside = {each.source[0]: each for each in further}
     walk = begin(flow, image, arrays, taps.get, repeats=partial(_repeats, nodes), further=beside)
@@ -169,8 +195,11 @@ def _read_graph(
     if len(found.further_inputs) < len(further):
         raise FileError("of one input the program takes only the size", next=SAVE)
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
-    kept = {node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes}
-    words = {name: node.op if node.op != "to" else "moved" for name, node in kept.items()}  # torch's modules have a `to`
+    kept = {
+        node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes
+    }
+    # Torch's modules have a `to`.
+    words = {name: node.op if node.op != "to" else "moved" for name, node in kept.items()}
     paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in kept.items()}
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
     found = replace(found, evaluated={names[name]: array for name, array in flow.evaluated.items()})
@@ -178,7 +207,9 @@ def _read_graph(
 
 
 def _image(name: str, sizes: Sizes, only: Size | None) -> Image:
-    """An input as what a port takes: a map, of the `only` size if there is one, or another tensor of a batch."""
+    """An input as what a port takes: a map, of the `only` size if there is one, or another tensor of a
+    batch.
+    """
     batch, *own = (each if isinstance(each, int) else None for each in sizes)
     if len(own) != 3:
         return Image((name, 0), 1, ANY, batch, "CHW", shape=tuple(own))
@@ -191,13 +222,23 @@ def _repeats(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
     if node.op not in ("expand", "repeat", "tile") or not node.sizes or not nodes[node.inputs[0][0]].sizes:
         return False
     own, before = node.sizes[0], (*nodes[node.inputs[0][0]].sizes, ())[node.inputs[0][1]]
-    return own[1:] == before[-len(own) + 1 :] and len(before) in (len(own) - 1, len(own)) and before[: -len(own) + 1] in ((), (1,))
+    return (
+        own[1:] == before[-len(own) + 1 :]
+        and len(before) in (len(own) - 1, len(own))
+        and before[: -len(own) + 1] in ((), (1,))
+    )
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
-    """What a node computes with. A constant that is repeated as often as the image's size says is still a constant."""
+    """What a node computes with. A constant that is repeated as often as the image's size says is still a
+    constant.
+    """
     sources = [source for source, _ in nodes[name].inputs]
-    return sources if nodes[name].op in SIZES else [source for source in sources if nodes[source].op not in SIZES]
+    return (
+        sources
+        if nodes[name].op in SIZES
+        else [source for source in sources if nodes[source].op not in SIZES]
+    )
 
 
 def _with_own_names(graph: FileGraph, stored: Mapping[str, str]) -> FileGraph:
@@ -214,5 +255,7 @@ def _with_own_names(graph: FileGraph, stored: Mapping[str, str]) -> FileGraph:
 
 
 def tap_of(name: str) -> str:
-    """The name of a value as a tap: torch's modules have attributes, such as `to`, that their parts cannot be named after."""
+    """The name of a value as a tap: torch's modules have attributes, such as `to`, that their parts cannot be
+    named after.
+    """
     return f"{_TAP}{name}"

@@ -26,15 +26,25 @@ SIZES = (*ON_SIZES, "sym_size")
 
 
 def read_size(walk: Walk, node: AtenNode) -> Read:
-    """A size of a value, or arithmetic with sizes: it is the size of an axis of which the program says the same."""
+    """A size of a value, or arithmetic with sizes: it is the size of an axis of which the program says the
+    same.
+    """
     if isinstance(node.expression, int):
         return np.asarray(node.expression)
-    source, place = (node.arguments["self"], node.arguments["dim"]) if node.op == "sym_size" else node.known or (("", 0), 0)
+    source, place = (
+        (node.arguments["self"], node.arguments["dim"])
+        if node.op == "sym_size"
+        else node.known or (("", 0), 0)
+    )
     sizes = walk.found[source].sizes if source in walk.found else None
     if sizes is not None:
         return of_sizes(sizes[place])
     operands = [number for each in node.inputs for number in walk.flow.dims(each) or []]
-    return of_sizes(_computed(node, operands)) if node.op in ON_SIZES and len(operands) == len(node.inputs) else Lacks()
+    return (
+        of_sizes(_computed(node, operands))
+        if node.op in ON_SIZES and len(operands) == len(node.inputs)
+        else Lacks()
+    )
 
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:
@@ -46,7 +56,8 @@ def sizes_of(walk: Walk, node: AtenNode, name: str, source: Reference | None = N
     """An argument's whole numbers, or its only one.
 
     Args:
-        source: a value that the numbers are sizes of. If two axes of a program have the same size, it is this value's that counts.
+        source: a value that the numbers are sizes of. If two axes of a program have the same size, it is this
+            value's that counts.
 
     Raises:
         GraphError: one of them depends on the input's size in a way that porter does not follow.
@@ -58,7 +69,9 @@ def sizes_of(walk: Walk, node: AtenNode, name: str, source: Reference | None = N
     found: dict[Reference, Dim] = {}
 
     def number(each: int | Reference, depth: int = 0) -> Dim:
-        """A number, or a size by its name: from `own` sizes by their expressions, otherwise as `read_size` found it."""
+        """A number, or a size by its name: from `own` sizes by their expressions, otherwise as `read_size`
+        found it.
+        """
         if isinstance(each, int):
             return each
         if each not in found:  # each once: in 50 sums of a size with itself it would be read 2**50 times

@@ -22,8 +22,8 @@ _STEPS = (("stride", 1), ("dilation", 1), ("padding", 0), ("groups", 1))
 
 
 def read_convolution(walk: Walk, node: AtenNode) -> Read:
-    """convolution, conv2d and conv_transpose2d. A kernel is filters×channels/groups×rows×columns, a transposed one
-    channels×filters/groups×rows×columns.
+    """convolution, conv2d and conv_transpose2d. A kernel is filters×channels/groups×rows×columns, a
+    transposed one channels×filters/groups×rows×columns.
     """
     source, kernel = node.arguments["input"], walk.flow.weights(node.arguments["weight"])
     bias = node.arguments.get("bias")
@@ -40,7 +40,10 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
         return Lacks(f"{node.op} of {len(kernel.shape) - 2} axes")
     tensors = {"kernel": Stored(kernel.name, "OIHW"), **({"bias": Stored(vector.name)} if vector else {})}
     stride, dilation = (_pair(walk, node, key, 1) for key in ("stride", "dilation"))
-    window, groups = Window((kernel.shape[2], kernel.shape[3]), stride, dilation), int(node.arguments.get("groups", 1))
+    window, groups = (
+        Window((kernel.shape[2], kernel.shape[3]), stride, dilation),
+        int(node.arguments.get("groups", 1)),
+    )
     padding = node.arguments.get("padding")
     if isinstance(padding, str):
         # The odd cell comes last, as in TensorFlow (torch/nn/modules/conv.py).
@@ -51,17 +54,30 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("transposed") or node.op == "conv_transpose2d":
         more = _pair(walk, node, "output_padding", 0)
         cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
-        return walk.builder.transposed(node.name, value, ConvTranspose(kernel.shape[1] * groups, window, cut, groups), tensors)
-    return walk.builder.conv(node.name, value, Conv(kernel.shape[0], window, _explicit(pads), groups), tensors)
+        return walk.builder.transposed(
+            node.name, value, ConvTranspose(kernel.shape[1] * groups, window, cut, groups), tensors
+        )
+    return walk.builder.conv(
+        node.name, value, Conv(kernel.shape[0], window, _explicit(pads), groups), tensors
+    )
 
 
 def _along_channels(walk: Walk, node: AtenNode) -> Read:
     """conv1d, or what decompositions make of it."""
-    steps = [_pair(walk, node, name, default) for name, default in (("stride", 1), ("dilation", 1), ("groups", 1))]
+    steps = [
+        _pair(walk, node, name, default) for name, default in (("stride", 1), ("dilation", 1), ("groups", 1))
+    ]
     pads = node.arguments.get("padding")
-    if steps != [(1, 1)] * 3 or node.arguments.get("bias") or node.arguments.get("transposed") or isinstance(pads, str):
+    if (
+        steps != [(1, 1)] * 3
+        or node.arguments.get("bias")
+        or node.arguments.get("transposed")
+        or isinstance(pads, str)
+    ):
         return Lacks()
-    return along_channels(walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0))
+    return along_channels(
+        walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0)
+    )
 
 
 def _of_row(walk: Walk, node: AtenNode, kernel: Tensor, bias: Tensor | None) -> Read:
@@ -91,11 +107,15 @@ def read_row_pool(walk: Walk, node: AtenNode) -> Read:
 def read_max_pool(walk: Walk, node: AtenNode) -> Read:
     """max_pool2d, whose pads take no part. Of a pool with places, nothing reads the places."""
     convention = _explicit(both_sides(_pair(walk, node, "padding", 0)), LOWEST, rounding=_rounding(node))
-    return walk.builder.pool(node.name, walk.value(node.arguments["self"]), "max", _pooled(walk, node), convention)
+    return walk.builder.pool(
+        node.name, walk.value(node.arguments["self"]), "max", _pooled(walk, node), convention
+    )
 
 
 def read_average_pool(walk: Walk, node: AtenNode) -> Read:
-    """avg_pool2d, which divides by all cells of a window and of the pads in it, or by the real ones, or by a number."""
+    """avg_pool2d, which divides by all cells of a window and of the pads in it, or by the real ones, or by a
+    number.
+    """
     window, divisor = _pooled(walk, node), node.arguments.get("divisor_override")
     rounding = _rounding(node)
     average: Average = "real_cells"
@@ -144,5 +164,7 @@ def _rounding(node: AtenNode) -> Rounding:
     return "ceil" if node.arguments.get("ceil_mode") else "floor"
 
 
-def _explicit(pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor") -> Convention:
+def _explicit(
+    pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor"
+) -> Convention:
     return Convention.stated(pads, fill, average, rounding)

@@ -1,4 +1,6 @@
-"""Writes into a value, or into a part of it, such as `table[..., 0] = x`, as values of their own: a port's values never change."""
+"""Writes into a value, or into a part of it, such as `table[..., 0] = x`, as values of their own: a port's
+values never change.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,23 @@ from porter.filegraph.dataflow import Reference
 from porter.formats.torch_export.nodes import AtenNode, Program
 from porter.formats.torch_export.ops import VIEWS
 
-_WRITES = {"aten.copy_.default": "src", "aten.fill_.Tensor": "value", "aten.fill_.Scalar": "value", "aten.zero_.default": ""}
+_WRITES = {
+    "aten.copy_.default": "src",
+    "aten.fill_.Tensor": "value",
+    "aten.fill_.Scalar": "value",
+    "aten.zero_.default": "",
+}
 """And the argument that says what they write."""
 _END = (1 << 63) - 1
 """A slice's end behind every cell."""
 
 
 def without_writes(program: Program) -> Program:
-    """The program with what each write makes of the value that it changes: the part before, what is written, and the part behind.
+    """The program with what each write makes of the value that it changes: the part before, what is written,
+    and the part behind.
 
-    A write stays as it is where an older view of the value is read afterwards, where it casts what it writes or repeats more than a
-    number, and where porter does not know the part.
+    A write stays as it is where an older view of the value is read afterwards, where it casts what it writes
+    or repeats more than a number, and where porter does not know the part.
     """
     if not any(node.target in _WRITES for node in program.nodes.values()):
         return program
@@ -28,14 +36,20 @@ def without_writes(program: Program) -> Program:
     writer = _Writer(program)
     for place, node in enumerate(program.nodes.values()):
         writer.add(place, node)
-    given = {name: writer.now.get(source, source) for name, source in program.given.items() if name in program.outputs}
+    given = {
+        name: writer.now.get(source, source)
+        for name, source in program.given.items()
+        if name in program.outputs
+    }
     return replace(program, nodes=writer.nodes, given={**program.given, **given})
 
 
 def _made(node: AtenNode) -> AtenNode:
     """`new_zeros` and its like take only the type of a value: of stated sizes they are what `zeros` makes."""
     op, sizes = node.op.removeprefix("new_"), node.arguments.get("size", ())
-    if node.op not in ("new_zeros", "new_ones", "new_full") or not all(isinstance(size, int) for size in sizes):
+    if node.op not in ("new_zeros", "new_ones", "new_full") or not all(
+        isinstance(size, int) for size in sizes
+    ):
         return node
     stated = {name: value for name, value in node.arguments.items() if name != "self"}
     return replace(node, op=op, target=f"aten.{op}.default", inputs=(), arguments=stated)
@@ -66,7 +80,9 @@ class _Writer:
         if stated.inputs and (stated.op in VIEWS or stated.target in _WRITES):
             base = self.views.get(stated.inputs[0], stated.inputs[0])
             self.views |= {(stated.name, output): base for output in range(stated.outputs)}
-        node = replace(stated, inputs=tuple(map(self._since, stated.inputs)), arguments=self._renamed(stated.arguments))
+        node = replace(
+            stated, inputs=tuple(map(self._since, stated.inputs)), arguments=self._renamed(stated.arguments)
+        )
         steps = self._steps(place, stated) if stated.target in _WRITES else None
         if steps is None:
             self.nodes[node.name] = node
@@ -137,18 +153,31 @@ class _Writer:
             if last > first
         ]
         joined = [*parts[: start > 0], source, *parts[start > 0 :]]
-        return self._new(node, "cat", tuple(joined), {"tensors": joined, "dim": axis}, sizes) if parts else source
+        return (
+            self._new(node, "cat", tuple(joined), {"tensors": joined, "dim": axis}, sizes)
+            if parts
+            else source
+        )
 
     def _new(
-        self, node: AtenNode, op: str, inputs: tuple[Reference, ...], arguments: Mapping[str, Any], sizes: tuple[int | str, ...]
+        self,
+        node: AtenNode,
+        op: str,
+        inputs: tuple[Reference, ...],
+        arguments: Mapping[str, Any],
+        sizes: tuple[int | str, ...],
     ) -> Reference:
         name = f"{node.name}.{len(self.nodes)}"
-        self.nodes[name] = AtenNode(name, op, inputs, f"aten.{op}.default", arguments, node.module, sizes=(sizes,))
+        self.nodes[name] = AtenNode(
+            name, op, inputs, f"aten.{op}.default", arguments, node.module, sizes=(sizes,)
+        )
         return name, 0
 
 
 def _cells(step: AtenNode, sizes: tuple[int | str, ...]) -> tuple[int, int] | None:
-    """The first cell of a slice, and the one behind its last, which is _END behind all; None where porter does not know them."""
+    """The first cell of a slice, and the one behind its last, which is _END behind all; None where porter
+    does not know them.
+    """
     size = sizes[step.arguments.get("dim", 0)]
     if step.op == "select":
         index = step.arguments["index"]

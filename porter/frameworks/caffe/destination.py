@@ -21,9 +21,9 @@ from porter.padding import Capabilities
 _MOST_BYTES = (1 << 31) - (1 << 24)
 """Of the blobs: a protobuf message has at most 2 GiB, and the layers take a part of it."""
 
-# pooling_layer.cpp: pads are alike on both sides and smaller than the kernel. The number of windows is rounded up; where there are
-# pads, one that would begin behind the map is left out. An average counts the pads, not what lies behind them. round_mode is
-# younger than Caffe 1.0, and OpenCV does not read it.
+# pooling_layer.cpp: pads are alike on both sides and smaller than the kernel. The number of windows is
+# rounded up; where there are pads, one that would begin behind the map is left out. An average counts the
+# pads, not what lies behind them. round_mode is younger than Caffe 1.0, and OpenCV does not read it.
 _CAPABILITIES = Capabilities(
     symmetric=True,
     explicit=False,
@@ -60,16 +60,27 @@ class Caffe(NetDestination[LayerMaker]):
 
     def in_bytes(self, net: LayerMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
         if sum(array.nbytes for array in arrays.values()) > _MOST_BYTES:
-            raise UsageError("a .caffemodel has at most 2 GiB, and these weights have more", next="port it to torch or onnx")
+            raise UsageError(
+                "a .caffemodel has at most 2 GiB, and these weights have more",
+                next="port it to torch or onnx",
+            )
         return net_message(
-            "port", [layer.words for layer in net.layers], [[arrays[name] for name in layer.blobs] for layer in net.layers]
+            "port",
+            [layer.words for layer in net.layers],
+            [[arrays[name] for name in layer.blobs] for layer in net.layers],
         )
 
     def arrays_in(self, data: bytes) -> Mapping[str, Array]:
-        return {f"{name}/{place}": array for name, blobs in read_blobs(data).items() for place, array in enumerate(blobs)}
+        return {
+            f"{name}/{place}": array
+            for name, blobs in read_blobs(data).items()
+            for place, array in enumerate(blobs)
+        }
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
-        """The blobs that the source lacks, with the number that changes nothing: what divides a norm's statistics, a scale of 1."""
+        """The blobs that the source lacks, with the number that changes nothing: what divides a norm's
+        statistics, a scale of 1.
+        """
         values, found = LayerMaker.named(graph)[0], {}
         for path, op in ((node.path, node.op) for node in graph.nodes if isinstance(node.op, BatchNorm)):
             scaled = op.scale or op.center

@@ -1,7 +1,7 @@
 """The names and the axis order of a .caffemodel. See porter.frameworks.dialects.Dialect.
 
-Blobs are called as porter's reader calls them: `conv1/0`. A batch norm is two layers: the one that a recipe names, which holds the
-statistics, and its Scale, whose name has `scale` in place of `bn`.
+Blobs are called as porter's reader calls them: `conv1/0`. A batch norm is two layers: the one that a recipe
+names, which holds the statistics, and its Scale, whose name has `scale` in place of `bn`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     return {role: (f"{layer}/{place}",) for place, role in enumerate(roles)}
 
 
-def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+def counted_layers(
+    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
+) -> Mapping[str, str]:
     """Empty: layers have names."""
     return {}
 

@@ -24,7 +24,9 @@ _PARAMETERS = {
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: its words, as the text and the message have them, its parameters as text, and the names of its blobs."""
+    """A layer: its words, as the text and the message have them, its parameters as text, and the names of its
+    blobs.
+    """
 
     words: Mapping[str, Sequence[str]]
     parameters: str
@@ -65,32 +67,53 @@ class LayerMaker(Maker):
         first = f'layer {{ name: "{image}" type: "Input" top: "{image}"{shape} }}'
         return "\n".join([*facts, f'name: "{name}"', first, *(layer.text for layer in self.layers)]) + "\n"
 
-    def layer(self, kind: str, name: str, *inputs: str, blobs: Sequence[Held] = (), **parameters: Parameter) -> str:
-        """Adds a layer of values and returns its value's name, which is the layer's. A path in `inputs` or as `name` stands for
-        the value of that path; a parameter with several numbers is stated for each.
+    def layer(
+        self, kind: str, name: str, *inputs: str, blobs: Sequence[Held] = (), **parameters: Parameter
+    ) -> str:
+        """Adds a layer of values and returns its value's name, which is the layer's. A path in `inputs` or as
+        `name` stands for the value of that path; a parameter with several numbers is stated for each.
         """
         sources = [self.values.get(source, source) for source in inputs]
-        return self._add(kind, self.values.get(name, name), sources, [self.values.get(name, name)], blobs, parameters)
+        return self._add(
+            kind, self.values.get(name, name), sources, [self.values.get(name, name)], blobs, parameters
+        )
 
     def parts(self, name: str, source: str, axis: int, count: int) -> list[str]:
         """The single places along an axis, each a value."""
         tops = [self.name(f"{name}_{place}") for place in range(count)]
-        self._add("Slice", self.name(f"{name}_parts"), [source], tops, (), {"axis": axis, "slice_point": range(1, count)})
+        self._add(
+            "Slice",
+            self.name(f"{name}_parts"),
+            [source],
+            tops,
+            (),
+            {"axis": axis, "slice_point": range(1, count)},
+        )
         return tops
 
     def _add(
-        self, kind: str, name: str, sources: Sequence[str], tops: list[str], blobs: Sequence[Held], stated: Mapping[str, Parameter]
+        self,
+        kind: str,
+        name: str,
+        sources: Sequence[str],
+        tops: list[str],
+        blobs: Sequence[Held],
+        stated: Mapping[str, Parameter],
     ) -> str:
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
         said = " ".join(_said(key, value) for key, value in stated.items())
         parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
         held = {f"{name}/{place}": blob for place, blob in enumerate(blobs)}
-        self.layers.append(Layer(words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(held)))
+        self.layers.append(
+            Layer(words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(held))
+        )
         self.held |= held
         return name
 
     def _shared(self, kind: str, blobs: Sequence[Held]) -> list[str]:
-        """Names for the blobs of a layer that is one of several calls: Caffe has those of one name once as it trains."""
+        """Names for the blobs of a layer that is one of several calls: Caffe has those of one name once as it
+        trains.
+        """
         paths = [self.graph.by_path[blob.path].holder for blob in blobs if isinstance(blob, Trained)]
         if not paths or len(self.graph.calls[paths[0]]) == 1:
             return []
@@ -104,7 +127,9 @@ class LayerMaker(Maker):
     def kernel(self, path: str, amid: Pads) -> Trained:
         """The kernel of a path, amid so many rows and columns of zeros."""
         filters, channels, rows, columns = self.tensors[path]["kernel"]
-        return Trained(path, "kernel", (filters, channels, rows + sum(amid[:2]), columns + sum(amid[2:])), amid)
+        return Trained(
+            path, "kernel", (filters, channels, rows + sum(amid[:2]), columns + sum(amid[2:])), amid
+        )
 
     def filled(self, name: str, source: str, number: float) -> str:
         """A value of the shape of another, with `number` everywhere."""
@@ -114,8 +139,8 @@ class LayerMaker(Maker):
         return self.layer("Power", name, source, scale=-1.0)
 
     def moved(self, name: str, source: str, channels: int, pads: Pads, stride: Sequence[int] = (1, 1)) -> str:
-        """A map between pads of zeros, or without as many cells where they are negative, and every stride-th cell of it: a
-        convolution of each channel by itself, with a kernel of a single one.
+        """A map between pads of zeros, or without as many cells where they are negative, and every stride-th
+        cell of it: a convolution of each channel by itself, with a kernel of a single one.
         """
         top, bottom, left, right = pads
         rows, columns = max(top, bottom, 0), max(left, right, 0)
@@ -127,7 +152,9 @@ class LayerMaker(Maker):
 
 
 def norm_name(path: str) -> str:
-    """Of the layer that normalises, before the one that scales, which has the path: Caffe's BatchNorm has no scale."""
+    """Of the layer that normalises, before the one that scales, which has the path: Caffe's BatchNorm has no
+    scale.
+    """
     return f"{path}_statistics"
 
 

@@ -12,13 +12,20 @@ def windowed(maker: LayerMaker, node: Node, op: Conv | MaxPool | AvgPool, realis
     """Adds the layers of a windowed node.
 
     Raises:
-        PaddingError: Caffe has no layers for the realisation, because the plan was made for another framework.
+        PaddingError: Caffe has no layers for the realisation, because the plan was made for another
+            framework.
     """
     path, (source,), front, native = node.path, node.inputs, realisation.front, realisation.native
-    dynamic = native.rule not in ("valid", "explicit") or (front is not None and (front.rule != "explicit" or front.fill))
+    dynamic = native.rule not in ("valid", "explicit") or (
+        front is not None and (front.rule != "explicit" or front.fill)
+    )
     if dynamic or (isinstance(op, Conv) and realisation.subsample):
         raise PaddingError(f"Caffe has no layers for '{realisation}'", where=path)
-    padded = source if front is None else maker.moved(maker.name(f"{path}_pad"), source, maker.channels(source), front.pads)
+    padded = (
+        source
+        if front is None
+        else maker.moved(maker.name(f"{path}_pad"), source, maker.channels(source), front.pads)
+    )
     if isinstance(op, Conv):
         _conv(maker, path, op, realisation, padded)
     elif realisation.by_cell:
@@ -30,9 +37,13 @@ def windowed(maker: LayerMaker, node: Node, op: Conv | MaxPool | AvgPool, realis
 def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, Parameter]:
     """A window as parameters, with so many more rows and columns around it: the sides' pads are alike."""
     (rows, columns), (down, across) = window.kernel, window.stride
-    stated: dict[str, Parameter] = {"kernel_h": rows + amid[0] + amid[1], "kernel_w": columns + amid[2] + amid[3]}
+    stated: dict[str, Parameter] = {
+        "kernel_h": rows + amid[0] + amid[1],
+        "kernel_w": columns + amid[2] + amid[3],
+    }
     stated |= {"stride_h": down, "stride_w": across}
-    return stated | ({"pad_h": pads[0], "pad_w": pads[2]} if any(pads) else {})  # OpenCV reads neither without the other
+    # OpenCV reads neither without the other.
+    return stated | ({"pad_h": pads[0], "pad_w": pads[2]} if any(pads) else {})
 
 
 def _conv(maker: LayerMaker, path: str, op: Conv, realisation: Realisation, source: str) -> None:
@@ -47,9 +58,14 @@ def _conv(maker: LayerMaker, path: str, op: Conv, realisation: Realisation, sour
     maker.layer("Convolution", path, source, blobs=blobs, num_output=op.filters, bias_term=op.bias, **stated)
 
 
-def _pooled(maker: LayerMaker, path: str, op: MaxPool | AvgPool, realisation: Realisation, source: str, padded: str) -> None:
+def _pooled(
+    maker: LayerMaker, path: str, op: MaxPool | AvgPool, realisation: Realisation, source: str, padded: str
+) -> None:
     window = Window(op.window.kernel) if realisation.subsample else op.window
-    own: dict[str, Parameter] = {"pool": "MAX" if isinstance(op, MaxPool) else "AVE", **sides(window, realisation.native.pads)}
+    own: dict[str, Parameter] = {
+        "pool": "MAX" if isinstance(op, MaxPool) else "AVE",
+        **sides(window, realisation.native.pads),
+    }
     channels, counted = maker.channels(source), realisation.counted
     ended = maker.name(f"{path}_every") if realisation.subsample else path
 
@@ -59,11 +75,15 @@ def _pooled(maker: LayerMaker, path: str, op: MaxPool | AvgPool, realisation: Re
     value = pooled(ended if counted is None else maker.name(f"{path}_cells"), padded)
     if counted is not None:
         front = realisation.front.pads if realisation.front else NONE
-        whole = maker.moved(maker.name(f"{path}_counted"), source, channels, counted) if any(counted) else source
+        whole = (
+            maker.moved(maker.name(f"{path}_counted"), source, channels, counted) if any(counted) else source
+        )
         ones = maker.filled(maker.name(f"{path}_ones"), whole, 1.0)
         rest = less(front, counted)
         mask = maker.moved(maker.name(f"{path}_mask"), ones, channels, rest) if any(rest) else ones
-        by = maker.layer("Power", maker.name(f"{path}_by"), pooled(maker.name(f"{path}_share"), mask), power=-1.0)
+        by = maker.layer(
+            "Power", maker.name(f"{path}_by"), pooled(maker.name(f"{path}_share"), mask), power=-1.0
+        )
         value = maker.layer("Eltwise", ended, value, by, operation="PROD")
     if realisation.subsample:
         top, bottom, left, right = less(NONE, realisation.skipped)

@@ -1,8 +1,8 @@
 """How Caffe says each op that it has: its layers, of which the last has the op's path. Windowed ops are in
 porter.frameworks.caffe.sites. Every layer is one that Caffe 1.0 has, and OpenCV.
 
-A few ops are compositions that are exact in every number: the least of two values is the negative of the largest of their
-negatives, and cells are moved by convolutions of a single one.
+A few ops are compositions that are exact in every number: the least of two values is the negative of the
+largest of their negatives, and cells are moved by convolutions of a single one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Spelling: TypeAlias = Callable[[LayerMaker, Node, Any], object]
 Parameters: TypeAlias = Mapping[str, Parameter]
 
 
-def _plain(kind: str, parameters: Callable[[Any], Parameters] = lambda op: {}, roles: tuple[str, ...] = ()) -> Spelling:
+def _plain(
+    kind: str, parameters: Callable[[Any], Parameters] = lambda op: {}, roles: tuple[str, ...] = ()
+) -> Spelling:
     """One layer of the values that the op takes, and of its tensors of these roles."""
     return lambda maker, node, op: maker.layer(
         kind, node.path, *node.inputs, blobs=maker.trained(node.path, *roles), **parameters(op)
@@ -70,7 +72,9 @@ def _divided(maker: LayerMaker, node: Node, op: ops.Divide) -> None:
 def _least(maker: LayerMaker, node: Node, op: ops.Minimum) -> None:
     _expect_alike(maker, node)
     negatives = [maker.negative(maker.name(f"{node.path}_negative"), path) for path in node.inputs]
-    maker.negative(node.path, maker.layer("Eltwise", maker.name(f"{node.path}_most"), *negatives, operation="MAX"))
+    maker.negative(
+        node.path, maker.layer("Eltwise", maker.name(f"{node.path}_most"), *negatives, operation="MAX")
+    )
 
 
 def _clip(maker: LayerMaker, name: str, source: str, low: float, high: float) -> str:
@@ -83,18 +87,31 @@ def _clip(maker: LayerMaker, name: str, source: str, low: float, high: float) ->
         value = maker.layer("Eltwise", below, source, bound, operation="MAX")
     if math.isinf(high):
         return value
-    negative, bound = maker.negative(maker.name(f"{name}_negative"), value), maker.filled(maker.name(f"{name}_most"), value, -high)
-    return maker.negative(name, maker.layer("Eltwise", maker.name(f"{name}_high"), negative, bound, operation="MAX"))
+    negative, bound = (
+        maker.negative(maker.name(f"{name}_negative"), value),
+        maker.filled(maker.name(f"{name}_most"), value, -high),
+    )
+    return maker.negative(
+        name, maker.layer("Eltwise", maker.name(f"{name}_high"), negative, bound, operation="MAX")
+    )
 
 
 def _hard_sigmoid(maker: LayerMaker, node: Node, op: ops.HardSigmoid) -> None:
-    line = maker.layer("Power", maker.name(f"{node.path}_line"), *node.inputs, scale=op.slope, shift=op.offset)
+    line = maker.layer(
+        "Power", maker.name(f"{node.path}_line"), *node.inputs, scale=op.slope, shift=op.offset
+    )
     _clip(maker, node.path, line, 0.0, 1.0)
 
 
 def _hard_swish(maker: LayerMaker, node: Node, op: ops.HardSwish) -> None:
     path, (source,) = node.path, node.inputs
-    cut = _clip(maker, maker.name(f"{path}_cut"), maker.layer("Power", maker.name(f"{path}_line"), source, shift=3.0), 0.0, 6.0)
+    cut = _clip(
+        maker,
+        maker.name(f"{path}_cut"),
+        maker.layer("Power", maker.name(f"{path}_line"), source, shift=3.0),
+        0.0,
+        6.0,
+    )
     product = maker.layer("Eltwise", maker.name(f"{path}_product"), source, cut, operation="PROD")
     maker.layer("Power", path, product, scale=1 / 6)
 
@@ -107,10 +124,14 @@ def _swish(maker: LayerMaker, node: Node, op: ops.Swish) -> None:
 def _celu(maker: LayerMaker, node: Node, op: ops.Celu) -> None:
     """What is below 0, over alpha, goes through an ELU."""
     path, (source,) = node.path, node.inputs
-    below = maker.layer("ReLU", maker.name(f"{path}_below"), maker.negative(maker.name(f"{path}_negative"), source))
+    below = maker.layer(
+        "ReLU", maker.name(f"{path}_below"), maker.negative(maker.name(f"{path}_negative"), source)
+    )
     share = maker.layer("Power", maker.name(f"{path}_share"), below, scale=-1 / op.alpha)
     curve = maker.layer("ELU", maker.name(f"{path}_curve"), share, alpha=op.alpha)
-    maker.layer("Eltwise", path, maker.layer("ReLU", maker.name(f"{path}_over"), source), curve, operation="SUM")
+    maker.layer(
+        "Eltwise", path, maker.layer("ReLU", maker.name(f"{path}_over"), source), curve, operation="SUM"
+    )
 
 
 def _mish(maker: LayerMaker, node: Node, op: ops.Mish) -> None:
@@ -151,7 +172,9 @@ def _affine(maker: LayerMaker, node: Node, op: ops.Affine) -> None:
     if len(op.scale) == len(op.offset) == 1:
         maker.layer("Power", node.path, *node.inputs, scale=op.scale[0], shift=op.offset[0])
         return
-    blobs = [np.broadcast_to(np.array(numbers), maker.channels(node.path)) for numbers in (op.scale, op.offset)]
+    blobs = [
+        np.broadcast_to(np.array(numbers), maker.channels(node.path)) for numbers in (op.scale, op.offset)
+    ]
     maker.layer("Scale", node.path, *node.inputs, blobs=blobs, bias_term=True)
 
 
@@ -159,7 +182,15 @@ def _response_norm(maker: LayerMaker, node: Node, op: ops.LocalResponseNorm) -> 
     if op.size % 2 == 0:
         raise GraphError(f"Caffe's LRN takes an odd number of channels, not {op.size}", where=node.path)
     if op.bias <= 0 or op.bias == 1:
-        maker.layer("LRN", node.path, *node.inputs, local_size=op.size, alpha=op.alpha * op.size, beta=op.beta, k=op.bias)
+        maker.layer(
+            "LRN",
+            node.path,
+            *node.inputs,
+            local_size=op.size,
+            alpha=op.alpha * op.size,
+            beta=op.beta,
+            k=op.bias,
+        )
         return
     # OpenCV 4.14 reads no `k` and takes 1, so the rest of it is a factor.
     own, alpha = maker.name(f"{node.path}_of_one"), op.alpha * op.size / op.bias
@@ -186,8 +217,15 @@ def _flatten(maker: LayerMaker, node: Node, op: ops.Flatten) -> None:
     """Cell by cell: the cells along one axis, then one behind the other along the channels."""
     path, (source,), cells = node.path, node.inputs, op.rows * op.columns
     if op.order == "HWC" and cells > 1:
-        line = maker.layer("Reshape", maker.name(f"{path}_line"), source, shape={"dim": (0, maker.channels(source), cells, 1)})
-        source = maker.layer("Concat", maker.name(f"{path}_cells"), *maker.parts(path, line, 2, cells), axis=1)
+        line = maker.layer(
+            "Reshape",
+            maker.name(f"{path}_line"),
+            source,
+            shape={"dim": (0, maker.channels(source), cells, 1)},
+        )
+        source = maker.layer(
+            "Concat", maker.name(f"{path}_cells"), *maker.parts(path, line, 2, cells), axis=1
+        )
     maker.layer("Flatten", path, source)
 
 
@@ -196,9 +234,19 @@ def _chosen(maker: LayerMaker, node: Node, op: Choice) -> None:
     (source,), kernel = node.inputs, choosing(op, maker.channels(node.inputs[0]))
     if is_map(maker.shapes[source]):
         blobs = [kernel[..., np.newaxis, np.newaxis]]
-        maker.layer("Convolution", node.path, source, blobs=blobs, num_output=len(kernel), kernel_size=1, bias_term=False)
+        maker.layer(
+            "Convolution",
+            node.path,
+            source,
+            blobs=blobs,
+            num_output=len(kernel),
+            kernel_size=1,
+            bias_term=False,
+        )
     else:
-        maker.layer("InnerProduct", node.path, source, blobs=[kernel], num_output=len(kernel), bias_term=False)
+        maker.layer(
+            "InnerProduct", node.path, source, blobs=[kernel], num_output=len(kernel), bias_term=False
+        )
 
 
 def _pad_map(maker: LayerMaker, node: Node, op: ops.PadMap) -> None:
@@ -213,7 +261,10 @@ def _transposed(maker: LayerMaker, node: Node, op: ops.ConvTranspose) -> None:
     top, bottom, left, right = op.cut
     alike = (top, left) == (bottom, right) and min(op.cut) >= 0
     late = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    stated = sides(window, op.cut if alike else NONE) | {"num_output": op.filters, "bias_term": op.bias and not late}
+    stated = sides(window, op.cut if alike else NONE) | {
+        "num_output": op.filters,
+        "bias_term": op.bias and not late,
+    }
     if window.dilation != (1, 1):
         stated["dilation"] = window.dilation
     if op.groups != 1:
@@ -221,7 +272,9 @@ def _transposed(maker: LayerMaker, node: Node, op: ops.ConvTranspose) -> None:
     name = path if alike else maker.name(f"{path}_whole")
     whole = maker.layer("Deconvolution", name, *node.inputs, blobs=trained[: 1 if late else 2], **stated)
     if not alike:
-        moved = maker.moved(maker.name(f"{path}_cut") if late else path, whole, op.filters, less(NONE, op.cut))
+        moved = maker.moved(
+            maker.name(f"{path}_cut") if late else path, whole, op.filters, less(NONE, op.cut)
+        )
         if late:
             maker.layer("Scale", path, moved, blobs=[np.ones(op.filters), *trained[1:]], bias_term=True)
 
@@ -229,14 +282,24 @@ def _transposed(maker: LayerMaker, node: Node, op: ops.ConvTranspose) -> None:
 def _spread(maker: LayerMaker, node: Node, op: Spread) -> None:
     kernel, group = spreading(op, maker.channels(node.inputs[0]))
     rows, columns = kernel.shape[2:]
-    own: dict[str, Parameter] = {"kernel_h": rows, "kernel_w": columns, "stride_h": rows, "stride_w": columns, "group": group}
+    own: dict[str, Parameter] = {
+        "kernel_h": rows,
+        "kernel_w": columns,
+        "stride_h": rows,
+        "stride_w": columns,
+        "group": group,
+    }
     filters = kernel.shape[1] * group
-    maker.layer("Deconvolution", node.path, *node.inputs, blobs=[kernel], num_output=filters, bias_term=False, **own)
+    maker.layer(
+        "Deconvolution", node.path, *node.inputs, blobs=[kernel], num_output=filters, bias_term=False, **own
+    )
 
 
 def _space_to_depth(maker: LayerMaker, node: Node, op: ops.SpaceToDepth) -> None:
     kernel, own = gathering(op, maker.channels(node.inputs[0])), {"kernel_size": op.block, "stride": op.block}
-    maker.layer("Convolution", node.path, *node.inputs, blobs=[kernel], num_output=len(kernel), bias_term=False, **own)
+    maker.layer(
+        "Convolution", node.path, *node.inputs, blobs=[kernel], num_output=len(kernel), bias_term=False, **own
+    )
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
@@ -278,10 +341,14 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ConcatChannels: _plain("Concat", lambda op: {"axis": 1}),
     **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Power")),
     ops.Flatten: _flatten,
-    ops.AsMap: lambda maker, node, op: maker.layer("Reshape", node.path, *node.inputs, shape={"dim": (0, 0, 1, 1)}),
+    ops.AsMap: lambda maker, node, op: maker.layer(
+        "Reshape", node.path, *node.inputs, shape={"dim": (0, 0, 1, 1)}
+    ),
     ops.Rearrange: _plain("Reshape", lambda op: {"shape": {"dim": (-1,)}}),
     ops.PadMap: _pad_map,
-    ops.CropMap: lambda maker, node, op: maker.moved(node.path, node.inputs[0], maker.channels(node.path), less(NONE, op.pads)),
+    ops.CropMap: lambda maker, node, op: maker.moved(
+        node.path, node.inputs[0], maker.channels(node.path), less(NONE, op.pads)
+    ),
     ops.PadChannels: _chosen,
     ops.SliceChannels: _chosen,
     ops.ChannelShuffle: _chosen,

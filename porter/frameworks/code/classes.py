@@ -10,7 +10,19 @@ from porter.frameworks.code.forward import Forward
 from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
 from porter.frameworks.code.runs import SHORTEST, Run, find_runs, whole_run
 from porter.frameworks.code.template import Alternative, Edge, Template, TemplatePart
-from porter.frameworks.code.text import INDENT, Call, Choice, Expression, Item, call, comment, expressed, lines, literal, spelled
+from porter.frameworks.code.text import (
+    INDENT,
+    Call,
+    Choice,
+    Expression,
+    Item,
+    call,
+    comment,
+    expressed,
+    lines,
+    literal,
+    spelled,
+)
 from porter.frameworks.code.tree import Body
 from porter.graph.blocks.arguments import Arguments, Vector
 
@@ -43,7 +55,8 @@ class Known:
     Attributes:
         language: how it says layers.
         classes: those of nested blocks, by name.
-        norms: kinds of batch norms that have a name of their own, with the texts of the arguments that the name includes.
+        norms: kinds of batch norms that have a name of their own, with the texts of the arguments that the
+            name includes.
         stages: calls that build the rows of a module that is used once, by the row's name.
     """
 
@@ -54,7 +67,12 @@ class Known:
 
 
 def write_class(
-    name: str, template: Template, given: Mapping[str, Vector], known: Known, entry: Sequence[str] = (), defaults: bool = True
+    name: str,
+    template: Template,
+    given: Mapping[str, Vector],
+    known: Known,
+    entry: Sequence[str] = (),
+    defaults: bool = True,
 ) -> Class:
     """The class of a template.
 
@@ -71,7 +89,10 @@ def write_class(
         writer = _Writer(template, given, known, {product: local})
         writer.body.insert(0, f"{INDENT * 2}{local} = {product}")
     parameters = _parameters(writer.arguments.used(), defaults)
-    language, runs = known.language, {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs}
+    language, runs = (
+        known.language,
+        {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs},
+    )
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
     signature += ["*", *language.passed] if language.passed else []
     forward = Forward(language, template, writer.flags, runs, writer.inlined)
@@ -89,13 +110,17 @@ def write_class(
 
 
 def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
-    """The parts in order, but each after the part that contains it by name: `a.norm` is set on the layer `a`."""
+    """The parts in order, but each after the part that contains it by name: `a.norm` is set on the layer
+    `a`.
+    """
     places = {part.name: place for place, part in enumerate(parts)}
 
     def place(part: TemplatePart) -> tuple[int, int]:
         names = part.name.split(".")
         around = [".".join(names[:depth]) for depth in range(1, len(names))]
-        return max(places[name] for name in [*(name for name in around if name in places), part.name]), len(around)
+        return max(places[name] for name in [*(name for name in around if name in places), part.name]), len(
+            around
+        )
 
     return sorted(parts, key=place)
 
@@ -112,7 +137,9 @@ def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, 
 class _Writer:
     """Writes a constructor's body and collects the arguments that the body needs."""
 
-    def __init__(self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]) -> None:
+    def __init__(
+        self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]
+    ) -> None:
         self.template, self.known = template, known
         self.arguments = Arguments(given, literal, products)
         self.flags: dict[tuple[str | None, int | None], str] = {}
@@ -180,11 +207,17 @@ class _Writer:
         if part.again is not None or part.name in self.inlined:
             return
         everywhere = len(part.at) == self.template.uses
-        functions = [alternative for alternative in part.alternatives if alternative.kind in self.known.language.functions]
+        functions = [
+            alternative
+            for alternative in part.alternatives
+            if alternative.kind in self.known.language.functions
+        ]
         if functions:
             if not everywhere:
                 flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
-                self._set_flag((part.name, None), flag, {use: use in part.at for use in range(self.template.uses)})
+                self._set_flag(
+                    (part.name, None), flag, {use: use in part.at for use in range(self.template.uses)}
+                )
             return
         if part.name in self.known.stages:
             self.body += lines(f"self.{part.name} = ", self.known.stages[part.name], depth=2)
@@ -221,7 +254,10 @@ class _Writer:
         if alternative.kind in (CHAIN, ROW):
             members = tuple(self._member(member, alternative.at, owner) for member in alternative.parts)
             return self.known.language.chained(members, alternative.kind == ROW)
-        texts = {slot: expressed(self.arguments, slot, vector, owner) for slot, vector in alternative.arguments.items()}
+        texts = {
+            slot: expressed(self.arguments, slot, vector, owner)
+            for slot, vector in alternative.arguments.items()
+        }
         return self._call(alternative.kind, texts)
 
     def _member(self, part: TemplatePart, at: Sequence[int], owner: str) -> Item:
@@ -265,20 +301,28 @@ def use_of(found: Class, texts: Mapping[str, Expression], language: Language) ->
 
 
 def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]:
-    """Kinds of batch norms with an epsilon and a momentum that the text would state in several places, with these arguments."""
+    """Kinds of batch norms with an epsilon and a momentum that the text would state in several places, with
+    these arguments.
+    """
     places: dict[tuple[str, tuple[tuple[str, str], ...]], set[tuple[str | None, ...]]] = {}
     for layer, place in _norms(tree, (), language):
-        shared = tuple((slot, str(literal(layer.arguments[slot]))) for slot in language.norms[layer.kind].shared)
+        shared = tuple(
+            (slot, str(literal(layer.arguments[slot]))) for slot in language.norms[layer.kind].shared
+        )
         places.setdefault((layer.kind, shared), set()).add(place)
     found: dict[str, dict[str, str]] = {}
     for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
-        stated = {slot: text for slot, text in arguments if literal(language.norms[kind].shared[slot]) != text}
+        stated = {
+            slot: text for slot, text in arguments if literal(language.norms[kind].shared[slot]) != text
+        }
         if len(where) > 1 and stated:
             found[kind] = stated
     return found
 
 
-def _norms(body: Body, place: tuple[str | None, ...], language: Language) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
+def _norms(
+    body: Body, place: tuple[str | None, ...], language: Language
+) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
     """The batch norms in a module, each with the block and the name under which the text makes it."""
     for part in body.parts:
         if isinstance(part.content, Layer):

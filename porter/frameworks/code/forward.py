@@ -19,8 +19,8 @@ class Forward:
     """Writes one `forward`.
 
     Args:
-        flags: attribute names of conditions. The key is (name, None) for a part that some uses lack, and (name, number) for an
-            input that differs; the output's name is None.
+        flags: attribute names of conditions. The key is (name, None) for a part that some uses lack, and
+            (name, number) for an input that differs; the output's name is None.
         runs: first part of a loop to the names of its parts, their pattern `block{index}` and the range.
         inlined: names of parts that are said where they are applied, with the texts of their arguments.
     """
@@ -33,7 +33,13 @@ class Forward:
         runs: Mapping[str, tuple[Sequence[str], str, str]],
         inlined: Mapping[str, Mapping[str, Expression]],
     ) -> None:
-        self.language, self.template, self.flags, self.runs, self.inlined = language, template, flags, runs, inlined
+        self.language, self.template, self.flags, self.runs, self.inlined = (
+            language,
+            template,
+            flags,
+            runs,
+            inlined,
+        )
         self.joins = any(self._function(part) == "concat" for part in template.parts)
         self.readers: dict[str, list[TemplatePart | None]] = {}  # of each part; None reads the outputs
         for reader, edges in (*((part, part.inputs) for part in template.parts), (None, template.outputs)):
@@ -44,16 +50,24 @@ class Forward:
     def statements(self) -> list[str]:
         """The lines, at the indentation of a method's body."""
         parts = self.template.parts
-        last_read = {source: number for number, part in enumerate(parts) for edge in part.inputs for source in edge.sources}
+        last_read = {
+            source: number
+            for number, part in enumerate(parts)
+            for edge in part.inputs
+            for source in edge.sources
+        }
         last_read |= {source: len(parts) for edge in self.template.outputs for source in edge.sources}
         variables = {**self.template.variables}
         skipped: set[str] = set()
-        pending: tuple[str, Expression, int] | None = None  # of the statement not written yet: variable, expression, depth
+        # Of the statement not written yet: variable, expression, depth.
+        pending: tuple[str, Expression, int] | None = None
         for number, part in enumerate(parts):
             if part.name in skipped:
                 continue
             source = part.inputs[0].source
-            live = {variables[name] for name, last in last_read.items() if last > number and name in variables}
+            live = {
+                variables[name] for name, last in last_read.items() if last > number and name in variables
+            }
             if part.name in self.runs:
                 names, template_name, numbers = self.runs[part.name]
                 skipped.update(names)
@@ -64,15 +78,32 @@ class Forward:
                     variable = self._fresh(part, live)
                     self.written.append(f"        {variable} = {variables[source]}")
                 self.written.append(f"        for index in {numbers}:")
-                self.written.append(f"            {variable} = {self.language.got(template_name)}({variable})")
+                self.written.append(
+                    f"            {variable} = {self.language.got(template_name)}({variable})"
+                )
                 variables[names[-1]] = variable
                 continue
             variable = variables[source]
             beside = self.joins and variable == "x" and bool(live)
-            if variable in live or beside or len(part.inputs[0].sources) > 1 or self._function(part) == "concat":
+            if (
+                variable in live
+                or beside
+                or len(part.inputs[0].sources) > 1
+                or self._function(part) == "concat"
+            ):
                 variable = self._fresh(part, live)
-            nests = pending is not None and self._function(part) is None and len(part.inputs) == 1 and part.inputs[0].other is None
-            if nests and pending is not None and variables[source] == pending[0] == variable and pending[2] < _NESTED:
+            nests = (
+                pending is not None
+                and self._function(part) is None
+                and len(part.inputs) == 1
+                and part.inputs[0].other is None
+            )
+            if (
+                nests
+                and pending is not None
+                and variables[source] == pending[0] == variable
+                and pending[2] < _NESTED
+            ):
                 nested = self._called(part, [pending[1]])
                 if len(f"        return {flat(nested)}") <= WIDTH:
                     pending = variable, nested, pending[2] + 1
@@ -87,12 +118,18 @@ class Forward:
         return self.written
 
     def _finish(self, pending: tuple[str, Expression, int] | None, variables: Mapping[str, str]) -> None:
-        outputs = [self._edge(edge, (None, number), variables) for number, edge in enumerate(self.template.outputs)]
+        outputs = [
+            self._edge(edge, (None, number), variables) for number, edge in enumerate(self.template.outputs)
+        ]
         if pending is not None and outputs == [pending[0]]:
             self.written += lines("return ", pending[1], depth=2)
             return
         self._write(pending)
-        self.written += tuple_lines("return ", outputs, depth=2) if len(outputs) > 1 else lines("return ", outputs[0], depth=2)
+        self.written += (
+            tuple_lines("return ", outputs, depth=2)
+            if len(outputs) > 1
+            else lines("return ", outputs[0], depth=2)
+        )
 
     def _write(self, pending: tuple[str, Expression, int] | None) -> None:
         if pending is not None and pending[1] != pending[0]:
@@ -111,7 +148,9 @@ class Forward:
         return name
 
     def _is_gate(self, part: TemplatePart) -> bool:
-        """Whether a product is all that becomes of a part: layers that have one reader each, and then the product."""
+        """Whether a product is all that becomes of a part: layers that have one reader each, and then the
+        product.
+        """
         while True:
             reader, *others = self.readers.get(part.name, [None])
             if reader is None or others:
@@ -138,13 +177,29 @@ class Forward:
         return next((each.kind for each in part.alternatives if each.kind in self.language.functions), None)
 
     def _summed(
-        self, part: TemplatePart, variables: Mapping[str, str], pending: tuple[str, Expression, int] | None, live: set[str]
+        self,
+        part: TemplatePart,
+        variables: Mapping[str, str],
+        pending: tuple[str, Expression, int] | None,
+        live: set[str],
     ) -> Expression | None:
-        """A sum with the call that is not written yet as one of its terms, if nothing else reads that call."""
+        """A sum with the call that is not written yet as one of its terms, if nothing else reads that
+        call.
+        """
         sources = [edge.source for edge in part.inputs if edge.other is None]
         mine = [source for source in sources if pending is not None and variables[source] == pending[0]]
-        plain = self._function(part) in OPERATORS and (part.name, None) not in self.flags and len(sources) == len(part.inputs)
-        if pending is None or not plain or len(mine) != 1 or pending[0] in live or not isinstance(pending[1], Call):
+        plain = (
+            self._function(part) in OPERATORS
+            and (part.name, None) not in self.flags
+            and len(sources) == len(part.inputs)
+        )
+        if (
+            pending is None
+            or not plain
+            or len(mine) != 1
+            or pending[0] in live
+            or not isinstance(pending[1], Call)
+        ):
             return None
         term = flat(pending[1])
         found = self._expression(part, {**variables, mine[0]: term or ""})

@@ -1,4 +1,6 @@
-"""A plan as a list of a framework's layers, from which a model is built; and how the framework's code says them, for model.py."""
+"""A plan as a list of a framework's layers, from which a model is built; and how the framework's code says
+them, for model.py.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ CHAIN, ROW = "chain", "row"
 
 @dataclass(frozen=True)
 class Layer:
-    """A call that makes a layer: the framework's class or function, or one of porter's own that model.py has a copy of.
+    """A call that makes a layer: the framework's class or function, or one of porter's own that model.py has
+    a copy of.
 
     Attributes:
         arguments: all that matter, also those at their defaults, under the framework's keyword names.
@@ -33,7 +36,8 @@ class Layer:
 
 @dataclass(frozen=True)
 class Step:
-    """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by `_pad`.
+    """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by
+    `_pad`.
 
     Attributes:
         shares: the path of the step whose module is called here too.
@@ -52,8 +56,8 @@ class Spellings:
     Attributes:
         framework: its name in comments.
         plain: for an input of some shape.
-        windowed: for an input of so many channels and a realisation; a pad layer stands before it if the realisation has one and
-            does not correct an average.
+        windowed: for an input of so many channels and a realisation; a pad layer stands before it if the
+            realisation has one and does not correct an average.
         pad: a pad layer, with the reader's reason for it.
     """
 
@@ -99,8 +103,14 @@ class Spellings:
 
 def _noted(step: Step, notes: Mapping[str, str]) -> Step:
     """With what code says at its node; what is said of the input stands at what reads it."""
-    said = [notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes]
-    return replace(step, layer=replace(step.layer, why="; ".join(filter(None, (step.layer.why, *said))))) if said else step
+    said = [
+        notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes
+    ]
+    return (
+        replace(step, layer=replace(step.layer, why="; ".join(filter(None, (step.layer.why, *said)))))
+        if said
+        else step
+    )
 
 
 def _free(path: str, taken: set[str]) -> str:
@@ -144,14 +154,17 @@ class Language:
         with_tensors: kinds that hold tensors.
         of_map: the layer that makes a map of features.
         kept: for a global pool, the one that keeps its map; None for other layers.
-        norms: kinds of batch norms by the names that they get where several places share some arguments, with these arguments'
-            defaults.
+        norms: kinds of batch norms by the names that they get where several places share some arguments, with
+            these arguments' defaults.
         applied: one of `functions` applied to values.
-        made: what makes a layer of a kind from the text of each argument; of a norm under a name, without those that it includes.
+        made: what makes a layer of a kind from the text of each argument; of a norm under a name, without
+            those that it includes.
         chained: what makes a chain of layers, whose items are named, or a row of them.
-        inline: where a kind without tensors is said where it is applied, if it is the same in all uses of a block: the layer of
-            constant arguments, applied to values. None where a layer of any kind is a part of its module.
-        added: the call that adds a part to a module (`self`) or to a row, by its name as the inside of an f-string.
+        inline: where a kind without tensors is said where it is applied, if it is the same in all uses of a
+            block: the layer of constant arguments, applied to values. None where a layer of any kind is a
+            part of its module.
+        added: the call that adds a part to a module (`self`) or to a row, by its name as the inside of an
+            f-string.
         got: the part of that name.
     """
 

@@ -1,4 +1,6 @@
-"""The classes of a model: uses of one block are unified into one class, whose arguments are the differences between them."""
+"""The classes of a model: uses of one block are unified into one class, whose arguments are the differences
+between them.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,20 @@ _TAKEN = ("Model", "load", "renamed", "index", "repeat", "repeats", "settings", 
 """Names that the text of every framework uses itself."""
 
 
-def model_classes(tree: Body, graph: Graph, steps: Sequence[Step], language: Language, entry: list[str]) -> str:
-    """The text of the classes and functions of a model, after the names of its norms; `forward` of the model begins with `entry`.
+def model_classes(
+    tree: Body, graph: Graph, steps: Sequence[Step], language: Language, entry: list[str]
+) -> str:
+    """The text of the classes and functions of a model, after the names of its norms; `forward` of the model
+    begins with `entry`.
 
     Every expression is checked against the values of every use before it is written.
     """
     channels = channels_of(graph)
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
     norms = recurring_norms(tree, language)
-    return "\n\n\n".join("\n".join(lines) for lines in _Classes(language, tree, {**channels, **pads}, norms).written(entry))
+    return "\n\n\n".join(
+        "\n".join(lines) for lines in _Classes(language, tree, {**channels, **pads}, norms).written(entry)
+    )
 
 
 def docstring(plan: Plan, tree: Body, images: str) -> str:
@@ -53,7 +60,8 @@ def named_norms(tree: Body, language: Language) -> str:
     """The names of norms that several places share, a line for each."""
     norms = recurring_norms(tree, language).items()
     return "\n".join(
-        f"{language.norms[kind].name} = {flat(call('partial', language.norms[kind].maker, **slots))}" for kind, slots in norms
+        f"{language.norms[kind].name} = {flat(call('partial', language.norms[kind].maker, **slots))}"
+        for kind, slots in norms
     )
 
 
@@ -76,7 +84,13 @@ class _Classes:
     def in_rows(self) -> set[str]:
         """Paths of the uses that loops make: at the root, and in the root's chains."""
         root = [part.content for part in self.tree.parts if isinstance(part.content, Body)]
-        chained = [part.content for body in root if body.block is None for part in body.parts if isinstance(part.content, Body)]
+        chained = [
+            part.content
+            for body in root
+            if body.block is None
+            for part in body.parts
+            if isinstance(part.content, Body)
+        ]
         return {body.path for body in (*root, *chained)}
 
     def written(self, entry: list[str]) -> list[tuple[str, ...]]:
@@ -87,11 +101,19 @@ class _Classes:
         template = unify({0: self.tree}, self.uses, self.language.functions)
         stages = self._stages(template)
         calls = {row: made for stage in stages for row, made in stage.calls.items()}
-        model = write_class("Model", template, {}, Known(self.language, self.by_name, self.norms, calls), entry)
-        return [*(found.lines for found in self.by_name.values()), *(stage.lines for stage in stages), model.lines]
+        model = write_class(
+            "Model", template, {}, Known(self.language, self.by_name, self.norms, calls), entry
+        )
+        return [
+            *(found.lines for found in self.by_name.values()),
+            *(stage.lines for stage in stages),
+            model.lines,
+        ]
 
     def _stages(self, template: Template) -> list[Stages]:
-        """Functions for the rows that have parts of the same class and numbered names: `stage` for `stage1` to `stage4`."""
+        """Functions for the rows that have parts of the same class and numbered names: `stage` for `stage1`
+        to `stage4`.
+        """
         alike: dict[tuple[str, str, str, int], dict[str, Run]] = {}
         for part in template.parts:
             first = part.alternatives[0]
@@ -139,9 +161,14 @@ class _Classes:
             and name not in self._taken
             and all(name in (use.arguments or {}) for use in uses)
         ]
-        given: dict[str, Vector] = {name: {i: _value((use.arguments or {})[name]) for i, use in bodies.items()} for name in names}
+        given: dict[str, Vector] = {
+            name: {i: _value((use.arguments or {})[name]) for i, use in bodies.items()} for name in names
+        }
         channels: Vector = {i: self.channels[use.source] for i, use in bodies.items()}
-        given = {**{name: vector for name, vector in given.items() if vector != channels}, "channels": channels}
+        given = {
+            **{name: vector for name, vector in given.items() if vector != channels},
+            "channels": channels,
+        }
         in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
         known = Known(self.language, self.by_name, self.norms)
         found = write_class(self._name(block), template, given, known, defaults=not in_a_row)

@@ -11,7 +11,17 @@ from typing import Protocol
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, TemplatePart
-from porter.frameworks.code.text import INDENT, WIDTH, Call, Expression, Item, lines, literal, spelled, tuple_lines
+from porter.frameworks.code.text import (
+    INDENT,
+    WIDTH,
+    Call,
+    Expression,
+    Item,
+    lines,
+    literal,
+    spelled,
+    tuple_lines,
+)
 from porter.graph.blocks.arguments import Value
 
 SHORTEST = 5
@@ -33,7 +43,8 @@ class _HasName(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive parts `prefix` + a number from `start` on, all of the class `kind`, each fed by the one before.
+    """Consecutive parts `prefix` + a number from `start` on, all of the class `kind`, each fed by the one
+    before.
 
     Attributes:
         names: of the parts.
@@ -57,11 +68,17 @@ class Run:
         stop = self.start + len(self.names)
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
-    def lines(self, language: Language, target: str, call: Callable[[str, Mapping[str, Expression]], Call]) -> list[str]:
-        """The loop that adds the parts to `target`; `call` writes a use of the class from the text of its arguments."""
+    def lines(
+        self, language: Language, target: str, call: Callable[[str, Mapping[str, Expression]], Call]
+    ) -> list[str]:
+        """The loop that adds the parts to `target`; `call` writes a use of the class from the text of its
+        arguments.
+        """
         varying = [name for name in self.parameters if len({use[name] for use in self.arguments}) > 1]
         first_use = self.arguments[0]
-        texts: dict[str, Expression] = {name: name if name in varying else spelled(first_use[name]) for name in self.parameters}
+        texts: dict[str, Expression] = {
+            name: name if name in varying else spelled(first_use[name]) for name in self.parameters
+        }
         exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
         counts = target == "self" or not language.rows  # otherwise the parts have no names
         plain = f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
@@ -95,9 +112,15 @@ class Run:
             name, usual = special
             texts[name] = f"{name} if repeat == 0 else {literal(usual)}"
         rows = [_row((*row, repeats)) for row, repeats in table]
-        note = f"{margin}# {', '.join([*varying, 'repeats'])}" + (f"; only the first has the {special[0]}" if special else "")
+        note = f"{margin}# {', '.join([*varying, 'repeats'])}" + (
+            f"; only the first has the {special[0]}" if special else ""
+        )
         if counts:
-            before = [f"{margin}index = {self.start}" if step is None else f"{margin}channels, index = {first}, {self.start}"]
+            before = [
+                f"{margin}index = {self.start}"
+                if step is None
+                else f"{margin}channels, index = {first}, {self.start}"
+            ]
             after = ["index += 1" if step is None else f"channels, index = {step}, index + 1"]
         return [
             *before,
@@ -115,7 +138,9 @@ class Run:
         pairs = list(zip(self.arguments[:-1], self.arguments[1:], strict=True))
         for name in self.parameters:
             for factor in (1, 2, 4):
-                if name != "channels" and all(_is_multiple(after["channels"], factor, before[name]) for before, after in pairs):
+                if name != "channels" and all(
+                    _is_multiple(after["channels"], factor, before[name]) for before, after in pairs
+                ):
                     # No use follows the last one, so the loop's last assignment does no harm.
                     if name not in varying:
                         return literal(self.arguments[1]["channels"])
@@ -131,8 +156,11 @@ class Run:
                 return f"{literal(values[place])} if index == {number} else {literal(others[0])}"
         return None
 
-    def _table(self, varying: Sequence[str], step: str) -> tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None]:
-        """Rows of the varying arguments, each with its number of repeats, and the argument that differs in a row's first use.
+    def _table(
+        self, varying: Sequence[str], step: str
+    ) -> tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None]:
+        """Rows of the varying arguments, each with its number of repeats, and the argument that differs in a
+        row's first use.
 
         The next use's channels cannot depend on that argument.
         """
@@ -148,16 +176,23 @@ class Run:
 
 
 def find_runs(
-    parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge] = (), shortest: int = SHORTEST
+    parts: Sequence[TemplatePart],
+    classes: Mapping[str, _HasParameters],
+    outputs: Sequence[Edge] = (),
+    shortest: int = SHORTEST,
 ) -> list[Run]:
     """The runs among the parts of a module that is used once; `outputs` are its outputs."""
     found: list[Run] = []
     for row in _rows(parts, classes, outputs):
         if len(row) >= shortest:
             kind = row[0].alternatives[0].kind
-            arguments = tuple({name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row)
+            arguments = tuple(
+                {name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row
+            )
             parameters = tuple(parameter.name for parameter in classes[kind].parameters)
-            found.append(Run(kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, parameters))
+            found.append(
+                Run(kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, parameters)
+            )
     return found
 
 
@@ -170,7 +205,11 @@ def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameter
 def _rows(
     parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge]
 ) -> Iterator[list[TemplatePart]]:
-    reads = Counter(source for edge in (*outputs, *(edge for part in parts for edge in part.inputs)) for source in edge.sources)
+    reads = Counter(
+        source
+        for edge in (*outputs, *(edge for part in parts for edge in part.inputs))
+        for source in edge.sources
+    )
     row: list[TemplatePart] = []
     for part in parts:
         # A loop keeps only its last value: a part that is read elsewhere too ends its row.
@@ -185,7 +224,11 @@ def _rows(
 
 def _follows(before: TemplatePart, part: TemplatePart) -> bool:
     (prefix, number), (other, next_number) = _counter(before.name), _counter(part.name)
-    same = before.alternatives[0].kind == part.alternatives[0].kind and prefix == other and next_number == number + 1
+    same = (
+        before.alternatives[0].kind == part.alternatives[0].kind
+        and prefix == other
+        and next_number == number + 1
+    )
     return same and [edge.source for edge in part.inputs] == [before.name]
 
 
@@ -194,8 +237,12 @@ def _counter(name: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match else (name, -1)
 
 
-def _rows_by_first(values: Sequence[tuple[Value, ...]], place: int, usual: Value) -> Iterator[tuple[tuple[Value, ...], int]]:
-    """Rows in which the value at `place` is any in the first use and `usual` in the others, with the number of uses."""
+def _rows_by_first(
+    values: Sequence[tuple[Value, ...]], place: int, usual: Value
+) -> Iterator[tuple[tuple[Value, ...], int]]:
+    """Rows in which the value at `place` is any in the first use and `usual` in the others, with the number
+    of uses.
+    """
     start = 0
     for end in range(1, len(values) + 1):
         rest = [(*row[:place], *row[place + 1 :]) for row in values[start : end + 1]]
@@ -204,16 +251,23 @@ def _rows_by_first(values: Sequence[tuple[Value, ...]], place: int, usual: Value
             start = end
 
 
-def added(language: Language, target: str, pattern: str, use: Call, after: Sequence[str], depth: int) -> list[str]:
+def added(
+    language: Language, target: str, pattern: str, use: Call, after: Sequence[str], depth: int
+) -> list[str]:
     """The lines that add the part called `pattern` to `target`, and those `after` them."""
     added = lines("", language.added(target, pattern, use), depth=depth)
     if len(added) > 1:
-        added = [*lines("block = ", use, depth=depth), *lines("", language.added(target, pattern, "block"), depth=depth)]
+        added = [
+            *lines("block = ", use, depth=depth),
+            *lines("", language.added(target, pattern, "block"), depth=depth),
+        ]
     return [*added, *(INDENT * depth + text for text in after)]
 
 
 def _loop(before: str, names: str, table: str, varying: Sequence[str]) -> list[str]:
-    """The head of a loop over a table. If its line would be too long, the row is taken apart in the next one."""
+    """The head of a loop over a table. If its line would be too long, the row is taken apart in the next
+    one.
+    """
     head = f"{INDENT * 2}for {names} in {table}:"
     if len(head) <= WIDTH:
         return [head]

@@ -8,7 +8,17 @@ from itertools import pairwise
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.runs import Run, added
-from porter.frameworks.code.text import INDENT, Call, Choice, Expression, Item, expressed, flat, lines, literal
+from porter.frameworks.code.text import (
+    INDENT,
+    Call,
+    Choice,
+    Expression,
+    Item,
+    expressed,
+    flat,
+    lines,
+    literal,
+)
 from porter.graph.blocks.arguments import Arguments, Value, Vector
 
 
@@ -21,22 +31,31 @@ class Stages:
 
 
 def write_stages(
-    name: str, runs: Mapping[str, Run], language: Language, call: Callable[[str, Mapping[str, Expression]], Call]
+    name: str,
+    runs: Mapping[str, Run],
+    language: Language,
+    call: Callable[[str, Mapping[str, Expression]], Call],
 ) -> Stages | None:
-    """The function `name` for the rows `runs`, whose parts have the same class and names. None where it would not be simple: only
-    the first or the last part of a row may differ.
+    """The function `name` for the rows `runs`, whose parts have the same class and names. None where it would
+    not be simple: only the first or the last part of a row may differ.
 
     Args:
         call: writes a use of the class from the text of its arguments.
     """
     rows = dict(enumerate(runs.values()))
     first = rows[0]
-    constant = [key for key in first.parameters if all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())]
+    constant = [
+        key
+        for key in first.parameters
+        if all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())
+    ]
     count = first.pattern.removesuffix("{index}") + "s"
     if not count.isidentifier() or count in language.taken | language.imported | set(first.parameters):
         return None
     given: dict[str, Vector] = {
-        key: {row: run.arguments[0][key] for row, run in rows.items()} for key in first.parameters if key in (*constant, "channels")
+        key: {row: run.arguments[0][key] for row, run in rows.items()}
+        for key in first.parameters
+        if key in (*constant, "channels")
     }
     lengths = {row: len(run.names) for row, run in rows.items()}
     arguments = Arguments({**given, count: lengths}, literal)
@@ -44,7 +63,11 @@ def write_stages(
     texts: dict[str, Expression] = {}
     for key in first.parameters:
         text = _argument(
-            key, [run.arguments for run in rows.values()], arguments, str(first.start), _shifted(length, first.start - 1)
+            key,
+            [run.arguments for run in rows.values()],
+            arguments,
+            str(first.start),
+            _shifted(length, first.start - 1),
         )
         if text is None:
             return None
@@ -55,25 +78,43 @@ def write_stages(
         (
             *lines(f"def {name}", Call("", tuple(map(Item, [*used, *language.passed]))), ":"),
             f"{INDENT}row = {language.row}",
-            f"{INDENT}for {number} in range({f'{first.start}, ' if first.start else ''}{_shifted(length, first.start)}):",
+            (
+                f"{INDENT}for {number} in "
+                f"range({f'{first.start}, ' if first.start else ''}{_shifted(length, first.start)}):"
+            ),
             *added(language, "row", first.pattern, use, [], 2),
             f"{INDENT}return row",
         ),
-        {row: _call(name, {key: vector[number] for key, vector in used.items()}, language) for number, row in enumerate(runs)},
+        {
+            row: _call(name, {key: vector[number] for key, vector in used.items()}, language)
+            for number, row in enumerate(runs)
+        },
     )
 
 
 def _argument(
     key: str, rows: Sequence[Sequence[Mapping[str, Value]]], arguments: Arguments, first: str, last: str
 ) -> Expression | None:
-    """An argument of the class: one value for each row, one for its first or last part and one for the others, or a progression."""
+    """An argument of the class: one value for each row, one for its first or last part and one for the
+    others, or a progression.
+    """
     values = [[use[key] for use in row] for row in rows]
     if all(len(set(row)) == 1 for row in values):
         return expressed(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
-    for place, which, number, others in ((0, "first", first, slice(1, None)), (-1, "last", last, slice(None, -1))):
+    for place, which, number, others in (
+        (0, "first", first, slice(1, None)),
+        (-1, "last", last, slice(None, -1)),
+    ):
         if all(len(set(row[others])) <= 1 for row in values):
-            usual = expressed(arguments, key, {row: found[others][0] for row, found in enumerate(values) if found[others]}, "other")
-            special = expressed(arguments, key, {row: found[place] for row, found in enumerate(values)}, which)
+            usual = expressed(
+                arguments,
+                key,
+                {row: found[others][0] for row, found in enumerate(values) if found[others]},
+                "other",
+            )
+            special = expressed(
+                arguments, key, {row: found[place] for row, found in enumerate(values)}, which
+            )
             return Choice(_enclosed(special), f"index == {number}", _enclosed(usual))
     step = _step(values)
     if step is None:
@@ -83,9 +124,14 @@ def _argument(
 
 
 def _step(rows: Sequence[Sequence[Value]]) -> int | None:
-    """How much more each value is than the one before it, in every row: DenseNet's layers read what all before them give."""
+    """How much more each value is than the one before it, in every row: DenseNet's layers read what all
+    before them give.
+    """
     steps = {
-        after - before for row in rows for before, after in pairwise(row) if isinstance(before, int) and isinstance(after, int)
+        after - before
+        for row in rows
+        for before, after in pairwise(row)
+        if isinstance(before, int) and isinstance(after, int)
     }
     whole = all(type(value) is int for row in rows for value in row)
     return steps.pop() if whole and len(steps) == 1 else None
@@ -106,5 +152,8 @@ def _shifted(number: Expression, by: int) -> str:
 def _call(name: str, values: Mapping[str, Value], language: Language) -> Call:
     """The first argument, or `channels` and the next, by its place, the others by name."""
     places = 2 if "channels" in values else 1
-    given = (Item(literal(value), key if place >= places else "") for place, (key, value) in enumerate(values.items()))
+    given = (
+        Item(literal(value), key if place >= places else "")
+        for place, (key, value) in enumerate(values.items())
+    )
     return Call(name, (*given, *language.passed_on))

@@ -1,6 +1,7 @@
 """All uses of one block as one template: the parts of each use, their differences, and their inputs.
 
-A use has a number. A use that lacks a part passes the part's input on; a part may be another layer in each use.
+A use has a number. A use that lacks a part passes the part's input on; a part may be another layer in each
+use.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from porter.graph.blocks.kinds import Unlike, merged
 
 @dataclass(frozen=True)
 class Alternative:
-    """What a part is in the uses `at`: a layer or a use of a class, with its arguments by use, or a chain of parts."""
+    """What a part is in the uses `at`: a layer or a use of a class, with its arguments by use, or a chain of
+    parts.
+    """
 
     kind: str
     at: tuple[int, ...]
@@ -100,7 +103,8 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[
     outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
     ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
     found = tuple(
-        TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name), again) for name, again, alternatives in parts
+        TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name), again)
+        for name, again, alternatives in parts
     )
     return Template(found, ends, len(bodies), variables)
 
@@ -150,16 +154,23 @@ def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
     return found
 
 
-def _alternatives(parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]) -> tuple[Alternative, ...]:
+def _alternatives(
+    parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]
+) -> tuple[Alternative, ...]:
     kinds: dict[str, list[int]] = {}
     for use, part in parts.items():
         kinds.setdefault(_kind(part, classes), []).append(use)
     if len(kinds) > 1 and not kinds.keys().isdisjoint(functions):
         raise Unlike
-    return tuple(_alternative(kind, {use: parts[use] for use in uses}, classes, functions) for kind, uses in kinds.items())
+    return tuple(
+        _alternative(kind, {use: parts[use] for use in uses}, classes, functions)
+        for kind, uses in kinds.items()
+    )
 
 
-def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]) -> Alternative:
+def _alternative(
+    kind: str, parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]
+) -> Alternative:
     at = tuple(parts)
     if kind in (CHAIN, ROW):
         bodies = {use: chain for use, part in parts.items() if (chain := _chain(part)) is not None}
@@ -190,7 +201,8 @@ class _Flow:
         if len(counts) != 1:
             raise Unlike
         self.edges[name] = tuple(
-            self.edge({use: part.inputs[number] for use, part in here.items()}) for number in range(counts.pop())
+            self.edge({use: part.inputs[number] for use, part in here.items()})
+            for number in range(counts.pop())
         )
 
     def edge(self, sources: Mapping[int, str]) -> Edge:
@@ -218,7 +230,9 @@ class _Flow:
         return any(self._passes(name, number, use, wanted) for number in numbers)
 
     def _passes(self, name: str, number: int, use: int, wanted: str) -> bool:
-        """Whether an absent part has the wanted value at its input. Where the input has two sources, it chooses one."""
+        """Whether an absent part has the wanted value at its input. Where the input has two sources, it
+        chooses one.
+        """
         edge = self.edges[name][number]
         chosen = edge.here.get(use)
         for source, is_one in ((edge.source, True), (edge.other, False)):

@@ -43,17 +43,23 @@ class Item:
 
 
 def call(head: str, *values: Expression, **keywords: Expression) -> Call:
-    return Call(head, (*(Item(value) for value in values), *(Item(value, key) for key, value in keywords.items())))
+    return Call(
+        head, (*(Item(value) for value in values), *(Item(value, key) for key, value in keywords.items()))
+    )
 
 
 def expressed(arguments: Arguments, slot: str, vector: Vector, owner: str) -> Expression:
-    """The value of a slot in every use: itself, where it is one value, otherwise an expression of the arguments."""
+    """The value of a slot in every use: itself, where it is one value, otherwise an expression of the
+    arguments.
+    """
     values = set(vector.values())
     return spelled(values.pop()) if len(values) == 1 else arguments.express(slot, vector, owner)
 
 
 def spelled(value: Value) -> Expression:
-    """As an argument. One number for each channel becomes a list, which may take many lines; one for each axis stays a tuple."""
+    """As an argument. One number for each channel becomes a list, which may take many lines; one for each
+    axis stays a tuple.
+    """
     if isinstance(value, tuple) and len(value) > 2 and any(isinstance(number, float) for number in value):
         return Call("", tuple(Item(literal(number)) for number in value), "[]")
     return literal(value)
@@ -111,7 +117,10 @@ def lines(prefix: str, expression: Expression, suffix: str = "", depth: int = 0)
             *lines("else ", expression.no, "", depth + 1),
             f"{margin}){suffix}",
         ]
-    first, last = margin + prefix + expression.head + expression.brackets[0], margin + expression.brackets[1] + suffix
+    first, last = (
+        margin + prefix + expression.head + expression.brackets[0],
+        margin + expression.brackets[1] + suffix,
+    )
     items = [_flat_item(item) for item in expression.items]
     inner = None if None in items else ", ".join(filter(None, items))
     is_call = expression.brackets == "()" and (prefix + expression.head)[-1:] not in ("", " ")

@@ -15,8 +15,9 @@ from porter.frameworks.code.language import Language, Layer, Step
 from porter.graph import INPUT, Graph, Scope
 
 ENTRY = ""
-"""The name of a body's own input among its parts. A further input of the whole model has the name of its argument behind `=`, which
-no part's name begins with."""
+"""The name of a body's own input among its parts. A further input of the whole model has the name of its
+argument behind `=`, which no part's name begins with.
+"""
 _ARGUMENT = "="
 
 
@@ -29,7 +30,8 @@ class Again:
 
 @dataclass(frozen=True)
 class Part:
-    """A member of a module: a layer, a nested module or another call of one of both, and the names of the parts that feed it.
+    """A member of a module: a layer, a nested module or another call of one of both, and the names of the
+    parts that feed it.
 
     If its container is not a module, its name begins with the container's: `stem.conv`.
     """
@@ -73,16 +75,22 @@ class Body:
 
 
 def make_tree(graph: Graph, steps: Sequence[Step], language: Language) -> Body:
-    """The whole model. A container with several inputs or outputs is not a module: its members become its parent's. So do those of
-    which one is called elsewhere too, unless the whole container is.
+    """The whole model. A container with several inputs or outputs is not a module: its members become its
+    parent's. So do those of which one is called elsewhere too, unless the whole container is.
 
     Raises:
         GraphError: part of a path is no Python name, or a name that modules have already.
     """
     for step in steps:
-        wrong = [name for name in step.path.split("/") if not name.isidentifier() or iskeyword(name) or name in language.of_modules]
+        wrong = [
+            name
+            for name in step.path.split("/")
+            if not name.isidentifier() or iskeyword(name) or name in language.of_modules
+        ]
         if wrong:
-            message = f"model.py needs paths of Python names that {language.module} does not use, got '{wrong[0]}'"
+            message = (
+                f"model.py needs paths of Python names that {language.module} does not use, got '{wrong[0]}'"
+            )
             raise GraphError(message, where=step.path, next="rename the step")
     kept = _without_reshapes(graph, steps, language)
     body = _Nesting(graph, kept, language).body("", kept, INPUT, graph.outputs)
@@ -96,18 +104,29 @@ def _further(graph: Graph, language: Language) -> dict[str, str]:
 
 
 def _without_reshapes(graph: Graph, steps: Sequence[Step], language: Language) -> list[Step]:
-    """The steps without those that make a map of a global pool's features again, if nothing else reads these: the pool keeps it."""
+    """The steps without those that make a map of a global pool's features again, if nothing else reads these:
+    the pool keeps it.
+    """
     by_path, reads = {step.path: step for step in steps}, Counter(graph.outputs)
     reads.update(source for step in steps for source in step.inputs)
     pools, kept = dict[str, str](), dict[str, Layer]()
     for step in steps:
         source = by_path.get(step.inputs[0])
-        if step.layer == language.of_map and step.path not in graph.outputs and source is not None and reads[source.path] == 1:
+        if (
+            step.layer == language.of_map
+            and step.path not in graph.outputs
+            and source is not None
+            and reads[source.path] == 1
+        ):
             pool = language.kept(source.layer)
             if pool is not None:
                 pools[step.path], kept[source.path] = source.path, pool
     return [
-        replace(step, layer=kept.get(step.path, step.layer), inputs=tuple(pools.get(path, path) for path in step.inputs))
+        replace(
+            step,
+            layer=kept.get(step.path, step.layer),
+            inputs=tuple(pools.get(path, path) for path in step.inputs),
+        )
         for step in steps
         if step.path not in pools
     ]
@@ -176,7 +195,9 @@ class _Nesting:
             if module is not None:
                 found.append(replace(module, name=name))
             elif inside:
-                found += [replace(part, name=f"{name}.{part.name}") for part in self._placed(f"{path}/", inside)]
+                found += [
+                    replace(part, name=f"{name}.{part.name}") for part in self._placed(f"{path}/", inside)
+                ]
         return sorted(found, key=lambda part: part.place)
 
     def _module(self, path: str, steps: list[Step]) -> _Placed | None:
@@ -193,7 +214,11 @@ class _Nesting:
             first = self._module(called, self.inside[called])
             return first and _Placed("", path, Again(called), (source,), output, place)
         body = self.body(f"{path}/", steps, source, outputs)
-        scope, chain, row = self.scopes.get(path), _is_chain(body, self.language), _is_row(body, self.language)
+        scope, chain, row = (
+            self.scopes.get(path),
+            _is_chain(body, self.language),
+            _is_row(body, self.language),
+        )
         if scope is not None and not row and not (chain and scope.block in self.single):
             body = replace(body, block=scope.block, arguments=scope.arguments)
         elif not chain:
@@ -202,7 +227,11 @@ class _Nesting:
             part = body.parts[0]
             return _Placed("", path, part.content, (source,), output, place)
         else:
-            body = replace(body, row=True) if self.language.rows and _is_numbered(body.parts) else _with_rows(body, self.language)
+            body = (
+                replace(body, row=True)
+                if self.language.rows and _is_numbered(body.parts)
+                else _with_rows(body, self.language)
+            )
         return _Placed("", path, body, (source,), output, place)
 
     def _has_no_tensors(self, content: Layer | Body | Again) -> bool:
@@ -210,8 +239,8 @@ class _Nesting:
         return isinstance(content, Layer) and content.kind not in self.language.with_tensors
 
     def _called(self, path: str, steps: Sequence[Step]) -> str | None:
-        """The container whose module `steps`, those of the container `path`, are a call of: its own where none of its layers is
-        called elsewhere; None where only parts of it are.
+        """The container whose module `steps`, those of the container `path`, are a call of: its own where
+        none of its layers is called elsewhere; None where only parts of it are.
         """
         within = {step.path for step in steps}
         groups = [self.calls[inner] for inner in within if inner in self.calls]
@@ -219,19 +248,29 @@ class _Nesting:
         if not crossing:
             return path
         names = [inner.removeprefix(path) for inner in within.intersection(crossing)]
-        containers = {path, *(other.removesuffix(name) for other in crossing for name in names if other.endswith(name))}
+        containers = {
+            path,
+            *(other.removesuffix(name) for other in crossing for name in names if other.endswith(name)),
+        }
         for group in groups:
             own = {inner.removeprefix(path) for inner in within.intersection(group)}
             if set(group) != {around + name for around in containers for name in own}:
                 return None
-        flow, holders = self._flow(path), {self.steps[inner].shares or inner for group in groups for inner in group}
+        flow, holders = (
+            self._flow(path),
+            {self.steps[inner].shares or inner for group in groups for inner in group},
+        )
         if any(self._flow(around) != flow for around in containers):
             return None
-        first = [around for around in containers if all(holder.startswith(f"{around}/") for holder in holders)]
+        first = [
+            around for around in containers if all(holder.startswith(f"{around}/") for holder in holders)
+        ]
         return first[0] if first else None
 
     def _flow(self, around: str) -> object:
-        """What a container's layers are and where their values go, equal for containers that compute the same."""
+        """What a container's layers are and where their values go, equal for containers that compute the
+        same.
+        """
         inside = {step.path: step for step in self.inside.get(around, ())}
         sources = {source for step in inside.values() for source in step.inputs} - inside.keys()
         return len(sources), [
@@ -246,7 +285,9 @@ class _Nesting:
 
 
 def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
-    """Blocks that are used under one name in one other block only. Where such a block is a chain, it needs no class of its own."""
+    """Blocks that are used under one name in one other block only. Where such a block is a chain, it needs no
+    class of its own.
+    """
     places: dict[str, set[tuple[str | None, str]]] = {}
     for scope in scopes.values():
         around = scope.path.rpartition("/")[0]
@@ -254,13 +295,19 @@ def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
             around = around.rpartition("/")[0]
         outer = scopes[around].block if around else None
         places.setdefault(scope.block, set()).add((outer, scope.path.removeprefix(f"{around}/")))
-    return {block for block, found in places.items() if len(found) == 1 and all(outer is not None for outer, _ in found)}
+    return {
+        block
+        for block, found in places.items()
+        if len(found) == 1 and all(outer is not None for outer, _ in found)
+    }
 
 
 def _is_chain(body: Body, language: Language) -> bool:
     before = ENTRY
     for part in body.parts:
-        function = isinstance(part.content, Again) or (isinstance(part.content, Layer) and part.content.kind in language.functions)
+        function = isinstance(part.content, Again) or (
+            isinstance(part.content, Layer) and part.content.kind in language.functions
+        )
         if part.inputs != (before,) or function or "." in part.name:
             return False
         before = part.name
@@ -268,7 +315,9 @@ def _is_chain(body: Body, language: Language) -> bool:
 
 
 def _is_row(body: Body, language: Language) -> bool:
-    """Whether it is uses of one block, one after the other; one class for rows of several lengths would have absent units."""
+    """Whether it is uses of one block, one after the other; one class for rows of several lengths would have
+    absent units.
+    """
     return len(body.parts) > 1 and _are_uses(body.parts) and _is_chain(body, language)
 
 
@@ -281,7 +330,9 @@ def _are_uses(parts: Sequence[Part]) -> bool:
 def _is_numbered(parts: Sequence[Part]) -> bool:
     """Whether they are uses of one block called `unit1`, `unit2` and so on, or from 0."""
     names, word = [part.name for part in parts], _word(parts[0].name)
-    return _are_uses(parts) and any(names == [f"{word}{start + place}" for place in range(len(names))] for start in (0, 1))
+    return _are_uses(parts) and any(
+        names == [f"{word}{start + place}" for place in range(len(names))] for start in (0, 1)
+    )
 
 
 def _word(name: str) -> str:
@@ -289,7 +340,9 @@ def _word(name: str) -> str:
 
 
 def _with_rows(body: Body, language: Language) -> Body:
-    """The body with a row, `units`, instead of its parts `unit1`, `unit2` and so on that follow each other."""
+    """The body with a row, `units`, instead of its parts `unit1`, `unit2` and so on that follow each
+    other.
+    """
     if not language.rows:
         return body
     reads = Counter([*body.outputs, *(name for part in body.parts for name in part.inputs)])
@@ -298,9 +351,21 @@ def _with_rows(body: Body, language: Language) -> Body:
     for word, group in groupby(body.parts, lambda part: _word(part.name)):
         members = list(group)
         first, last, name = members[0], members[-1], f"{word.rstrip('_')}s"
-        follows = all(after.inputs == (before.name,) and reads[before.name] == 1 for before, after in pairwise(members))
-        free = name.isidentifier() and name not in names | language.of_modules | language.reserved and word not in again
-        if len(members) > 1 and follows and free and _is_numbered(members) and isinstance(first.content, Body):
+        follows = all(
+            after.inputs == (before.name,) and reads[before.name] == 1 for before, after in pairwise(members)
+        )
+        free = (
+            name.isidentifier()
+            and name not in names | language.of_modules | language.reserved
+            and word not in again
+        )
+        if (
+            len(members) > 1
+            and follows
+            and free
+            and _is_numbered(members)
+            and isinstance(first.content, Body)
+        ):
             inner = (replace(first, inputs=(ENTRY,)), *members[1:])
             row = Body(body.path, first.content.source, inner, (last.name,), row=True)
             parts.append(Part(name, row, first.inputs))

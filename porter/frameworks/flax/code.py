@@ -1,4 +1,5 @@
-"""`model.py` of a port: the plan in flax.nnx as a person would write it; and the places of its variables. Imports no JAX.
+"""`model.py` of a port: the plan in flax.nnx as a person would write it; and the places of its variables.
+Imports no JAX.
 
 It needs jax, flax, safetensors and the standard library only.
 """
@@ -26,7 +27,10 @@ Place = tuple[str | int, ...]
 """The path of a layer in a module: names of attributes, and numbers among the `layers` of a row."""
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("nnx.Conv", "nnx.ConvTranspose", "GroupedConvTranspose"), ("in_features", "out_features", "kernel_size")),
+    **dict.fromkeys(
+        ("nnx.Conv", "nnx.ConvTranspose", "GroupedConvTranspose"),
+        ("in_features", "out_features", "kernel_size"),
+    ),
     **dict.fromkeys(("nnx.BatchNorm", "nnx.LayerNorm", "nnx.RMSNorm", "nnx.GroupNorm"), ("num_features",)),
     **dict.fromkeys(("ChannelScale", "PReLU"), ("features",)),
     **dict.fromkeys(("AddArray", "MultiplyArray"), ("shape",)),
@@ -38,7 +42,13 @@ _POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "rearrange": ("pattern",),
 }
 _POOL: Mapping[str, Value] = {"padding": "VALID", "count_include_pad": True}
-_CONV: Mapping[str, Value] = {"strides": 1, "padding": "SAME", "kernel_dilation": 1, "feature_group_count": 1, "use_bias": True}
+_CONV: Mapping[str, Value] = {
+    "strides": 1,
+    "padding": "SAME",
+    "kernel_dilation": 1,
+    "feature_group_count": 1,
+    "use_bias": True,
+}
 _TRANSPOSED: Mapping[str, Value] = {"strides": (1, 1), "kernel_dilation": (1, 1), "use_bias": True}
 _NORM: Mapping[str, Value] = {"use_scale": True, "use_bias": True}
 _LAYER_NORM: Mapping[str, Value] = {**_NORM, "epsilon": 1e-6}
@@ -64,7 +74,8 @@ _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
 }
 _SHORTEST = 3
 """So many equal modules of a row are written one by one."""
-# tests/roads/frameworks/flax/test_every_op.py compares with Flax; `program` is of the module that porter builds.
+# tests/roads/frameworks/flax/test_every_op.py compares with Flax; `program` is of the module that porter
+# builds.
 _OF_MODULES = "eval iter_children iter_modules perturb program set_attributes sow train"
 
 
@@ -73,13 +84,21 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
     if function == "concat":
         return Call("jnp.concatenate", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis")))
     if function in OPERATORS:
-        return OPERATORS[function].join(f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs)
+        return OPERATORS[function].join(
+            f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs
+        )
     return reduce(partial(call, f"jnp.{function}"), inputs)
 
 
-def _called(kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None) -> Call:
+def _called(
+    kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None
+) -> Call:
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
-    first = _POSITIONAL.get(kind, ()) if kind in WITH_TENSORS or kind.startswith(("nnx.", "jnp.pad", "rearrange")) else ()
+    first = (
+        _POSITIONAL.get(kind, ())
+        if kind in WITH_TENSORS or kind.startswith(("nnx.", "jnp.pad", "rearrange"))
+        else ()
+    )
     named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
     return call(name or kind, *before, *(texts[slot] for slot in first), **named)
 
@@ -115,14 +134,18 @@ LANGUAGE = Language(
     with_tensors=WITH_TENSORS,
     of_map=MAP_OF_FEATURES,
     kept=lambda layer: (
-        replace(layer, arguments={**layer.arguments, "keepdims": True}) if layer.arguments.get("axis") == (1, 2) else None
+        replace(layer, arguments={**layer.arguments, "keepdims": True})
+        if layer.arguments.get("axis") == (1, 2)
+        else None
     ),
     norms={"nnx.BatchNorm": Norm("BatchNorm", "nnx.BatchNorm", {"epsilon": 1e-5, "momentum": 0.99})},
     applied=_applied,
     made=_made,
     chained=_chained,
     added=lambda target, name, layer: (
-        call("setattr", "self", f'f"{name}"', layer) if target == "self" else call(f"{target}.layers.append", layer)
+        call("setattr", "self", f'f"{name}"', layer)
+        if target == "self"
+        else call(f"{target}.layers.append", layer)
     ),
     got=lambda name: f'getattr(self, f"{name}")',
     given="rngs",
@@ -160,11 +183,17 @@ def model_source(plan: Plan) -> str:
     own = needed(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
-    text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER.format(**(_DRAWING if draws else _LASTING)))))
+    text = "\n\n\n".join(
+        filter(None, (norms, own, body, _LOADER.format(**(_DRAWING if draws else _LASTING))))
+    )
     standard = "".join(f"import {name}\n" for name in ("math", "re") if f"{name}." in own)
     standard += "from functools import partial\n" if "partial(" in text else ""
-    standard += "from pathlib import Path\n" + ("from typing import Any\n" if re.search(r"\bAny\b", own) else "")
-    imports = "import jax\n" * bool(re.search(r"\bjax\.", own + body)) + "import jax.numpy as jnp\n" * ("jnp." in own + body)
+    standard += "from pathlib import Path\n" + (
+        "from typing import Any\n" if re.search(r"\bAny\b", own) else ""
+    )
+    imports = "import jax\n" * bool(re.search(r"\bjax\.", own + body)) + "import jax.numpy as jnp\n" * (
+        "jnp." in own + body
+    )
     head = docstring(plan, tree, "N x H x W x {channels}")
     imports += "from flax import nnx\nfrom safetensors.flax import load_file\n"
     return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
@@ -190,7 +219,10 @@ def _fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
             other = [f"{x}.shape[{axis}] != {size}" for axis, size in enumerate(shape, 1) if size is not None]
             lines += [
                 f"        if {' or '.join([f'{x}.ndim != {1 + len(shape)}', *other])}:",
-                f'            raise ValueError(f"{"the input" if x == "x" else x} is {axes_text(shape)}, got {{{x}.shape}}")',
+                (
+                    f'            raise ValueError(f"{"the input" if x == "x" else x} is {axes_text(shape)}, '
+                    f'got {{{x}.shape}}")'
+                ),
             ]
     return lines
 
@@ -208,11 +240,17 @@ def load(folder=None):
     model.eval()
     return model'''
 _LASTING = {
-    "split": "model = nnx.eval_shape(lambda: Model(rngs=nnx.Rngs(0)))  # takes no memory\n    graph, state = nnx.split(model)",
+    "split": (
+        "model = nnx.eval_shape(lambda: Model(rngs=nnx.Rngs(0)))  # takes no memory\n    graph, "
+        "state = nnx.split(model)"
+    ),
     "more": "",
 }
 _DRAWING = {
-    "split": "model = Model(rngs=nnx.Rngs(0))\n    graph, state, random = nnx.split(model, nnx.Not(nnx.RngState), ...)",
+    "split": (
+        "model = Model(rngs=nnx.Rngs(0))\n    graph, state, random = nnx.split(model, "
+        "nnx.Not(nnx.RngState), ...)"
+    ),
     "more": ", random",
 }
 """What a model with dropouts says in its place: their random numbers are no weights."""

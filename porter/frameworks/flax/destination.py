@@ -42,7 +42,12 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def write(
-    folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+    folder: Path,
+    plan: Plan,
+    tensors: Tensors,
+    layers: Mapping[str, str],
+    dtype: Dtype,
+    about: Mapping[str, str],
 ) -> dict[str, str]:
     """Writes `model.safetensors` and `model.py`; see porter.frameworks.flax.state."""
     from porter.frameworks.flax.state import write_port

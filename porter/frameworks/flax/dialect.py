@@ -23,7 +23,9 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     return {role: (path, path.replace("/", ".")) for role, path in paths.items()}
 
 
-def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+def counted_layers(
+    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
+) -> Mapping[str, str]:
     """Empty: a module's variables have paths."""
     return {}
 

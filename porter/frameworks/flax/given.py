@@ -1,4 +1,6 @@
-"""Modules of flax.nnx that a user's own code makes. See porter.frameworks.given.GivenModels. JAX is imported only to run."""
+"""Modules of flax.nnx that a user's own code makes. See porter.frameworks.given.GivenModels. JAX is imported
+only to run.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ def show(
     layers: Mapping[str, Sequence[str]],
     arrays: Collection[str | int],
 ) -> Shown:
-    """See porter.frameworks.given.GivenModels.show. The module is traced at the size of the batch, and each of its operations is
-    computed in the type that it was prepared for.
+    """See porter.frameworks.given.GivenModels.show. The module is traced at the size of the batch, and each
+    of its operations is computed in the type that it was prepared for.
     """
     from porter.frameworks.flax.tracing.trace import run, trace
 

@@ -34,20 +34,27 @@ _JOINED: Mapping[str, Callable[..., Any]] = {
 
 
 class Program:
-    """What a GraphModule computes from its layers. Two of them are never equal, so that jit compiles each for itself."""
+    """What a GraphModule computes from its layers. Two of them are never equal, so that jit compiles each for
+    itself.
+    """
 
     def __init__(self, plan: Plan, dtype: Dtype) -> None:
         self.plan, self.dtype = plan, dtype
         self.places = places(plan)
         self.steps = SPELLINGS.steps(plan)
-        self.functions = {step.path: _key(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS}
+        self.functions = {
+            step.path: _key(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS
+        }
         self.taken = taken_shapes(plan)
 
-    def values(self, model: nnx.Module, inputs: Sequence[Any], paths: Sequence[str], compiled: bool = False) -> dict[str, Any]:
+    def values(
+        self, model: nnx.Module, inputs: Sequence[Any], paths: Sequence[str], compiled: bool = False
+    ) -> dict[str, Any]:
         """The values at `paths`; each other one is held until its last use.
 
         Args:
-            compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least time.
+            compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least
+                time.
 
         Raises:
             UsageError: the inputs are others than those of the plan.
@@ -77,12 +84,14 @@ class Program:
             if x.ndim != 4 or x.shape[3] != channels:
                 found = " x ".join(map(str, x.shape))
                 next = "give it with the channels last"
-                raise UsageError(f"the input is a batch of images, N x H x W x {channels}, got {found}", next=next)
+                raise UsageError(
+                    f"the input is a batch of images, N x H x W x {channels}, got {found}", next=next
+                )
             if None not in shape and x.shape[1:3] != (rows, columns):
                 fixed = self.plan.fixed_by_pads
+                what = "the pads of this model are right for" if fixed else "the layers of this model fit"
                 raise UsageError(
-                    f"{'the pads of this model are right for' if fixed else 'the layers of this model fit'} an input of "
-                    f"{rows}x{columns} only, got {x.shape[1]}x{x.shape[2]}",
+                    f"{what} an input of {rows}x{columns} only, got {x.shape[1]}x{x.shape[2]}",
                     next="convert with --input-size any, or with this size" if fixed else "give it this size",
                 )
         return inputs
@@ -91,14 +100,19 @@ class Program:
 class GraphModule(nnx.Module):
     """A plan's layers at the paths that they have in model.py too.
 
-    Takes N×H×W×C and gives the value of the graph's output, or a tuple of several. An input that is no map has its own axes.
+    Takes N×H×W×C and gives the value of the graph's output, or a tuple of several. An input that is no map
+    has its own axes.
     """
 
     def __init__(self, plan: Plan, dtype: Dtype, rngs: nnx.Rngs) -> None:
         self.program = nnx.static(Program(plan, dtype))
         for step in self.program.steps:
             if step.layer.kind in WITH_TENSORS and step.shares is None:
-                _put(self, self.program.places[step.path], _kind(step.layer.kind)(**step.layer.arguments, rngs=rngs))
+                _put(
+                    self,
+                    self.program.places[step.path],
+                    _kind(step.layer.kind)(**step.layer.arguments, rngs=rngs),
+                )
 
     def __call__(self, *inputs: Any) -> Any:
         outputs = self.program.plan.graph.outputs
@@ -106,7 +120,9 @@ class GraphModule(nnx.Module):
         return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
 
 
-def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, device: str) -> GraphModule:
+def build_model(
+    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, device: str
+) -> GraphModule:
     """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
 
     Raises:
@@ -118,7 +134,8 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
         def made() -> GraphModule:
             return GraphModule(plan, dtype, nnx.Rngs(0))
 
-        draws = any(isinstance(node.op, Dropout) for node in plan.graph.nodes)  # whose random numbers are no weights
+        # Whose random numbers are no weights.
+        draws = any(isinstance(node.op, Dropout) for node in plan.graph.nodes)
         split: Any = nnx.split(made() if draws else nnx.eval_shape(made), nnx.Not(nnx.RngState), ...)
         graph, state, random = split
         filled = [
@@ -142,11 +159,19 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
     if missing:
         raise UsageError("the model has no such node", where=missing[0])
     with jax.enable_x64(program.dtype == "float64"), jax.default_matmul_precision("highest"):
-        inputs = [jnp.asarray(_cast(each, program.dtype)) for each in as_taken(batch, graph, channels_last=True)]
+        inputs = [
+            jnp.asarray(_cast(each, program.dtype)) for each in as_taken(batch, graph, channels_last=True)
+        ]
         values = program.values(model, inputs, taps, compiled=True)
-        wide = {path: value.astype(jnp.float32) if value.dtype == jnp.bfloat16 else value for path, value in values.items()}
+        wide = {
+            path: value.astype(jnp.float32) if value.dtype == jnp.bfloat16 else value
+            for path, value in values.items()
+        }
         found = {path: np.asarray(value) for path, value in wide.items()}
-    return {path: array.transpose(0, 3, 1, 2) if is_map(graph.open_shapes[path]) else array for path, array in found.items()}
+    return {
+        path: array.transpose(0, 3, 1, 2) if is_map(graph.open_shapes[path]) else array
+        for path, array in found.items()
+    }
 
 
 def _cast(array: Array, dtype: Dtype) -> Array:
@@ -160,11 +185,15 @@ def _device(device: str) -> Any:
         return jax.devices(kind)[int(number or 0)]
     except (RuntimeError, IndexError, ValueError) as error:
         next = "use --device cpu, or on a machine with an NVIDIA GPU install jax[cuda13]"
-        raise UsageError(f"JAX cannot use the device '{device}': {first_line(error)}", where="--device", next=next) from None
+        raise UsageError(
+            f"JAX cannot use the device '{device}': {first_line(error)}", where="--device", next=next
+        ) from None
 
 
 def _at(model: Any, place: Place) -> Any:
-    return reduce(lambda found, name: found[name] if isinstance(name, int) else getattr(found, name), place, model)
+    return reduce(
+        lambda found, name: found[name] if isinstance(name, int) else getattr(found, name), place, model
+    )
 
 
 def _put(root: nnx.Module, place: Place, layer: nnx.Module) -> None:
@@ -203,7 +232,9 @@ def _compiled(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[...
 _QUICKLY = {"xla_backend_optimization_level": 0}
 """The compiler takes half the time, and its code a few percent more."""
 _compiled_module = jax.jit(
-    lambda graph, state, *inputs: nnx.merge(graph, state)(*inputs), static_argnums=0, compiler_options=_QUICKLY
+    lambda graph, state, *inputs: nnx.merge(graph, state)(*inputs),
+    static_argnums=0,
+    compiler_options=_QUICKLY,
 )
 
 

@@ -26,7 +26,9 @@ _PROBE = (224, 224)
 
 
 def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """What JAX traces of the module as an ONNX model, of any number of images, rows and columns where the module allows it."""
+    """What JAX traces of the module as an ONNX model, of any number of images, rows and columns where the
+    module allows it.
+    """
     expect_installed("onnx", install("onnx"))
     name = type(model).__name__
     expect_ready(model, name)
@@ -38,7 +40,8 @@ def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | N
         try:
             with jax.enable_x64(True):
                 written, calls = to_model(_traced(model, shape, is_open))
-        except Exception:  # whatever the module's code raises at other sizes, or what is computed of open ones
+        except Exception:
+            # Whatever the module's code raises at other sizes, or what is computed of open ones.
             if not is_open:
                 raise
             return saved(False)
@@ -61,7 +64,8 @@ def _traced(model: nnx.Module, shape: _Shape, is_open: bool) -> Traced:
     _, rows, columns, channels = shape
     sizes = [(2, rows, columns), (3, rows, columns)]
     if is_open:
-        # In each axis even and odd ones, also behind strides; the last are far apart, so that no two open sizes are the same.
+        # In each axis even and odd ones, also behind strides; the last are far apart, so that no two open
+        # sizes are the same.
         sizes = [sizes[0], (3, rows + 1, columns + 3), (5, 2 * rows + 3, 2 * columns + 99)]
     return merge([trace(model, (*each, channels)) for each in sizes])
 
@@ -73,7 +77,10 @@ def expect_ready(model: nnx.Module, name: str) -> None:
         UsageError: with the way round.
     """
     for path, module in nnx.iter_modules(model):
-        training = getattr(module, "deterministic", None) is False or getattr(module, "use_running_average", None) is False
+        training = (
+            getattr(module, "deterministic", None) is False
+            or getattr(module, "use_running_average", None) is False
+        )
         if training and getattr(module, "rate", True):
             where = f"'{'.'.join(map(str, path))}' of it" if path else "it"
             next_step = "call model.eval() first: norms and dropouts compute something else in training"
@@ -81,15 +88,23 @@ def expect_ready(model: nnx.Module, name: str) -> None:
     for path, variable in nnx.to_flat_state(nnx.state(model)):
         if isinstance(variable.get_value(), _kind):
             next_step = "load its weights first: nnx.update(model, WEIGHTS)"
-            raise UsageError(f"'{'.'.join(map(str, path))}' has a shape and no numbers", where=name, next=next_step)
+            raise UsageError(
+                f"'{'.'.join(map(str, path))}' has a shape and no numbers", where=name, next=next_step
+            )
 
 
 def _shape(model: nnx.Module, name: str, example: Sequence[Any], size: Size | None) -> _Shape:
-    """Of what the module is called with: the example, otherwise an image of its first convolution's channels."""
+    """Of what the module is called with: the example, otherwise an image of its first convolution's
+    channels.
+    """
     if example:
         if len(example) > 1 or not isinstance(example[0], np.ndarray | jax.Array) or example[0].ndim != 4:
             got = " and ".join("x".join(map(str, np.shape(each))) or type(each).__name__ for each in example)
-            raise UsageError(f"the example is {got}, expected images N x H x W x C", where=name, next="give one batch of images")
+            raise UsageError(
+                f"the example is {got}, expected images N x H x W x C",
+                where=name,
+                next="give one batch of images",
+            )
         count, rows, columns, channels = example[0].shape
         return (count, rows, columns, channels)
     if size is None:
@@ -97,7 +112,9 @@ def _shape(model: nnx.Module, name: str, example: Sequence[Any], size: Size | No
         raise UsageError("nothing says what size its images have", where=name, next=next_step)
     rows, columns = _PROBE if size == ANY else size
     taken = [each.in_features for _, each in nnx.iter_modules(model) if isinstance(each, nnx.Conv)]
-    shapes = [(1, rows or _PROBE[0], columns or _PROBE[1], channels) for channels in dict.fromkeys((3, 1, *taken))]
+    shapes = [
+        (1, rows or _PROBE[0], columns or _PROBE[1], channels) for channels in dict.fromkeys((3, 1, *taken))
+    ]
     return next((shape for shape in shapes if _refusal(model, shape) is None), shapes[0])
 
 
@@ -114,7 +131,9 @@ def _expect_runs(model: nnx.Module, name: str, shape: _Shape) -> None:
 
 
 def _refusal(model: nnx.Module, shape: _Shape) -> str | None:
-    """Why a module does not take images of a shape, in its own words; None where it takes them. Nothing is computed."""
+    """Why a module does not take images of a shape, in its own words; None where it takes them. Nothing is
+    computed.
+    """
     try:
         graph, state = nnx.split(model)
         returned = jax.eval_shape(lambda images: nnx.merge(graph, state)(images), _kind(shape, jnp.float32))

@@ -1,4 +1,6 @@
-"""The layers and functions that Flax and JAX lack. Generated model.py files have copies of them. Values have the channels last."""
+"""The layers and functions that Flax and JAX lack. Generated model.py files have copies of them. Values have
+the channels last.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the layers of flax.nnx can express, and their variables' names and axis order. Imports no JAX.
 
-Values have the channels last. Kernels are (rows, columns, channels / groups, filters), those of transposed convolutions (rows,
-columns, filters / groups, channels), and dense kernels (features, units).
+Values have the channels last. Kernels are (rows, columns, channels / groups, filters), those of transposed
+convolutions (rows, columns, filters / groups, channels), and dense kernels (features, units).
 """
 
 from __future__ import annotations

@@ -18,7 +18,15 @@ _REDUCTIONS = {"mean": "jnp.mean", "max": "jnp.max", "norm": "jnp.linalg.norm"}
 FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat"})
 """Kinds that are said where they are applied."""
 WITH_TENSORS = frozenset(
-    {"nnx.Conv", "nnx.ConvTranspose", "nnx.Linear", "nnx.BatchNorm", "nnx.LayerNorm", "nnx.RMSNorm", "nnx.GroupNorm"}
+    {
+        "nnx.Conv",
+        "nnx.ConvTranspose",
+        "nnx.Linear",
+        "nnx.BatchNorm",
+        "nnx.LayerNorm",
+        "nnx.RMSNorm",
+        "nnx.GroupNorm",
+    }
     | {"GroupedConvTranspose", "ChannelScale", "PReLU", "AddArray", "MultiplyArray", "Tokens", "nnx.Dropout"}
 )
 """Kinds that are modules and have variables, a dropout its random numbers; all others are functions."""
@@ -32,7 +40,13 @@ def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer
         stated |= {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
         # Flax's own way, the mean of squares less the mean's square, loses half of a float32's places.
         return Layer(
-            kind, stated | ({"momentum": 1 - op.momentum} if isinstance(op, ops.BatchNorm) else {"use_fast_variance": False})
+            kind,
+            stated
+            | (
+                {"momentum": 1 - op.momentum}
+                if isinstance(op, ops.BatchNorm)
+                else {"use_fast_variance": False}
+            ),
         )
 
     return layer
@@ -40,8 +54,14 @@ def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer
 
 def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     """Pads of the convolution over the map whose cells are a stride apart."""
-    top, bottom, left, right = (op.window.extent(place // 2) - 1 - cells for place, cells in enumerate(op.cut))
-    ends: dict[str, Value] = {"in_features": channels_in(shape), "out_features": op.filters, "kernel_size": op.window.kernel}
+    top, bottom, left, right = (
+        op.window.extent(place // 2) - 1 - cells for place, cells in enumerate(op.cut)
+    )
+    ends: dict[str, Value] = {
+        "in_features": channels_in(shape),
+        "out_features": op.filters,
+        "kernel_size": op.window.kernel,
+    }
     inner: dict[str, Value] = {"strides": op.window.stride, "padding": ((top, bottom), (left, right))}
     inner |= {"kernel_dilation": op.window.dilation, "use_bias": op.bias}
     if op.groups > 1:
@@ -63,14 +83,19 @@ def _pad(ends: Mapping[int, tuple[int, int]], shape: Shape, fill: float = 0.0, *
 def _crop(cuts: Mapping[int, slice], shape: Shape) -> Layer:
     order = CHANNELS_LAST if is_map(shape) else range(len(shape))
     kept = {place: cuts[axis] for place, axis in enumerate(order, 1) if axis in cuts}
-    return Layer("crop", {"cells": tuple((place, cut.start, cut.stop, cut.step) for place, cut in kept.items())})
+    return Layer(
+        "crop", {"cells": tuple((place, cut.start, cut.stop, cut.step) for place, cut in kept.items())}
+    )
 
 
 def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:
     """The pattern with the channels of maps last."""
     before = [[f"{name}={size}" if size else name for name, size in axis] for axis in op.moves.split]
     sides = ((before, is_map(shape)), ([list(axis) for axis in op.moves.joined], op.map))
-    texts = (" ".join(_axis(side[axis]) for axis in (CHANNELS_LAST if of_map else range(len(side)))) for side, of_map in sides)
+    texts = (
+        " ".join(_axis(side[axis]) for axis in (CHANNELS_LAST if of_map else range(len(side))))
+        for side, of_map in sides
+    )
     return Layer("rearrange", {"pattern": " -> ".join(texts)})
 
 
@@ -97,9 +122,15 @@ def _plain(kind: str, *attributes: str, **named: str) -> Callable[[Any, Shape], 
 
 
 _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
-    **{op: _plain(f"nnx.{op.name}") for op in (ops.Relu, ops.Relu6, ops.Selu, ops.Sigmoid, ops.Tanh, ops.Softmax, ops.LogSoftmax)},
+    **{
+        op: _plain(f"nnx.{op.name}")
+        for op in (ops.Relu, ops.Relu6, ops.Selu, ops.Sigmoid, ops.Tanh, ops.Softmax, ops.LogSoftmax)
+    },
     **{op: _plain(f"nnx.{op.name}", "alpha") for op in (ops.Elu, ops.Celu)},
-    **{op: _plain(f"jnp.{op.name}") for op in (ops.Abs, ops.Exp, ops.Log, ops.Sqrt, ops.Reciprocal, ops.Sin, ops.Cos, ops.Sign)},
+    **{
+        op: _plain(f"jnp.{op.name}")
+        for op in (ops.Abs, ops.Exp, ops.Log, ops.Sqrt, ops.Reciprocal, ops.Sin, ops.Cos, ops.Sign)
+    },
     **{op: _plain(f"jnp.{op.name}") for op in (ops.Floor, ops.Ceil, ops.Round)},
     **{op: _plain(op.name) for op in (ops.Add, ops.Multiply, ops.Divide, ops.Maximum, ops.Minimum)},
     ops.Erf: _plain("jax.lax.erf"),
@@ -112,8 +143,12 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.RmsNorm: _norm("nnx.RMSNorm"),
     ops.GroupNorm: _norm("nnx.GroupNorm"),
     ops.LocalResponseNorm: _plain("local_response_norm", "size", "alpha", "beta", "bias"),
-    ops.ChannelScale: lambda op, shape: Layer("ChannelScale", {"features": channels_in(shape), "use_bias": op.bias}),
-    ops.Affine: lambda op, shape: Layer("affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
+    ops.ChannelScale: lambda op, shape: Layer(
+        "ChannelScale", {"features": channels_in(shape), "use_bias": op.bias}
+    ),
+    ops.Affine: lambda op, shape: Layer(
+        "affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}
+    ),
     ops.ThresholdedRelu: _plain("thresholded_relu", "threshold"),
     ops.Clip: _plain("jnp.clip", min="low", max="high"),
     ops.LeakyRelu: _plain("nnx.leaky_relu", negative_slope="slope"),
@@ -121,7 +156,9 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Softplus: lambda op, shape: Layer("cut_softplus" if op.cut else "nnx.softplus"),
     ops.Softsign: _plain("nnx.soft_sign"),
     ops.HardSigmoid: lambda op, shape: (
-        Layer("nnx.hard_sigmoid") if op == ops.HardSigmoid() else Layer("hard_sigmoid", {"slope": op.slope, "offset": op.offset})
+        Layer("nnx.hard_sigmoid")
+        if op == ops.HardSigmoid()
+        else Layer("hard_sigmoid", {"slope": op.slope, "offset": op.offset})
     ),
     ops.Swish: _plain("nnx.silu"),
     ops.HardSwish: _plain("nnx.hard_silu"),
@@ -133,13 +170,21 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ReduceAxis: lambda op, shape: _reduce(op, 1 + op.axis, keepdims=False),
     ops.GlobalAvgPool: lambda op, shape: Layer("jnp.mean", {"axis": (1, 2), "keepdims": op.keep}),
     ops.GlobalMaxPool: lambda op, shape: Layer("jnp.max", {"axis": (1, 2), "keepdims": op.keep}),
-    ops.AdaptiveAvgPool: lambda op, shape: Layer("adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "mean"}),
-    ops.AdaptiveMaxPool: lambda op, shape: Layer("adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "max"}),
+    ops.AdaptiveAvgPool: lambda op, shape: Layer(
+        "adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "mean"}
+    ),
+    ops.AdaptiveMaxPool: lambda op, shape: Layer(
+        "adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "max"}
+    ),
     ops.ConcatChannels: _plain("concat"),
     ops.Join: lambda op, shape: Layer("join", {"axis": 1 + op.axis}),
     ops.Identity: _plain("nnx.identity"),
-    ops.Dropout: lambda op, shape: Layer("nnx.Dropout", {"rate": op.rate, "broadcast_dims": (1, 2) if op.maps else ()}),
-    ops.Flatten: lambda op, shape: Layer("flatten", {"order": op.order if (op.rows, op.columns) != (1, 1) else "HWC"}),
+    ops.Dropout: lambda op, shape: Layer(
+        "nnx.Dropout", {"rate": op.rate, "broadcast_dims": (1, 2) if op.maps else ()}
+    ),
+    ops.Flatten: lambda op, shape: Layer(
+        "flatten", {"order": op.order if (op.rows, op.columns) != (1, 1) else "HWC"}
+    ),
     ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
     ops.PadMap: lambda op, shape: _pad(op.ends, shape, op.fill),
     ops.PadAxis: lambda op, shape: _pad(op.ends, shape, op.fill),
@@ -169,7 +214,11 @@ def _sizes(op: ops.OfArray, shape: Shape) -> Value:
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
     window, native = op.window, realisation.native  # for a window of one cell both rules pad nothing
-    ends: dict[str, Value] = {"in_features": channels, "out_features": op.filters, "kernel_size": window.kernel}
+    ends: dict[str, Value] = {
+        "in_features": channels,
+        "out_features": op.filters,
+        "kernel_size": window.kernel,
+    }
     steps: dict[str, Value] = {
         "strides": _one(window.stride),
         "padding": "SAME" if window.kernel == (1, 1) and native.rule == "valid" else _padding(native),
@@ -180,18 +229,24 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
     if op.window.dilation != (1, 1):
-        return Layer("dilated_max_pool", {**_window(op.window, realisation.native), "dilation": op.window.dilation})
+        return Layer(
+            "dilated_max_pool", {**_window(op.window, realisation.native), "dilation": op.window.dilation}
+        )
     return Layer("nnx.max_pool", _window(op.window, realisation.native))
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
     window, front = _window(op.window, realisation.native), realisation.front
     if realisation.counted is None:
-        return Layer("nnx.avg_pool", {**window, "count_include_pad": realisation.native.average != "real_cells"})
+        return Layer(
+            "nnx.avg_pool", {**window, "count_include_pad": realisation.native.average != "real_cells"}
+        )
     if front is not None and front.rule != "explicit":
         raise PaddingError(f"the layers of Flax lack '{realisation}'")
     pads = realisation.native.pads if front is None else front.pads
-    return Layer("counted_avg_pool", {**window, "padding": _sides(pads), "counted": _sides(realisation.counted)})
+    return Layer(
+        "counted_avg_pool", {**window, "padding": _sides(pads), "counted": _sides(realisation.counted)}
+    )
 
 
 def _window(window: Window, native: Convention) -> dict[str, Value]:
@@ -222,12 +277,21 @@ def _sides(pads: Pads) -> Value:
 def _front(front: Front, site: Site, why: str) -> Layer:
     (top, bottom, left, right), window = front.pads, site.window
     if front.rule == "explicit":
-        stated: dict[str, Value] = {"pad_width": ((0, 0), (top, bottom), (left, right), (0, 0)), "constant_values": front.fill or 0}
+        stated: dict[str, Value] = {
+            "pad_width": ((0, 0), (top, bottom), (left, right), (0, 0)),
+            "constant_values": front.fill or 0,
+        }
         return Layer("jnp.pad", stated, why)
     lower = front.rule == "same_lower"
-    sizes: dict[str, Value] = {"window_shape": window.kernel, "strides": window.stride, "dilation": window.dilation}
+    sizes: dict[str, Value] = {
+        "window_shape": window.kernel,
+        "strides": window.stride,
+        "dilation": window.dilation,
+    }
     return Layer("same_pad", {**sizes, "lower": lower, "fill": front.fill}, why)
 
 
-SPELLINGS = Spellings("Flax", _PLAIN, {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool}, _front)
+SPELLINGS = Spellings(
+    "Flax", _PLAIN, {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool}, _front
+)
 """Every op of a plan as a layer."""

@@ -44,24 +44,33 @@ def arrays_of(plan: Plan, tensors: Mapping[str, Mapping[str, Array]]) -> dict[st
     return found
 
 
-def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype) -> dict[str, str]:
-    """Writes `model.safetensors` in `dtype`, and `model.py`, its module, into `folder`. Returns the sha256 of each by its name.
+def write_port(
+    folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype
+) -> dict[str, str]:
+    """Writes `model.safetensors` in `dtype`, and `model.py`, its module, into `folder`. Returns the sha256 of
+    each by its name.
 
     Raises:
         MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
     """
     text = model_source(plan).encode()
-    arrays = {key: cast(array, dtype, key, allow_overflow=True) for key, array in arrays_of(plan, tensors).items()}
+    arrays = {
+        key: cast(array, dtype, key, allow_overflow=True) for key, array in arrays_of(plan, tensors).items()
+    }
     (folder / SOURCE_FILE).write_bytes(text)
     written = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
-    return {SOURCE_FILE: sha256(text).hexdigest(), WEIGHTS_FILE: write_safetensors(folder / WEIGHTS_FILE, written)}
+    return {
+        SOURCE_FILE: sha256(text).hexdigest(),
+        WEIGHTS_FILE: write_safetensors(folder / WEIGHTS_FILE, written),
+    }
 
 
 def read_weights(folder: Path, plan: Plan) -> dict[str, dict[str, Array]]:
     """The canonical tensors of the port in `folder`.
 
     Raises:
-        FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do not fit the graph.
+        FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do not
+            fit the graph.
     """
     path = folder / WEIGHTS_FILE
     if not path.is_file():

@@ -1,7 +1,7 @@
 """The names and the axis order of Flax. See porter.frameworks.dialects.Dialect.
 
-Kernels have Keras's axes, but for those of the heads of an attention: (features, heads, channels) before it, (heads, channels,
-units) after it.
+Kernels have Keras's axes, but for those of the heads of an attention: (features, heads, channels) before it,
+(heads, channels, units) after it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     }
 
 
-def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+def counted_layers(
+    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
+) -> Mapping[str, str]:
     """Empty: a tree of parameters has names."""
     return {}
 
@@ -53,7 +55,9 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     stored = _of_heads(graph, node, role)
     if stored is not None:
         if array.shape != stored:
-            raise MappingError(f"expected a {role} of heads of shape {stored}, got {array.shape}", where=node.path)
+            raise MappingError(
+                f"expected a {role} of heads of shape {stored}, got {array.shape}", where=node.path
+            )
         units = node.op.tensors(channels_of(graph)[node.inputs[0]])["kernel"][0]
         return array.reshape(-1) if role == "bias" else array.reshape(-1, units).T
     return keras.to_canonical(graph, node, role, array)
@@ -67,14 +71,23 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _of_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | None:
-    """The shape of a tensor that has an axis for the heads of the attention that the layer is before or after; None of others."""
+    """The shape of a tensor that has an axis for the heads of the attention that the layer is before or
+    after; None of others.
+    """
     if not isinstance(node.op, Dense):
         return None
     units, features = node.op.units, channels_of(graph)[node.inputs[0]]
     source = graph.by_path.get(node.inputs[0])
     if source is not None and isinstance(source.op, Attention):
         return (source.op.heads, features // source.op.heads, units) if role == "kernel" else None
-    heads = next((other.op.heads for other in graph.nodes if isinstance(other.op, Attention) and node.path in other.inputs), None)
+    heads = next(
+        (
+            other.op.heads
+            for other in graph.nodes
+            if isinstance(other.op, Attention) and node.path in other.inputs
+        ),
+        None,
+    )
     if heads is None:
         return None
     return (features, heads, units // heads) if role == "kernel" else (heads, units // heads)

@@ -17,8 +17,9 @@ from porter.frameworks.numpy.nets import NetDestination
 from porter.graph import Graph, tensor_shapes
 from porter.padding import Capabilities
 
-# src/operator/nn/pooling.cc and pool.h: pads are alike on both sides. `full` rounds up and keeps the last window wherever it is.
-# An average counts the pads, not what lies behind them, or with count_include_pad=False the real cells only.
+# src/operator/nn/pooling.cc and pool.h: pads are alike on both sides. `full` rounds up and keeps the last
+# window wherever it is. An average counts the pads, not what lies behind them, or with
+# count_include_pad=False the real cells only.
 _CAPABILITIES = Capabilities(
     symmetric=True,
     explicit=False,
@@ -50,15 +51,24 @@ class MXNet(NetDestination[SymbolMaker]):
         return [*((node["name"], node) for node in symbol["nodes"]), ("heads", symbol["heads"])]
 
     def in_bytes(self, net: SymbolMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
-        return arrays_parts({f"{'aux' if name in net.states else 'arg'}:{name}": array for name, array in arrays.items()})
+        return arrays_parts(
+            {f"{'aux' if name in net.states else 'arg'}:{name}": array for name, array in arrays.items()}
+        )
 
     def arrays_in(self, data: bytes) -> Mapping[str, Array]:
         return read_arrays(data)
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
-        """The arguments of norms that the source lacks, with the number that changes nothing: a gamma of 1, a beta of 0."""
+        """The arguments of norms that the source lacks, with the number that changes nothing: a gamma of 1, a
+        beta of 0.
+        """
         held = tensor_shapes(graph)
-        roles = ((node.path, role) for node in graph.nodes if node.op_name == "batch_norm" for role in ("gamma", "beta"))
+        roles = (
+            (node.path, role)
+            for node in graph.nodes
+            if node.op_name == "batch_norm"
+            for role in ("gamma", "beta")
+        )
         return {f"{path}_{role}": int(role == "gamma") for path, role in roles if role not in held[path]}
 
 

@@ -1,7 +1,8 @@
 """The names of Gluon's parameters, in the axis order of torch. See porter.frameworks.dialects.Dialect.
 
-`save_parameters` names a parameter by the attributes that lead to it: `features.4.0.body.0.weight`. `export`, and `save_params` of
-1.2 and before it, name it by the prefixes of blocks: `resnetv10_stage1_conv0_weight`, or without the network's own.
+`save_parameters` names a parameter by the attributes that lead to it: `features.4.0.body.0.weight`. `export`,
+and `save_params` of 1.2 and before it, name it by the prefixes of blocks: `resnetv10_stage1_conv0_weight`, or
+without the network's own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ _NAMES: Mapping[type[Op], Mapping[str, tuple[str, ...]]] = {
     Conv: _LAYER,
     ConvTranspose: _LAYER,
     Dense: _LAYER,
-    BatchNorm: {**_TRAINED, "mean": ("running_mean", "moving_mean"), "variance": ("running_var", "moving_var")},
+    BatchNorm: {
+        **_TRAINED,
+        "mean": ("running_mean", "moving_mean"),
+        "variance": ("running_var", "moving_var"),
+    },
     PRelu: {"alpha": ("alpha", "gamma")},
 }
 _NETWORK = re.compile(r"[A-Za-z]\w*?\d+_")
@@ -40,13 +45,17 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     }
 
 
-def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+def counted_layers(
+    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
+) -> Mapping[str, str]:
     """Empty: parameters have names."""
     return {}
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """The layers after what most of their names in the file begin with: `resnetv10_`, in a second network `resnetv11_`."""
+    """The layers after what most of their names in the file begin with: `resnetv10_`, in a second network
+    `resnetv11_`.
+    """
     known, counts = set(layers), Counter[str]()
     for tensor in tensors:
         begins = _NETWORK.match(tensor)

@@ -50,11 +50,15 @@ class SymbolMaker(Maker):
         return f'{{"nodes": [\n{lines}\n],\n{ends}}}\n'
 
     def node(self, op: str, name: str, *inputs: str, **attributes: Attribute) -> str:
-        """Adds a node and returns its name, which is its value's. A path in `inputs` stands for the value of that path."""
+        """Adds a node and returns its name, which is its value's. A path in `inputs` stands for the value of
+        that path.
+        """
         sources = [[self.place(source), 0, 0] for source in inputs]
         words = {key: _said(value) for key, value in attributes.items()}
         self._places[name] = len(self.nodes)
-        self.nodes.append({"op": op, "name": name} | ({"attrs": words} if words else {}) | {"inputs": sources})
+        self.nodes.append(
+            {"op": op, "name": name} | ({"attrs": words} if words else {}) | {"inputs": sources}
+        )
         return name
 
     def place(self, source: str) -> int:
@@ -75,9 +79,15 @@ class SymbolMaker(Maker):
         return self.node("null", name)
 
     def trained(self, path: str, name: str, *roles: str) -> list[str]:
-        """Variables of the tensors of a path of these roles, without those that it lacks, for the node `name`."""
+        """Variables of the tensors of a path of these roles, without those that it lacks, for the node
+        `name`.
+        """
         shapes = self.tensors.get(path, {})
-        return [self.variable(f"{name}_{NAMES[role]}", Trained(path, role, shapes[role])) for role in roles if role in shapes]
+        return [
+            self.variable(f"{name}_{NAMES[role]}", Trained(path, role, shapes[role]))
+            for role in roles
+            if role in shapes
+        ]
 
     def along_channels(self, path: str) -> tuple[int, ...]:
         """The shape of one number for each channel of a path's value."""
@@ -89,7 +99,9 @@ class SymbolMaker(Maker):
             last = axis == 3 or not any(pads[2:])
             if before or after:
                 own = name if last else self.name(f"{name}_rows")
-                source = self.node("slice_axis", own, source, axis=axis, begin=before, end=-after if after else "None")
+                source = self.node(
+                    "slice_axis", own, source, axis=axis, begin=before, end=-after if after else "None"
+                )
         return source
 
     def padded(self, name: str, source: str, pads: Pads, fill: float = 0.0, mode: str = "constant") -> str:
@@ -103,18 +115,28 @@ class SymbolMaker(Maker):
             source = self.cropped(self.name(f"{name}_cut") if any(more) else name, source, less)
         return self.padded(name, source, (more[0], more[1], more[2], more[3])) if any(more) else source
 
-    def chosen(self, name: str, source: str, kernel: Array, stride: Sequence[int] = (1, 1), groups: int = 1) -> str:
+    def chosen(
+        self, name: str, source: str, kernel: Array, stride: Sequence[int] = (1, 1), groups: int = 1
+    ) -> str:
         """Sums over channels, as of a convolution of one cell: filters x channels of a group."""
         if not is_map(self.shapes.get(source, (0, 0, 0))):
             weight = self.variable(f"{name}_weight", kernel)
             return self.node("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)
-        weight, own = self.variable(f"{name}_weight", kernel[:, :, None, None]), {"num_filter": len(kernel), "num_group": groups}
-        return self.node("Convolution", name, source, weight, kernel=(1, 1), stride=stride, no_bias=True, **own)
+        weight, own = (
+            self.variable(f"{name}_weight", kernel[:, :, None, None]),
+            {"num_filter": len(kernel), "num_group": groups},
+        )
+        return self.node(
+            "Convolution", name, source, weight, kernel=(1, 1), stride=stride, no_bias=True, **own
+        )
 
     def filled(self, name: str, source: str, number: float) -> str:
         """A value of the shape of another, with `number` everywhere."""
         return self.node(
-            "_plus_scalar", name, self.node("_mul_scalar", self.name(f"{name}_zero"), source, scalar=0.0), scalar=number
+            "_plus_scalar",
+            name,
+            self.node("_mul_scalar", self.name(f"{name}_zero"), source, scalar=0.0),
+            scalar=number,
         )
 
 

@@ -18,11 +18,15 @@ def windowed(maker: SymbolMaker, node: Node, op: Conv | MaxPool | AvgPool, reali
         PaddingError: MXNet has no nodes for the realisation, because the plan was made for another framework.
     """
     path, (source,), front, native = node.path, node.inputs, realisation.front, realisation.native
-    foreign = realisation.subsample or any(realisation.skipped) or (front is not None and front.rule != "explicit")
+    foreign = (
+        realisation.subsample or any(realisation.skipped) or (front is not None and front.rule != "explicit")
+    )
     if foreign or native.rule not in ("valid", "explicit") or native.rounding == "ceil":
         raise PaddingError(f"MXNet has no operators for '{realisation}'", where=path)
     name = maker.values[path]
-    padded = source if front is None else maker.padded(maker.name(f"{name}_pad"), source, front.pads, front.fill)
+    padded = (
+        source if front is None else maker.padded(maker.name(f"{name}_pad"), source, front.pads, front.fill)
+    )
     if isinstance(op, Conv):
         stated = sides(op.window, native.pads) | filters(op.filters, op.groups, op.bias)
         maker.node("Convolution", name, padded, *maker.trained(path, name, "kernel", "bias"), **stated)
@@ -34,7 +38,11 @@ def windowed(maker: SymbolMaker, node: Node, op: Conv | MaxPool | AvgPool, reali
 
 def sides(window: Window, pads: Pads = NONE) -> dict[str, Attribute]:
     """A window as attributes: its sides' pads are alike."""
-    stated: dict[str, Attribute] = {"kernel": window.kernel, "stride": window.stride, "pad": (pads[0], pads[2])}
+    stated: dict[str, Attribute] = {
+        "kernel": window.kernel,
+        "stride": window.stride,
+        "pad": (pads[0], pads[2]),
+    }
     return stated | ({"dilate": window.dilation} if window.dilation != (1, 1) else {})
 
 
@@ -42,11 +50,15 @@ def filters(count: int, groups: int, bias: bool) -> dict[str, Attribute]:
     return {"num_filter": count, "num_group": groups, "no_bias": not bias}
 
 
-def _pooled(maker: SymbolMaker, path: str, op: MaxPool | AvgPool, realisation: Realisation, maps: tuple[str, str]) -> None:
+def _pooled(
+    maker: SymbolMaker, path: str, op: MaxPool | AvgPool, realisation: Realisation, maps: tuple[str, str]
+) -> None:
     """Of a map, and of the same map behind its pad layer."""
     native, front, counted = realisation.native, realisation.front, realisation.counted
     name, (source, padded) = maker.values[path], maps
-    stated = sides(op.window, native.pads) | {"pooling_convention": "full" if native.rounding == "full" else "valid"}
+    stated = sides(op.window, native.pads) | {
+        "pooling_convention": "full" if native.rounding == "full" else "valid"
+    }
     stated |= {"pool_type": "max" if isinstance(op, MaxPool) else "avg"}
     if isinstance(op, AvgPool):
         stated["count_include_pad"] = native.average != "real_cells"
@@ -73,4 +85,6 @@ def _largest(maker: SymbolMaker, path: str, window: Window, source: str) -> None
             parts.append(maker.chosen(maker.name(f"{name}_cell"), part, one, window.stride, len(one)))
     value = parts[0]
     for place, part in enumerate(parts[1:], 2):
-        value = maker.node("broadcast_maximum", name if place == len(parts) else maker.name(f"{name}_most"), value, part)
+        value = maker.node(
+            "broadcast_maximum", name if place == len(parts) else maker.name(f"{name}_most"), value, part
+        )

@@ -1,7 +1,8 @@
 """How MXNet says each op that it has: its operators, of which the last has the op's path. Windowed ops are in
 porter.frameworks.mxnet.sites.
 
-A few ops are compositions that are exact in every number, such as channels that a convolution of zeros and ones chooses.
+A few ops are compositions that are exact in every number, such as channels that a convolution of zeros and
+ones chooses.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Spelling: TypeAlias = Callable[[SymbolMaker, Node, Any], object]
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def _plain(op: str, stated: Callable[[Any], Mapping[str, Attribute]] = lambda op: {}, *roles: str) -> Spelling:
+def _plain(
+    op: str, stated: Callable[[Any], Mapping[str, Attribute]] = lambda op: {}, *roles: str
+) -> Spelling:
     """One node of the values that the op takes, and of its tensors of these roles."""
 
     def spelling(maker: SymbolMaker, node: Node, said: Op) -> None:
@@ -42,7 +45,10 @@ def _in_turn(alike: str, other: str) -> Spelling:
 
     def spelling(maker: SymbolMaker, node: Node, op: Op) -> None:
         *before, last = node.inputs
-        kind, name = alike if len({maker.shapes[path] for path in node.inputs}) == 1 else other, maker.values[node.path]
+        kind, name = (
+            alike if len({maker.shapes[path] for path in node.inputs}) == 1 else other,
+            maker.values[node.path],
+        )
         first = reduce(lambda value, path: maker.node(kind, maker.name(f"{name}_part"), value, path), before)
         maker.node(kind, name, first, last)
 
@@ -51,11 +57,17 @@ def _in_turn(alike: str, other: str) -> Spelling:
 
 def _by_channel(maker: SymbolMaker, node: Node, *steps: tuple[str, Held | None]) -> None:
     """Operators of a value and of one number for each channel."""
-    name, (value,), held = maker.values[node.path], node.inputs, [step for step in steps if step[1] is not None]
+    name, (value,), held = (
+        maker.values[node.path],
+        node.inputs,
+        [step for step in steps if step[1] is not None],
+    )
     for place, (kind, numbers) in enumerate(held, 1):
         assert numbers is not None
         variable = maker.variable(f"{name}_{kind.removeprefix('broadcast_')}", numbers)
-        value = maker.node(kind, name if place == len(held) else maker.name(f"{name}_scaled"), value, variable)
+        value = maker.node(
+            kind, name if place == len(held) else maker.name(f"{name}_scaled"), value, variable
+        )
 
 
 def _channel_scale(maker: SymbolMaker, node: Node, op: ops.ChannelScale) -> None:
@@ -76,7 +88,8 @@ def _affine(maker: SymbolMaker, node: Node, op: ops.Affine) -> None:
         return
     shape = maker.along_channels(node.path)
     scale, offset = (
-        np.broadcast_to(np.reshape(numbers, (1, -1, *(1,) * (len(shape) - 2))), shape) for numbers in (op.scale, op.offset)
+        np.broadcast_to(np.reshape(numbers, (1, -1, *(1,) * (len(shape) - 2))), shape)
+        for numbers in (op.scale, op.offset)
     )
     _by_channel(maker, node, ("broadcast_mul", scale), ("broadcast_add", offset))
 
@@ -92,15 +105,23 @@ def _factors(maker: SymbolMaker, node: Node, op: ops.BatchNorm | ops.GroupNorm) 
 def _batch_norm(maker: SymbolMaker, node: Node, op: ops.BatchNorm) -> None:
     name, shape = maker.values[node.path], (maker.channels(node.path),)
     factors, roles = _factors(maker, node, op), ("mean", "variance")
-    states = [maker.variable(f"{name}_{NAMES[role]}", Trained(node.path, role, shape), state=True) for role in roles]
-    stated: dict[str, Attribute] = {"eps": op.epsilon, "momentum": round(1 - op.momentum, 9), "fix_gamma": not op.scale}
+    states = [
+        maker.variable(f"{name}_{NAMES[role]}", Trained(node.path, role, shape), state=True) for role in roles
+    ]
+    stated: dict[str, Attribute] = {
+        "eps": op.epsilon,
+        "momentum": round(1 - op.momentum, 9),
+        "fix_gamma": not op.scale,
+    }
     maker.node("BatchNorm", name, *node.inputs, *factors, *states, **stated)
 
 
 def _instance_norm(maker: SymbolMaker, node: Node, op: ops.GroupNorm) -> None:
     if op.groups != maker.channels(node.path) or not is_map(maker.shapes[node.path]):
         raise GraphError("porter writes MXNet's InstanceNorm, not norms of several channels", where=node.path)
-    maker.node("InstanceNorm", maker.values[node.path], *node.inputs, *_factors(maker, node, op), eps=op.epsilon)
+    maker.node(
+        "InstanceNorm", maker.values[node.path], *node.inputs, *_factors(maker, node, op), eps=op.epsilon
+    )
 
 
 def _response_norm(maker: SymbolMaker, node: Node, op: ops.LocalResponseNorm) -> None:
@@ -163,7 +184,12 @@ def _hard_swish(maker: SymbolMaker, node: Node, op: ops.HardSwish) -> None:
     name, (source,) = maker.values[node.path], node.inputs
     moved = maker.node("_plus_scalar", maker.name(f"{name}_moved"), source, scalar=3.0)
     cut = maker.node("clip", maker.name(f"{name}_cut"), moved, a_min=0.0, a_max=6.0)
-    maker.node("_div_scalar", name, maker.node("elemwise_mul", maker.name(f"{name}_product"), source, cut), scalar=6.0)
+    maker.node(
+        "_div_scalar",
+        name,
+        maker.node("elemwise_mul", maker.name(f"{name}_product"), source, cut),
+        scalar=6.0,
+    )
 
 
 def _global_pool(kind: str) -> Spelling:
@@ -215,9 +241,13 @@ def _transposed(maker: SymbolMaker, node: Node, op: ops.ConvTranspose) -> None:
     path, name, (top, bottom, left, right) = node.path, maker.values[node.path], op.cut
     alike = (top, left) == (bottom, right) and min(op.cut) >= 0
     late = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    stated = sides(op.window, op.cut if alike else NONE) | filters(op.filters, op.groups, op.bias and not late)
+    stated = sides(op.window, op.cut if alike else NONE) | filters(
+        op.filters, op.groups, op.bias and not late
+    )
     held = maker.trained(path, name, "kernel", *([] if late else ["bias"]))
-    whole = maker.node("Deconvolution", name if alike else maker.name(f"{name}_whole"), *node.inputs, *held, **stated)
+    whole = maker.node(
+        "Deconvolution", name if alike else maker.name(f"{name}_whole"), *node.inputs, *held, **stated
+    )
     if not alike:
         moved = maker.moved(maker.name(f"{name}_moved") if late else name, whole, less(NONE, op.cut))
         if late:
@@ -228,17 +258,36 @@ def _transposed(maker: SymbolMaker, node: Node, op: ops.ConvTranspose) -> None:
 def _spread(maker: SymbolMaker, node: Node, op: Spread) -> None:
     name, (kernel, groups) = maker.values[node.path], spreading(op, maker.channels(node.inputs[0]))
     sides, own = kernel.shape[2:], filters(kernel.shape[1] * groups, groups, False)
-    maker.node("Deconvolution", name, *node.inputs, maker.variable(f"{name}_weight", kernel), kernel=sides, stride=sides, **own)
+    maker.node(
+        "Deconvolution",
+        name,
+        *node.inputs,
+        maker.variable(f"{name}_weight", kernel),
+        kernel=sides,
+        stride=sides,
+        **own,
+    )
 
 
 def _space_to_depth(maker: SymbolMaker, node: Node, op: ops.SpaceToDepth) -> None:
     name, kernel = maker.values[node.path], gathering(op, maker.channels(node.inputs[0]))
     sides, own = (op.block, op.block), filters(len(kernel), 1, False)
-    maker.node("Convolution", name, *node.inputs, maker.variable(f"{name}_weight", kernel), kernel=sides, stride=sides, **own)
+    maker.node(
+        "Convolution",
+        name,
+        *node.inputs,
+        maker.variable(f"{name}_weight", kernel),
+        kernel=sides,
+        stride=sides,
+        **own,
+    )
 
 
 def _clip(low: float, high: float) -> Mapping[str, Attribute]:
-    return {"a_min": low if math.isfinite(low) else -_LARGEST, "a_max": high if math.isfinite(high) else _LARGEST}
+    return {
+        "a_min": low if math.isfinite(low) else -_LARGEST,
+        "a_max": high if math.isfinite(high) else _LARGEST,
+    }
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
@@ -246,7 +295,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.GlobalAvgPool: _global_pool("avg"),
     ops.GlobalMaxPool: _global_pool("max"),
     ops.ReduceMap: _reduce,
-    ops.Dense: _plain("FullyConnected", lambda op: {"num_hidden": op.units, "no_bias": not op.bias}, "kernel", "bias"),
+    ops.Dense: _plain(
+        "FullyConnected", lambda op: {"num_hidden": op.units, "no_bias": not op.bias}, "kernel", "bias"
+    ),
     ops.BatchNorm: _batch_norm,
     ops.GroupNorm: _instance_norm,
     ops.LocalResponseNorm: _response_norm,
@@ -286,7 +337,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Flatten: _flatten,
     ops.AsMap: _plain("Reshape", lambda op: {"shape": (0, 0, 1, 1)}),
     ops.Rearrange: _plain("Reshape", lambda op: {"shape": (-1,)}),
-    ops.PadMap: lambda maker, node, op: maker.padded(maker.values[node.path], node.inputs[0], op.pads, op.fill),
+    ops.PadMap: lambda maker, node, op: maker.padded(
+        maker.values[node.path], node.inputs[0], op.pads, op.fill
+    ),
     ops.ExtendMap: _extended,
     ops.CropMap: lambda maker, node, op: maker.cropped(maker.values[node.path], node.inputs[0], op.pads),
     ops.PadChannels: _chosen,

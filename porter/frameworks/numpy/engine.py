@@ -1,7 +1,7 @@
 """Runs a file's own graph in numpy. See porter.frameworks.Engine.
 
-It is independent of how porter reads the file: the rows of the file's format (`Format.rows`) take operators and attributes as the
-file says them, and porter.filegraph.kernels computes them.
+It is independent of how porter reads the file: the rows of the file's format (`Format.rows`) take operators
+and attributes as the file says them, and porter.filegraph.kernels computes them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class NumpyModel:
     """A program with the file's tensors, in the file's axis order.
 
     Attributes:
-        takes: what it takes, where that is more than images; the names of its further inputs are the program's.
+        takes: what it takes, where that is more than images; the names of its further inputs are the
+            program's.
     """
 
     program: Program
@@ -43,15 +44,21 @@ class NumpyModel:
     takes: TakesInputs | None = None
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
-        """The values called `names`, those of them that the program has, for a batch N×C×H×W; maps come back so.
+        """The values called `names`, those of them that the program has, for a batch N×C×H×W; maps come back
+        so.
 
         Raises:
-            MissingFramework: porter has no row for an operator that they need, or it does not take its inputs.
+            MissingFramework: porter has no row for an operator that they need, or it does not take its
+                inputs.
         """
         if self.program.single and len(batch) > 1:
             each = [self(image[None], names) for image in batch]
             return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
-        steps, channels_last, images = self._steps(names), self.program.channels_last, batch.astype(self.dtype)
+        steps, channels_last, images = (
+            self._steps(names),
+            self.program.channels_last,
+            batch.astype(self.dtype),
+        )
         unused = last_uses((*step.inputs, *step.outputs) for step in steps)
         known, found = dict[str, Numbers](), dict[str, Array]()
         for name, value in {self.program.image: images, **self._beside(images)}.items():
@@ -68,7 +75,9 @@ class NumpyModel:
         """What the further inputs are fed, by name."""
         if self.takes is None:
             return {}
-        return dict(zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True))
+        return dict(
+            zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True)
+        )
 
     def _steps(self, names: tuple[str, ...]) -> list[Step]:
         """The steps that the values called `names` need."""
@@ -88,7 +97,9 @@ class NumpyModel:
                 given = row(step.attributes, *(self._value(name, known) for name in step.inputs))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
-            raise MissingFramework(f"porter's own engine cannot run this '{step.op}': {reason}", where=step.outputs[0]) from None
+            raise MissingFramework(
+                f"porter's own engine cannot run this '{step.op}': {reason}", where=step.outputs[0]
+            ) from None
         return given if isinstance(given, tuple) else (given,)
 
     def _value(self, name: str, known: Mapping[str, Numbers]) -> Any:
@@ -106,7 +117,9 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     """
     graph, format = checkpoint.carried, FORMATS.get(checkpoint.format)
     if format is None or format.rows is None:
-        raise MissingFramework(f"porter's own engine has no rows for {checkpoint.format}", where=str(checkpoint.path))
+        raise MissingFramework(
+            f"porter's own engine has no rows for {checkpoint.format}", where=str(checkpoint.path)
+        )
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter's own engine runs files in float32 and float64, not in {dtype}")
     return NumpyModel(import_module(format.rows).program(graph.definition), checkpoint.tensors, dtype, graph)
@@ -122,7 +135,9 @@ def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
     """None: nothing else runs these files."""
 
 
-def classifier(model: NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
+def classifier(
+    model: NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None
+) -> Classifier:
     """See porter.frameworks.Engine.classifier. It runs on the CPU.
 
     Raises:
@@ -130,6 +145,8 @@ def classifier(model: NumpyModel, protocol: Preprocess, device: str, how: Run, t
     """
     if device != "cpu" or how != FP32 or tap is None:
         raise UsageError(
-            "porter's own engine gives named values in fp32 on the CPU", where="--source", next="leave out --precision"
+            "porter's own engine gives named values in fp32 on the CPU",
+            where="--source",
+            next="leave out --precision",
         )
     return classifier_of(lambda images: model(images, (tap,))[tap], protocol)

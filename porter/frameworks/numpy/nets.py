@@ -1,7 +1,9 @@
-"""A kit for destinations whose framework porter does not run: a port is a net of layers and a file of their tensors, and porter's
-own engine runs it by the rows of its format, which decode it as they decode others' files.
+"""A kit for destinations whose framework porter does not run: a port is a net of layers and a file of their
+tensors, and porter's own engine runs it by the rows of its format, which decode it as they decode others'
+files.
 
-A destination is a `NetDestination` with a `Maker` of layers, a table of spellings, and what writes and reads its files.
+A destination is a `NetDestination` with a `Maker` of layers, a table of spellings, and what writes and reads
+its files.
 """
 
 from __future__ import annotations
@@ -69,7 +71,10 @@ class Maker(ABC):
     def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
         """What the net calls the value of each path, and the names that are taken."""
         taken = Names()
-        return {path: taken.take(cls.plain("data" if path == INPUT else path)) for path in (*graph.inputs, *graph.by_path)}, taken
+        return {
+            path: taken.take(cls.plain("data" if path == INPUT else path))
+            for path in (*graph.inputs, *graph.by_path)
+        }, taken
 
     @staticmethod
     def plain(name: str) -> str:
@@ -101,8 +106,8 @@ class NetDestination(ABC, Generic[M]):
     Attributes:
         TITLE: the framework's name, for messages.
         NET_FILE: has the net's text; its tensors are in MODEL_FILE.
-        SPELLINGS: how the framework says each op without a padding site that it has; a Rearrange, only one that leaves a number of
-            each image.
+        SPELLINGS: how the framework says each op without a padding site that it has; a Rearrange, only one
+            that leaves a number of each image.
         NO_ARRAYS: why arrays are refused, where its layers have none.
     """
 
@@ -133,7 +138,8 @@ class NetDestination(ABC, Generic[M]):
         """Adds the layers of a windowed node.
 
         Raises:
-            PaddingError: the framework has no layers for the realisation, because the plan was made for another one.
+            PaddingError: the framework has no layers for the realisation, because the plan was made for
+                another one.
         """
 
     @abstractmethod
@@ -181,7 +187,10 @@ class NetDestination(ABC, Generic[M]):
         """The net without what the framework has no layers for, and the errors of these ops."""
         maker, refused = self.MAKER(plan), list[PorterError]()
         for further in plan.graph.further_inputs:
-            message, next = f"porter writes nets of {self.TITLE} with one input", "port it to torch, tf or onnx"
+            message, next = (
+                f"porter writes nets of {self.TITLE} with one input",
+                "port it to torch, tf or onnx",
+            )
             return maker, [GraphError(message, where=further.path, next=next)]
         for node in plan.graph.nodes:
             try:
@@ -193,8 +202,13 @@ class NetDestination(ABC, Generic[M]):
 
     def _add(self, maker: M, node: Node, plan: Plan) -> None:
         op, spelling = node.op, row_of(self.SPELLINGS, type(node.op))
-        if any(isinstance(maker.shapes[path], Axes) and maker.shapes[path] for path in (node.path, *node.inputs)):
-            words = self.NO_ARRAYS or f"porter writes maps and features for {self.TITLE}, not arrays of other axes"
+        if any(
+            isinstance(maker.shapes[path], Axes) and maker.shapes[path] for path in (node.path, *node.inputs)
+        ):
+            words = (
+                self.NO_ARRAYS
+                or f"porter writes maps and features for {self.TITLE}, not arrays of other axes"
+            )
             raise GraphError(words, where=node.path)
         if isinstance(op, Conv | MaxPool | AvgPool):
             self.windowed(maker, node, op, plan.realisations[node.path])
@@ -203,7 +217,9 @@ class NetDestination(ABC, Generic[M]):
         else:
             raise GraphError(f"porter writes no layer of {self.TITLE} for {op.words}", where=node.path)
 
-    def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> ports.PortModel:
+    def build(
+        self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
+    ) -> ports.PortModel:
         """The net of the plan, as its text says it.
 
         Raises:
@@ -211,16 +227,26 @@ class NetDestination(ABC, Generic[M]):
             GraphError: the framework has no layers for an op. MappingError: the tensors do not fit the graph.
         """
         net = self.net(plan)
-        program, arrays = self.program(net.text(), net.values[INPUT]), _arrays(net, tensors, storage_type(dtype))
+        program, arrays = (
+            self.program(net.text(), net.values[INPUT]),
+            _arrays(net, tensors, storage_type(dtype)),
+        )
         return ports.port_model(plan, program, arrays, net.values, dtype, device)
 
     def write(
-        self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+        self,
+        folder: Path,
+        plan: Plan,
+        tensors: Tensors,
+        layers: Mapping[str, str],
+        dtype: Dtype,
+        about: Mapping[str, str],
     ) -> dict[str, str]:
         """Writes both files into `folder`. Returns the sha256 of each by its name.
 
         Raises:
-            UsageError: porter's engine does not run this number type, or the tensors are too large for the file.
+            UsageError: porter's engine does not run this number type, or the tensors are too large for the
+                file.
             GraphError: the framework has no layers for an op. MappingError: the tensors do not fit the graph.
         """
         if dtype not in ("float32", "float64"):
@@ -243,16 +269,23 @@ class NetDestination(ABC, Generic[M]):
         """
         net = self.net(plan)
         try:
-            found, own = self.parts((folder / self.NET_FILE).read_text(encoding="utf-8")), self.parts(net.text())
+            found, own = (
+                self.parts((folder / self.NET_FILE).read_text(encoding="utf-8")),
+                self.parts(net.text()),
+            )
             stored = self.arrays_in((folder / self.MODEL_FILE).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             message = f"the port's model cannot be read: {str(error)[:300]}"
             raise FileError(message, where=str(folder), next="convert again") from None
         if found != own:
-            other = next((name for (name, part), (_, wanted) in zip(own, found, strict=False) if part != wanted), None)
+            other = next(
+                (name for (name, part), (_, wanted) in zip(own, found, strict=False) if part != wanted), None
+            )
             wrong = f"'{other}' is another" if other else "it has more layers, or fewer"
             raise FileError(
-                f"the net is not the one of port.json: {wrong}", where=str(folder / self.NET_FILE), next="convert again"
+                f"the net is not the one of port.json: {wrong}",
+                where=str(folder / self.NET_FILE),
+                next="convert again",
             )
         return _read_back(net, stored)
 
@@ -269,7 +302,11 @@ def _filled(held: Held, tensors: Tensors) -> Array:
     if not isinstance(held, Trained):
         return held
     tensor, (top, bottom, left, right) = tensors[held.path][held.role], held.amid
-    return np.pad(tensor, [(0, 0), (0, 0), (top, bottom), (left, right)]) if any(held.amid) else tensor.reshape(held.shape)
+    return (
+        np.pad(tensor, [(0, 0), (0, 0), (top, bottom), (left, right)])
+        if any(held.amid)
+        else tensor.reshape(held.shape)
+    )
 
 
 def _read_back(net: Maker, stored: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
@@ -288,6 +325,11 @@ def _read_back(net: Maker, stored: Mapping[str, Array]) -> dict[str, dict[str, A
         if any(held.amid):
             cut = array[:, :, top : array.shape[2] - bottom, left : array.shape[3] - right]
             if np.count_nonzero(cut) != np.count_nonzero(array):
-                raise MappingError(f"expected a kernel amid zeros {held.amid}, got other numbers around it", where=name)
+                raise MappingError(
+                    f"expected a kernel amid zeros {held.amid}, got other numbers around it", where=name
+                )
         found.setdefault(held.path, {})[held.role] = cut.reshape(net.tensors[held.path][held.role])
-    return {path: {role: found[net.graph.by_path[path].holder][role] for role in roles} for path, roles in net.tensors.items()}
+    return {
+        path: {role: found[net.graph.by_path[path].holder][role] for role in roles}
+        for path, roles in net.tensors.items()
+    }

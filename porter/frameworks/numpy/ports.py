@@ -1,5 +1,6 @@
-"""Runs ports in porter's own engine, for destinations whose framework is not run: the net that a port's file states, by the rows of
-its format. The rows decode it as they decode others' files, so what runs is independent of how the net was written.
+"""Runs ports in porter's own engine, for destinations whose framework is not run: the net that a port's file
+states, by the rows of its format. The rows decode it as they decode others' files, so what runs is
+independent of how the net was written.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class PortModel:
     values: Mapping[str, str] = field(repr=False)
 
     def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
-        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type. Where
-        the graph's input is no map, the batch has that input's axes.
+        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's
+        own number type. Where the graph's input is no map, the batch has that input's axes.
 
         Args:
             batch: whatever numpy makes an array of, so a tensor of torch's too.
@@ -48,7 +49,12 @@ class PortModel:
 
 
 def port_model(
-    plan: Plan, program: Program, tensors: Mapping[str, Array], values: Mapping[str, str], dtype: Dtype, device: str
+    plan: Plan,
+    program: Program,
+    tensors: Mapping[str, Array],
+    values: Mapping[str, str],
+    dtype: Dtype,
+    device: str,
 ) -> PortModel:
     """The net of a plan, as porter.frameworks.numpy.nets builds it.
 
@@ -79,7 +85,9 @@ def run(model: PortModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]
     if unknown:
         raise UsageError("the model has no such node", where=unknown[0])
     try:
-        return engine.run_reference(model.net, as_taken(batch, model.plan.graph)[0], {path: model.values[path] for path in taps})
+        return engine.run_reference(
+            model.net, as_taken(batch, model.plan.graph)[0], {path: model.values[path] for path in taps}
+        )
     except MissingFramework as error:  # of a source it would be no verdict
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
 
@@ -88,7 +96,9 @@ def twin(model: PortModel, plan: Plan) -> None:
     """None: a net is written anew for each plan."""
 
 
-def classifier(model: PortModel | NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
+def classifier(
+    model: PortModel | NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None
+) -> Classifier:
     """See porter.frameworks.Engine.classifier. It runs on the CPU.
 
     Raises:

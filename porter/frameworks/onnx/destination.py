@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from porter.frameworks.onnx import engine
-from porter.frameworks.onnx.layout import CAPABILITIES as CAPABILITIES, MODEL_FILE as MODEL_FILE, fillings as fillings
+from porter.frameworks.onnx.layout import (
+    CAPABILITIES as CAPABILITIES,
+    MODEL_FILE as MODEL_FILE,
+    fillings as fillings,
+)
 from porter.frameworks.onnx.port_files import read_port as read_port, write as write
 from porter.graph.plan import Plan
 

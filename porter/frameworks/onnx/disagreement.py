@@ -1,5 +1,6 @@
-"""Where onnxruntime and ONNX's reference implementation do not compute the same of an ONNX file: one of them is wrong there, and a
-proof that compares a port with them says nothing about the port. It is asked only after a proof has failed.
+"""Where onnxruntime and ONNX's reference implementation do not compute the same of an ONNX file: one of them
+is wrong there, and a proof that compares a port with them says nothing about the port. It is asked only after
+a proof has failed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from porter.frameworks.onnx.file_reference import build_file
 from porter.padding import ANY
 
 _ROUNDING = 1e-4
-"""Of one operator whose inputs are the same: 300 times what any node of an EfficientNet or a MobileNetV3 loses in float32 (3.4e-7).
-An operator of another meaning differs by 1e-2 and more."""
+"""Of one operator whose inputs are the same: 300 times what any node of an EfficientNet or a MobileNetV3
+loses in float32 (3.4e-7). An operator of another meaning differs by 1e-2 and more.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ class Disagreement:
     @property
     def words(self) -> str:
         apart = "another shape" if np.isinf(self.distance) else f"relative L2 {self.distance:.1e}"
-        return f"onnxruntime and ONNX's reference implementation disagree on '{self.node}' ({self.op}; {apart})"
+        return (
+            f"onnxruntime and ONNX's reference implementation disagree on '{self.node}' ({self.op}; {apart})"
+        )
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> str | None:
@@ -46,7 +50,8 @@ def disagreement(checkpoint: Checkpoint, batch: Array) -> str | None:
 
 
 def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | None:
-    """The first node, in the file's order, that the two compute otherwise than float32 rounds; None where they agree.
+    """The first node, in the file's order, that the two compute otherwise than float32 rounds; None where
+    they agree.
 
     Each node of the reference gets onnxruntime's own values, so that no rounding adds up on the way.
 

@@ -1,5 +1,5 @@
-"""ONNX's reference implementation in double precision, with operators of porter's own where its are wrong. Every value is compared
-with onnxruntime's float32 too.
+"""ONNX's reference implementation in double precision, with operators of porter's own where its are wrong.
+Every value is compared with onnxruntime's float32 too.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ def make_reference(
     """What runs a ModelProto in double precision.
 
     Args:
-        tensors: the content of its last inputs, as stored. Each node takes them in double precision for itself, so that
-            they are not all held twice.
-        exact: attributes whose numbers the model rounds to float32, by the name of the node's first value and of the attribute.
+        tensors: the content of its last inputs, as stored. Each node takes them in double precision for
+            itself, so that they are not all held twice.
+        exact: attributes whose numbers the model rounds to float32, by the name of the node's first value and
+            of the attribute.
 
     Raises:
-        MissingFramework: the reference implementation lacks an op of the model, or, when called, refuses what an op takes.
+        MissingFramework: the reference implementation lacks an op of the model, or, when called, refuses what
+            an op takes.
     """
     evaluator, names = _evaluator(model, exact), [value.name for value in model.graph.input]
     nested = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
@@ -50,17 +52,28 @@ def make_reference(
 
 
 def _run(evaluator: Any, given: Mapping[str, Array]) -> list[Array]:
-    """As the evaluator's own `run`, which holds all values until the end: here a value is held until its last use."""
-    known, nodes, outputs = {"": None, **evaluator.rt_inits_, **given}, evaluator.rt_nodes_, evaluator.output_names
-    for node, ended in zip(nodes, last_uses(((*node.input, *node.output) for node in nodes), {"", *outputs}), strict=True):
+    """As the evaluator's own `run`, which holds all values until the end: here a value is held until its last
+    use.
+    """
+    known, nodes, outputs = (
+        {"": None, **evaluator.rt_inits_, **given},
+        evaluator.rt_nodes_,
+        evaluator.output_names,
+    )
+    for node, ended in zip(
+        nodes, last_uses(((*node.input, *node.output) for node in nodes), {"", *outputs}), strict=True
+    ):
         known |= zip(node.output, node.run(*(known[name] for name in node.input)), strict=False)
         for name in ended:
             known.pop(name, None)
     return [known[name] for name in outputs]
 
 
-def replay(model: Any, tensors: Mapping[str, Array], values: Mapping[str, Array]) -> Iterator[tuple[Any, Sequence[Array]]]:
-    """Each node (NodeProto) of a model with what the reference makes of `values`, which another runtime gave by name.
+def replay(
+    model: Any, tensors: Mapping[str, Array], values: Mapping[str, Array]
+) -> Iterator[tuple[Any, Sequence[Array]]]:
+    """Each node (NodeProto) of a model with what the reference makes of `values`, which another runtime gave
+    by name.
 
     Raises:
         MissingFramework: as `make_reference`.
@@ -90,7 +103,11 @@ def _evaluator(model: Any, exact: Mapping[str, Mapping[str, float]]) -> Any:
 
 
 def _refusal(error: Exception) -> MissingFramework:
-    text = f"{type(error).__name__}: {first_line(error)}" if isinstance(error, LookupError) else first_line(error)
+    text = (
+        f"{type(error).__name__}: {first_line(error)}"
+        if isinstance(error, LookupError)
+        else first_line(error)
+    )
     return MissingFramework(
         f"ONNX's reference implementation cannot run this model: {text}",
         next="export the model again with a current exporter, or convert it with --no-check",
@@ -99,4 +116,7 @@ def _refusal(error: Exception) -> MissingFramework:
 
 def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
     real = (isinstance(each, np.ndarray) and is_floating(each) for each in inputs)
-    return run(*(each.astype("d", copy=False) if wide else each for each, wide in zip(inputs, real, strict=True)), **context)
+    return run(
+        *(each.astype("d", copy=False) if wide else each for each, wide in zip(inputs, real, strict=True)),
+        **context,
+    )

@@ -11,7 +11,9 @@ from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.running import OnnxModel
 
 
-def classifier(model: OnnxModel | OnnxRunner, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
+def classifier(
+    model: OnnxModel | OnnxRunner, protocol: Preprocess, device: str, how: Run, tap: str | None = None
+) -> Classifier:
     """See porter.frameworks.Engine.classifier. ONNX models run on the CPU.
 
     Raises:

@@ -1,7 +1,8 @@
-"""An ONNX model as what a port is compared with: run by onnxruntime in float32, by ONNX's own reference implementation in float64.
+"""An ONNX model as what a port is compared with: run by onnxruntime in float32, by ONNX's own reference
+implementation in float64.
 
-onnxruntime has no convolution in double precision. Its optimisations are off: one of them takes the zeros of a Pad for the pads of
-the max pool behind it, which is another function.
+onnxruntime has no convolution in double precision. Its optimisations are off: one of them takes the zeros of
+a Pad for the pads of the max pool behind it, which is another function.
 """
 
 from __future__ import annotations
@@ -67,17 +68,23 @@ class OnnxRunner:
     def __call__(self, batch: Array, taps: tuple[str, ...]) -> dict[str, Array]:
         """Values by tap for a batch N×C×H×W, as the model gives them.
 
-        A model of a fixed batch gets the images in parts of that many; the last image is repeated where they do not suffice.
+        A model of a fixed batch gets the images in parts of that many; the last image is repeated where they
+        do not suffice.
         """
         if taps not in self._sessions:
             outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
             self._sessions[taps] = run_model(self._model, self.dtype, outputs, optimised=False)
         parts = self._parts(batch)
         found = [self._sessions[taps](*part) for part in parts]
-        return {tap: self._joined(parts, [values[place] for values in found])[: len(batch)] for place, tap in enumerate(taps)}
+        return {
+            tap: self._joined(parts, [values[place] for values in found])[: len(batch)]
+            for place, tap in enumerate(taps)
+        }
 
     def _joined(self, parts: Sequence[Sequence[Array]], values: list[Array]) -> Array:
-        """A value of each image, from those of parts of the images. What else is in their first axis gets one of its own."""
+        """A value of each image, from those of parts of the images. What else is in their first axis gets one
+        of its own.
+        """
         if WHOLE in self._stated:
             found = np.stack(values)
         else:
@@ -87,20 +94,32 @@ class OnnxRunner:
         return found[:, None] if found.ndim == 1 else found
 
     def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array]]:
-        """See porter.frameworks.onnx.disagreement: a model of float32 run by onnxruntime, and each node of it by ONNX's reference
-        implementation, which is given onnxruntime's inputs. Node (NodeProto), name, and onnxruntime's value and the reference's.
+        """See porter.frameworks.onnx.disagreement: a model of float32 run by onnxruntime, and each node of it
+        by ONNX's reference implementation, which is given onnxruntime's inputs. Node (NodeProto), name, and
+        onnxruntime's value and the reference's.
         """
         names = [name for node in self._model.proto.graph.node for name in node.output if name]
-        session = run_model(self._model, "float32", [import_onnx().ValueInfoProto(name=name) for name in names], optimised=False)
+        session = run_model(
+            self._model,
+            "float32",
+            [import_onnx().ValueInfoProto(name=name) for name in names],
+            optimised=False,
+        )
         first = self._parts(batch)[0]
         given = dict(zip(names, session(*first), strict=True))
         twin = OnnxRunner(self.definition, self.tensors, "float64")._model
         taken = zip((value.name for value in twin.proto.graph.input), first, strict=True)
         for node, values in replay_model(twin, {**dict(taken), **given}):
-            yield from ((node, name, given[name], value) for name, value in zip(node.output, values, strict=False) if name)
+            yield from (
+                (node, name, given[name], value)
+                for name, value in zip(node.output, values, strict=False)
+                if name
+            )
 
     def _parts(self, batch: Array) -> list[tuple[Array, ...]]:
-        """What each input is fed, in its layout and number type, as many images at a time as the model takes."""
+        """What each input is fed, in its layout and number type, as many images at a time as the model
+        takes.
+        """
         if WHOLE in self._stated:
             sizes = [*map(int, self._stated[WHOLE].split())]
             return [(np.ascontiguousarray(image.reshape(sizes), self.dtype),) for image in batch]
@@ -111,10 +130,17 @@ class OnnxRunner:
         if count > len(images) and self.file is not None:
             expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))
         given = [images]
-        for value, array in zip(self.definition.graph.input[1:], beside(batch, self.file) if self.file else (), strict=True):
-            given.append(array.transpose(0, 2, 3, 1) if f"{CHANNELS_LAST} of {value.name}" in self._stated else array)
+        for value, array in zip(
+            self.definition.graph.input[1:], beside(batch, self.file) if self.file else (), strict=True
+        ):
+            given.append(
+                array.transpose(0, 2, 3, 1) if f"{CHANNELS_LAST} of {value.name}" in self._stated else array
+            )
         # Paddle writes -1 for a free batch.
-        parts = ([np.ascontiguousarray(part, self.dtype) for part in in_parts(each, max(count, 0))] for each in given)
+        parts = (
+            [np.ascontiguousarray(part, self.dtype) for part in in_parts(each, max(count, 0))]
+            for each in given
+        )
         return [*zip(*parts, strict=True)]
 
     @cached_property
@@ -132,7 +158,8 @@ class OnnxRunner:
         model = onnx.ModelProto()
         model.CopyFrom(self.definition)
         for entry in (*model.opset_import, *model.graph.node):
-            if entry.domain == "ai.onnx":  # the same in other words, which ONNX's reference implementation does not know
+            # The same in other words, which ONNX's reference implementation does not know.
+            if entry.domain == "ai.onnx":
                 entry.domain = ""
         kind, tensors = self._kind, dict[str, Array]()
         for tensor in model.graph.initializer:
@@ -140,7 +167,8 @@ class OnnxRunner:
             array = onnx.numpy_helper.to_array(tensor) if array is None else array
             if self.dtype == "float64" and tensor.name in self._stated:
                 array = np.full(array.shape, float(self._stated[tensor.name]))
-            if tensor.name not in self.tensors or array.ndim < 2:  # onnxruntime asks for a Resize's factors in the message
+            # Onnxruntime asks for a Resize's factors in the message.
+            if tensor.name not in self.tensors or array.ndim < 2:
                 array = array.astype(self.dtype) if is_floating(array) else array
                 tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
                 continue

@@ -17,10 +17,14 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     outside = next((each.name for each in model.graph.initializer if each.external_data), None)
     if outside is not None:
         next_step = "onnx.load(FILE) loads them too; load_external_data=False leaves them out"
-        raise UsageError(f"the numbers of '{outside}' are in another file", where=model.graph.name, next=next_step)
+        raise UsageError(
+            f"the numbers of '{outside}' are in another file", where=model.graph.name, next=next_step
+        )
     try:
         path.write_bytes(model.SerializeToString())
     except ValueError as error:  # larger than protobuf's limit
         next_step = "onnx.save(model, FILE, save_as_external_data=True), and convert FILE"
-        raise UsageError(f"the model cannot be written: {error}", where=model.graph.name, next=next_step) from None
+        raise UsageError(
+            f"the model cannot be written: {error}", where=model.graph.name, next=next_step
+        ) from None
     return Saved(model.graph.name or "model", path, "the model itself")

@@ -1,8 +1,9 @@
-"""What ONNX's operators say, and the names and shapes that a port's tensors have in its file. Imports no package of ONNX's.
+"""What ONNX's operators say, and the names and shapes that a port's tensors have in its file. Imports no
+package of ONNX's.
 
-A value has the name of its node's path. A tensor has that path, a dot and torch's name of the tensor: `stage1/unit1/conv1.weight`.
-A constant, such as the amounts of a Pad, has the path, a dot and what it is. A node that porter adds, such as a Pad before a pool,
-has the path with an ending: `stem/pool_pad`.
+A value has the name of its node's path. A tensor has that path, a dot and torch's name of the tensor:
+`stage1/unit1/conv1.weight`. A constant, such as the amounts of a Pad, has the path, a dot and what it is. A
+node that porter adds, such as a Pad before a pool, has the path with an ending: `stem/pool_pad`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.filegraph.names import Names
-from porter.graph import BatchNorm, ChannelScale, Graph, GroupNorm, LayerNorm, Node, PRelu, RmsNorm, shapes, tensor_shapes
+from porter.graph import (
+    BatchNorm,
+    ChannelScale,
+    Graph,
+    GroupNorm,
+    LayerNorm,
+    Node,
+    PRelu,
+    RmsNorm,
+    shapes,
+    tensor_shapes,
+)
 from porter.graph.ops import channels_in, is_map
 from porter.padding import ANY, Capabilities
 
@@ -21,10 +33,10 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 """DATA_FILE holds the tensors of a model that is too large for one protobuf message."""
 
-# tests/roads/padding/test_frameworks.py compares what follows from it with windows laid cell by cell, in onnxruntime too.
-# `real_cells` is count_include_pad=0, `clipped_window` count_include_pad=1. onnxruntime 1.31 refuses auto_pad, or computes it
-# wrongly, with a dilation and for a kernel shorter than its stride. A pool's "pad should be smaller than kernel"
-# (cpu/nn/pool_attributes.h).
+# tests/roads/padding/test_frameworks.py compares what follows from it with windows laid cell by cell, in
+# onnxruntime too. `real_cells` is count_include_pad=0, `clipped_window` count_include_pad=1. onnxruntime 1.31
+# refuses auto_pad, or computes it wrongly, with a dilation and for a kernel shorter than its stride. A pool's
+# "pad should be smaller than kernel" (cpu/nn/pool_attributes.h).
 CAPABILITIES = Capabilities(
     symmetric=True,
     explicit=True,
@@ -46,19 +58,26 @@ _NAMES = {
 
 
 def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
-    """The names of all tensors that the file of a graph stores, by path and role. They differ from each other and from all
-    paths; the calls of one layer have the same ones.
+    """The names of all tensors that the file of a graph stores, by path and role. They differ from each other
+    and from all paths; the calls of one layer have the same ones.
 
-    BatchNormalization takes gamma and beta, and LayerNormalization gamma, so these are listed where the graph lacks them too.
+    BatchNormalization takes gamma and beta, and LayerNormalization gamma, so these are listed where the graph
+    lacks them too.
     """
     free = Names({*graph.inputs, *graph.by_path})
     stored = _stored_roles(graph)
-    held = {path: {role: free.take(f"{path}.{_NAMES[role]}") for role in stored[path]} for path in graph.calls if path in stored}
+    held = {
+        path: {role: free.take(f"{path}.{_NAMES[role]}") for role in stored[path]}
+        for path in graph.calls
+        if path in stored
+    }
     return {path: held[graph.by_path[path].holder] for path in stored}
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
-    """The stored tensors that the source lacks, each with the number that changes nothing: a gamma of 1, a beta of 0."""
+    """The stored tensors that the source lacks, each with the number that changes nothing: a gamma of 1, a
+    beta of 0.
+    """
     held = tensor_shapes(graph)
     return {
         name: 1 if role == "gamma" else 0
@@ -69,15 +88,19 @@ def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[s
 
 
 def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
-    """The shape that each tensor has in the file, by path and role: the canonical one, but numbers for each channel of a map that
-    an elementwise op takes are C×1×1, because ONNX broadcasts from the last axis.
+    """The shape that each tensor has in the file, by path and role: the canonical one, but numbers for each
+    channel of a map that an elementwise op takes are C×1×1, because ONNX broadcasts from the last axis.
     """
     known, held = shapes(graph, ANY), tensor_shapes(graph)
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]
         channels = channels_in(known[node.inputs[0]])
-        ends = (1, 1) if isinstance(node.op, PRelu | ChannelScale | GroupNorm | RmsNorm) and is_map(known[path]) else ()
+        ends = (
+            (1, 1)
+            if isinstance(node.op, PRelu | ChannelScale | GroupNorm | RmsNorm) and is_map(known[path])
+            else ()
+        )
         found[path] = {role: (*held.get(path, {}).get(role, (channels,)), *ends) for role in roles}
     return found
 

@@ -28,7 +28,8 @@ class NodeMaker:
         taken: names of values and tensors.
         nodes: NodeProto.
         constants: by name.
-        exact: numbers that an attribute rounds to float32, by the name of the node's value and of the attribute.
+        exact: numbers that an attribute rounds to float32, by the name of the node's value and of the
+            attribute.
     """
 
     dtype: np.dtype[Any]
@@ -40,7 +41,9 @@ class NodeMaker:
     exact: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def node(self, op: str, name: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node and returns the name of its value, which is the node's own. An input "" is one that it does not take."""
+        """Adds a node and returns the name of its value, which is the node's own. An input "" is one that it
+        does not take.
+        """
         self.nodes.append(import_onnx().helper.make_node(op, inputs, [name], name, **attributes))
         for key, value in attributes.items():
             if isinstance(value, float) and float(np.float32(value)) != value:
@@ -73,10 +76,12 @@ class NodeMaker:
         return self.node("ConstantOfShape", name, shape, value=value)
 
     def state_all_axes(self) -> None:
-        """Makes Pads and Resizes of some axes those of all where a Transpose stands in the model and no pool reads them.
+        """Makes Pads and Resizes of some axes those of all where a Transpose stands in the model and no pool
+        reads them.
 
-        onnxruntime 1.31 moves a Transpose through a Pad as if it stated all axes, and the run fails: "Gather: indices element out
-        of data bounds" (onnxruntime/core/optimizer/transpose_optimization, HandlePad). For a pool, see `pad_by`.
+        onnxruntime 1.31 moves a Transpose through a Pad as if it stated all axes, and the run fails: "Gather:
+        indices element out of data bounds" (onnxruntime/core/optimizer/transpose_optimization, HandlePad).
+        For a pool, see `pad_by`.
         """
         pooled = {node.input[0] for node in self.nodes if node.op_type in ("MaxPool", "AveragePool")}
         turned = any(node.op_type == "Transpose" for node in self.nodes)
@@ -98,7 +103,9 @@ class NodeMaker:
             return
         del node.attribute[places[0]]
         if node.input[2]:
-            self.constants[node.input[2]] = np.concatenate([np.ones(2, np.float32), self.constants[node.input[2]]])
+            self.constants[node.input[2]] = np.concatenate(
+                [np.ones(2, np.float32), self.constants[node.input[2]]]
+            )
             return
         before = self.nodes.index(node)
         outer = self.node("Shape", self.name(f"{node.name}_outer"), node.input[0], end=2)
@@ -114,7 +121,13 @@ class NodeMaker:
         return is_map(self.shapes[path])
 
     def cut(
-        self, name: str, source: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int] = ()
+        self,
+        name: str,
+        source: str,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        axes: Sequence[int],
+        steps: Sequence[int] = (),
     ) -> str:
         """A Slice: along each of `axes` from a start to an end."""
         numbers = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
@@ -124,13 +137,26 @@ class NodeMaker:
     def pad(self, name: str, source: str, pads: Pads, fill: float, **attributes: Any) -> str:
         """A map with cells of `fill` around it, or as `mode` says."""
         top, bottom, left, right = pads
-        return self.pad_by(name, source, self.integers(f"{name}.pads", top, left, bottom, right), fill, **attributes)
+        return self.pad_by(
+            name, source, self.integers(f"{name}.pads", top, left, bottom, right), fill, **attributes
+        )
 
-    def pad_by(self, name: str, source: str, amounts: str, fill: float, axes: Sequence[int] = (2, 3), **attributes: Any) -> str:
+    def pad_by(
+        self,
+        name: str,
+        source: str,
+        amounts: str,
+        fill: float,
+        axes: Sequence[int] = (2, 3),
+        **attributes: Any,
+    ) -> str:
         """As `pad`, by amounts that are a value: those before the cells of each axis, then those after.
 
-        The axes are stated for a reason: onnxruntime puts a Pad of zeros into the MaxPool behind it, whose own pads are -inf, which
-        is another function. It does so by default, and not to a Pad with axes (onnxruntime/core/optimizer/pad_fusion.cc).
+        The axes are stated for a reason: onnxruntime puts a Pad of zeros into the MaxPool behind it, whose
+        own pads are -inf, which is another function. It does so by default, and not to a Pad with axes
+        (onnxruntime/core/optimizer/pad_fusion.cc).
         """
         value = "" if fill == 0 else self.scalar(f"{name}.fill", fill)
-        return self.node("Pad", name, source, amounts, value, self.integers(f"{name}.axes", *axes), **attributes)
+        return self.node(
+            "Pad", name, source, amounts, value, self.integers(f"{name}.axes", *axes), **attributes
+        )

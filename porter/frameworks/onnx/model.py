@@ -24,8 +24,9 @@ from porter.graph.plan import Plan
 from porter.padding import ANY
 
 OPSET, IR = 20, 9
-"""The first version with all that porter writes: average pools with a dilation (19) and Gelu (20). onnx 1.15 and onnxruntime 1.17,
-of the winter of 2023, are the first that read it."""
+"""The first version with all that porter writes: average pools with a dilation (19) and Gelu (20). onnx 1.15
+and onnxruntime 1.17, of the winter of 2023, are the first that read it.
+"""
 EXTERNAL = 1
 """TensorProto.DataLocation: in another file."""
 
@@ -35,7 +36,8 @@ class Model:
     """A model and its tensors.
 
     Attributes:
-        proto: ModelProto with the constants of its nodes. The port's tensors are initialisers without content.
+        proto: ModelProto with the constants of its nodes. The port's tensors are initialisers without
+            content.
         tensors: these, by name, as the file has them; in a model of float64, in any type.
         exact: see porter.frameworks.onnx.maker.NodeMaker.
     """
@@ -51,7 +53,8 @@ class Model:
 
 
 def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype) -> Model:
-    """The model of a plan: a batch of any size, rows and columns as the plan says, and the shape of every value.
+    """The model of a plan: a batch of any size, rows and columns as the plan says, and the shape of every
+    value.
 
     Raises:
         MappingError: the tensors and the graph do not cover each other, or a shape differs.
@@ -64,7 +67,10 @@ def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dt
     drawn = onnx.helper.make_graph(
         maker.nodes,
         "port",
-        [onnx.helper.make_tensor_value_info(path, number, ("N", *taken)) for path, taken in _taken(plan, known).items()],
+        [
+            onnx.helper.make_tensor_value_info(path, number, ("N", *taken))
+            for path, taken in _taken(plan, known).items()
+        ],
         [onnx.helper.make_tensor_value_info(path, number, ("N", *known[path])) for path in graph.outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in maker.constants.items()],
     )
@@ -77,15 +83,22 @@ def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dt
 
 def _taken(plan: Plan, known: Mapping[str, Shape]) -> dict[str, list[int | str]]:
     """The axes of each input behind its batch, with a letter for each open one."""
-    found = {path: known[path] for path in plan.graph.inputs} | ({INPUT: Axes(plan.graph.axes)} if plan.graph.axes else {})
-    return {path: [*map(_axis, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))] for path, shape in found.items()}
+    found = {path: known[path] for path in plan.graph.inputs} | (
+        {INPUT: Axes(plan.graph.axes)} if plan.graph.axes else {}
+    )
+    return {
+        path: [*map(_axis, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))]
+        for path, shape in found.items()
+    }
 
 
 def _axis(size: int | None, letter: str) -> int | str:
     return letter if size is None else size
 
 
-def _made(plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str, Shape], kind: np.dtype[Any]) -> NodeMaker:
+def _made(
+    plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str, Shape], kind: np.dtype[Any]
+) -> NodeMaker:
     """The nodes of a plan and their constants."""
     taken = Names({*known, *(name for roles in names.values() for name in roles.values())})
     maker = NodeMaker(kind, names, known, taken)
@@ -101,10 +114,19 @@ def _made(plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str
 
 
 def _stored(
-    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], names: Mapping[str, Mapping[str, str]], kind: np.dtype[Any]
+    plan: Plan,
+    tensors: Mapping[str, Mapping[str, Array]],
+    names: Mapping[str, Mapping[str, str]],
+    kind: np.dtype[Any],
 ) -> dict[str, Array]:
-    """The tensors by their names in the file, in its number type; in double precision as they are (`run_model`)."""
-    wanted, filled, formed = tensor_shapes(plan.graph), fillings(plan.graph, tensors), stored_shapes(plan.graph)
+    """The tensors by their names in the file, in its number type; in double precision as they are
+    (`run_model`).
+    """
+    wanted, filled, formed = (
+        tensor_shapes(plan.graph),
+        fillings(plan.graph, tensors),
+        stored_shapes(plan.graph),
+    )
     found: dict[str, Array] = {}
     for path, roles in ((path, names[path]) for path in plan.graph.calls if path in names):
         for role, name in roles.items():
@@ -129,7 +151,8 @@ def state_place(tensor: Any, file: str, offset: int, size: int) -> None:
 
 
 def run_model(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
-    """What runs a model in its number type and gives `outputs` (ValueInfoProto). Neither copies the model's tensors.
+    """What runs a model in its number type and gives `outputs` (ValueInfoProto). Neither copies the model's
+    tensors.
 
     Raises:
         MissingFramework: as `make_session` and `make_reference`.

@@ -1,21 +1,25 @@
-"""ONNX's operators in double precision, where its reference implementation has them wrong, slow or in float32.
+"""ONNX's operators in double precision, where its reference implementation has them wrong, slow or in
+float32.
 
-tests/unit/frameworks/onnx/test_operators.py compares both with onnxruntime: every operator that porter reads, in every opset.
-Wrong in onnx 1.23, with the distance from onnxruntime (relative L2):
+tests/unit/frameworks/onnx/test_operators.py compares both with onnxruntime: every operator that porter reads,
+in every opset. Wrong in onnx 1.23, with the distance from onnxruntime (relative L2):
 
-- Softmax, LogSoftmax and Hardmax before opset 13 are over one axis, not over all from it on: 5.0, 1.0 and 2.2 for N×C×1×1.
-- LogSoftmax from 13 on is the logarithm of shares, of which small ones are 0: -inf for numbers that are 746 apart.
+- Softmax, LogSoftmax and Hardmax before opset 13 are over one axis, not over all from it on: 5.0, 1.0 and 2.2
+  for N×C×1×1.
+- LogSoftmax from 13 on is the logarithm of shares, of which small ones are 0: -inf for numbers that are 746
+  apart.
 - BatchNormalization before 14 takes the statistics of its input (0.09), and before 9 it fails.
 - LRN normalises as many channels as there are images (0.63; https://github.com/onnx/onnx/issues/7805).
 - Conv makes the zeros of a dilated kernel: 22 GB in a DeepLabV3.
 - ConvTranspose fails with `output_shape`, and with groups (https://github.com/onnx/onnx/pull/8446).
-- MaxPool has other sizes with SAME_LOWER, with pads that differ, and with `ceil_mode` (18 cells of 16 in GoogLeNet); AveragePool
-  with VALID and a dilation.
+- MaxPool has other sizes with SAME_LOWER, with pads that differ, and with `ceil_mode` (18 cells of 16 in
+  GoogLeNet); AveragePool with VALID and a dilation.
 - GlobalMaxPool is over other axes where its input has more or fewer than four.
-- Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize before 11 always; a
-  later Resize calls Python for each cell.
+- Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize
+  before 11 always; a later Resize calls Python for each cell.
 - Attention takes the root of its scale in float32: 2e-8.
-- Erf, GroupNormalization, and the numbers of Gelu, HardSwish, Selu and of a HardSigmoid of a sixth are in float32: 1e-9 to 4e-8.
+- Erf, GroupNormalization, and the numbers of Gelu, HardSwish, Selu and of a HardSigmoid of a sixth are in
+  float32: 1e-9 to 4e-8.
 - Sigmoid calls Python for each number, and that of -40 has lost its digits.
 
 Selu's and HardSigmoid's numbers are as porter reads them (porter.formats.onnx.arithmetic).
@@ -41,8 +45,9 @@ from porter.formats.onnx.arithmetic import hard_slope, selu_numbers
 from porter.formats.onnx.proto import import_onnx
 
 Operator = Callable[..., Any]
-"""An operator's first output, of its inputs in double precision (None where one is left out) and of its attributes by name. Those
-that a node lacks are the opset's defaults, or None."""
+"""An operator's first output, of its inputs in double precision (None where one is left out) and of its
+attributes by name. Those that a node lacks are the opset's defaults, or None.
+"""
 
 
 def own_operators(opset: int) -> list[type[Any]]:
@@ -57,7 +62,9 @@ def own_operators(opset: int) -> list[type[Any]]:
                 stated = schema(name, opset)
             except error:  # the opset lacks it
                 continue
-            found.append(type(name, (op_run,), {"_run": staticmethod(partial(_run, operator)), "op_schema": stated}))
+            found.append(
+                type(name, (op_run,), {"_run": staticmethod(partial(_run, operator)), "op_schema": stated})
+            )
     return [*found, _attention(opset)] if opset >= _ATTENTION else found
 
 
@@ -68,13 +75,21 @@ def _attention(opset: int) -> type[Any]:
     def run(self: Any, *inputs: Any, scale: Any = None, **stated: Any) -> Any:
         return own._run(self, *inputs, scale=None if scale is None else float(scale), **stated)
 
-    return type("Attention", (own,), {"_run": run, "op_schema": import_onnx().defs.get_schema("Attention", opset)})
+    return type(
+        "Attention", (own,), {"_run": run, "op_schema": import_onnx().defs.get_schema("Attention", opset)}
+    )
 
 
 def _run(operator: Operator, *inputs: Any, **attributes: Any) -> tuple[Array]:
     """Attributes are float32's numbers; what is computed of them is not."""
     return (
-        operator(*inputs, **{name: float(each) if isinstance(each, np.float32) else each for name, each in attributes.items()}),
+        operator(
+            *inputs,
+            **{
+                name: float(each) if isinstance(each, np.float32) else each
+                for name, each in attributes.items()
+            },
+        ),
     )
 
 
@@ -87,11 +102,15 @@ def _from_axis(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: in
     return function(x.reshape(rows, -1), 1).reshape(x.shape)
 
 
-def _batch_norm(x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any) -> Any:
+def _batch_norm(
+    x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any
+) -> Any:
     return values.batch_norm(x, mean, variance, gamma, beta, epsilon)
 
 
-def _group_norm(x: Numbers, gamma: Numbers, beta: Numbers, epsilon: float, num_groups: int, **stated: Any) -> Any:
+def _group_norm(
+    x: Numbers, gamma: Numbers, beta: Numbers, epsilon: float, num_groups: int, **stated: Any
+) -> Any:
     scale, offset = (np.repeat(each, x.shape[1] // len(each)) for each in (gamma, beta))
     return values.group_norm(x, num_groups, scale, offset, epsilon)
 
@@ -110,7 +129,9 @@ def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
 def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "constant") -> Any:
     """Before opset 11 amounts and number are attributes, later inputs."""
     places = range(x.ndim) if axes is None else [range(x.ndim)[axis] for axis in axes]
-    widths = {place: (first, last) for place, first, last in zip(places, pads, pads[len(pads) // 2 :], strict=False)}
+    widths = {
+        place: (first, last) for place, first, last in zip(places, pads, pads[len(pads) // 2 :], strict=False)
+    }
     fill = np.asarray(0 if value is None else value).item()
     return layouts.pad(x, [widths.get(axis, (0, 0)) for axis in range(x.ndim)], mode, fill)
 
@@ -146,7 +167,9 @@ def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
         found = _average_pool(x.reshape(*x.shape[:3], -1), kernel_shape=[first, 1])
         return found.reshape(*found.shape[:3], *x.shape[3:])
     grid = _grid(x, stated["kernel_shape"], stated)
-    return windows.average_pool(x, stated["kernel_shape"], grid, "clipped_window" if count_include_pad else "real_cells")
+    return windows.average_pool(
+        x, stated["kernel_shape"], grid, "clipped_window" if count_include_pad else "real_cells"
+    )
 
 
 def _grid(x: Numbers, kernel: Sequence[int], stated: Mapping[str, Any]) -> Grid:
@@ -155,7 +178,9 @@ def _grid(x: Numbers, kernel: Sequence[int], stated: Mapping[str, Any]) -> Grid:
     if rule.startswith("SAME"):
         for axis, size in enumerate(x.shape[2:]):
             extent = (kernel[axis] - 1) * dilations[axis] + 1
-            pads[2 * axis : 2 * axis + 2] = windows.same_pads(size, extent, strides[axis], rule == "SAME_LOWER")
+            pads[2 * axis : 2 * axis + 2] = windows.same_pads(
+                size, extent, strides[axis], rule == "SAME_LOWER"
+            )
     elif rule == "NOTSET" and stated.get("pads"):
         pads = [stated["pads"][place] for place in (0, 2, 1, 3)]
     top, bottom, first, last = pads
@@ -163,7 +188,9 @@ def _grid(x: Numbers, kernel: Sequence[int], stated: Mapping[str, Any]) -> Grid:
     return replace(grid, rounding="ceil") if stated.get("ceil_mode") else grid
 
 
-def _transposed(x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any) -> Array:
+def _transposed(
+    x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any
+) -> Array:
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
     more, wanted = list(stated.get("output_padding") or [0, 0]), (stated.get("output_shape") or [])[-2:]
     rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
@@ -180,7 +207,9 @@ def _transposed(x: Numbers, kernel: Numbers, bias: Numbers | None = None, group:
     return windows.transposed(x, kernel, bias, grid, group, (more[0], more[1]))
 
 
-def _upsample(x: Array, given: Array | None = None, scales: Sequence[float] | None = None, mode: str = "nearest") -> Array:
+def _upsample(
+    x: Array, given: Array | None = None, scales: Sequence[float] | None = None, mode: str = "nearest"
+) -> Array:
     """Upsample, and Resize before opset 11: places are multiplied, and rounded down."""
     factors = np.asarray(scales if given is None else given).tolist()
     return _resized(x, range(x.ndim), factors, None, Rule(mode, "asymmetric", "floor"))
@@ -193,7 +222,11 @@ def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **
     if stated.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise NotImplementedError("a resize of one scale")
     stretched = sizes is not None and len(sizes) > 0
-    factors = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)] if stretched else np.asarray(scales).tolist()
+    factors = (
+        [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+        if stretched
+        else np.asarray(scales).tolist()
+    )
     inside = bool(stated.get("exclude_outside"))
     if stated.get("antialias") and min(factors) < 1:
         raise NotImplementedError("a resize to fewer cells with antialias")
@@ -206,7 +239,9 @@ def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **
 def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any, rule: Rule) -> Array:
     for place, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
         if factor != 1:
-            x = resize(x, axis, int(x.shape[axis] * factor) if sizes is None else int(sizes[place]), factor, rule)
+            x = resize(
+                x, axis, int(x.shape[axis] * factor) if sizes is None else int(sizes[place]), factor, rule
+            )
     return x
 
 

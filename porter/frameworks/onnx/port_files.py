@@ -1,4 +1,6 @@
-"""The files of an ONNX port: `model.onnx`, and its tensors beside it if they are too large for one protobuf message."""
+"""The files of an ONNX port: `model.onnx`, and its tensors beside it if they are too large for one protobuf
+message.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,19 @@ _ALIGNED = 4096
 
 
 def write(
-    folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+    folder: Path,
+    plan: Plan,
+    tensors: Tensors,
+    layers: Mapping[str, str],
+    dtype: Dtype,
+    about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Writes `model.onnx`, and `model.onnx.data` if it is too large, into `folder`. Returns the sha256 of each by its name.
+    """Writes `model.onnx`, and `model.onnx.data` if it is too large, into `folder`. Returns the sha256 of
+    each by its name.
 
     Raises:
-        UsageError: onnxruntime has no convolution in this type. MappingError: the tensors do not fit the graph.
+        UsageError: onnxruntime has no convolution in this type. MappingError: the tensors do not fit the
+            graph.
         MissingFramework: the package `onnx` is not installed.
     """
     if dtype not in ("float32", "float16"):
@@ -70,7 +79,8 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     """The canonical tensors of a port that `write` wrote.
 
     Raises:
-        FileError: `model.onnx` is missing or cannot be read. MappingError: it lacks a tensor, or one has another shape.
+        FileError: `model.onnx` is missing or cannot be read. MappingError: it lacks a tensor, or one has
+            another shape.
         MissingFramework: the package `onnx` is not installed.
     """
     path = folder / MODEL_FILE
@@ -81,7 +91,11 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     if not path.is_file():
         raise refuse("the port has no model", "")
     arrays = read_message(path, refuse).arrays
-    wanted, formed, found = tensor_shapes(plan.graph), stored_shapes(plan.graph), dict[str, dict[str, Array]]()
+    wanted, formed, found = (
+        tensor_shapes(plan.graph),
+        stored_shapes(plan.graph),
+        dict[str, dict[str, Array]](),
+    )
     for node_path, names in tensor_names(plan.graph).items():
         for role in wanted.get(node_path, {}):
             name, shape = names[role], formed[node_path][role]

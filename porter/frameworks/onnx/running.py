@@ -1,6 +1,8 @@
-"""A plan as an object that is called with arrays: run by onnxruntime, and in float64 by ONNX's reference implementation.
+"""A plan as an object that is called with arrays: run by onnxruntime, and in float64 by ONNX's reference
+implementation.
 
-onnxruntime has no convolution in double precision. It runs a port with its default optimisations, as people run the file.
+onnxruntime has no convolution in double precision. It runs a port with its default optimisations, as people
+run the file.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ class OnnxModel:
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict, repr=False)
 
     def __call__(self, *batches: Array) -> Array | tuple[Array, ...]:
-        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type. An
-        input that is no map has its own axes; several inputs come in the graph's order.
+        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's
+        own number type. An input that is no map has its own axes; several inputs come in the graph's order.
 
         Raises:
             UsageError: a batch does not fit its input, or there are more or fewer.
@@ -41,14 +43,15 @@ class OnnxModel:
         return found[0] if len(found) == 1 else tuple(found)
 
     def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
-        """The values at paths of the graph. Outputs are those of the model as it is; a session that gives other values too
-        may compute them in another way, because no optimisation merges what it gives.
+        """The values at paths of the graph. Outputs are those of the model as it is; a session that gives
+        other values too may compute them in another way, because no optimisation merges what it gives.
         """
         graph = self.plan.graph
         unknown = [path for path in paths if path not in graph.by_path]
         if unknown:
             raise UsageError("the model has no such node", where=unknown[0])
-        whole = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]  # only onnxruntime optimises
+        # Only onnxruntime optimises.
+        whole = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]
         inner = tuple(dict.fromkeys(path for path in paths if path not in whole))
         found = dict(zip(inner, self._values(batch, inner), strict=True)) if inner else {}
         if whole:
@@ -62,21 +65,28 @@ class OnnxModel:
     def _run(self, batches: Sequence[Array], paths: tuple[str, ...]) -> list[Array]:
         if paths not in self._sessions:
             self._sessions[paths] = self._make(paths)
-        return self._sessions[paths](*(np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches))
+        return self._sessions[paths](
+            *(np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches)
+        )
 
     def _make(self, paths: tuple[str, ...]) -> Session:
         """A session that gives the model's outputs, or values at `paths`."""
         graph = self.model.proto.graph
         known = {value.name: value for value in (*graph.value_info, *graph.output)}
-        return run_model(self.model, self.dtype, [known[path] for path in paths] or graph.output, optimised=True)
+        return run_model(
+            self.model, self.dtype, [known[path] for path in paths] or graph.output, optimised=True
+        )
 
 
-def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> OnnxModel:
+def build(
+    plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
+) -> OnnxModel:
     """The plan as an object that is called with a batch. ONNX models run on the CPU.
 
     Raises:
         UsageError: the device is another one, or onnxruntime does not run this number type.
-        MappingError: the tensors do not fit the graph. MissingFramework: onnx or onnxruntime is not installed.
+        MappingError: the tensors do not fit the graph. MissingFramework: onnx or onnxruntime is not
+            installed.
     """
     expect_installed("onnxruntime", install("onnx"))
     if device != "cpu":

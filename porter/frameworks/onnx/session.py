@@ -32,7 +32,8 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
     if not optimised:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    held = [runtime.OrtValue.ortvalue_from_numpy(array) for array in tensors.values()]  # each refers to the array's memory
+    # Each refers to the array's memory.
+    held = [runtime.OrtValue.ortvalue_from_numpy(array) for array in tensors.values()]
     if held:
         options.add_external_initializers(list(tensors), held)
     try:  # its fallback prints

@@ -23,17 +23,27 @@ def windowed(maker: NodeMaker, node: Node, op: Conv | MaxPool | AvgPool, realisa
     """
     path, (source,), kind, front = node.path, node.inputs, WINDOWED[type(op)], realisation.front
     own = _attributes(op, realisation, path, maker.shapes[source][1:])
-    weights = [maker.tensors[path][role] for role in ("kernel", "bias") if role in maker.tensors.get(path, {})]
-    padded = source if front is None else _padded(maker, front, op.window, maker.name(f"{path}_pad"), source, front.fill)
+    weights = [
+        maker.tensors[path][role] for role in ("kernel", "bias") if role in maker.tensors.get(path, {})
+    ]
+    padded = (
+        source
+        if front is None
+        else _padded(maker, front, op.window, maker.name(f"{path}_pad"), source, front.fill)
+    )
     if realisation.counted is None or front is None:
         maker.node(kind, path, padded, *weights, **own)
         return
     sums = maker.node(kind, maker.name(f"{path}_all_cells"), padded, **own)
-    share = maker.node(kind, maker.name(f"{path}_share"), _mask(maker, front, realisation, op.window, path, source), **own)
+    share = maker.node(
+        kind, maker.name(f"{path}_share"), _mask(maker, front, realisation, op.window, path, source), **own
+    )
     maker.node("Div", path, sums, share)
 
 
-def _attributes(op: Conv | MaxPool | AvgPool, realisation: Realisation, path: str, size: Sequence[int | None]) -> dict[str, Any]:
+def _attributes(
+    op: Conv | MaxPool | AvgPool, realisation: Realisation, path: str, size: Sequence[int | None]
+) -> dict[str, Any]:
     """Those that are not at their default, for maps of a size."""
     native, window, front = realisation.native, op.window, realisation.front
     foreign = (
@@ -42,7 +52,9 @@ def _attributes(op: Conv | MaxPool | AvgPool, realisation: Realisation, path: st
         or realisation.subsample
         or realisation.by_cell
     )
-    run_time_share = realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
+    run_time_share = (
+        realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
+    )
     if foreign or run_time_share:
         raise PaddingError(f"ONNX has no nodes for '{realisation}'", where=path)
     top, bottom, left, right = native.pads
@@ -62,15 +74,20 @@ def _attributes(op: Conv | MaxPool | AvgPool, realisation: Realisation, path: st
 
 
 def _rounds_up(native: Convention, window: Window, size: Sequence[int | None], path: str) -> bool:
-    """Whether the number of windows rounds up. ONNX drops a last one that starts in the pads, and onnx 1.23 infers shapes with it:
-    there rounding down finds as many.
+    """Whether the number of windows rounds up. ONNX drops a last one that starts in the pads, and onnx 1.23
+    infers shapes with it: there rounding down finds as many.
     """
     rows, columns = size
     if native.rounding != "ceil" or rows is None or columns is None:
         return native.rounding == "ceil"
-    up, down, every = (output_size(replace(native, rounding=each), window, (rows, columns)) for each in ("ceil", "floor", "full"))
+    up, down, every = (
+        output_size(replace(native, rounding=each), window, (rows, columns))
+        for each in ("ceil", "floor", "full")
+    )
     if up not in (down, every):
-        raise PaddingError("ONNX has no shape for a pool that drops a window of one axis and rounds the other up", where=path)
+        raise PaddingError(
+            "ONNX has no shape for a pool that drops a window of one axis and rounds the other up", where=path
+        )
     return up == every
 
 
@@ -82,14 +99,18 @@ def _padded(maker: NodeMaker, front: Front, window: Window, name: str, source: s
 
 
 def _amounts(maker: NodeMaker, front: Front, window: Window, name: str, source: str) -> str:
-    """The pads of SAME for a map's size, as a Pad takes them: what its windows need beyond the input, shared out by halves."""
+    """The pads of SAME for a map's size, as a Pad takes them: what its windows need beyond the input, shared
+    out by halves.
+    """
 
     def step(kind: str, ending: str, *inputs: str, **attributes: Any) -> str:
         return maker.node(kind, maker.name(f"{name}_{ending}"), *inputs, **attributes)
 
     stride = maker.integers(f"{name}.stride", *window.stride)
     reach = maker.integers(f"{name}.reach", *(window.extent(axis) - 1 for axis in (0, 1)))
-    one, two, none = (maker.integers(f"{name}.{word}", n) for word, n in (("one", 1), ("two", 2), ("none", 0)))
+    one, two, none = (
+        maker.integers(f"{name}.{word}", n) for word, n in (("one", 1), ("two", 2), ("none", 0))
+    )
     size = step("Shape", "size", source, start=2, end=4)
     rest = step("Mod", "rest", step("Sub", "steps", size, one), stride)
     total = step("Max", "total", step("Sub", "needed", reach, rest), none)
@@ -98,10 +119,14 @@ def _amounts(maker: NodeMaker, front: Front, window: Window, name: str, source: 
     return step("Concat", "amounts", *((more, less) if front.rule == "same_lower" else (less, more)), axis=0)
 
 
-def _mask(maker: NodeMaker, front: Front, realisation: Realisation, window: Window, path: str, source: str) -> str:
+def _mask(
+    maker: NodeMaker, front: Front, realisation: Realisation, window: Window, path: str, source: str
+) -> str:
     """One over the cells of a map and over the counted pads, zero over the other pads: 1×1×H×W."""
     size = maker.node("Shape", maker.name(f"{path}_size"), source, start=2, end=4)
-    shape = maker.node("Concat", maker.name(f"{path}_cells_shape"), maker.integers(f"{path}.ones", 1, 1), size, axis=0)
+    shape = maker.node(
+        "Concat", maker.name(f"{path}_cells_shape"), maker.integers(f"{path}.ones", 1, 1), size, axis=0
+    )
     cells = maker.filled(maker.name(f"{path}_cells"), shape, 1.0)
     if front.rule != "explicit":
         return _padded(maker, front, window, maker.name(f"{path}_mask"), cells, 0.0)

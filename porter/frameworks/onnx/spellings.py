@@ -1,4 +1,6 @@
-"""How ONNX says each op: its nodes, of which the last has the op's path. Windowed ops are in porter.frameworks.onnx.sites."""
+"""How ONNX says each op: its nodes, of which the last has the op's path. Windowed ops are in
+porter.frameworks.onnx.sites.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,13 @@ _END = (1 << 63) - 1
 """A Slice's end behind every cell; its negative is before every cell, for a step backwards."""
 
 
-def _plain(kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: Sequence[str] = ()) -> Spelling:
+def _plain(
+    kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: Sequence[str] = ()
+) -> Spelling:
     """One node of the values that the op takes, and of its tensors of these roles."""
-    return lambda maker, node, op: maker.node(kind, node.path, *node.inputs, *maker.trained(node, *roles), **attributes(op))
+    return lambda maker, node, op: maker.node(
+        kind, node.path, *node.inputs, *maker.trained(node, *roles), **attributes(op)
+    )
 
 
 def _pairwise(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
@@ -51,14 +57,24 @@ def _reduce(maker: NodeMaker, node: Node, op: ops.Reduce) -> None:
 def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
     """`pads` cut, and add nothing: cells that only the bias reaches come from a Pad before it."""
     window, path = op.window, node.path
-    (top, bottom, left, right), (above, below, before, after) = ([max(sign * n, 0) for n in op.cut] for sign in (1, -1))
-    own: dict[str, Any] = {"kernel_shape": window.kernel, "strides": window.stride, "dilations": window.dilation}
+    (top, bottom, left, right), (above, below, before, after) = (
+        [max(sign * n, 0) for n in op.cut] for sign in (1, -1)
+    )
+    own: dict[str, Any] = {
+        "kernel_shape": window.kernel,
+        "strides": window.stride,
+        "dilations": window.dilation,
+    }
     own |= {"pads": (top, left, bottom, right), "group": op.groups}
     if min(op.cut) >= 0:
         maker.node("ConvTranspose", path, *node.inputs, *maker.trained(node, "kernel", "bias"), **own)
         return
-    whole = maker.node("ConvTranspose", maker.name(f"{path}_cut"), *node.inputs, *maker.trained(node, "kernel"), **own)
-    padded = maker.pad(maker.name(f"{path}_pad") if op.bias else path, whole, (above, below, before, after), 0.0)
+    whole = maker.node(
+        "ConvTranspose", maker.name(f"{path}_cut"), *node.inputs, *maker.trained(node, "kernel"), **own
+    )
+    padded = maker.pad(
+        maker.name(f"{path}_pad") if op.bias else path, whole, (above, below, before, after), 0.0
+    )
     if op.bias:
         axes = maker.integers(f"{path}_bias.axes", 1, 2)
         bias = maker.node("Unsqueeze", maker.name(f"{path}_bias"), *maker.trained(node, "bias"), axes)
@@ -72,7 +88,9 @@ def _layer_norm(maker: NodeMaker, node: Node, op: ops.LayerNorm) -> None:
         maker.node("LayerNormalization", path, source, *trained, axis=-1, epsilon=float(op.epsilon))
         return
     last = maker.node("Transpose", maker.name(f"{path}_channels_last"), source, perm=(0, 2, 3, 1))
-    normed = maker.node("LayerNormalization", maker.name(f"{path}_norm"), last, *trained, axis=-1, epsilon=float(op.epsilon))
+    normed = maker.node(
+        "LayerNormalization", maker.name(f"{path}_norm"), last, *trained, axis=-1, epsilon=float(op.epsilon)
+    )
     maker.node("Transpose", path, normed, perm=(0, 3, 1, 2))
 
 
@@ -90,20 +108,33 @@ def _rms_norm(maker: NodeMaker, node: Node, op: ops.RmsNorm) -> None:
 
 
 def _group_norm(maker: NodeMaker, node: Node, op: ops.GroupNorm) -> None:
-    """ONNX's own of opset 18 has numbers for each group, so instances are normalised whose channels are the groups."""
+    """ONNX's own of opset 18 has numbers for each group, so instances are normalised whose channels are the
+    groups.
+    """
     path, (source,), groups = node.path, node.inputs, op.groups
-    wide = maker.node("Reshape", maker.name(f"{path}_groups"), source, maker.integers(f"{path}.groups", 0, groups, -1))
+    wide = maker.node(
+        "Reshape", maker.name(f"{path}_groups"), source, maker.integers(f"{path}.groups", 0, groups, -1)
+    )
     neutral = maker.numbers(f"{path}.one", np.ones(groups)), maker.numbers(f"{path}.zero", np.zeros(groups))
-    normed = maker.node("InstanceNormalization", maker.name(f"{path}_norm"), wide, *neutral, epsilon=float(op.epsilon))
+    normed = maker.node(
+        "InstanceNormalization", maker.name(f"{path}_norm"), wide, *neutral, epsilon=float(op.epsilon)
+    )
     steps = [("Mul", "gamma")] * op.scale + [("Add", "beta")] * op.center
     shape = maker.node("Shape", maker.name(f"{path}_shape"), source)
     value = maker.node("Reshape", maker.name(f"{path}_map") if steps else path, normed, shape)
     for place, (kind, role) in enumerate(steps, 1):
-        value = maker.node(kind, path if place == len(steps) else maker.name(f"{path}_scaled"), value, *maker.trained(node, role))
+        value = maker.node(
+            kind,
+            path if place == len(steps) else maker.name(f"{path}_scaled"),
+            value,
+            *maker.trained(node, role),
+        )
 
 
 def _local_response_norm(maker: NodeMaker, node: Node, op: ops.LocalResponseNorm) -> None:
-    """LRN divides alpha by the size. An even size has its odd channel behind, not before, and onnxruntime takes none."""
+    """LRN divides alpha by the size. An even size has its odd channel behind, not before, and onnxruntime
+    takes none.
+    """
     path, source = node.path, node.inputs[0]
     if op.size % 2:
         numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "bias": op.bias}
@@ -129,16 +160,22 @@ def _channel_scale(maker: NodeMaker, node: Node, op: ops.ChannelScale) -> None:
 
 def _affine(maker: NodeMaker, node: Node, op: ops.Affine) -> None:
     ends, path, (source,) = (1, 1) if maker.is_map(node.path) else (), node.path, node.inputs
-    scale, offset = (np.reshape(values, (-1, *ends) if len(values) > 1 else ()) for values in (op.scale, op.offset))
+    scale, offset = (
+        np.reshape(values, (-1, *ends) if len(values) > 1 else ()) for values in (op.scale, op.offset)
+    )
     if op.offset == (0,):
         maker.node("Mul", path, source, maker.numbers(f"{path}.scale", scale))
         return
     if op.scale != (1,):
-        source = maker.node("Mul", maker.name(f"{path}_scaled"), source, maker.numbers(f"{path}.scale", scale))
+        source = maker.node(
+            "Mul", maker.name(f"{path}_scaled"), source, maker.numbers(f"{path}.scale", scale)
+        )
     maker.node("Add", path, source, maker.numbers(f"{path}.offset", offset))
 
 
-def _clip(low: Callable[[Any], float], high: Callable[[Any], float], maker: NodeMaker, node: Node, op: Op) -> None:
+def _clip(
+    low: Callable[[Any], float], high: Callable[[Any], float], maker: NodeMaker, node: Node, op: Op
+) -> None:
     bounds = maker.scalar(f"{node.path}.min", low(op)), maker.scalar(f"{node.path}.max", high(op))
     maker.node("Clip", node.path, *node.inputs, *bounds)
 
@@ -158,7 +195,9 @@ def _over_channels(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
 
 def _step(maker: NodeMaker, node: Node, op: ops.Step) -> None:
     kind = "GreaterOrEqual" if op.inclusive else "Greater"
-    above = maker.node(kind, maker.name(f"{node.path}_above"), *node.inputs, maker.scalar(f"{node.path}.zero", 0.0))
+    above = maker.node(
+        kind, maker.name(f"{node.path}_above"), *node.inputs, maker.scalar(f"{node.path}.zero", 0.0)
+    )
     maker.node("CastLike", node.path, above, *node.inputs)
 
 
@@ -196,7 +235,9 @@ def _extend_map(maker: NodeMaker, node: Node, op: ops.ExtendMap) -> None:
         before, after = op.pads[2 * axis - 4 : 2 * axis - 2]
         parts = [source]
         if before:
-            parts.insert(0, maker.cut(maker.name(f"{name}_before"), source, (before - 1,), (-_END,), (axis,), (-1,)))
+            parts.insert(
+                0, maker.cut(maker.name(f"{name}_before"), source, (before - 1,), (-_END,), (axis,), (-1,))
+            )
         if after:
             parts.append(maker.cut(maker.name(f"{name}_after"), source, (-1,), (-1 - after,), (axis,), (-1,)))
         source = maker.node("Concat", name, *parts, axis=axis)
@@ -204,7 +245,10 @@ def _extend_map(maker: NodeMaker, node: Node, op: ops.ExtendMap) -> None:
 
 def _crop(maker: NodeMaker, node: Node, op: ops.Crop) -> None:
     cells, steps = op.cuts.values(), [each.step or 1 for each in op.cuts.values()]
-    ends = [_END * (1 if step > 0 else -1) if each.stop is None else each.stop for each, step in zip(cells, steps, strict=True)]
+    ends = [
+        _END * (1 if step > 0 else -1) if each.stop is None else each.stop
+        for each, step in zip(cells, steps, strict=True)
+    ]
     starts, axes = [each.start for each in cells], [1 + axis for axis in op.cuts]
     maker.cut(node.path, node.inputs[0], starts, ends, axes, steps if {*steps} != {1} else ())
 
@@ -230,7 +274,9 @@ def _space_to_depth(maker: NodeMaker, node: Node, op: ops.SpaceToDepth) -> None:
 
 
 def _shuffled(maker: NodeMaker, path: str, source: str, groups: int) -> None:
-    """A map with one channel of each group at a time. In between, the cells are one axis, so that no size has to be known."""
+    """A map with one channel of each group at a time. In between, the cells are one axis, so that no size has
+    to be known.
+    """
     channels = maker.shapes[path][0] or 0
     sizes = maker.integers(f"{path}.groups", 0, groups, channels // groups, -1)
     grouped = maker.node("Reshape", maker.name(f"{path}_grouped"), source, sizes)
@@ -250,8 +296,12 @@ def _dense(maker: NodeMaker, node: Node, op: ops.Dense) -> None:
     if len(maker.shapes[node.path]) == 1:
         maker.node("Gemm", node.path, *node.inputs, *maker.trained(node, "kernel", "bias"), transB=1)
         return
-    turned = maker.node("Transpose", maker.name(f"{node.path}_turned"), *maker.trained(node, "kernel"), perm=(1, 0))
-    product = maker.node("MatMul", maker.name(f"{node.path}_product") if op.bias else node.path, *node.inputs, turned)
+    turned = maker.node(
+        "Transpose", maker.name(f"{node.path}_turned"), *maker.trained(node, "kernel"), perm=(1, 0)
+    )
+    product = maker.node(
+        "MatMul", maker.name(f"{node.path}_product") if op.bias else node.path, *node.inputs, turned
+    )
     if op.bias:
         maker.node("Add", node.path, product, *maker.trained(node, "bias"))
 
@@ -285,7 +335,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
     ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
     ops.Dense: _dense,
-    ops.BatchNorm: _plain("BatchNormalization", lambda op: {"epsilon": float(op.epsilon)}, ("gamma", "beta", "mean", "variance")),
+    ops.BatchNorm: _plain(
+        "BatchNormalization", lambda op: {"epsilon": float(op.epsilon)}, ("gamma", "beta", "mean", "variance")
+    ),
     ops.LayerNorm: _layer_norm,
     ops.RmsNorm: _rms_norm,
     ops.GroupNorm: _group_norm,
@@ -302,7 +354,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Softmax: partial(_over_channels, "Softmax"),
     ops.LogSoftmax: partial(_over_channels, "LogSoftmax"),
     ops.Step: _step,
-    ops.Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
+    ops.Add: lambda maker, node, op: maker.node(
+        "Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs
+    ),
     ops.Multiply: partial(_pairwise, "Mul"),
     ops.Divide: _plain("Div"),
     ops.Power: _power,
@@ -314,7 +368,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Reduce: _reduce,
     **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Identity")),  # what is run is not trained
     ops.Flatten: _flatten,
-    ops.AsMap: lambda maker, node, op: maker.node("Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3)),
+    ops.AsMap: lambda maker, node, op: maker.node(
+        "Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3)
+    ),
     ops.ExtendMap: _extend_map,
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),

@@ -31,7 +31,9 @@ def write_archive(folder: Path, config: Any, write_weights: Callable[[Path], Non
     try:
         write_weights(weights)
         with ZipFile(folder / MODEL_FILE, "w") as archive:
-            archive.writestr(_undated(_METADATA), json.dumps({"keras_version": _KERAS_VERSION, "date_saved": _DATE}))
+            archive.writestr(
+                _undated(_METADATA), json.dumps({"keras_version": _KERAS_VERSION, "date_saved": _DATE})
+            )
             archive.writestr(_undated(_CONFIG), json.dumps(config))
             with weights.open("rb") as content:
                 _copy(content, archive, _WEIGHTS, weights.stat().st_size)
@@ -41,8 +43,8 @@ def write_archive(folder: Path, config: Any, write_weights: Callable[[Path], Non
 
 
 def save(model: Any, folder: Path) -> dict[str, str]:
-    """Writes a Keras model as Keras saves it, without its times: those of its members, and `date_saved` in its metadata. Returns as
-    `write_archive`.
+    """Writes a Keras model as Keras saves it, without its times: those of its members, and `date_saved` in
+    its metadata. Returns as `write_archive`.
     """
     dated = folder / f"dated-{MODEL_FILE}"
     try:

@@ -16,14 +16,22 @@ from porter.graph.ops import CHANNELS_LAST
 def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     """Keras's Reshape, which finds one open size, and Permute."""
     value = inputs[0]
-    shape = tuple(value.shape[1:][CHANNELS_LAST.index(axis) if of_map else axis] for axis in range(value.ndim - 1))
+    shape = tuple(
+        value.shape[1:][CHANNELS_LAST.index(axis) if of_map else axis] for axis in range(value.ndim - 1)
+    )
     steps = op.steps(shape, of_map, channels_last=True)
     for place, (reshapes, numbers) in enumerate(steps, 1):
         if reshapes and numbers.count(-1) > 1:
-            raise GraphError("Keras reshapes two open sizes for one input size only", where=name, next="give an --input-size")
+            raise GraphError(
+                "Keras reshapes two open sizes for one input size only",
+                where=name,
+                next="give an --input-size",
+            )
         kind = "Reshape" if reshapes else "Permute"
         config = {"target_shape": numbers} if reshapes else {"dims": tuple(1 + axis for axis in numbers)}
-        value = maker.layer(kind, name if place == len(steps) else maker.name(f"{name}_{kind.lower()}"), value, **config)
+        value = maker.layer(
+            kind, name if place == len(steps) else maker.name(f"{name}_{kind.lower()}"), value, **config
+        )
     return value if steps else maker.layer("Identity", name, value)
 
 
@@ -40,27 +48,40 @@ def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Sym
     if len(inputs) == 1:
         width = inputs[0].size(-1) // 3
         parts = [
-            maker.part(inputs[0], (..., slice(width * place, width * (place + 1))), maker.name(f"{name}_{part}"))
+            maker.part(
+                inputs[0], (..., slice(width * place, width * (place + 1))), maker.name(f"{name}_{part}")
+            )
             for place, part in enumerate(("query", "key", "value"))
         ]
     axes = inputs[0].ndim - 1
     turn = (*range(1, axes - 1), axes, axes - 1, axes + 1)
     heads = []
     for value, part in zip(parts, ("queries", "keys", "values"), strict=True):
-        target = (*(-1 if size is None else size for size in value.shape[1:-1]), op.heads, value.size(-1) // op.heads)
+        target = (
+            *(-1 if size is None else size for size in value.shape[1:-1]),
+            op.heads,
+            value.size(-1) // op.heads,
+        )
         split = maker.layer("Reshape", maker.name(f"{name}_{part}_of_heads"), value, target_shape=target)
         heads.append(maker.layer("Permute", maker.name(f"{name}_{part}"), split, dims=turn))
     query, key, value = heads
     products = _matmul(maker, ops.MatMul(transpose=True), maker.name(f"{name}_products"), [query, key], False)
-    scaled = LAYERS[ops.Affine](maker, ops.Affine((op.scale,), (0.0,)), maker.name(f"{name}_scaled"), [products])
+    scaled = LAYERS[ops.Affine](
+        maker, ops.Affine((op.scale,), (0.0,)), maker.name(f"{name}_scaled"), [products]
+    )
     shares = LAYERS[ops.Softmax](maker, ops.Softmax(), maker.name(f"{name}_shares"), [scaled])
     mixed = maker.operation("matmul", maker.name(f"{name}_mixed"), shares, value)
     turned = maker.layer("Permute", maker.name(f"{name}_turned"), mixed, dims=turn)
-    target = (*(-1 if size is None else size for size in turned.shape[1:-2]), turned.size(-2) * turned.size(-1))
+    target = (
+        *(-1 if size is None else size for size in turned.shape[1:-2]),
+        turned.size(-2) * turned.size(-1),
+    )
     return maker.layer("Reshape", name, turned, target_shape=target)
 
 
-def _multiply_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
+def _multiply_array(
+    maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Symbol], of_map: bool
+) -> Symbol:
     """A product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
     return _product(maker, op.sizes, name, inputs[0], of_map)
 
@@ -80,7 +101,9 @@ def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Symbol, 
     letters = "abcdefgh"[: len(sizes)]
     held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1) or letters[-1]
     equation = f"z{letters},{held}->z{letters}"
-    return maker.layer("EinsumDense", name, value, equation=equation, output_shape=tuple(value.shape[1:]), bias_axes=None)
+    return maker.layer(
+        "EinsumDense", name, value, equation=equation, output_shape=tuple(value.shape[1:]), bias_axes=None
+    )
 
 
 def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:

@@ -27,7 +27,8 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     Weights are cast to `dtype`; the caller checks whether they fit its range.
 
     Raises:
-        MappingError, GraphError: as `state_model`; or the chain of layers is too deep, or this version of Keras lacks one.
+        MappingError, GraphError: as `state_model`; or the chain of layers is too deep, or this version of
+        Keras lacks one.
         MissingFramework: TensorFlow or Keras is not installed.
         UsageError: no such device.
     """
@@ -51,7 +52,11 @@ def connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
     values = {path: caller.results[symbol.call] for path, symbol in statement.values.items()}
     inputs, outputs = ([values[path] for path in paths] for paths in (statement.inputs, statement.outputs))
     try:
-        model = keras.Model(inputs if len(inputs) > 1 else inputs[0], outputs if statement.several else outputs[0], name=MODEL_NAME)
+        model = keras.Model(
+            inputs if len(inputs) > 1 else inputs[0],
+            outputs if statement.several else outputs[0],
+            name=MODEL_NAME,
+        )
     except RecursionError:  # keras/src/ops/function.py, _build_map_helper
         raise statement.too_deep() from None
     caller.restore_initializers()
@@ -74,8 +79,15 @@ class _Caller:
         is_first = call.name not in self._layers
         made = self._layers[call.name] = self._made(call) if is_first else self._layers[call.name]
         weights = self._statement.weights.get(call.name, {}) if call.is_layer and is_first else {}
-        late = {variable: array for variable, array in weights.items() if not self._begins_with(made, call, variable, array)}
-        arguments, options = self._filled(call.arguments), {key: self._filled(value) for key, value in call.options.items()}
+        late = {
+            variable: array
+            for variable, array in weights.items()
+            if not self._begins_with(made, call, variable, array)
+        }
+        arguments, options = (
+            self._filled(call.arguments),
+            {key: self._filled(value) for key, value in call.options.items()},
+        )
         self.results.append(made.output if call.kind == "InputLayer" else made(*arguments, **options))
         for variable, array in late.items():
             held = getattr(made, variable)
@@ -85,7 +97,9 @@ class _Caller:
         kind = getattr(import_module(call.module), call.kind, None)
         if kind is None:
             message = f"this version of Keras has no {call.kind}"
-            raise GraphError(message, where=call.name, next=f"install Keras {SINCE.get(call.kind, '3.5')} or later")
+            raise GraphError(
+                message, where=call.name, next=f"install Keras {SINCE.get(call.kind, '3.5')} or later"
+            )
         if call.is_layer:
             return kind(**{"dtype": self._statement.dtype, **call.config}, name=call.name)
         made = kind(**call.config)
@@ -99,7 +113,9 @@ class _Caller:
         return type(value)(map(self._filled, value)) if isinstance(value, list | tuple) else value
 
     def _begins_with(self, layer: Any, call: Call, variable: str, array: Array) -> bool:
-        """Has a variable begin with its numbers instead of random ones; False if its class makes it of ones in any case."""
+        """Has a variable begin with its numbers instead of random ones; False if its class makes it of ones
+        in any case.
+        """
         of_channels = call.kind == "DepthwiseConv2D" and variable == "kernel"
         attribute = "depthwise_initializer" if of_channels else f"{variable}_initializer"
         if not hasattr(layer, attribute):

@@ -1,9 +1,10 @@
 """The `config.json` of a stated model, as Keras would save it.
 
-What Keras has a default for is not stated, and neither are the shapes that layers were built for (`build_config`): loading a model
-calls its layers, which builds them (keras/src/models/functional.py, functional_from_config). Keras itself states all arguments, of
-which an earlier version refuses those that it does not know; so a model of layers only opens in Keras 3.5. Operations take a name
-since Keras 3.11; without it Keras would number them, and give them names that layers may have.
+What Keras has a default for is not stated, and neither are the shapes that layers were built for
+(`build_config`): loading a model calls its layers, which builds them (keras/src/models/functional.py,
+functional_from_config). Keras itself states all arguments, of which an earlier version refuses those that it
+does not know; so a model of layers only opens in Keras 3.5. Operations take a name since Keras 3.11; without
+it Keras would number them, and give them names that layers may have.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ MODEL_NAME = "port"
 def model_config(statement: Statement) -> dict[str, Any]:
     """The whole config, as JSON has it (keras/src/models/functional.py, get_config)."""
     inputs, outputs = (
-        [_place(statement, statement.values[path]) for path in paths] for paths in (statement.inputs, statement.outputs)
+        [_place(statement, statement.values[path]) for path in paths]
+        for paths in (statement.inputs, statement.outputs)
     )
     config = {
         "name": MODEL_NAME,
@@ -45,9 +47,14 @@ def _layer(statement: Statement, calls: Sequence[Call]) -> dict[str, Any]:
     config = {"name": call.name, **{key: _said(statement, value) for key, value in call.config.items()}}
     if call.is_layer and call.kind != "InputLayer":
         named = call.kind == "SpatialDropout2D"  # whose own get_config says the type by its name
-        config["dtype"] = statement.dtype if named else _named("keras", "DTypePolicy", {"name": statement.dtype})
+        config["dtype"] = (
+            statement.dtype if named else _named("keras", "DTypePolicy", {"name": statement.dtype})
+        )
     nodes = [
-        {"args": _said(statement, each.arguments), "kwargs": {key: _said(statement, value) for key, value in each.options.items()}}
+        {
+            "args": _said(statement, each.arguments),
+            "kwargs": {key: _said(statement, value) for key, value in each.options.items()},
+        }
         for each in calls
         if each.inputs
     ]
@@ -55,7 +62,9 @@ def _layer(statement: Statement, calls: Sequence[Call]) -> dict[str, Any]:
     return {**_named(call.module, call.kind, config, registered), "name": call.name, "inbound_nodes": nodes}
 
 
-def _named(module: str, kind: str, config: Mapping[str, Any], registered: str | None = None) -> dict[str, Any]:
+def _named(
+    module: str, kind: str, config: Mapping[str, Any], registered: str | None = None
+) -> dict[str, Any]:
     """An object of a class. Those that have no public name are registered by their own."""
     return {"module": module, "class_name": kind, "config": config, "registered_name": registered}
 
@@ -69,7 +78,10 @@ def _said(statement: Statement, value: Any) -> Any:
         case np.ndarray():
             return {"class_name": "__numpy__", "config": {"value": value.tolist(), "dtype": value.dtype.name}}
         case slice():
-            return {"class_name": "__slice__", "config": {"start": value.start, "stop": value.stop, "step": value.step}}
+            return {
+                "class_name": "__slice__",
+                "config": {"start": value.start, "stop": value.stop, "step": value.step},
+            }
         case list() | tuple():
             return [_said(statement, each) for each in value]
     return {"class_name": "__ellipsis__", "config": {}} if value is ... else value

@@ -12,17 +12,20 @@ from porter.base.errors import UsageError
 from porter.frameworks.tf.runtime import floating, import_keras
 
 _PARTS_OF_A_TENSOR, _USUAL_PARTS = 32, 8192
-"""How often Keras asks a policy for a type while it builds a network, for each tensor of its file and beside them: several times as
-often as for any."""
+"""How often Keras asks a policy for a type while it builds a network, for each tensor of its file and beside
+them: several times as often as for any.
+"""
 _RANDOM = "seed_generator_state"
 """A variable of layers that act in training only, which porter reads in no file."""
 
 
 def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) -> Any:
-    """The model in float32 with its own numbers, if it has as many as the file; it is first built without any.
+    """The model in float32 with its own numbers, if it has as many as the file; it is first built without
+    any.
 
-    The first one has a thread of its own. Keras lists the variables of a thread that lack numbers, and when the next scope
-    ends it gives numbers to all of them, whatever their size (keras.src.backend.common.variables.initialize_all_variables).
+    The first one has a thread of its own. Keras lists the variables of a thread that lack numbers, and when
+    the next scope ends it gives numbers to all of them, whatever their size
+    (keras.src.backend.common.variables.initialize_all_variables).
 
     Args:
         tensors: of the file. numbers: in all of them.
@@ -47,7 +50,9 @@ def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) 
 
 @contextmanager
 def _bounded(tensors: int, where: str) -> Iterator[None]:
-    """Ends a construction of more layers than a file of so many tensors can have. Every layer asks the policy for its types."""
+    """Ends a construction of more layers than a file of so many tensors can have. Every layer asks the policy
+    for its types.
+    """
     keras = import_keras()
     left = _PARTS_OF_A_TENSOR * tensors + _USUAL_PARTS
 
@@ -63,7 +68,10 @@ def _bounded(tensors: int, where: str) -> Iterator[None]:
         return property(found)
 
     asked = ("variable_dtype", "compute_dtype")
-    policy, before = type("Counted", (keras.DTypePolicy,), {name: counted(name) for name in asked}), keras.config.dtype_policy()
+    policy, before = (
+        type("Counted", (keras.DTypePolicy,), {name: counted(name) for name in asked}),
+        keras.config.dtype_policy(),
+    )
     keras.config.set_dtype_policy(policy("float32"))
     try:
         yield

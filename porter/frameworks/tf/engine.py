@@ -1,5 +1,5 @@
-"""Runs Keras models, and the graphs of TensorFlow's files. See porter.frameworks.PortEngine. What runs them is imported only when
-something is run.
+"""Runs Keras models, and the graphs of TensorFlow's files. See porter.frameworks.PortEngine. What runs them
+is imported only when something is run.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, reduced: bool, tap:
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         images = pixels.reshape(-1, *pixels.shape[2:])
-        # As inputs, because TensorFlow may replace a division by a constant by a product with its rounded reciprocal.
+        # As inputs, because TensorFlow may replace a division by a constant by a product with its rounded
+        # reciprocal.
         scaling = [np.asarray(value, np.float32) for value in (protocol.divide, protocol.mean, protocol.std)]
         with tensorflow.device(device), tf32(tensorflow, reduced):
             given = [tensorflow.constant(value) for value in (images, *scaling)]

@@ -12,12 +12,12 @@ from porter.padding import Size
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """The graph that a file carries for an input of `size` (rows, columns; None where free), with the tensors of
-    `checkpoint`, for `run_reference`.
+    """The graph that a file carries for an input of `size` (rows, columns; None where free), with the tensors
+    of `checkpoint`, for `run_reference`.
 
     Raises:
-        MissingFramework: the file carries no graph, or one that this TensorFlow or Keras does not run; a layer or an op that is
-            not on a closed list is named.
+        MissingFramework: the file carries no graph, or one that this TensorFlow or Keras does not run; a
+            layer or an op that is not on a closed list is named.
         UsageError: it is not run in this type.
         MappingError: graph and tensors do not fit each other.
     """

@@ -1,4 +1,6 @@
-"""Keras models that a user's own code makes. See porter.frameworks.given.GivenModels. Keras is imported only to run."""
+"""Keras models that a user's own code makes. See porter.frameworks.given.GivenModels. Keras is imported only
+to run.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from porter.frameworks.given import Shown
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import tf32
-from porter.frameworks.tf.runtime import floating, import_keras, keep_constants, quiet_logger, tensorflow_device
+from porter.frameworks.tf.runtime import (
+    floating,
+    import_keras,
+    keep_constants,
+    quiet_logger,
+    tensorflow_device,
+)
 
 LOADED = frozenset(format.name for format in FORMATS)
 """The formats that Keras itself loads."""
@@ -30,7 +38,9 @@ def owns(model: object) -> bool:
     return keras is not None and isinstance(model, keras.Model)
 
 
-def prepare(make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype) -> tuple[Any, str]:
+def prepare(
+    make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
+) -> tuple[Any, str]:
     """See porter.frameworks.given.GivenModels.prepare: Keras itself loads a file of its own formats."""
 
     def made() -> Any:
@@ -48,7 +58,9 @@ def prepare(make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None
             else:
                 model = made()  # a part of the weights may be loaded already
                 weights += f", because Keras does not load {checkpoint.path.name} into it: {refusal:.200}"
-        if _inputs(model) and any(variable.dtype != dtype for variable in model.weights if _is_real(variable)):
+        if _inputs(model) and any(
+            variable.dtype != dtype for variable in model.weights if _is_real(variable)
+        ):
             model = _in_dtype(model, dtype)
         keep_constants(model)
         for variable in model.weights:
@@ -63,8 +75,8 @@ def _inputs(model: Any) -> list[Any]:
 
 
 def _load(model: Any, checkpoint: Checkpoint) -> str | None:
-    """Loads the file's weights, and gives the reason if the model has other numbers than the file then: Keras only warns of a layer
-    that it leaves as it is.
+    """Loads the file's weights, and gives the reason if the model has other numbers than the file then: Keras
+    only warns of a layer that it leaves as it is.
     """
     try:
         with catch_warnings():
@@ -86,7 +98,9 @@ def _is_real(variable: Any) -> bool:
 
 
 def _in_dtype(model: Any, dtype: Dtype) -> Any:
-    """The same layers in another type: a model that was loaded from a file has the type that the file says."""
+    """The same layers in another type: a model that was loaded from a file has the type that the file
+    says.
+    """
     keras = import_keras()
     inputs = [keras.Input(value.shape[1:], dtype=dtype) for value in _inputs(model)]
     clone = keras.models.clone_model(
@@ -98,24 +112,43 @@ def _in_dtype(model: Any, dtype: Dtype) -> Any:
     return clone
 
 
-def show(model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
+def show(
+    model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]
+) -> Shown:
     tensorflow, keras = import_tensorflow(), import_keras()
     known = _values(model)
-    taps = {path: name for path, names in layers.items() if (name := next((one for one in names if one in known), None))}
-    tapped = keras.Model(model.inputs, [model.outputs, {path: known[name] for path, name in taps.items()}]) if taps else None
+    taps = {
+        path: name
+        for path, names in layers.items()
+        if (name := next((one for one in names if one in known), None))
+    }
+    tapped = (
+        keras.Model(model.inputs, [model.outputs, {path: known[name] for path, name in taps.items()}])
+        if taps
+        else None
+    )
     with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
         # Images come before other inputs, as readers give them.
         order = sorted(range(len(batches)), key=lambda place: len(_shape(model, place)) != 4)
         fed = {place: _fed(batch, _shape(model, place)) for batch, place in zip(batches, order, strict=True)}
         feed = fed[0] if len(fed) == 1 else [fed[place] for place in sorted(fed)]
-        outputs, values = (model(feed, training=False), {}) if tapped is None else tapped(feed, training=False)
-    found = {**dict(enumerate(map(np.asarray, keras.tree.flatten(outputs)))), **{path: np.asarray(values[path]) for path in values}}
+        outputs, values = (
+            (model(feed, training=False), {}) if tapped is None else tapped(feed, training=False)
+        )
+    found = {
+        **dict(enumerate(map(np.asarray, keras.tree.flatten(outputs)))),
+        **{path: np.asarray(values[path]) for path in values},
+    }
     shown = {key: value if key in arrays else channels_first(value) for key, value in found.items()}
-    return Shown(tuple(shown[key] for key in shown if isinstance(key, int)), {path: shown[path] for path in values})
+    return Shown(
+        tuple(shown[key] for key in shown if isinstance(key, int)), {path: shown[path] for path in values}
+    )
 
 
 def _values(model: Any) -> dict[str, Any]:
-    """By name, the value of each layer that is called once. The name of a layer's `activation` is `layer:relu`."""
+    """By name, the value of each layer that is called once. The name of a layer's `activation` is
+    `layer:relu`.
+    """
     linear = import_keras().activations.linear
     found: dict[str, Any] = {}
     for name, layer in first_names(model).items() if _inputs(model) else ():

@@ -14,8 +14,8 @@ from porter.padding import Size
 
 
 def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """The model as Keras itself saves it: `.keras`. Where that says too little, because layers are of classes that are not Keras's,
-    the graph that TensorFlow traces of it.
+    """The model as Keras itself saves it: `.keras`. Where that says too little, because layers are of classes
+    that are not Keras's, the graph that TensorFlow traces of it.
     """
     keras = import_keras()
     expect_built(model)
@@ -29,7 +29,13 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     def traced() -> Saved:
         signature = [keras.InputSpec(value.dtype, _sized(value.shape, size)) for value in model.inputs]
         model.export(folder / "traced", format="tf_saved_model", input_signature=signature, verbose=False)
-        return Saved(model.name, folder / "traced", "the graph that TensorFlow traces", copied=_copying(copied), rounded=True)
+        return Saved(
+            model.name,
+            folder / "traced",
+            "the graph that TensorFlow traces",
+            copied=_copying(copied),
+            rounded=True,
+        )
 
     try:
         (_opened(keras, copied()) if _hides_layers(keras, model) else model).save(path)
@@ -37,7 +43,9 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
         try:
             return traced()
         except _REFUSED:
-            raise UsageError(f"Keras cannot save it: {first_line(error)}", where=model.name, next=_FUNCTIONAL) from None
+            raise UsageError(
+                f"Keras cannot save it: {first_line(error)}", where=model.name, next=_FUNCTIONAL
+            ) from None
     return Saved(model.name, path, "the graph that Keras saves", copied=copied, fixed=traced)
 
 
@@ -62,11 +70,12 @@ _REFUSED = (ValueError, TypeError, AttributeError, NotImplementedError, OSError)
 
 
 def _hides_layers(keras: ModuleType, model: Any) -> bool:
-    """Whether it is, or has among its layers, a model of a class that is not Keras's, such as KerasHub's, whose configuration is
-    its own arguments and not its layers.
+    """Whether it is, or has among its layers, a model of a class that is not Keras's, such as KerasHub's,
+    whose configuration is its own arguments and not its layers.
     """
     return isinstance(model, keras.Model) and (
-        type(model).__module__.partition(".")[0] != "keras" or any(_hides_layers(keras, layer) for layer in model.layers)
+        type(model).__module__.partition(".")[0] != "keras"
+        or any(_hides_layers(keras, layer) for layer in model.layers)
     )
 
 
@@ -74,13 +83,18 @@ def _opened(keras: ModuleType, model: Any, inputs: Any = None) -> Any:
     """A model of Keras's own class, of the same layers, with those of models that hide theirs."""
 
     def call(layer: Any, *given: Any, **named: Any) -> Any:
-        return _opened(keras, layer, given[0]).output if _hides_layers(keras, layer) else layer(*given, **named)
+        return (
+            _opened(keras, layer, given[0]).output if _hides_layers(keras, layer) else layer(*given, **named)
+        )
 
     connected = keras.Model(model.input, model.output, name=model.name)
     return keras.models.clone_model(connected, inputs, clone_function=lambda layer: layer, call_function=call)
 
 
-_FUNCTIONAL = "make it of layers that Keras connects: inputs = keras.Input(SHAPE); keras.Model(inputs, model.call(inputs))"
+_FUNCTIONAL = (
+    "make it of layers that Keras connects: inputs = keras.Input(SHAPE); keras.Model(inputs, "
+    "model.call(inputs))"
+)
 
 
 def expect_built(model: Any) -> None:
@@ -93,4 +107,8 @@ def expect_built(model: Any) -> None:
         next_step = "call it on a batch first: model(numpy.zeros((1, ROWS, COLUMNS, CHANNELS)))"
         raise UsageError("the model is not built, so it has no weights yet", where=model.name, next=next_step)
     if not getattr(model, "inputs", None):
-        raise UsageError(f"a {type(model).__name__} is code, and Keras keeps no graph of it", where=model.name, next=_FUNCTIONAL)
+        raise UsageError(
+            f"a {type(model).__name__} is code, and Keras keeps no graph of it",
+            where=model.name,
+            next=_FUNCTIONAL,
+        )

@@ -1,7 +1,7 @@
 """The model that a whole-model Keras file describes, built by Keras 3 for comparison with a port.
 
-The config is a stranger's text. Every layer is made from a class and arguments on a closed list; nothing that the config names is
-imported or looked up, and no object that it serialises is revived.
+The config is a stranger's text. Every layer is made from a class and arguments on a closed list; nothing that
+the config names is imported or looked up, and no object that it serialises is revived.
 """
 
 from __future__ import annotations
@@ -30,7 +30,17 @@ from porter.formats.keras.resizing import centred, evened, resize_of
 from porter.formats.keras.scaling import numbers_in, statistics
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.keras_operations import activate, cosine, is_operated, keras_do, operate, plain, product, rectified, total
+from porter.frameworks.tf.keras_operations import (
+    activate,
+    cosine,
+    is_operated,
+    keras_do,
+    operate,
+    plain,
+    product,
+    rectified,
+    total,
+)
 from porter.frameworks.tf.resizing import resized
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device, undrawn
@@ -39,7 +49,17 @@ from porter.graph.ops import is_map
 from porter.padding import Size
 
 _COMPUTED = frozenset(
-    {"Activation", "Add", "Average", "CustomScaleLayer", "EinsumDense", "LayerScale", "LeakyReLU", "Merge by cos", "ReLU"}
+    {
+        "Activation",
+        "Add",
+        "Average",
+        "CustomScaleLayer",
+        "EinsumDense",
+        "LayerScale",
+        "LeakyReLU",
+        "Merge by cos",
+        "ReLU",
+    }
 )
 """Classes whose function is computed by keras.ops."""
 
@@ -49,12 +69,14 @@ def _channels_last(shape: Shape) -> Shape:
 
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """The model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for `run_reference`.
+    """The model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for
+    `run_reference`.
 
-    It is built for an input of `size` (rows, columns; None where they are free), with the pads of the config. Its values have the
-    names of the taps of the graph's nodes: the names of all layers, also those of nested models. A layer's name means its value
-    before its `activation`, which is another layer here, so that logits can be compared. A layer that is not on the closed list is
-    left out with all layers that read it: porter refuses it where it leads to the logits.
+    It is built for an input of `size` (rows, columns; None where they are free), with the pads of the config.
+    Its values have the names of the taps of the graph's nodes: the names of all layers, also those of nested
+    models. A layer's name means its value before its `activation`, which is another layer here, so that
+    logits can be compared. A layer that is not on the closed list is left out with all layers that read it:
+    porter refuses it where it leads to the logits.
 
     Raises:
         MissingFramework: TensorFlow or Keras is not installed, or the file's model begins with such a layer.
@@ -71,7 +93,9 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         for named in calls:
             builder.add(named)
         if not builder.taps:
-            raise MissingFramework(f"the file's own model cannot be run: {'; '.join(builder.refused[:3])}", where=where)
+            raise MissingFramework(
+                f"the file's own model cannot be run: {'; '.join(builder.refused[:3])}", where=where
+            )
         model = import_keras().Model([builder.source, *builder.further.values()], list(builder.taps.values()))
     attach_runner(model, builder.taps, "cpu", arrays=graph.arrays, takes=graph)
     return model
@@ -87,9 +111,13 @@ class _Builder:
         refused: why layers were left out.
     """
 
-    def __init__(self, checkpoint: Checkpoint, graph: FileGraph, dtype: Dtype, size: Size, keras_version: int) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, graph: FileGraph, dtype: Dtype, size: Size, keras_version: int
+    ) -> None:
         self.keras = import_keras()
-        self.source = self.keras.Input(_channels_last(input_shape(graph.channels, graph.axes, size)), dtype=dtype, name=INPUT)
+        self.source = self.keras.Input(
+            _channels_last(input_shape(graph.channels, graph.axes, size)), dtype=dtype, name=INPUT
+        )
         self.further = {
             each.name: self.keras.Input(_channels_last(each.shape(size)), dtype=dtype, name=each.path)
             for each in graph.further_inputs
@@ -128,7 +156,11 @@ class _Builder:
             if tap in self._foreign:
                 return f"{name} is {self._foreign[tap]}"
         operation = operation_name(call.kind, call.arguments)
-        listed = is_operated(operation) if operation else call.kind in CLASSES.keys() | _COMPUTED | IDENTITY_AT_INFERENCE
+        listed = (
+            is_operated(operation)
+            if operation
+            else call.kind in CLASSES.keys() | _COMPUTED | IDENTITY_AT_INFERENCE
+        )
         if listed and inputs:
             return None
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
@@ -141,7 +173,9 @@ class _Builder:
                 return found
             name = activation_name(named.call.arguments.get("activation"))
             if name not in (None, "linear", *ACTIVATIONS, *PARTS):
-                self.refused.append(f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list")
+                self.refused.append(
+                    f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list"
+                )
                 return None
             self.taps[fused_name(named)] = self._activated(named.call, found)
             return self.taps[fused_name(named)]
@@ -155,7 +189,12 @@ class _Builder:
         call = named.call
         operation = operation_name(call.kind, call.arguments)
         if operation is not None:
-            return operate(operation, self._operands(operation, call), {**call.arguments, **call.given.keywords}, self._version)
+            return operate(
+                operation,
+                self._operands(operation, call),
+                {**call.arguments, **call.given.keywords},
+                self._version,
+            )
         match call.kind:
             case "Activation":
                 return self._activated(call, inputs[0])
@@ -168,7 +207,11 @@ class _Builder:
             case "CustomScaleLayer":
                 return total([inputs[0], inputs[1] * self._constant(call.arguments["scale"])])
             case "EinsumDense":
-                return product(str(call.arguments["equation"]), inputs[0], *map(partial(self._tensor, named), named.tensors))
+                return product(
+                    str(call.arguments["equation"]),
+                    inputs[0],
+                    *map(partial(self._tensor, named), named.tensors),
+                )
             case "LeakyReLU" | "ReLU":
                 return _rectified(call.kind, call.arguments, inputs[0])
             case "Resizing" | "UpSampling2D":
@@ -180,14 +223,18 @@ class _Builder:
                     return resized(value, op, keras_do, self._dtype)
             case "CenterCrop" if centred(call.kind, call.arguments, tuple(inputs[0].shape[1:3])) is None:
                 arguments = {**call.arguments, "crop_to_aspect_ratio": True}
-                return self._result(replace(named, call=replace(call, kind="Resizing", arguments=arguments)), inputs)
+                return self._result(
+                    replace(named, call=replace(call, kind="Resizing", arguments=arguments)), inputs
+                )
             case "LayerScale":
                 (variable,) = named.tensors
                 return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
         return self._of_layer(named, inputs) if call.kind in CLASSES else inputs[0]
 
     def _of_layer(self, named: Named, inputs: list[Any]) -> Any:
-        """What Keras's own layer gives, which is built at its first call and has the file's tensors from then on."""
+        """What Keras's own layer gives, which is built at its first call and has the file's tensors from then
+        on.
+        """
         call = named.call
         channels, is_new = inputs[0].shape[-1], call.path not in self._layers
         if is_new:
@@ -195,7 +242,8 @@ class _Builder:
             self._layers[call.path] = self._layer(*_run_as(call, channels))
         layer = self._layers[call.path]
         if call.kind == "MultiHeadAttention":
-            layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))  # Keras would round it to float32
+            # Keras would round it to float32.
+            layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))
             found = layer(*inputs)
         else:
             found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
@@ -230,7 +278,10 @@ class _Builder:
             found = statistics(stated, {})
             if found is None:
                 raise ValueError("it lacks one mean and variance per channel")
-            arguments |= {name: each[0] if each.size == 1 else each for name, each in zip(("mean", "variance"), found, strict=True)}
+            arguments |= {
+                name: each[0] if each.size == 1 else each
+                for name, each in zip(("mean", "variance"), found, strict=True)
+            }
         return getattr(self.keras.layers, kind)(dtype=self._dtype, **arguments)
 
     def _operands(self, operation: str, call: Call) -> list[Any]:
@@ -239,7 +290,10 @@ class _Builder:
         if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
             operands = list(operands[0])
         numbers = operation not in ("get_item", "take")
-        return [self._value(one) if isinstance(one, Result) else self._constant(one) if numbers else one for one in operands]
+        return [
+            self._value(one) if isinstance(one, Result) else self._constant(one) if numbers else one
+            for one in operands
+        ]
 
     def _constant(self, value: Any) -> Any:
         found = numbers_in(value)
@@ -249,14 +303,20 @@ class _Builder:
         return stored.ravel()[0] if stored.size == 1 else stored
 
     def _expect_shapes(self, named: Named, channels: int) -> None:
-        """Refuses tensors of other shapes than the layer's before Keras allocates variables of the size that the config states."""
+        """Refuses tensors of other shapes than the layer's before Keras allocates variables of the size that
+        the config states.
+        """
         for variable, shape in _shapes(named.call, channels).items():
             self._tensor(named, variable, shape)
 
     def _fill(self, layer: Any, named: Named, channels: int) -> None:
         stated = _shapes(named.call, channels)
         for variable in layer.weights:
-            name = variable.name if named.call.kind != "MultiHeadAttention" else variable_in(*variable.path.split("/")[-2:])
+            name = (
+                variable.name
+                if named.call.kind != "MultiHeadAttention"
+                else variable_in(*variable.path.split("/")[-2:])
+            )
             array = self._tensor(named, name, stated.get(name, tuple(variable.shape)))
             if named.call.kind == "Conv2DTranspose" and name == "kernel":
                 array = _spread(array, named.call.arguments, tuple(variable.shape))
@@ -267,7 +327,9 @@ class _Builder:
     def _tensor(self, named: Named, variable: str, shape: tuple[int, ...] | None = None) -> Array:
         where = str(self._checkpoint.path)
         # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
-        name = next((named.tensors[one] for one in (variable, f"depthwise_{variable}") if one in named.tensors), None)
+        name = next(
+            (named.tensors[one] for one in (variable, f"depthwise_{variable}") if one in named.tensors), None
+        )
         if name is None:
             raise MappingError(f"layer '{named.name}' has no '{variable}'", where=where)
         array = self._checkpoint.tensors[name]
@@ -279,10 +341,11 @@ class _Builder:
 def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
     """The class of a layer and its arguments as they are run.
 
-    A convolution whose groups are its channels is a depthwise one: Keras runs groups on a CPU by XLA (`conv` in its
-    keras/src/backend/tensorflow/nn.py), which took ConvNeXt-Tiny ten times as long. Filter c * multiplier + m of the first is
-    filter m of channel c of the second, so the kernel's numbers stay in their order. A transposed convolution with dilation, which
-    TensorFlow lacks on a CPU, is one with zeros in its kernel.
+    A convolution whose groups are its channels is a depthwise one: Keras runs groups on a CPU by XLA (`conv`
+    in its keras/src/backend/tensorflow/nn.py), which took ConvNeXt-Tiny ten times as long. Filter c *
+    multiplier + m of the first is filter m of channel c of the second, so the kernel's numbers stay in their
+    order. A transposed convolution with dilation, which TensorFlow lacks on a CPU, is one with zeros in its
+    kernel.
     """
     stated = call.arguments
     if call.kind == "Conv2D" and 1 < channels == stated.get("groups", 1):
@@ -300,7 +363,11 @@ def _with_aspect(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:
     if min(top, bottom, left, right) < 0:
         return value[:, -top : bottom or None, -left : right or None]
     padded = any((top, bottom, left, right))
-    return keras_do("pad", value, [[0, 0], [top, bottom], [left, right], [0, 0]], constant_values=fill) if padded else value
+    return (
+        keras_do("pad", value, [[0, 0], [top, bottom], [left, right], [0, 0]], constant_values=fill)
+        if padded
+        else value
+    )
 
 
 def _extents(arguments: Mapping[str, Any]) -> tuple[int, int]:
@@ -329,12 +396,20 @@ def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
     match call.kind:
         case "Conv1D":
             groups = arguments.get("groups", 1)
-            return {"kernel": (*np.atleast_1d(arguments["kernel_size"]).tolist(), channels // groups, arguments["filters"])}
+            return {
+                "kernel": (
+                    *np.atleast_1d(arguments["kernel_size"]).tolist(),
+                    channels // groups,
+                    arguments["filters"],
+                )
+            }
         case "Conv2D":
             groups = arguments.get("groups", 1)
             return {"kernel": (*pair(arguments["kernel_size"]), channels // groups, arguments["filters"])}
         case "DepthwiseConv2D":
-            return {"kernel": (*pair(arguments["kernel_size"]), channels, arguments.get("depth_multiplier", 1))}
+            return {
+                "kernel": (*pair(arguments["kernel_size"]), channels, arguments.get("depth_multiplier", 1))
+            }
         case "Dense":
             return {"kernel": (channels, arguments["units"])}
         case "Conv2DTranspose":
@@ -342,13 +417,19 @@ def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
         case "SeparableConv2D":
             multiplier = arguments.get("depth_multiplier", 1)
             pointwise = (1, 1, channels * multiplier, arguments["filters"])
-            return {"depthwise_kernel": (*pair(arguments["kernel_size"]), channels, multiplier), "pointwise_kernel": pointwise}
+            return {
+                "depthwise_kernel": (*pair(arguments["kernel_size"]), channels, multiplier),
+                "pointwise_kernel": pointwise,
+            }
         case "BatchNormalization" if arguments.get("axis", -1) in (-1, [-1]):
             return {"moving_mean": (channels,)}
         case "MultiHeadAttention":
             heads, key = arguments["num_heads"], arguments["key_dim"]
             value, units = arguments.get("value_dim") or key, arguments.get("output_shape") or channels
-            return {"query/kernel": (channels, heads, key), "output/kernel": (heads, value, *np.atleast_1d(units).tolist())}
+            return {
+                "query/kernel": (channels, heads, key),
+                "output/kernel": (heads, value, *np.atleast_1d(units).tolist()),
+            }
         case "Normalization" if arguments.get("mean") is None and arguments.get("axis", -1) in (-1, [-1]):
             return {"mean": (channels,)}
         case _:

@@ -1,4 +1,6 @@
-"""The operations of a Keras file's graph, computed by keras.ops; each from its operands and plain settings."""
+"""The operations of a Keras file's graph, computed by keras.ops; each from its operands and plain
+settings.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,17 @@ _SCALARS = (int, float, str, bool, type(None))
 
 
 def keras_do(function: str, *arguments: Any, **options: Any) -> Any:
-    """The value of a function of `keras.ops`, or a part of a value (`getitem`); see porter.frameworks.tf.resizing."""
+    """The value of a function of `keras.ops`, or a part of a value (`getitem`); see
+    porter.frameworks.tf.resizing.
+    """
     if function == "getitem":
         return arguments[0][arguments[1]]
     return getattr(import_keras().ops, function)(*arguments, **options)
 
 
 def operate(operation: str, operands: list[Any], settings: Settings, keras_version: int) -> Any:
-    """The value of an operation that porter.formats.keras.operations reads, of Keras's symbolic values and numbers.
+    """The value of an operation that porter.formats.keras.operations reads, of Keras's symbolic values and
+    numbers.
 
     Raises:
         ValueError, TypeError, KeyError: a setting is an object, missing or does not fit.
@@ -53,7 +58,13 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
             return (
                 value
                 * 0.5
-                * (1 + ops.tanh((value + value * value * value * _of(value, 0.044715)) * _of(value, np.sqrt(2 / np.pi))))
+                * (
+                    1
+                    + ops.tanh(
+                        (value + value * value * value * _of(value, 0.044715))
+                        * _of(value, np.sqrt(2 / np.pi))
+                    )
+                )
             )
         case "gelu":
             return value * 0.5 * (1 + ops.erf(value * _of(value, np.sqrt(0.5))))
@@ -68,8 +79,9 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
 
 
 def total(values: Sequence[Any]) -> Any:
-    """The sum, each value stretched to the others'. Keras's own addition may take a value for a bias by its sizes, and add it along
-    another axis (keras/src/backend/tensorflow/numpy.py, `add`); its subtraction does not.
+    """The sum, each value stretched to the others'. Keras's own addition may take a value for a bias by its
+    sizes, and add it along another axis (keras/src/backend/tensorflow/numpy.py, `add`); its subtraction does
+    not.
     """
     ops = import_keras().ops
     return reduce(lambda first, second: ops.subtract(first, ops.negative(second)), values)
@@ -82,15 +94,22 @@ def product(equation: str, value: Any, kernel: Array, bias: Array | None = None)
 
 
 def cosine(first: Any, second: Any) -> Any:
-    """Keras 1's Merge by cos of features N×F, which gives N×1×1 (keras/engine/topology.py of Keras 1.2.2, `Merge.call`)."""
+    """Keras 1's Merge by cos of features N×F, which gives N×1×1 (keras/engine/topology.py of Keras 1.2.2,
+    `Merge.call`).
+    """
     ops = import_keras().ops
     squares = ops.sum(first * first, 1, keepdims=True) * ops.sum(second * second, 1, keepdims=True)
-    return ops.expand_dims(ops.sum(first * second, 1, keepdims=True) / ops.maximum(ops.sqrt(squares), 10e-8), 1)
+    return ops.expand_dims(
+        ops.sum(first * second, 1, keepdims=True) / ops.maximum(ops.sqrt(squares), 10e-8), 1
+    )
 
 
-def rectified(value: Any, slope: float = 0.0, most: float | None = None, threshold: float | None = None) -> Any:
-    """A ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds these to float32, as it does a
-    GELU's constants (keras/src/activations/activations.py, `ReLU`: tf.nn.leaky_relu, and casts of the others).
+def rectified(
+    value: Any, slope: float = 0.0, most: float | None = None, threshold: float | None = None
+) -> Any:
+    """A ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds these to
+    float32, as it does a GELU's constants (keras/src/activations/activations.py, `ReLU`: tf.nn.leaky_relu,
+    and casts of the others).
     """
     ops = import_keras().ops
     if threshold:
@@ -120,11 +139,15 @@ def plain(value: Any) -> Any:
 
 
 def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], Settings], Any]:
-    """The function of keras.ops, with these settings; `renamed` has its names for those that files call otherwise."""
+    """The function of keras.ops, with these settings; `renamed` has its names for those that files call
+    otherwise.
+    """
 
     def run(operands: list[Any], stated: Settings) -> Any:
         names = {**{one: one for one in settings}, **renamed}
-        given = {ours: plain(stated[theirs]) for theirs, ours in names.items() if stated.get(theirs) is not None}
+        given = {
+            ours: plain(stated[theirs]) for theirs, ours in names.items() if stated.get(theirs) is not None
+        }
         return getattr(import_keras().ops, name)(*operands, **given)
 
     return run
@@ -132,14 +155,18 @@ def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], Se
 
 def _pad(operands: list[Any], settings: Settings) -> Any:
     widths = plain(settings.get("pad_width", settings.get("paddings")))
-    return import_keras().ops.pad(operands[0], widths, constant_values=plain(settings.get("constant_values") or 0.0))
+    return import_keras().ops.pad(
+        operands[0], widths, constant_values=plain(settings.get("constant_values") or 0.0)
+    )
 
 
 def _response_norm(operands: list[Any], settings: Settings) -> Any:
     """As tf.nn.local_response_normalization, which has no float64."""
     ops, x = import_keras().ops, operands[0]
     radius, channels = settings.get("depth_radius", 5), x.shape[-1]
-    alpha, beta, bias = (plain(settings.get(name, default)) for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1)))
+    alpha, beta, bias = (
+        plain(settings.get(name, default)) for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1))
+    )
     squares = ops.pad(x * x, [[0, 0], [0, 0], [0, 0], [radius, radius]])
     total = sum(squares[..., first : first + channels] for first in range(2 * radius + 1))
     return x / (bias + alpha * total) ** beta
@@ -147,7 +174,9 @@ def _response_norm(operands: list[Any], settings: Settings) -> Any:
 
 def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
     keras, block = import_keras(), int(settings["block_size"])
-    layer = keras.layers.Lambda(lambda x: import_tensorflow().nn.depth_to_space(x, block), dtype=operands[0].dtype)
+    layer = keras.layers.Lambda(
+        lambda x: import_tensorflow().nn.depth_to_space(x, block), dtype=operands[0].dtype
+    )
     return layer(operands[0])
 
 
@@ -155,14 +184,24 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     **{name: _named(name) for name in (*OF_NUMBERS, "rsqrt", "log_sigmoid", "negative")},
     **{
         name: _named(name)
-        for name in ("greater", "greater_equal", "less", "less_equal", "logical_and", "logical_or", "logical_not")
+        for name in (
+            "greater",
+            "greater_equal",
+            "less",
+            "less_equal",
+            "logical_and",
+            "logical_or",
+            "logical_not",
+        )
     },
     "where": _named("where"),
     **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "power")},
     "add": lambda operands, settings: total(operands),
     "cast": lambda operands, settings: operands[0],
     "clip": _named("clip", "x_min", "x_max", clip_value_min="x_min", clip_value_max="x_max"),
-    "concatenate": lambda operands, settings: import_keras().ops.concatenate(operands, axis=plain(settings.get("axis", -1))),
+    "concatenate": lambda operands, settings: import_keras().ops.concatenate(
+        operands, axis=plain(settings.get("axis", -1))
+    ),
     "depth_to_space": _depth_to_space,
     "einsum": lambda operands, settings: import_keras().ops.einsum(
         plain(settings.get("subscripts") or settings["equation"]), *operands
@@ -189,7 +228,9 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     "roll": _named("roll", "shift", "axis"),
     "split": _named("split", "indices_or_sections", "axis"),
     "square": _named("square"),
-    "stack": lambda operands, settings: import_keras().ops.stack(operands, axis=plain(settings.get("axis", 0))),
+    "stack": lambda operands, settings: import_keras().ops.stack(
+        operands, axis=plain(settings.get("axis", 0))
+    ),
     "sum": _named("sum", "axis", "keepdims"),
     "unstack": _named("unstack", "num", "axis"),
     "squeeze": _named("squeeze", "axis"),

@@ -1,7 +1,8 @@
-"""How Keras says each op: a layer where it has one that computes the same, otherwise operations of `keras.ops`.
+"""How Keras says each op: a layer where it has one that computes the same, otherwise operations of
+`keras.ops`.
 
-The last layer or operation of a node has the node's name, and so does the layer that holds its tensors. Values are N×H×W×C or
-N×C. Windowed ops are in porter.frameworks.tf.sites.
+The last layer or operation of a node has the node's name, and so does the layer that holds its tensors.
+Values are N×H×W×C or N×C. Windowed ops are in porter.frameworks.tf.sites.
 """
 
 from __future__ import annotations
@@ -64,33 +65,46 @@ def _merge(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Symbol]
 
 
 def _add(maker: LayerMaker, op: ops.Add, name: str, inputs: list[Symbol]) -> Symbol:
-    """Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have N channels, and adds it along
-    another axis (keras/src/backend/tensorflow/numpy.py, `add`). A value that is stretched is subtracted with its sign turned.
+    """Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have N channels,
+    and adds it along another axis (keras/src/backend/tensorflow/numpy.py, `add`). A value that is stretched
+    is subtracted with its sign turned.
     """
     if len({value.shape for value in inputs}) == 1:
         return _merge("Add", maker, op, name, inputs)
     total = inputs[0] if len(inputs) == 2 else _add(maker, op, maker.name(f"{name}_sum"), inputs[:-1])
-    return maker.operation("subtract", name, total, maker.operation("negative", maker.name(f"{name}_negative"), inputs[-1]))
+    return maker.operation(
+        "subtract", name, total, maker.operation("negative", maker.name(f"{name}_negative"), inputs[-1])
+    )
 
 
 def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs: list[Symbol]) -> Symbol:
-    """Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative cut adds are those of an
-    input with zeros around it.
+    """Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative cut
+    adds are those of an input with zeros around it.
     """
     window, value = op.window, inputs[0]
     more = [max(-(cut // window.stride[side // 2]), 0) for side, cut in enumerate(op.cut)]
     if any(more):
         value = maker.pad(value, (more[0], more[1], more[2], more[3]), 0.0, maker.name(f"{name}_pad"))
     extent = (window.extent(0), window.extent(1))
-    config = {"filters": op.filters, "kernel_size": extent, "strides": window.stride, "padding": "valid", "use_bias": op.bias}
+    config = {
+        "filters": op.filters,
+        "kernel_size": extent,
+        "strides": window.stride,
+        "padding": "valid",
+        "use_bias": op.bias,
+    }
     result = maker.spatial("Conv2DTranspose", name, value, **config)
-    cuts = [cut + n * window.stride[side // 2] for side, (cut, n) in enumerate(zip(op.cut, more, strict=True))]
+    cuts = [
+        cut + n * window.stride[side // 2] for side, (cut, n) in enumerate(zip(op.cut, more, strict=True))
+    ]
     for axis in (0, 1):
         cuts[2 * axis + 1] += max(window.stride[axis] - extent[axis], 0)
     top, bottom, left, right = cuts
     if not any(cuts):
         return result
-    return maker.spatial("Cropping2D", maker.name(f"{name}_crop"), result, cropping=((top, bottom), (left, right)))
+    return maker.spatial(
+        "Cropping2D", maker.name(f"{name}_crop"), result, cropping=((top, bottom), (left, right))
+    )
 
 
 def _axis(op: ops.AlongAxes, axis: int, value: Symbol) -> int:
@@ -110,19 +124,27 @@ def _crop_axis(maker: LayerMaker, op: ops.CropAxis, name: str, inputs: list[Symb
 def _pad(maker: LayerMaker, op: ops.Pad, name: str, inputs: list[Symbol]) -> Symbol:
     ends = {_axis(op, axis, inputs[0]): amounts for axis, amounts in op.ends.items()}
     fill = {"constant_values": op.fill} if op.of_arrays else {}
-    return maker.operation("pad", name, inputs[0], tuple(ends.get(axis, (0, 0)) for axis in range(inputs[0].ndim)), **fill)
+    return maker.operation(
+        "pad", name, inputs[0], tuple(ends.get(axis, (0, 0)) for axis in range(inputs[0].ndim)), **fill
+    )
 
 
 def _concat(maker: LayerMaker, op: ops.Concat, name: str, inputs: list[Symbol]) -> Symbol:
     return maker.layer("Concatenate", name, inputs, axis=1 + op.axis if op.of_arrays else -1)
 
 
-def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Symbol]) -> Symbol:
-    """tf.nn.local_response_normalization is not an operation of Keras, so the squares are added from shifted channels."""
+def _local_response_norm(
+    maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Symbol]
+) -> Symbol:
+    """tf.nn.local_response_normalization is not an operation of Keras, so the squares are added from shifted
+    channels.
+    """
     value, channels = inputs[0], inputs[0].size(-1)
     before, after = min(op.size // 2, channels - 1), min((op.size - 1) // 2, channels - 1)
     squares = maker.operation("square", maker.name(f"{name}_squares"), value)
-    wide = maker.operation("pad", maker.name(f"{name}_wide"), squares, ((0, 0), (0, 0), (0, 0), (before, after)))
+    wide = maker.operation(
+        "pad", maker.name(f"{name}_wide"), squares, ((0, 0), (0, 0), (0, 0), (before, after))
+    )
     cuts = [slice(start, start + channels, 1) for start in range(before + after + 1)]
     shifted = [maker.part(wide, (..., cut), maker.name(f"{name}_shift")) for cut in cuts]
     total = maker.layer("Add", maker.name(f"{name}_sum"), shifted) if len(shifted) > 1 else shifted[0]
@@ -133,14 +155,20 @@ def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str
 
 
 def _channel_scale(maker: LayerMaker, op: ops.ChannelScale, name: str, inputs: list[Symbol]) -> Symbol:
-    config = {"kernel_size": (1, 1), "strides": (1, 1), "padding": "valid", "depth_multiplier": 1, "use_bias": op.bias}
+    config = {
+        "kernel_size": (1, 1),
+        "strides": (1, 1),
+        "padding": "valid",
+        "depth_multiplier": 1,
+        "use_bias": op.bias,
+    }
     return _over_maps(maker, "DepthwiseConv2D", name, inputs[0], data_format="channels_last", **config)
 
 
 def _affine(maker: LayerMaker, op: ops.Affine, name: str, inputs: list[Symbol]) -> Symbol:
-    """A `Rescaling` casts a Python number through float32, but an array directly (keras/src/layers/preprocessing/rescaling.py and
-    tf.cast). If ~/.keras/keras.json says channels_first, it moves a vector of scales away from the last axis, but not an array of
-    rank 3.
+    """A `Rescaling` casts a Python number through float32, but an array directly
+    (keras/src/layers/preprocessing/rescaling.py and tf.cast). If ~/.keras/keras.json says channels_first, it
+    moves a vector of scales away from the last axis, but not an array of rank 3.
     """
     scale, offset = (np.array(values, np.float64).reshape(1, 1, -1) for values in (op.scale, op.offset))
     return _over_maps(maker, "Rescaling", name, inputs[0], scale=scale, offset=offset)
@@ -157,12 +185,20 @@ def _over_maps(maker: LayerMaker, kind: str, name: str, value: Symbol, **config:
 
 
 def _thresholded_relu(maker: LayerMaker, op: ops.ThresholdedRelu, name: str, inputs: list[Symbol]) -> Symbol:
-    """Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a difference keeps its sign."""
+    """Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a difference
+    keeps its sign.
+    """
     if op.threshold >= 0 and (not maker.double or float(np.float32(op.threshold)) == op.threshold):
         return maker.layer("ReLU", name, inputs[0], threshold=op.threshold)
     over = maker.operation("subtract", maker.name(f"{name}_over"), inputs[0], op.threshold)
     passed = maker.operation("greater", maker.name(f"{name}_passed"), over, 0)
-    return maker.operation("where", name, passed, inputs[0], maker.operation("zeros_like", maker.name(f"{name}_zeros"), inputs[0]))
+    return maker.operation(
+        "where",
+        name,
+        passed,
+        inputs[0],
+        maker.operation("zeros_like", maker.name(f"{name}_zeros"), inputs[0]),
+    )
 
 
 def _leaky_relu(maker: LayerMaker, op: ops.LeakyRelu, name: str, inputs: list[Symbol]) -> Symbol:
@@ -177,14 +213,22 @@ def _softplus(maker: LayerMaker, op: ops.Softplus, name: str, inputs: list[Symbo
     if not op.cut:
         return _activation("softplus", maker, op, name, inputs)
     smooth = _activation("softplus", maker, op, maker.name(f"{name}_smooth"), inputs)
-    return maker.operation("where", name, maker.operation("greater", maker.name(f"{name}_over"), inputs[0], 20), inputs[0], smooth)
+    return maker.operation(
+        "where",
+        name,
+        maker.operation("greater", maker.name(f"{name}_over"), inputs[0], 20),
+        inputs[0],
+        smooth,
+    )
 
 
 def _hard_sigmoid(maker: LayerMaker, op: ops.HardSigmoid, name: str, inputs: list[Symbol]) -> Symbol:
     if op == ops.HardSigmoid():
         return _activation("hard_sigmoid", maker, op, name, inputs)
     scaled = maker.operation("multiply", maker.name(f"{name}_scaled"), inputs[0], op.slope)
-    return maker.operation("clip", name, maker.operation("add", maker.name(f"{name}_moved"), scaled, op.offset), 0.0, 1.0)
+    return maker.operation(
+        "clip", name, maker.operation("add", maker.name(f"{name}_moved"), scaled, op.offset), 0.0, 1.0
+    )
 
 
 def _gelu(maker: LayerMaker, op: ops.Gelu, name: str, inputs: list[Symbol]) -> Symbol:
@@ -213,7 +257,9 @@ def _softmax(maker: LayerMaker, op: ops.Softmax, name: str, inputs: list[Symbol]
 
 
 def _step(maker: LayerMaker, op: ops.Step, name: str, inputs: list[Symbol]) -> Symbol:
-    above = maker.operation("greater_equal" if op.inclusive else "greater", maker.name(f"{name}_above"), inputs[0], 0.0)
+    above = maker.operation(
+        "greater_equal" if op.inclusive else "greater", maker.name(f"{name}_above"), inputs[0], 0.0
+    )
     return maker.operation("cast", name, above, dtype=maker.dtype)
 
 
@@ -227,12 +273,20 @@ def _flatten(maker: LayerMaker, op: ops.Flatten, name: str, inputs: list[Symbol]
 def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[Symbol]) -> Symbol:
     value, (top, bottom, left, right) = inputs[0], op.pads
     if op.mode in ("reflect", "symmetric"):
-        return maker.operation("pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=op.mode)
+        return maker.operation(
+            "pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=op.mode
+        )
     edge = op.mode == "edge"
     for axis, before, after in ((1, top, bottom), (2, left, right)):
-        ends = (before, slice(0, 1) if edge else slice(-before, None)), (after, slice(-1, None) if edge else slice(0, after))
+        ends = (
+            (before, slice(0, 1) if edge else slice(-before, None)),
+            (after, slice(-1, None) if edge else slice(0, after)),
+        )
         first, last = (
-            [maker.part(value, (*[slice(None)] * axis, cells), maker.name(f"{name}_end"))] * (count if edge else 1) if count else []
+            [maker.part(value, (*[slice(None)] * axis, cells), maker.name(f"{name}_end"))]
+            * (count if edge else 1)
+            if count
+            else []
             for count, cells in ends
         )
         joined = name if axis == 2 else maker.name(f"{name}_rows")
@@ -267,11 +321,19 @@ def _space_to_depth(maker: LayerMaker, op: ops.SpaceToDepth, name: str, inputs: 
     (value,), block = inputs, op.block
     places = [(row, column) for row in range(block) for column in range(block)]
     parts = [
-        maker.part(value, (slice(None), slice(row, None, block), slice(column, None, block)), maker.name(f"{name}_{row}_{column}"))
+        maker.part(
+            value,
+            (slice(None), slice(row, None, block), slice(column, None, block)),
+            maker.name(f"{name}_{row}_{column}"),
+        )
         for row, column in places
     ]
     if op.order == "DCR" or block == 1:
-        return maker.layer("Concatenate", name, parts, axis=-1) if block > 1 else maker.layer("Identity", name, value)
+        return (
+            maker.layer("Concatenate", name, parts, axis=-1)
+            if block > 1
+            else maker.layer("Identity", name, value)
+        )
     cells = maker.layer("Concatenate", maker.name(f"{name}_cells"), parts, axis=-1)
     return _take(maker, cells, np.arange(cells.size(-1)).reshape(block**2, -1).T, name)
 
@@ -282,22 +344,32 @@ def _take(maker: LayerMaker, value: Symbol, order: Any, name: str) -> Symbol:
 
 
 def _resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, inputs: list[Symbol]) -> Symbol:
-    """Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of powers of two."""
+    """Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of powers of
+    two.
+    """
     if isinstance(op, ops.Resize) and op.coordinates == "half_pixel" and not maker.double:
         rows, columns = (int(scale) if scale == int(scale) else 0 for scale in op.scale or (0, 0))
         if op.mode == "linear" and op.size:
-            return maker.spatial("Resizing", name, inputs[0], height=op.size[0], width=op.size[1], interpolation="bilinear")
+            return maker.spatial(
+                "Resizing", name, inputs[0], height=op.size[0], width=op.size[1], interpolation="bilinear"
+            )
         if op.mode == "linear" and rows and columns:
-            return maker.spatial("UpSampling2D", name, inputs[0], size=(rows, columns), interpolation="bilinear")
+            return maker.spatial(
+                "UpSampling2D", name, inputs[0], size=(rows, columns), interpolation="bilinear"
+            )
         if op.mode == "cubic" and op.inside and op.a == -0.5 and has_cubic_shares((rows, columns)):
-            return maker.spatial("UpSampling2D", name, inputs[0], size=(rows, columns), interpolation="bicubic")
+            return maker.spatial(
+                "UpSampling2D", name, inputs[0], size=(rows, columns), interpolation="bicubic"
+            )
 
     def do(function: str, *arguments: Any, **options: Any) -> Symbol:
         return maker.operation(function, maker.name(f"{name}_{function}"), *arguments, **options)
 
     kind = "float64" if maker.double else "float32"
     found = resized(inputs[0], op, do, kind, *inputs[1:])
-    return maker.named(found, name) if maker.dtype == kind else maker.operation("cast", name, found, maker.dtype)
+    return (
+        maker.named(found, name) if maker.dtype == kind else maker.operation("cast", name, found, maker.dtype)
+    )
 
 
 LAYERS: Mapping[type[Op], _Spelling] = {
@@ -344,7 +416,9 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Identity: _layer("Identity"),
     ops.Dropout: _dropout,
     ops.Flatten: _flatten,
-    ops.AsMap: lambda maker, op, name, inputs: maker.layer("Reshape", name, inputs[0], target_shape=(1, 1, inputs[0].shape[-1])),
+    ops.AsMap: lambda maker, op, name, inputs: maker.layer(
+        "Reshape", name, inputs[0], target_shape=(1, 1, inputs[0].shape[-1])
+    ),
     ops.PadMap: lambda maker, op, name, inputs: maker.pad(inputs[0], op.pads, op.fill, name),
     ops.ExtendMap: _extend_map,
     ops.CropMap: _spatial("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),

@@ -1,8 +1,8 @@
 """TensorFlow's names and axis order, for Keras and for TF-slim; nothing here imports a framework.
 
-Keras and slim keep convolution kernels as (rows, columns, channels / groups, filters), depthwise kernels as (rows, columns,
-channels, multiplier), those of transposed convolutions as (rows, columns, filters, channels) and dense kernels as (features,
-units).
+Keras and slim keep convolution kernels as (rows, columns, channels / groups, filters), depthwise kernels as
+(rows, columns, channels, multiplier), those of transposed convolutions as (rows, columns, filters, channels)
+and dense kernels as (features, units).
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ CAPABILITIES = Capabilities(
     dilated_strides=False,
     open_reshapes=False,
 )
-"""Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation; a Reshape finds one size."""
+"""Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation; a Reshape
+finds one size.
+"""
 
 COUNTER_NAMES: Mapping[str, str] = {
     "Conv2D": "conv2d",
@@ -56,10 +58,15 @@ _KERNELS = ("kernel", "weights")
 _GROUPED_KERNELS = ("kernel", "depthwise_kernel", "weights", "depthwise_weights")
 _DEPTHWISE_KERNELS = ("depthwise_kernel", "kernel", "depthwise_weights", "weights")
 _HALVES = frozenset({"depthwise_kernel", "pointwise_kernel", "depthwise_weights", "pointwise_weights"})
-"""Kernels of a separable convolution, which is one layer and two nodes. The last part of a node's name is one of them."""
+"""Kernels of a separable convolution, which is one layer and two nodes. The last part of a node's name is one
+of them.
+"""
 _BIASES = ("bias", "biases")
 _STATISTICS: Mapping[str, str] = {"mean": "moving_mean", "variance": "moving_variance"}
-_VECTOR_RANKS: Mapping[tuple[type[Op], str], tuple[int, ...]] = {(ops.PRelu, "alpha"): (1, 3), (ops.ChannelScale, "gamma"): (1, 4)}
+_VECTOR_RANKS: Mapping[tuple[type[Op], str], tuple[int, ...]] = {
+    (ops.PRelu, "alpha"): (1, 3),
+    (ops.ChannelScale, "gamma"): (1, 4),
+}
 """Of vectors that stand as 1x1xC or 1x1xCx1 in a layer over maps."""
 _CLASSES: Mapping[type[Op], str] = {
     ops.ConvTranspose: "Conv2DTranspose",
@@ -77,8 +84,8 @@ _CLASSES: Mapping[type[Op], str] = {
 def keras_class(graph: Graph, node: Node) -> str | None:
     """The Keras class that holds a node's weights, or None where it has none.
 
-    TensorFlow's depthwise kernel refuses unequal strides ("Current implementation only supports equal length strides"), so such
-    a node is a grouped Conv2D.
+    TensorFlow's depthwise kernel refuses unequal strides ("Current implementation only supports equal length
+    strides"), so such a node is a grouped Conv2D.
     """
     if isinstance(node.op, ops.Conv):
         rows, columns = node.op.window.stride
@@ -96,7 +103,8 @@ def variable_name(op: Op, role: str) -> str:
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, ...]]:
-    """Per role of a node's tensors, the names that a file may give it in `layer`: Keras 2, Keras 3 and slim, likeliest first.
+    """Per role of a node's tensors, the names that a file may give it in `layer`: Keras 2, Keras 3 and slim,
+    likeliest first.
 
     `layer` may end with a kernel of a separable convolution, such as `block2_sepconv1/depthwise_kernel`.
     """
@@ -126,12 +134,14 @@ def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """A file's array in porter's axis order, as a view where possible.
 
-    A dense node also takes a 1x1 convolution's kernel (1, 1, features, units): the heads of slim and of Keras's MobileNet v1. A
-    1x1 convolution's node takes a dense layer's, (features, units), as (units, features).
-    A depthwise node takes (rows, columns, channels, multiplier) and, from a grouped Conv2D, (rows, columns, 1, filters).
+    A dense node also takes a 1x1 convolution's kernel (1, 1, features, units): the heads of slim and of
+    Keras's MobileNet v1. A 1x1 convolution's node takes a dense layer's, (features, units), as (units,
+    features). A depthwise node takes (rows, columns, channels, multiplier) and, from a grouped Conv2D, (rows,
+    columns, 1, filters).
 
     Raises:
-        MappingError: an array of another rank, or groups of a transposed convolution that read each other's channels.
+        MappingError: an array of another rank, or groups of a transposed convolution that read each other's
+            channels.
     """
     if role == "value":
         return _canonical_value(graph, node, array)
@@ -142,7 +152,9 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if isinstance(node.op, ops.Dense):
         if _expect_rank(node, role, array, (2, 4)).ndim == 4:
             if array.shape[:2] != (1, 1):
-                raise MappingError(f"expected a 1x1 kernel for a dense node, got {array.shape}", where=node.path)
+                raise MappingError(
+                    f"expected a 1x1 kernel for a dense node, got {array.shape}", where=node.path
+                )
             array = array[0, 0]
         return array.T
     cell = isinstance(node.op, ops.Conv) and node.op.window.kernel == (1, 1)
@@ -167,15 +179,17 @@ def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The inverse of `to_canonical`, for the layer that `keras_class` names; a dense kernel may come as a 1x1 convolution's,
-    (units, features, 1, 1), for a layer that is one. Vectors stay vectors.
+    """The inverse of `to_canonical`, for the layer that `keras_class` names; a dense kernel may come as a 1x1
+    convolution's, (units, features, 1, 1), for a layer that is one. Vectors stay vectors.
 
     Raises:
         MappingError: an array of another rank.
     """
     if role == "value":
         array = array.transpose(1, 2, 0) if _is_of_map(graph, node) else array
-        return array.reshape([size for size in array.shape if size != 1] if isinstance(node.op, ops.OfArray) else array.shape)
+        return array.reshape(
+            [size for size in array.shape if size != 1] if isinstance(node.op, ops.OfArray) else array.shape
+        )
     if role != "kernel":
         return _expect_rank(node, role, array, (1,))
     if isinstance(node.op, ops.ConvTranspose):
@@ -191,8 +205,8 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
-    """The kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand between the groups and in
-    the holes.
+    """The kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand
+    between the groups and in the holes.
     """
     stored = np.zeros((op.window.extent(0), op.window.extent(1), op.filters, len(kernel)), kernel.dtype)
     for block, part in zip(_blocks(op, stored), np.split(kernel, op.groups), strict=True):
@@ -203,12 +217,16 @@ def _diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
 def _from_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
     kernel = np.concatenate([block.transpose(3, 2, 0, 1) for block in _blocks(op, stored)])
     if np.count_nonzero(kernel) != np.count_nonzero(stored):
-        raise MappingError(f"expected zeros between {op.groups} groups and in the holes of a dilated kernel", where=node.path)
+        raise MappingError(
+            f"expected zeros between {op.groups} groups and in the holes of a dilated kernel", where=node.path
+        )
     return kernel
 
 
 def _blocks(op: ops.ConvTranspose, stored: Array) -> list[Array]:
-    """Views of the kernels of each group, rows × columns × filters × channels, in that of a Conv2DTranspose."""
+    """Views of the kernels of each group, rows × columns × filters × channels, in that of a
+    Conv2DTranspose.
+    """
     _, _, filters, channels = (n // op.groups for n in stored.shape)
     cells = stored[:: op.window.dilation[0], :: op.window.dilation[1]]
     groups = range(op.groups)
@@ -229,7 +247,10 @@ def expect_cover(missing: Collection[str], unexpected: Collection[str], where: s
         MappingError: they do not; both lists are in the message.
     """
     if missing or unexpected:
-        raise MappingError(f"tensors and model differ: missing {_listed(missing)}; unexpected {_listed(unexpected)}", where=where)
+        raise MappingError(
+            f"tensors and model differ: missing {_listed(missing)}; unexpected {_listed(unexpected)}",
+            where=where,
+        )
 
 
 def _listed(names: Collection[str], most: int = 5) -> str:
@@ -238,8 +259,8 @@ def _listed(names: Collection[str], most: int = 5) -> str:
 
 
 def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
-    """The Keras layer name of every node, which is its holder's: the name in `layers` if there is one, otherwise the path, with `_`
-    for `/`.
+    """The Keras layer name of every node, which is its holder's: the name in `layers` if there is one,
+    otherwise the path, with `_` for `/`.
 
     Raises:
         MappingError: `layers` gives two nodes the same name.
@@ -260,7 +281,9 @@ def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
 
 
 def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """See porter.frameworks.dialects.PortDialect.port_keys: Keras's layers have only the tensors that the graph has."""
+    """See porter.frameworks.dialects.PortDialect.port_keys: Keras's layers have only the tensors that the
+    graph has.
+    """
     graph = plan.graph
     names = layer_names(graph, layers)
     return {
@@ -273,23 +296,29 @@ def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tu
 def pad_name(layer: str) -> str:
     """The name of the pad layer before `layer`, as keras.applications forms it.
 
-    `conv1_conv`, `pool1_pool`, `block_1_depthwise` and `conv_dw_2` have `conv1_pad`, `pool1_pad`, `block_1_pad` and `conv_pad_2`.
+    `conv1_conv`, `pool1_pool`, `block_1_depthwise` and `conv_dw_2` have `conv1_pad`, `pool1_pad`,
+    `block_1_pad` and `conv_pad_2`.
     """
     name, found = re.subn(r"_(conv|pool|depthwise|dw)(_\d+)?$", r"_pad\2", layer)
     return name if found else f"{layer}_pad"
 
 
-def counted_layers(graph: Graph, convolutions: Collection[str] = (), layers: Mapping[str, str] = {}) -> dict[str, str]:
-    """The names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's Keras model.
+def counted_layers(
+    graph: Graph, convolutions: Collection[str] = (), layers: Mapping[str, str] = {}
+) -> dict[str, str]:
+    """The names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's Keras
+    model.
 
-    Such a file holds no layer names: it counts layers by class in the order of `model.layers` (keras/src/saving/saving_lib.py,
-    `_save_container_state`). The order is by falling depth, which is the longest way to the output in layers, and within a depth
-    by the first visit of a search from the output, inputs from first to last (keras/src/ops/function.py, `map_graph`).
-    A site padded by explicit amounts is two layers deep, because Keras needs a ZeroPadding2D.
+    Such a file holds no layer names: it counts layers by class in the order of `model.layers`
+    (keras/src/saving/saving_lib.py, `_save_container_state`). The order is by falling depth, which is the
+    longest way to the output in layers, and within a depth by the first visit of a search from the output,
+    inputs from first to last (keras/src/ops/function.py, `map_graph`). A site padded by explicit amounts is
+    two layers deep, because Keras needs a ZeroPadding2D.
 
     Args:
         graph: with the inputs of adds and concats in Keras's order.
-        convolutions: paths of dense nodes that the Keras model has as 1x1 convolutions, such as MobileNet v1's head.
+        convolutions: paths of dense nodes that the Keras model has as 1x1 convolutions, such as MobileNet
+            v1's head.
         layers: the layers' own names by path, of which those of separable convolutions matter.
     """
     halves = {path: halved for path, layer in layers.items() if (halved := _halved(layer))[1]}
@@ -300,7 +329,13 @@ def counted_layers(graph: Graph, convolutions: Collection[str] = (), layers: Map
     names: dict[str, str] = {}
     for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
         layer, half = halves.get(path, (path, ""))
-        kind = "SeparableConv2D" if half else "Conv2D" if path in convolutions else keras_class(graph, graph.by_path[path])
+        kind = (
+            "SeparableConv2D"
+            if half
+            else "Conv2D"
+            if path in convolutions
+            else keras_class(graph, graph.by_path[path])
+        )
         if kind is None:
             continue
         if layer not in counted:

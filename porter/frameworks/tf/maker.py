@@ -1,6 +1,8 @@
-"""States the layers and operations of one Keras model under names that are unique and the same in every process.
+"""States the layers and operations of one Keras model under names that are unique and the same in every
+process.
 
-Only built-in layers and `keras.ops` are used, because a functional model saves and loads them without custom objects.
+Only built-in layers and `keras.ops` are used, because a functional model saves and loads them without custom
+objects.
 """
 
 from __future__ import annotations
@@ -35,32 +37,49 @@ class LayerMaker:
 
     @property
     def double(self) -> bool:
-        """Whether values are float64. TensorFlow rounds the constants of some activations to float32 then too, such as a GELU's."""
+        """Whether values are float64. TensorFlow rounds the constants of some activations to float32 then
+        too, such as a GELU's.
+        """
         return self.dtype == "float64"
 
     def input(self, name: str, shape: Shape) -> Symbol:
         """The model's input."""
         config = {"batch_shape": list(shape), "dtype": self.dtype}
-        return self._stated(Call(LAYERS_MODULE, "InputLayer", name, config, (), {}, self._next(shape, self.dtype)))
+        return self._stated(
+            Call(LAYERS_MODULE, "InputLayer", name, config, (), {}, self._next(shape, self.dtype))
+        )
 
     def layer(self, kind: str, name: str, value: Symbol | list[Symbol], **config: Any) -> Symbol:
         """The value of a layer of the Keras class `kind`."""
-        shape = layer_shape(kind, config, [each.shape for each in (value if isinstance(value, list) else [value])])
-        return self._stated(Call(LAYERS_MODULE, kind, name, config, (value,), {}, self._next(shape, self.dtype)))
+        shape = layer_shape(
+            kind, config, [each.shape for each in (value if isinstance(value, list) else [value])]
+        )
+        return self._stated(
+            Call(LAYERS_MODULE, kind, name, config, (value,), {}, self._next(shape, self.dtype))
+        )
 
     def spatial(self, kind: str, name: str, value: Symbol, **config: Any) -> Symbol:
-        """The value of a layer over maps. Its axis order is stated, because ~/.keras/keras.json may have another."""
+        """The value of a layer over maps. Its axis order is stated, because ~/.keras/keras.json may have
+        another.
+        """
         return self.layer(kind, name, value, data_format="channels_last", **config)
 
     def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> Symbol:
         """The value of a function of `keras.ops`, or of `getitem`, which takes a part of a value."""
         operation = OPERATIONS[function]
-        operands, rest = [_plain(each) for each in arguments[: operation.operands]], arguments[operation.operands :]
+        operands, rest = (
+            [_plain(each) for each in arguments[: operation.operands]],
+            arguments[operation.operands :],
+        )
         stated = {**dict(zip(operation.parameters, rest, strict=False)), **options}
         config = {key: value for key, value in stated.items() if key in operation.parameters}
         called = {**operation.options, **{key: value for key, value in stated.items() if key not in config}}
-        given = self._next(operation_shape(operation.kind, config, operands), _dtype(operation, operands, config))
-        return self._stated(Call(operation.module, operation.kind, name, config, tuple(operands), called, given))
+        given = self._next(
+            operation_shape(operation.kind, config, operands), _dtype(operation, operands, config)
+        )
+        return self._stated(
+            Call(operation.module, operation.kind, name, config, tuple(operands), called, given)
+        )
 
     def part(self, value: Symbol, key: tuple[Any, ...], name: str) -> Symbol:
         """A part of a value by slices, numbers and an ellipsis."""
@@ -88,11 +107,15 @@ class LayerMaker:
         top, bottom, left, right = pads
         if fill == 0:
             return self.spatial("ZeroPadding2D", name, value, padding=((top, bottom), (left, right)))
-        return self.operation("pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+        return self.operation(
+            "pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill
+        )
 
 
 def _plain(value: Any) -> Any:
-    """A single number as Python's own, as Keras saves it (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
+    """A single number as Python's own, as Keras saves it (keras/src/saving/serialization_lib.py,
+    serialize_keras_object).
+    """
     return value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
 
 
@@ -104,5 +127,9 @@ def _dtype(operation: Operation, operands: list[Any], config: Mapping[str, Any])
         return str(config["dtype"])
     if operation.kind in ("GetItem", "Take"):
         return str(operands[0].dtype)
-    found = [str(value.dtype) for value in operands if isinstance(value, Symbol | np.ndarray) and value.dtype != "bool"]
+    found = [
+        str(value.dtype)
+        for value in operands
+        if isinstance(value, Symbol | np.ndarray) and value.dtype != "bool"
+    ]
     return max(found, key=("float16", "bfloat16", "float32", "float64").index)

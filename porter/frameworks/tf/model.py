@@ -24,19 +24,27 @@ POOLS: Mapping[type[Op], str] = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooli
 
 
 Constant = Callable[[LayerMaker, Any, str, list[Symbol], Array], Symbol]
-"""The value of a node that holds an array, from its op, its name, its inputs, and the array with the channels last."""
+"""The value of a node that holds an array, from its op, its name, its inputs, and the array with the channels
+last.
+"""
 
 
 def state_model(
-    plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, constants: Mapping[type[Op], Constant] | None = None
+    plan: Plan,
+    tensors: Tensors,
+    layers: Mapping[str, str],
+    dtype: Dtype,
+    constants: Mapping[type[Op], Constant] | None = None,
 ) -> Statement:
-    """A model from N×H×W×C to the graph's outputs, maps N×H×W×C too. It has only built-in layers and operations.
+    """A model from N×H×W×C to the graph's outputs, maps N×H×W×C too. It has only built-in layers and
+    operations.
 
-    With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns are free. `batches` is
-    left out, because Keras keeps no such count.
+    With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns
+    are free. `batches` is left out, because Keras keeps no such count.
 
     Args:
-        constants: how ops are said whose arrays are constants, in a model that is not saved; None where layers hold them.
+        constants: how ops are said whose arrays are constants, in a model that is not saved; None where
+            layers hold them.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
@@ -47,7 +55,9 @@ def state_model(
     names = layer_names(graph, layers)
     maker = LayerMaker(dtype, Names(names.values()))
     taken = taken_shapes(plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
-    values = {path: maker.input(maker.name(path), (None, *_channels_last(shape))) for path, shape in taken.items()}
+    values = {
+        path: maker.input(maker.name(path), (None, *_channels_last(shape))) for path, shape in taken.items()
+    }
     weights: dict[str, dict[str, Array]] = {}
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]
@@ -58,8 +68,12 @@ def state_model(
             continue
         values[node.path] = _apply(maker, plan, node, names[node.path], inputs)
         if node.path in shapes and node.shares is None:
-            weights[names[node.path]] = _variables(graph, node, tensors[node.path], shapes[node.path], inputs[0])
-    statement = Statement(dtype, tuple(maker.calls), values, graph.inputs, graph.outputs, bool(graph.further), weights)
+            weights[names[node.path]] = _variables(
+                graph, node, tensors[node.path], shapes[node.path], inputs[0]
+            )
+    statement = Statement(
+        dtype, tuple(maker.calls), values, graph.inputs, graph.outputs, bool(graph.further), weights
+    )
     led = {calls[0].name for calls in statement.ordered}
     for path in shapes:
         if names[path] not in led and not (constants and type(graph.by_path[path].op) in constants):
@@ -73,22 +87,34 @@ def _channels_last(shape: Shape) -> Shape:
 
 def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
     wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
-    given = {f"{path}:{role}": array.shape for path, roles in tensors.items() for role, array in roles.items() if role != "batches"}
+    given = {
+        f"{path}:{role}": array.shape
+        for path, roles in tensors.items()
+        for role, array in roles.items()
+        if role != "batches"
+    }
     expect_cover(wanted.keys() - given.keys(), given.keys() - wanted.keys())
     for name, shape in wanted.items():
         if given[name] != shape:
             raise MappingError(f"expected shape {shape}, got {given[name]}", where=name)
 
 
-def _variables(graph: Graph, node: Node, tensors: Mapping[str, Array], roles: Collection[str], value: Symbol) -> dict[str, Array]:
-    """The tensors of a node that reads `value`, by the names of its layer's variables and in their shapes, views where possible."""
+def _variables(
+    graph: Graph, node: Node, tensors: Mapping[str, Array], roles: Collection[str], value: Symbol
+) -> dict[str, Array]:
+    """The tensors of a node that reads `value`, by the names of its layer's variables and in their shapes,
+    views where possible.
+    """
     found = {variable_name(node.op, role): from_canonical(graph, node, role, tensors[role]) for role in roles}
     if isinstance(node.op, ops.PRelu) and value.ndim == 4:
         return {"alpha": found["alpha"].reshape(1, 1, -1)}
     if isinstance(node.op, ops.ChannelScale):
         return {**found, "kernel": found["kernel"].reshape(1, 1, -1, 1)}
     if "value" in roles:  # an EinsumDense, see porter.frameworks.tf.arrays
-        return {name: array.reshape([size for size in array.shape if size != 1] or [1]) for name, array in found.items()}
+        return {
+            name: array.reshape([size for size in array.shape if size != 1] or [1])
+            for name, array in found.items()
+        }
     return found
 
 
@@ -98,7 +124,9 @@ def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[Sy
         kind = keras_class(plan.graph, node) or POOLS[type(node.op)]
         return windowed(maker, node.op, kind, name, plan.realisations[node.path], inputs[0])
     if type(node.op) in ARRAYS:
-        return ARRAYS[type(node.op)](maker, node.op, name, inputs, is_map(plan.graph.open_shapes[node.inputs[0]]))
+        return ARRAYS[type(node.op)](
+            maker, node.op, name, inputs, is_map(plan.graph.open_shapes[node.inputs[0]])
+        )
     spelling = row_of(LAYERS, type(node.op))
     assert spelling is not None  # a test holds the table to all ops
     return spelling(maker, node.op, name, inputs)

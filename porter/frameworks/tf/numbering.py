@@ -1,8 +1,9 @@
 """Layers that Keras numbers itself, in files of models that were not the first of their session.
 
-A layer without a name gets its class's name and a count that goes on through the process: `conv2d` to `conv2d_93` in one
-InceptionV3, `conv2d_94` to `conv2d_187` in the next; Keras 2 began at `conv2d_1` (get_uid in keras/backend.py, auto_name in Keras
-3's keras/src/utils/naming.py). So the numbers give the order in which the layers of a class were made.
+A layer without a name gets its class's name and a count that goes on through the process: `conv2d` to
+`conv2d_93` in one InceptionV3, `conv2d_94` to `conv2d_187` in the next; Keras 2 began at `conv2d_1` (get_uid
+in keras/backend.py, auto_name in Keras 3's keras/src/utils/naming.py). So the numbers give the order in which
+the layers of a class were made.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from typing import Any
 
 from porter.frameworks.tf.layout import COUNTER_NAMES
 
-_NUMBERED = re.compile(rf"(?P<prefix>(?:.*/)?)(?P<kind>{'|'.join(COUNTER_NAMES.values())})(?:_(?P<number>\d{{1,9}}))?")
+_NUMBERED = re.compile(
+    rf"(?P<prefix>(?:.*/)?)(?P<kind>{'|'.join(COUNTER_NAMES.values())})(?:_(?P<number>\d{{1,9}}))?"
+)
 
 _Numbered = dict[str, dict[str, list[tuple[int, str]]]]
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[str, str]:
-    """Pairs those of `layers` that Keras numbered with a file's layers, class by class, in the order of their numbers.
+    """Pairs those of `layers` that Keras numbered with a file's layers, class by class, in the order of their
+    numbers.
 
     Args:
         layers: names as in a session's first model.
         tensors: names of a file's tensors; of several prefixes, the one with the most such layers counts.
 
-    Returns: names in `layers` to names in the file without the prefix; without the classes of which the file has too few.
+    Returns: names in `layers` to names in the file without the prefix; without the classes of which the file
+    has too few.
     """
     wanted = _by_class(layers).get("", {})
     prefixes = _by_class({name.rpartition("/")[0] for name in tensors})
@@ -37,7 +42,10 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
     for kind, numbered in wanted.items():
         present = found.get(kind, [])
         if len(present) >= len(numbered):
-            names |= {mine: theirs for (_, mine), (_, theirs) in zip(sorted(numbered), sorted(present), strict=False)}
+            names |= {
+                mine: theirs
+                for (_, mine), (_, theirs) in zip(sorted(numbered), sorted(present), strict=False)
+            }
     return names
 
 
@@ -47,15 +55,17 @@ def _by_class(layers: Collection[str]) -> _Numbered:
     for layer in layers:
         parts = _NUMBERED.fullmatch(layer)
         if parts is not None:
-            found[parts["prefix"]][parts["kind"]].append((int(parts["number"] or 0), layer.removeprefix(parts["prefix"])))
+            found[parts["prefix"]][parts["kind"]].append(
+                (int(parts["number"] or 0), layer.removeprefix(parts["prefix"]))
+            )
     return found
 
 
 def first_names(model: Any) -> dict[str, Any]:
     """Layers by the names that they have in the first model of a process.
 
-    Layers that keras.applications does not name count on through the process (`conv2d_94` in a second InceptionV3); files hold
-    the first model's count.
+    Layers that keras.applications does not name count on through the process (`conv2d_94` in a second
+    InceptionV3); files hold the first model's count.
     """
     numbers = {layer.name: _automatic_number(layer) for layer in model.layers}
     first: dict[str, int] = {}
@@ -76,7 +86,9 @@ def first_names(model: Any) -> dict[str, Any]:
 
 
 def _automatic_number(layer: Any) -> int | None:
-    """The count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that someone chose."""
+    """The count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that
+    someone chose.
+    """
     found = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
     if found is None or found[1].replace("_", "") != type(layer).__name__.lower():
         return None

@@ -1,7 +1,8 @@
-"""The operations of Keras that porter's ports have: the class that a function of `keras.ops` calls, and what it takes.
+"""The operations of Keras that porter's ports have: the class that a function of `keras.ops` calls, and what
+it takes.
 
-A saved model has the class by the module in which Keras defines it, because it is not a public name (keras/src/saving/
-serialization_lib.py, serialize_keras_object).
+A saved model has the class by the module in which Keras defines it, because it is not a public name
+(keras/src/saving/ serialization_lib.py, serialize_keras_object).
 """
 
 from __future__ import annotations
@@ -40,7 +41,18 @@ OPERATIONS: Mapping[str, Operation] = {
     **{name: Operation("numpy", name.capitalize()) for name in (*OF_NUMBERS, "negative", "square", "tanh")},
     **{
         name: Operation("numpy", name.capitalize(), 2)
-        for name in ("add", "divide", "equal", "greater", "matmul", "maximum", "minimum", "multiply", "power", "subtract")
+        for name in (
+            "add",
+            "divide",
+            "equal",
+            "greater",
+            "matmul",
+            "maximum",
+            "minimum",
+            "multiply",
+            "power",
+            "subtract",
+        )
     },
     **{name: Operation("numpy", name.capitalize(), 1, _REDUCED) for name in ("max", "mean", "sum")},
     **{
@@ -61,7 +73,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "pad": Operation("numpy", "Pad", 1, ("pad_width", "mode")),
     "repeat": Operation("numpy", "Repeat", 1, ("repeats", "axis")),
     "reshape": Operation("numpy", "Reshape", 1, ("newshape",)),
-    "rms_normalization": Operation("nn", "RMSNorm", 1, ("axis", "epsilon"), {"scale": None}),  # its call wants one
+    # Its call wants one.
+    "rms_normalization": Operation("nn", "RMSNorm", 1, ("axis", "epsilon"), {"scale": None}),
     "swapaxes": Operation("numpy", "Swapaxes", 1, ("axis1", "axis2")),
     "take": Operation("numpy", "Take", 2, ("axis",)),
     "where": Operation("numpy", "Where", 3),
@@ -69,5 +82,10 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 """By the name of the function in `keras.ops`, and `getitem` for a part of a value."""
 
-SINCE: Mapping[str, str] = {"RMSNormalization": "3.9", "RMSNorm": "3.9", "DepthToSpace": "3.14", "Celu": "3.7"}
+SINCE: Mapping[str, str] = {
+    "RMSNormalization": "3.9",
+    "RMSNorm": "3.9",
+    "DepthToSpace": "3.14",
+    "Celu": "3.7",
+}
 """The version of Keras that first had a class, of those that 3.5 lacks."""

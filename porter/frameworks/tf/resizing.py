@@ -1,4 +1,6 @@
-"""Maps with other cells by keras.ops. TensorFlow's own resizes give float32, and cubic ones take shares from a table of 1024."""
+"""Maps with other cells by keras.ops. TensorFlow's own resizes give float32, and cubic ones take shares from
+a table of 1024.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,14 @@ class _Axis:
         places, last = self._places(n, i, m), do("subtract", n, number(1))
 
         def within(cell: Any) -> Any:
-            return do("minimum", do("maximum", cell, number(0)), last)  # keras.ops.clip takes no values for its bounds
+            # keras.ops.clip takes no values for its bounds.
+            return do("minimum", do("maximum", cell, number(0)), last)
 
         def taken(cell: Any) -> Any:
             index = do("cast", within(cell), "int32")
-            return self.do("take", value, index.tolist() if isinstance(index, np.ndarray) else index, axis=self.axis)
+            return self.do(
+                "take", value, index.tolist() if isinstance(index, np.ndarray) else index, axis=self.axis
+            )
 
         if isinstance(op, Resize) and op.mode == "nearest":
             up = op.rounding in ("ceil", "round_prefer_floor")
@@ -69,7 +74,10 @@ class _Axis:
             shares = [do("divide", share, reduce(partial(do, "add"), shares)) for share in shares]
         over = (-1, *[1] * (3 - self.axis))
         parts = zip(cells, shares, strict=True)
-        return reduce(partial(do, "add"), [do("multiply", taken(cell), do("reshape", share, over)) for cell, share in parts])
+        return reduce(
+            partial(do, "add"),
+            [do("multiply", taken(cell), do("reshape", share, over)) for cell, share in parts],
+        )
 
     def _places(self, n: Any, i: Any, m: Any) -> Any:
         do, number = self._do, self._number
@@ -90,9 +98,16 @@ class _Axis:
 
         def share(factors: Sequence[float], distance: Any) -> Any:
             first, *others = map(self._number, factors)
-            return reduce(lambda total, factor: do("add", do("multiply", total, distance), factor), others, first)
+            return reduce(
+                lambda total, factor: do("add", do("multiply", total, distance), factor), others, first
+            )
 
-        return [share(outer, do("add", t, one)), share(inner, t), share(inner, rest), share(outer, do("add", rest, one))]
+        return [
+            share(outer, do("add", t, one)),
+            share(inner, t),
+            share(inner, rest),
+            share(outer, do("add", rest, one)),
+        ]
 
     def _cells(self, value: Any, like: Any) -> tuple[Any, Any, Any]:
         """How many cells the map has, the numbers of the result's cells, and how many these are."""
@@ -108,7 +123,10 @@ class _Axis:
         if scale is not None:
             parts = Fraction(scale)
             if parts.denominator > _MOST_PARTS:
-                raise GraphError(f"Keras cannot count the cells of an open size times {scale}", next="export the model at one size")
+                raise GraphError(
+                    f"Keras cannot count the cells of an open size times {scale}",
+                    next="export the model at one size",
+                )
             ones = self.do("repeat", ones, parts.numerator, axis=0)
             if parts.denominator > 1:
                 ones = self.do("getitem", ones, (slice(parts.denominator - 1, None, parts.denominator),))

@@ -24,8 +24,9 @@ _RUNNER = "porter_runner"
 class Runner:
     """Evaluates named values of one Keras model.
 
-    A model is not compiled, because running a few batches takes less time. A model with grouped convolutions is compiled, because
-    Keras runs these on a CPU by XLA, which would compile them at every call (keras/src/backend/tensorflow/nn.py, `conv`).
+    A model is not compiled, because running a few batches takes less time. A model with grouped convolutions
+    is compiled, because Keras runs these on a CPU by XLA, which would compile them at every call
+    (keras/src/backend/tensorflow/nn.py, `conv`).
     """
 
     def __init__(
@@ -60,19 +61,33 @@ class Runner:
         fed = [np.ascontiguousarray(each) for each in self._fed(batch)]
         if names not in self._functions:
             self._functions[names] = self._function(names)
-        # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one function for all.
-        with tensorflow.device(tensorflow_device(self._device)), tf32(tensorflow, False), quiet_logger(tensorflow):
-            results = self._functions[names]([tensorflow.cast(each, self._model.inputs[0].dtype) for each in fed])
-        # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are large.
+        # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one
+        # function for all.
+        with (
+            tensorflow.device(tensorflow_device(self._device)),
+            tf32(tensorflow, False),
+            quiet_logger(tensorflow),
+        ):
+            results = self._functions[names](
+                [tensorflow.cast(each, self._model.inputs[0].dtype) for each in fed]
+            )
+        # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are
+        # large.
         arrays = {name: np.asarray(results.pop(name)) for name in names}
-        return {name: array if name in self._arrays else channels_first(array) for name, array in arrays.items()}
+        return {
+            name: array if name in self._arrays else channels_first(array) for name, array in arrays.items()
+        }
 
     def _fed(self, batch: Array) -> list[Array]:
         """A batch in the axes of the model's inputs."""
         if self._takes is None or not self._takes.axes:
             _, rows, columns, channels = self._model.inputs[0].shape
             expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
-        return [batch.transpose(0, 2, 3, 1)] if self._takes is None else as_taken(batch, self._takes, channels_last=True)
+        return (
+            [batch.transpose(0, 2, 3, 1)]
+            if self._takes is None
+            else as_taken(batch, self._takes, channels_last=True)
+        )
 
     def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
         tapped = _frugal()(self._model.inputs, {name: self.values[name] for name in names})
@@ -88,17 +103,24 @@ class Runner:
 
 @cache
 def _frugal() -> Any:
-    """The class of functional models that hold a value until its last use: Keras's own hold all values until the end
-    (keras/src/ops/function.py, `Function._run_through_graph`). Eight images in a ViT-Ti took 1.6 GB, and take 0.7.
+    """The class of functional models that hold a value until its last use: Keras's own hold all values until
+    the end (keras/src/ops/function.py, `Function._run_through_graph`). Eight images in a ViT-Ti took 1.6 GB,
+    and take 0.7.
     """
     keras = import_keras()
     model: Any = keras.Model
 
     class Frugal(model):  # type: ignore[misc]  # Keras has no types
-        def _run_through_graph(self, inputs: Any, operation_fn: Any = lambda operation: operation, **options: Any) -> Any:
+        def _run_through_graph(
+            self, inputs: Any, operation_fn: Any = lambda operation: operation, **options: Any
+        ) -> Any:
             if options:  # without values
                 return super()._run_through_graph(inputs, operation_fn=operation_fn, **options)
-            nodes = [node for depth in sorted(self._nodes_by_depth, reverse=True) for node in self._nodes_by_depth[depth]]
+            nodes = [
+                node
+                for depth in sorted(self._nodes_by_depth, reverse=True)
+                for node in self._nodes_by_depth[depth]
+            ]
             nodes = [node for node in nodes if not node.is_input]
             used = (map(id, (*node.input_tensors, *node.outputs)) for node in nodes)
             held = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
@@ -108,7 +130,9 @@ def _frugal() -> Any:
                 held |= zip(map(id, node.outputs), keras.tree.flatten(found), strict=False)
                 for value in ended:
                     held.pop(value, None)
-            return keras.tree.pack_sequence_as(self._outputs_struct, [held[id(value)] for value in self.outputs])
+            return keras.tree.pack_sequence_as(
+                self._outputs_struct, [held[id(value)] for value in self.outputs]
+            )
 
     return Frugal
 
@@ -132,7 +156,8 @@ def attach_runner(
 
 
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
-    """Values at `taps` (paths of the graph) of a model that `build` made, for a batch N×C×H×W; maps come back as N×C×H×W.
+    """Values at `taps` (paths of the graph) of a model that `build` made, for a batch N×C×H×W; maps come back
+    as N×C×H×W.
 
     Raises:
         UsageError: the model lacks a tap, or the batch does not fit its input.
@@ -142,7 +167,8 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """The outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch N×C×H×W; maps come back so.
+    """The outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch N×C×H×W;
+    maps come back so.
 
     Args:
         taps: path to the reference's layer name; layers that it lacks are left out.
@@ -157,7 +183,9 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
 
 
 def tap_value(model: Any, tap: str) -> Any:
-    """The output of a layer of a Keras model that `build_file` or a zoo's implementation gave, as Keras's symbolic tensor."""
+    """The output of a layer of a Keras model that `build_file` or a zoo's implementation gave, as Keras's
+    symbolic tensor.
+    """
     return getattr(model, _RUNNER).values[tap]
 
 

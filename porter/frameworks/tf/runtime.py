@@ -17,7 +17,11 @@ from porter.base.package import install
 from porter.formats.tensorflow import import_tensorflow
 
 _DEVICES = {"cpu": "/CPU", "cuda": "/GPU"}
-_RANDOM = {"glorot_uniform": "GlorotUniform", "GlorotUniform": "GlorotUniform", "VarianceScaling": "VarianceScaling"}
+_RANDOM = {
+    "glorot_uniform": "GlorotUniform",
+    "GlorotUniform": "GlorotUniform",
+    "VarianceScaling": "VarianceScaling",
+}
 """Keras's initializers that its code for networks draws large kernels with, by the words for them."""
 
 
@@ -25,7 +29,8 @@ def import_keras() -> Any:
     """The `keras` module on its TensorFlow backend.
 
     Raises:
-        MissingFramework: TensorFlow or Keras is not installed, or Keras runs on another backend in this process.
+        MissingFramework: TensorFlow or Keras is not installed, or Keras runs on another backend in this
+            process.
     """
     import_tensorflow()
     try:
@@ -34,7 +39,8 @@ def import_keras() -> Any:
         raise MissingFramework(f"Keras 3 cannot be imported: {error}", next=install("tf")) from None
     if keras.config.backend() != "tensorflow":
         raise MissingFramework(
-            f"Keras runs on its '{keras.config.backend()}' backend in this process", next="set KERAS_BACKEND=tensorflow"
+            f"Keras runs on its '{keras.config.backend()}' backend in this process",
+            next="set KERAS_BACKEND=tensorflow",
         )
     return keras
 
@@ -48,7 +54,9 @@ def tensorflow_device(device: str) -> str:
     kind, _, number = device.partition(":")
     if kind not in _DEVICES or not (number or "0").isdecimal():
         raise UsageError(f"there is no device '{device}'", next=f"devices are {', '.join(_DEVICES)}")
-    if kind == "cuda" and int(number or 0) >= (found := len(import_tensorflow().config.list_physical_devices("GPU"))):
+    if kind == "cuda" and int(number or 0) >= (
+        found := len(import_tensorflow().config.list_physical_devices("GPU"))
+    ):
         raise UsageError(
             f"TensorFlow sees {found or 'no'} GPUs, so there is no '{device}'",
             next="install tensorflow[and-cuda], or use --device cpu",
@@ -77,8 +85,8 @@ def _is_error(record: LogRecord) -> bool:
 def floating(dtype: Dtype) -> Iterator[None]:
     """Inside it, layers are made in `dtype` and with channels last, unless they say otherwise.
 
-    Code such as that of keras.applications takes both only from Keras's global state, which is restored afterwards. Keras also
-    converts plain numbers to the global type, not to the layer's.
+    Code such as that of keras.applications takes both only from Keras's global state, which is restored
+    afterwards. Keras also converts plain numbers to the global type, not to the layer's.
     """
     config = import_keras().config
     policy, floats, layout = config.dtype_policy(), config.floatx(), config.image_data_format()
@@ -95,8 +103,8 @@ def floating(dtype: Dtype) -> Iterator[None]:
 
 @contextmanager
 def undrawn() -> Iterator[None]:
-    """Inside it, variables begin as zeros: random numbers, which weights replace anyway, take half the time of a construction.
-    `restore_initializers` gives the layers Keras's own initializers again.
+    """Inside it, variables begin as zeros: random numbers, which weights replace anyway, take half the time
+    of a construction. `restore_initializers` gives the layers Keras's own initializers again.
     """
     keras = import_keras()
     classes = {name: _zeros_instead_of(getattr(keras.initializers, name)) for name in _RANDOM.values()}
@@ -123,13 +131,22 @@ def restore_initializers(model: Any) -> None:
 
 
 def keep_constants(model: Any) -> None:
-    """Makes the constants of Rescaling layers numpy numbers, and in float64 those of Normalizations, because Keras rounds plain
-    ones to float32 first, in any type.
+    """Makes the constants of Rescaling layers numpy numbers, and in float64 those of Normalizations, because
+    Keras rounds plain ones to float32 first, in any type.
     """
     for layer in model._flatten_layers(include_self=False):
         if type(layer).__name__ == "Rescaling":
             layer.scale, layer.offset = np.float64(layer.scale), np.float64(layer.offset)
-        if type(layer).__name__ == "Normalization" and layer.input_mean is not None and layer.compute_dtype == "float64":
+        if (
+            type(layer).__name__ == "Normalization"
+            and layer.input_mean is not None
+            and layer.compute_dtype == "float64"
+        ):
             for name in ("mean", "variance"):
-                exact, shape = np.asarray(getattr(layer, f"input_{name}"), np.float64), getattr(layer, name).shape
-                setattr(layer, name, exact.reshape(shape) if exact.size > 1 else np.broadcast_to(exact, shape))
+                exact, shape = (
+                    np.asarray(getattr(layer, f"input_{name}"), np.float64),
+                    getattr(layer, name).shape,
+                )
+                setattr(
+                    layer, name, exact.reshape(shape) if exact.size > 1 else np.broadcast_to(exact, shape)
+                )

@@ -14,7 +14,9 @@ _Size = int | None
 
 
 def layer_shape(kind: str, config: _Config, shapes: Sequence[Shape]) -> Shape:
-    """The shape of a layer's value, from the arguments of its class and the shapes of what it is called with."""
+    """The shape of a layer's value, from the arguments of its class and the shapes of what it is called
+    with.
+    """
     if kind in _SAME_LAYERS:
         return shapes[0]
     if kind in _MERGES:
@@ -22,12 +24,18 @@ def layer_shape(kind: str, config: _Config, shapes: Sequence[Shape]) -> Shape:
     if kind == "Concatenate":
         axis = range(len(shapes[0]))[config["axis"]]
         sizes = [shape[axis] for shape in shapes]
-        return (*shapes[0][:axis], None if None in sizes else sum(size or 0 for size in sizes), *shapes[0][axis + 1 :])
+        return (
+            *shapes[0][:axis],
+            None if None in sizes else sum(size or 0 for size in sizes),
+            *shapes[0][axis + 1 :],
+        )
     return _LAYERS[kind](config, shapes[0])
 
 
 def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shape:
-    """The shape of an operation's value, from the arguments of its class and what it is called with, constants too."""
+    """The shape of an operation's value, from the arguments of its class and what it is called with,
+    constants too.
+    """
     first: Shape = tuple(getattr(operands[0], "shape", ()))
     if kind in _OPERATIONS:
         return _OPERATIONS[kind](config, first, operands)
@@ -35,12 +43,16 @@ def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shap
 
 
 def _merged(first: Shape, second: Shape) -> Shape:
-    """As keras/src/layers/merging/base_merge.py, `_compute_elemwise_op_output_shape`: open beside any other size is open."""
+    """As keras/src/layers/merging/base_merge.py, `_compute_elemwise_op_output_shape`: open beside any other
+    size is open.
+    """
     return tuple(None if None in (a, b) else b if a == 1 else a for a, b in zip(first, second, strict=True))
 
 
 def _stretched(first: Shape, second: Shape) -> Shape:
-    """As keras/src/ops/operation_utils.py, `broadcast_shapes`: open beside another size than 1 is that size."""
+    """As keras/src/ops/operation_utils.py, `broadcast_shapes`: open beside another size than 1 is that
+    size.
+    """
     length = max(len(first), len(second))
     first, second = ((*[1] * (length - len(shape)), *shape) for shape in (first, second))
     return tuple(b if a == 1 or (a is None and b != 1) else a for a, b in zip(first, second, strict=True))
@@ -67,7 +79,9 @@ def _depthwise(config: _Config, shape: Shape) -> Shape:
 def _conv_transpose(config: _Config, shape: Shape) -> Shape:
     """As keras/src/backend/common/backend_utils.py, `compute_conv_transpose_output_shape`, of valid pads."""
     parts = zip(shape[1:3], config["kernel_size"], config["strides"], strict=True)
-    sizes = [None if size is None else size * stride + max(cells - stride, 0) for size, cells, stride in parts]
+    sizes = [
+        None if size is None else size * stride + max(cells - stride, 0) for size, cells, stride in parts
+    ]
     return (shape[0], *sizes, config["filters"])
 
 
@@ -79,7 +93,10 @@ def _last(shape: Shape) -> int:
 
 def _moved(shape: Shape, sides: Sequence[Sequence[int]], sign: int) -> Shape:
     """With more or fewer rows and columns."""
-    sizes = [None if size is None else size + sign * sum(pair) for size, pair in zip(shape[1:3], sides, strict=True)]
+    sizes = [
+        None if size is None else size + sign * sum(pair)
+        for size, pair in zip(shape[1:3], sides, strict=True)
+    ]
     return (shape[0], *sizes, shape[3])
 
 
@@ -95,12 +112,24 @@ def _reshaped(shape: Shape, target: Sequence[int]) -> Shape:
 
 
 def _scaled(shape: Shape, factors: Sequence[int]) -> Shape:
-    return (shape[0], *(None if size is None else size * n for size, n in zip(shape[1:3], factors, strict=True)), shape[3])
+    return (
+        shape[0],
+        *(None if size is None else size * n for size, n in zip(shape[1:3], factors, strict=True)),
+        shape[3],
+    )
 
 
 _SAME_LAYERS = frozenset(
     {
-        *("Activation", "BatchNormalization", "ELU", "GroupNormalization", "Identity", "LayerNormalization", "LeakyReLU"),
+        *(
+            "Activation",
+            "BatchNormalization",
+            "ELU",
+            "GroupNormalization",
+            "Identity",
+            "LayerNormalization",
+            "LeakyReLU",
+        ),
         *("Dropout", "PReLU", "RMSNormalization", "ReLU", "Rescaling", "Softmax", "SpatialDropout2D"),
     }
 )
@@ -131,11 +160,18 @@ def _part(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
     place = key.index(...) if ... in key else len(key)
     key[place : place + 1] = [slice(None)] * (len(shape) - len(key) + (... in key))
     sizes = zip(key, shape, strict=True)
-    return tuple(size if size is None else len(range(*item.indices(size))) for item, size in sizes if isinstance(item, slice))
+    return tuple(
+        size if size is None else len(range(*item.indices(size)))
+        for item, size in sizes
+        if isinstance(item, slice)
+    )
 
 
 def _padded(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
-    return tuple(None if size is None else size + sum(pair) for size, pair in zip(shape, config["pad_width"], strict=True))
+    return tuple(
+        None if size is None else size + sum(pair)
+        for size, pair in zip(shape, config["pad_width"], strict=True)
+    )
 
 
 def _reduced(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:

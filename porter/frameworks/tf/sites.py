@@ -1,4 +1,6 @@
-"""The layers of one padding site in Keras: pad, windowed layer, and the layers that an exact composition adds."""
+"""The layers of one padding site in Keras: pad, windowed layer, and the layers that an exact composition
+adds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from porter.padding import Pads, Realisation, Window
 
 
 def windowed(
-    maker: LayerMaker, op: Conv | MaxPool | AvgPool, kind: str, name: str, realisation: Realisation, value: Symbol
+    maker: LayerMaker,
+    op: Conv | MaxPool | AvgPool,
+    kind: str,
+    name: str,
+    realisation: Realisation,
+    value: Symbol,
 ) -> Symbol:
     """The value of a windowed node over `value` (N×H×W×C); the layer called `name` holds its weights.
 
@@ -21,9 +28,16 @@ def windowed(
         PaddingError: Keras has no layers for the realisation.
     """
     front, native, window = realisation.front, realisation.native, op.window
-    if native.rule not in ("valid", "same") or native.rounding != "floor" or (front is not None and front.rule != "explicit"):
+    if (
+        native.rule not in ("valid", "same")
+        or native.rounding != "floor"
+        or (front is not None and front.rule != "explicit")
+    ):
         raise PaddingError(f"Keras has no layers for '{realisation}'", where=name)
-    config: dict[str, Any] = {"padding": native.rule, "strides": (1, 1) if realisation.subsample else window.stride}
+    config: dict[str, Any] = {
+        "padding": native.rule,
+        "strides": (1, 1) if realisation.subsample else window.stride,
+    }
     if isinstance(op, Conv):
         config |= {"kernel_size": window.kernel, "dilation_rate": window.dilation, "use_bias": op.bias}
         if kind == "DepthwiseConv2D":
@@ -52,9 +66,15 @@ def _largest(maker: LayerMaker, window: Window, name: str, value: Symbol) -> Sym
     for axis, layer in ((0, maker.name(f"{name}_columns")), (1, name)):
         reach, stride = window.extent(axis) - 1, window.stride[axis]
         firsts = range(0, reach + 1, window.dilation[axis])
-        cells = [(*[slice(None)] * (axis + 1), slice(first, first - reach or None, stride)) for first in firsts]
+        cells = [
+            (*[slice(None)] * (axis + 1), slice(first, first - reach or None, stride)) for first in firsts
+        ]
         parts = [maker.part(value, part, maker.name(f"{name}_cells")) for part in cells]
-        value = maker.layer("Maximum", layer, parts) if len(parts) > 1 else maker.layer("Identity", layer, parts[0])
+        value = (
+            maker.layer("Maximum", layer, parts)
+            if len(parts) > 1
+            else maker.layer("Identity", layer, parts[0])
+        )
     return value
 
 

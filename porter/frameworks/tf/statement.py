@@ -1,7 +1,7 @@
 """A Keras functional model as it is stated: which layers and operations are called on which values.
 
-The engine calls these layers and operations in Keras (porter.frameworks.tf.build), and the destination writes them as Keras would
-save them, without it (porter.frameworks.tf.config).
+The engine calls these layers and operations in Keras (porter.frameworks.tf.build), and the destination writes
+them as Keras would save them, without it (porter.frameworks.tf.config).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Shape: TypeAlias = tuple[int | None, ...]
 """Sizes, batch first; None where they are open."""
 LAYERS_MODULE = "keras.layers"
 _FRAMES = 40
-"""Calls that a program and Keras are in when Keras begins to follow a model: a script that loads one is in 20, others in more."""
+"""Calls that a program and Keras are in when Keras begins to follow a model: a script that loads one is in
+20, others in more.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Call:
     Attributes:
         module, kind: its class, by the module that Keras writes beside it.
         config: the arguments of the class, without the name.
-        arguments, options: what it is called with, by place and by name: symbols, lists of symbols, and constants.
+        arguments, options: what it is called with, by place and by name: symbols, lists of symbols, and
+        constants.
         value: what it gives.
     """
 
@@ -109,12 +112,14 @@ class Statement:
     def ordered(self) -> tuple[tuple[Call, ...], ...]:
         """The calls that lead to an output, those of one layer together, in the order of `model.operations`.
 
-        The order is by falling depth, which is the longest way to an output, and within a depth by the first visit of a search from
-        the outputs, inputs from first to last. A call is as deep as the deepest call of its layer that the search left after it
-        (keras/src/ops/function.py, `map_graph`).
+        The order is by falling depth, which is the longest way to an output, and within a depth by the first
+        visit of a search from the outputs, inputs from first to last. A call is as deep as the deepest call
+        of its layer that the search left after it (keras/src/ops/function.py, `map_graph`).
         """
         visits, depths, deepest = list(self._visits), dict.fromkeys(self._visits, 0), dict[str, int]()
-        ended = in_order((self.values[path].call for path in self.outputs), lambda place: self.calls[place].inputs)
+        ended = in_order(
+            (self.values[path].call for path in self.outputs), lambda place: self.calls[place].inputs
+        )
         for place in reversed(ended):
             name = self.calls[place].name
             depths[place] = deepest[name] = max(depths[place], deepest.get(name, 0))
@@ -139,7 +144,9 @@ class Statement:
 
     @cached_property
     def _visits(self) -> Mapping[int, int]:
-        """The places of calls by first visit, with how many calls of itself Keras's search is in then (its `_build_map_helper`)."""
+        """The places of calls by first visit, with how many calls of itself Keras's search is in then (its
+        `_build_map_helper`).
+        """
         found: dict[int, int] = {}
         waiting = [(self.values[path].call, 1) for path in reversed(self.outputs)]
         while waiting:
@@ -162,6 +169,7 @@ class Statement:
         """Keras follows a model, as it makes or loads one, by a function that calls itself for each layer."""
         layers = max(self._visits.values()) - 1
         return GraphError(
-            f"Keras follows a model by a call for each layer, and a chain of {layers} layers is too deep for Python",
+            f"Keras follows a model by a call for each layer, and a chain of {layers} "
+            "layers is too deep for Python",
             next="fold the norms (--fold-bn), or port it to torch or onnx",
         )

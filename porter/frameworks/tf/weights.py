@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def write_weights(path: Path, statement: Statement) -> None:
     """Writes the weights, in the model's dtype, a tensor after the other.
 
-    Layers are counted by class in the order of `model.layers`, and their variables in the order in which the class makes them; both
-    kinds of groups have the layer's name, also of layers without variables (keras/src/saving/saving_lib.py, `_save_state` and
-    `_save_container_state`).
+    Layers are counted by class in the order of `model.layers`, and their variables in the order in which the
+    class makes them; both kinds of groups have the layer's name, also of layers without variables
+    (keras/src/saving/saving_lib.py, `_save_state` and `_save_container_state`).
     """
     import h5py
 
@@ -34,7 +34,9 @@ def write_weights(path: Path, statement: Statement) -> None:
             if not call.is_layer:
                 continue
             kind = snake_case(call.kind)
-            group = file.create_group(f"layers/{kind}_{counts[kind]}/vars" if counts[kind] else f"layers/{kind}/vars")
+            group = file.create_group(
+                f"layers/{kind}_{counts[kind]}/vars" if counts[kind] else f"layers/{kind}/vars"
+            )
             counts[kind] += 1
             group.attrs["name"] = call.name
             for number, array in enumerate(_variables(statement, call)):
@@ -44,8 +46,8 @@ def write_weights(path: Path, statement: Statement) -> None:
 
 
 class _Unfailing(FileIO):
-    """A file for HDF5's library, which ends the process where a write fails, as on a full disk: it is told of no error,
-    and the first one is raised when the file is closed.
+    """A file for HDF5's library, which ends the process where a write fails, as on a full disk: it is told of
+    no error, and the first one is raised when the file is closed.
 
     Raises:
         OSError: a part of the file was not written.

@@ -18,16 +18,22 @@ from porter.graph.plan import Plan
 
 
 def write(
-    folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+    folder: Path,
+    plan: Plan,
+    tensors: Tensors,
+    layers: Mapping[str, str],
+    dtype: Dtype,
+    about: Mapping[str, str],
 ) -> dict[str, str]:
-    """Writes `model.keras` into `folder`; plain `keras.models.load_model` opens it, without custom objects. Returns the
-    sha256 of the file by its name.
+    """Writes `model.keras` into `folder`; plain `keras.models.load_model` opens it, without custom objects.
+    Returns the sha256 of the file by its name.
 
     The same plan and tensors give the same bytes, under one version of HDF5.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
-        GraphError: a node with weights does not lead to the output, or Keras could not load a chain of so many layers.
+        GraphError: a node with weights does not lead to the output, or Keras could not load a chain of so
+            many layers.
     """
     statement = state_model(plan, tensors, layers, dtype)
     statement.expect_loadable()

@@ -1,6 +1,7 @@
 """How a model without trained layers says the ops that hold an array: the array is a constant of it.
 
-A layer of Keras would take the product of the array with ones of the batch's size, which TensorFlow Lite only knows as it runs.
+A layer of Keras would take the product of the array with ones of the batch's size, which TensorFlow Lite only
+knows as it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ def _add(maker: LayerMaker, op: ops.AddArray, name: str, inputs: list[Symbol], a
     return maker.operation("add", name, inputs[0], array[None])
 
 
-def _multiply(maker: LayerMaker, op: ops.MultiplyArray, name: str, inputs: list[Symbol], array: Array) -> Symbol:
+def _multiply(
+    maker: LayerMaker, op: ops.MultiplyArray, name: str, inputs: list[Symbol], array: Array
+) -> Symbol:
     return maker.operation("multiply", name, inputs[0], array[None])
 
 
@@ -30,4 +33,8 @@ def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Symbol], 
     return maker.layer("Concatenate", name, [tokens, inputs[0]], axis=1)
 
 
-CONSTANTS: Mapping[type[Op], Constant] = {ops.AddArray: _add, ops.MultiplyArray: _multiply, ops.Tokens: _tokens}
+CONSTANTS: Mapping[type[Op], Constant] = {
+    ops.AddArray: _add,
+    ops.MultiplyArray: _multiply,
+    ops.Tokens: _tokens,
+}

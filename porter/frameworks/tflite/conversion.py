@@ -1,7 +1,7 @@
 """TensorFlow's converter, given porter's Keras build of a plan.
 
-The converter computes with the tensors: it folds norms into the layers before them, and constants into each other. So a file does
-not hold the graph's tensors.
+The converter computes with the tensors: it folds norms into the layers before them, and constants into each
+other. So a file does not hold the graph's tensors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from porter.graph import Graph
 from porter.graph.plan import Plan
 
 SCOPE = re.compile(rf"{MODEL_NAME}(?:_\d+)?/(.+?)_\d+/(.+)")
-"""The name of a value in the function of a Keras model: that of the model, of the layer and of its operation."""
+"""The name of a value in the function of a Keras model: that of the model, of the layer and of its
+operation.
+"""
 _LACKING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
 
 
@@ -44,13 +46,15 @@ _HALF_A_STEP = 0.5 / 127
 
 
 def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], weights: Weights = "float32") -> bytes:
-    """A model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's own operators only.
+    """A model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's own
+    operators only.
 
     Its signature has the inputs and outputs under `input_names` and `output_names`.
 
     Raises:
         GraphError: the converter has no operator for an op.
-        MappingError: the tensors do not fit the graph. MissingFramework: TensorFlow or Keras is not installed.
+        MappingError: the tensors do not fit the graph. MissingFramework: TensorFlow or Keras is not
+            installed.
     """
     tensorflow = import_tensorflow()
     with tensorflow.device("/CPU"):
@@ -86,11 +90,15 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
         raise CheckFailed("the file has other tensors than a file of float32", next="convert again")
     for name, array in exact.items():
         found = rounded[name]
-        if np.array_equal(found, array) or (array.dtype == np.float32 and np.array_equal(found, array.astype(np.float16))):
+        if np.array_equal(found, array) or (
+            array.dtype == np.float32 and np.array_equal(found, array.astype(np.float16))
+        ):
             continue
         wide = array.astype(np.float64)
         if not np.all(np.abs(found.astype(np.float64) - wide) <= 1.001 * _HALF_A_STEP * np.abs(wide).max()):
-            raise CheckFailed(f"the tensor '{name}' is not the rounding of the source's", next="convert again")
+            raise CheckFailed(
+                f"the tensor '{name}' is not the rounding of the source's", next="convert again"
+            )
 
 
 def input_names(graph: Graph) -> list[str]:
@@ -106,19 +114,23 @@ def output_names(graph: Graph) -> list[str]:
 
 def _with_constants(tensorflow: Any, model: Any) -> Any:
     """A model as a concrete function without variables, of which the converter would make variables too."""
-    module = import_module("tensorflow.python.framework.convert_to_constants")  # as TensorFlow's own guides import it
+    # As TensorFlow's own guides import it.
+    module = import_module("tensorflow.python.framework.convert_to_constants")
     specs = [tensorflow.TensorSpec(value.shape, value.dtype) for value in model.inputs]
 
     def call(*inputs: Any) -> Any:
         return tensorflow.nest.flatten(model(list(inputs) if len(inputs) > 1 else inputs[0], training=False))
 
-    return module.convert_variables_to_constants_v2(tensorflow.function(call, autograph=False).get_concrete_function(*specs))
+    return module.convert_variables_to_constants_v2(
+        tensorflow.function(call, autograph=False).get_concrete_function(*specs)
+    )
 
 
 def _named(tensorflow: Any, function: Any, graph: Graph) -> Any:
     """A function with names for its inputs and outputs."""
     specs = [
-        tensorflow.TensorSpec(each.shape, each.dtype, name) for each, name in zip(function.inputs, input_names(graph), strict=True)
+        tensorflow.TensorSpec(each.shape, each.dtype, name)
+        for each, name in zip(function.inputs, input_names(graph), strict=True)
     ]
 
     def call(*inputs: Any) -> Any:
@@ -136,5 +148,11 @@ def _refused() -> Iterator[None]:
         if type(error).__name__ != "ConverterError":
             raise
         lacking = dict.fromkeys(_LACKING.findall(str(error)))
-        words = f"has no operator for {', '.join(lacking)}" if lacking else f"is not given a model: {first_line(error)}"
-        raise GraphError(f"TensorFlow Lite {words}", next="torch, tf and onnx say every op: --to onnx") from None
+        words = (
+            f"has no operator for {', '.join(lacking)}"
+            if lacking
+            else f"is not given a model: {first_line(error)}"
+        )
+        raise GraphError(
+            f"TensorFlow Lite {words}", next="torch, tf and onnx say every op: --to onnx"
+        ) from None

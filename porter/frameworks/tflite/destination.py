@@ -32,9 +32,18 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def refusals(plan: Plan) -> list[PorterError]:
-    """Of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's own kernels beside it."""
-    lacking = [node for node in plan.graph.nodes if isinstance(node.op, ops.Erf) or getattr(node.op, "mode", None) == "cubic"]
-    return [GraphError(f"TensorFlow Lite has no operator for {node.op.words}", where=node.path) for node in lacking]
+    """Of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's own kernels beside
+    it.
+    """
+    lacking = [
+        node
+        for node in plan.graph.nodes
+        if isinstance(node.op, ops.Erf) or getattr(node.op, "mode", None) == "cubic"
+    ]
+    return [
+        GraphError(f"TensorFlow Lite has no operator for {node.op.words}", where=node.path)
+        for node in lacking
+    ]
 
 
 def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
@@ -43,7 +52,12 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def write(
-    folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+    folder: Path,
+    plan: Plan,
+    tensors: Tensors,
+    layers: Mapping[str, str],
+    dtype: Dtype,
+    about: Mapping[str, str],
 ) -> dict[str, str]:
     """Writes `model.tflite`; see porter.frameworks.tflite.port_files."""
     from porter.frameworks.tflite.port_files import write

@@ -1,4 +1,6 @@
-"""Runs TensorFlow Lite's models. See porter.frameworks.PortEngine. TensorFlow is imported only when something is run."""
+"""Runs TensorFlow Lite's models. See porter.frameworks.PortEngine. TensorFlow is imported only when something
+is run.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ FILE, WHOLE = "model.tflite", "bytes"
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
-    """The file that `tensors` holds (porter.frameworks.CONVERTED), otherwise what the converter makes of them. In float64, in which
-    TensorFlow Lite does not compute, it is the Keras model that the converter is given.
+    """The file that `tensors` holds (porter.frameworks.CONVERTED), otherwise what the converter makes of
+    them. In float64, in which TensorFlow Lite does not compute, it is the Keras model that the converter is
+    given.
 
     Raises:
         UsageError: the device is another one than the CPU, or the tensors are not there in float64.
@@ -30,7 +33,9 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
         GraphError: the converter has no operator for an op.
     """
     if device != "cpu":
-        raise UsageError("porter runs TensorFlow Lite's models on the CPU", where="--device", next="leave it out")
+        raise UsageError(
+            "porter runs TensorFlow Lite's models on the CPU", where="--device", next="leave it out"
+        )
     held = {path: roles for path, roles in tensors.items() if path != FILE}
     if dtype != "float64":
         from porter.frameworks.tflite.running import build
@@ -42,7 +47,9 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
 
 
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
-    """Values at `taps`, those that the file keeps, for a batch N×C×H×W; see porter.frameworks.tflite.running."""
+    """Values at `taps`, those that the file keeps, for a batch N×C×H×W; see
+    porter.frameworks.tflite.running.
+    """
     from porter.frameworks.tflite.running import LiteModel
 
     return model.values(batch, taps) if isinstance(model, LiteModel) else keras.run(model, batch, taps)

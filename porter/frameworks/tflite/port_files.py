@@ -21,7 +21,9 @@ from porter.frameworks.tflite.engine import FILE, WHOLE
 from porter.graph.plan import Plan
 
 
-def write(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, about: Mapping[str, str]) -> dict[str, str]:
+def write(
+    folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, about: Mapping[str, str]
+) -> dict[str, str]:
     """Writes `model.tflite` into `folder`. Returns its sha256 by its name.
 
     Args:
@@ -29,7 +31,8 @@ def write(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, about: Mappi
         about: has the source's own rows and columns, and how weights are rounded to 8 bits.
 
     Raises:
-        UsageError: TensorFlow Lite does not compute in this type. GraphError, MappingError, MissingFramework: as `convert`.
+        UsageError: TensorFlow Lite does not compute in this type. GraphError, MappingError, MissingFramework:
+            as `convert`.
     """
     if dtype not in ("float32", "float16"):
         message, next = f"TensorFlow Lite has no weights of {dtype}", "write --dtype float32 or float16"
@@ -44,7 +47,9 @@ def write(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, about: Mappi
 
 
 def _of_size(made: bytes, rows: int, columns: int) -> bytes:
-    """A file of open sizes, whose only input has this one until it is given another; the converter writes one cell."""
+    """A file of open sizes, whose only input has this one until it is given another; the converter writes one
+    cell.
+    """
     graph, file = root(made).tables(2, 1)[0], bytearray(made)
     image = graph.tables(0, MOST_NODES)[int(graph.numbers(1, "i4")[0])]
     start, _ = image.vector(0, 4)
@@ -61,4 +66,6 @@ def read_file(folder: Path) -> dict[str, dict[str, Array]]:
     try:
         return {FILE: {WHOLE: np.fromfile(folder / FILE, np.uint8)}}
     except OSError as error:
-        raise FileError(f"the port's model cannot be read: {error}", where=str(folder / FILE), next="convert again") from None
+        raise FileError(
+            f"the port's model cannot be read: {error}", where=str(folder / FILE), next="convert again"
+        ) from None

@@ -1,5 +1,5 @@
-"""A model.tflite as an object that is called with arrays, run by TensorFlow's interpreter with its default delegate, as people run
-the file.
+"""A model.tflite as an object that is called with arrays, run by TensorFlow's interpreter with its default
+delegate, as people run the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import Tensors
 from porter.frameworks.images import as_taken, expect_axes, expect_fit
 from porter.frameworks.tf.layout import keras_class, layer_names
-from porter.frameworks.tflite.conversion import SCOPE, convert, expect_rounding, input_names, is_rounded, output_names
+from porter.frameworks.tflite.conversion import (
+    SCOPE,
+    convert,
+    expect_rounding,
+    input_names,
+    is_rounded,
+    output_names,
+)
 from porter.frameworks.tflite.engine import FILE, WHOLE
 from porter.graph import INPUT, Node, Op, ops
 from porter.graph.ops import Axes, is_map
@@ -52,8 +59,8 @@ class LiteModel:
     delegated: bool = True
 
     def __call__(self, *batches: Array) -> Array | tuple[Array, ...]:
-        """The output for a batch N×H×W×C, or a tuple of several: maps N×H×W×C, features N×C. An input that is no map has its own
-        axes; several inputs come in the graph's order.
+        """The output for a batch N×H×W×C, or a tuple of several: maps N×H×W×C, features N×C. An input that is
+        no map has its own axes; several inputs come in the graph's order.
 
         Raises:
             UsageError: a batch does not fit its input, or there are more or fewer.
@@ -62,7 +69,9 @@ class LiteModel:
         shapes = taken_shapes(self.plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
         if len(batches) != len(shapes):
             text = ", ".join(shapes)
-            raise UsageError(f"the model takes {len(shapes)} inputs, got {len(batches)}", next=f"give it {text}")
+            raise UsageError(
+                f"the model takes {len(shapes)} inputs, got {len(batches)}", next=f"give it {text}"
+            )
         arrays = [np.asarray(batch) for batch in batches]
         for batch, shape in zip(arrays, shapes.values(), strict=True):
             expect_axes(batch.shape, (*shape[1:], shape[0]) if is_map(shape) else shape)
@@ -70,8 +79,8 @@ class LiteModel:
         return found[0] if len(found) == 1 else tuple(found)
 
     def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
-        """The values at paths of the graph for a batch N×C×H×W, those that the file keeps; maps come back as N×C×H×W. Outputs are
-        those of the file as it is run; others are of a run that keeps them.
+        """The values at paths of the graph for a batch N×C×H×W, those that the file keeps; maps come back as
+        N×C×H×W. Outputs are those of the file as it is run; others are of a run that keeps them.
 
         Raises:
             UsageError: the batch does not fit.
@@ -85,7 +94,9 @@ class LiteModel:
             found = {path: self._keeping.get_tensor(place) for path, place in self._kept.items()} | found
         maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
         return {
-            path: np.moveaxis(value, -1, 1) if path in maps else value for path in paths if (value := found.get(path)) is not None
+            path: np.moveaxis(value, -1, 1) if path in maps else value
+            for path in paths
+            if (value := found.get(path)) is not None
         }
 
     def _outputs(self, batches: Sequence[Array]) -> list[Array]:
@@ -103,13 +114,16 @@ class LiteModel:
 
     @cached_property
     def _kept(self) -> dict[str, int]:
-        """The places of the tensors that are values of nodes. The converter names an operator's value by the operations of Keras
-        that it is made of, the last one first; those of layers that have more, and of values that it names anew, are not found.
+        """The places of the tensors that are values of nodes. The converter names an operator's value by the
+        operations of Keras that it is made of, the last one first; those of layers that have more, and of
+        values that it names anew, are not found.
         """
         found = dict[str, int]()
         layers, graph = layer_names(self.plan.graph, {}), self.plan.graph
         nodes = {
-            (layers[node.path], _last(self.plan, node)): node.path for node in graph.nodes if len(graph.calls[node.holder]) == 1
+            (layers[node.path], _last(self.plan, node)): node.path
+            for node in graph.nodes
+            if len(graph.calls[node.holder]) == 1
         }
         for detail in self._keeping.get_tensor_details():
             match, axes = SCOPE.fullmatch(detail["name"].split(";")[0]), detail["shape_signature"].tolist()
@@ -123,8 +137,8 @@ class LiteModel:
 
 
 def build(plan: Plan, tensors: Tensors, file: Mapping[str, Array] | None) -> LiteModel:
-    """The file, if there is one, otherwise what the converter makes of canonical `tensors`. Of a file with rounded weights and
-    `tensors`, the model before they were rounded.
+    """The file, if there is one, otherwise what the converter makes of canonical `tensors`. Of a file with
+    rounded weights and `tensors`, the model before they were rounded.
 
     Raises:
         CheckFailed: the weights of the file are not the rounding of these.
@@ -157,16 +171,22 @@ def _interpreter(content: bytes, delegated: bool, keeping: bool) -> Any:
         warnings.simplefilter("ignore")
         try:
             return lite.Interpreter(
-                model_content=content, experimental_op_resolver_type=resolver, experimental_preserve_all_tensors=keeping
+                model_content=content,
+                experimental_op_resolver_type=resolver,
+                experimental_preserve_all_tensors=keeping,
             )
         except ValueError as error:
-            raise FileError(f"TensorFlow Lite does not open it: {first_line(error)}", where=FILE, next="convert again") from None
+            raise FileError(
+                f"TensorFlow Lite does not open it: {first_line(error)}", where=FILE, next="convert again"
+            ) from None
 
 
 def _run(interpreter: Any, names: Sequence[str], batches: Sequence[Array]) -> None:
     """Runs it for batches of its inputs, whose sizes it takes over."""
     places = interpreter.get_signature_runner().get_input_details()
-    arrays = {places[name]["index"]: batch.astype(np.float32) for name, batch in zip(names, batches, strict=True)}
+    arrays = {
+        places[name]["index"]: batch.astype(np.float32) for name, batch in zip(names, batches, strict=True)
+    }
     try:
         for place, array in arrays.items():
             interpreter.resize_tensor_input(place, array.shape)

@@ -15,20 +15,28 @@ from porter.base.errors import UsageError, some
 from porter.frameworks.torch.graph_module import to_tensor
 
 _PARTS_OF_A_TENSOR, _USUAL_PARTS = 16, 4096
-"""Parameters, buffers and modules of a network for each tensor of its file, and beside them: several times as many as any has."""
+"""Parameters, buffers and modules of a network for each tensor of its file, and beside them: several times as
+many as any has.
+"""
 _TIMES_THE_FILE = 2
-"""How many times the file's numbers a network may have before its tensors are compared with the file's by name."""
+"""How many times the file's numbers a network may have before its tensors are compared with the file's by
+name.
+"""
 
 
 def built_for(tensors: Mapping[str, Array], build: Callable[[], nn.Module], where: str) -> nn.Module:
-    """The module on no device, if it is no larger than the file of its tensors, for a look at it before memory is taken.
+    """The module on no device, if it is no larger than the file of its tensors, for a look at it before
+    memory is taken.
 
     Raises:
         UsageError: it is larger, or cannot be built.
     """
     with _bounded(len(tensors), where), torch.device("meta"):
         module = build()
-    needed, held = sum(each.numel() for each in module.parameters()), sum(array.size for array in tensors.values())
+    needed, held = (
+        sum(each.numel() for each in module.parameters()),
+        sum(array.size for array in tensors.values()),
+    )
     if needed > _TIMES_THE_FILE * held:
         message = f"config.json describes a network of {needed} weights, and the file holds {held}"
         raise UsageError(message, where=where, next="fetch the folder again")
@@ -41,12 +49,18 @@ def filled(tensors: Mapping[str, Array], build: Callable[[], nn.Module], where: 
     Raises:
         UsageError: the two do not cover each other, with the names.
     """
-    expected = {name: tuple(value.shape) for name, value in built_for(tensors, build, where).state_dict().items()}
+    expected = {
+        name: tuple(value.shape) for name, value in built_for(tensors, build, where).state_dict().items()
+    }
     found = {name: array.shape for name, array in tensors.items()}
     unlike = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if unlike := [name for name in unlike if not name.endswith("num_batches_tracked")]:
         message = f"the network that config.json describes has other tensors: {some(unlike)}"
-        raise UsageError(message, where=where, next="fetch the folder again, or use the release of the library that wrote it")
+        raise UsageError(
+            message,
+            where=where,
+            next="fetch the folder again, or use the release of the library that wrote it",
+        )
     module = build()
     module.load_state_dict({name: to_tensor(array) for name, array in tensors.items()}, strict=False)
     return module.eval()

@@ -1,4 +1,6 @@
-"""PyTorch's ports: a state_dict, and a module that reads it. See porter.frameworks.Destination. Torch is imported only to run."""
+"""PyTorch's ports: a state_dict, and a module that reads it. See porter.frameworks.Destination. Torch is
+imported only to run.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ ENGINE: PortEngine = engine
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
-    """The entries of a state_dict that the source lacks, with their numbers; see porter.frameworks.torch.state."""
+    """The entries of a state_dict that the source lacks, with their numbers; see
+    porter.frameworks.torch.state.
+    """
     from porter.frameworks.torch import state
 
     return state.fillings(graph, tensors)

@@ -13,7 +13,9 @@ SEPARATOR = "."
 AVERAGE_SUFFIX = None
 
 
-def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+def counted_layers(
+    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
+) -> Mapping[str, str]:
     """Empty: a state_dict has names."""
     return {}
 

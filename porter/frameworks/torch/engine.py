@@ -20,7 +20,11 @@ NAME = "torch"
 
 
 def build(
-    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
+    plan: Plan,
+    tensors: Mapping[str, Mapping[str, Array]],
+    layers: Mapping[str, str],
+    dtype: Dtype,
+    device: str = "cpu",
 ) -> Any:
     """The plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module."""
     _expect_torch()
@@ -30,7 +34,9 @@ def build(
 
 
 def twin(model: Any, plan: Plan) -> Any:
-    """A module of another plan of the same graph, with the parameters of `model`; see porter.frameworks.torch.graph_module."""
+    """A module of another plan of the same graph, with the parameters of `model`; see
+    porter.frameworks.torch.graph_module.
+    """
     from porter.frameworks.torch.graph_module import twin_of
 
     return twin_of(model, plan)
@@ -47,8 +53,8 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """The program of a .pt2 as a module; see porter.frameworks.torch.exported.
 
     Raises:
-        MissingFramework: the file has no such program, because what other torch files compute is Python code; or porter does not
-            run one of its ops.
+        MissingFramework: the file has no such program, because what other torch files compute is Python code;
+            or porter does not run one of its ops.
     """
     _expect_torch()
     from porter.frameworks.torch.exported import build_exported

@@ -28,7 +28,9 @@ _COMPARED = 2
 _LEAST_LIMIT, _TIMES = 1e-4, 4
 
 
-def make_classifier(model: nn.Module, protocol: Preprocess, device: str, how: Run, tap: str | None) -> Classifier:
+def make_classifier(
+    model: nn.Module, protocol: Preprocess, device: str, how: Run, tap: str | None
+) -> Classifier:
     """See porter.frameworks.Engine.classifier. Photos for which a GPU has no memory run by halves.
 
     Raises:
@@ -40,13 +42,20 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, how: Ru
         model.to(target, memory_format=order).eval()  # type: ignore[call-overload]
     except (RuntimeError, AssertionError) as error:
         raise no_device(device, error) from None
-    # On the device, because CUDA replaces a division by a host's number by a product with its rounded reciprocal.
-    divide, mean, std = (torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol))
-    reduced: Any = torch.autocast(target.type, _HALVES[how.precision]) if how.precision in _HALVES else nullcontext()
+    # On the device, because CUDA replaces a division by a host's number by a product with its rounded
+    # reciprocal.
+    divide, mean, std = (
+        torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol)
+    )
+    reduced: Any = (
+        torch.autocast(target.type, _HALVES[how.precision]) if how.precision in _HALVES else nullcontext()
+    )
     called, uncompiled = _compiled(model) if how.compiled else (model, ())
 
     def normalised(pixels: torch.Tensor) -> torch.Tensor:
-        """N x crops x H x W x RGB as the model's input (N * crops) x 3 x H x W, its channels last in memory."""
+        """N x crops x H x W x RGB as the model's input (N * crops) x 3 x H x W, its channels last in
+        memory.
+        """
         images = pixels.flatten(0, 1)
         values = images.float() if protocol.resampling.divides_first else images.float() / divide
         ordered = values if protocol.channels == "rgb" else values.flip(-1)
@@ -64,7 +73,9 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, how: Ru
             except torch.cuda.OutOfMemoryError:
                 if len(parts[0]) == 1:
                     message = f"the GPU has no memory left for {pixels.shape[1]} images at once"
-                    raise UsageError(message, where="--device", next="use another GPU, or --device cpu") from None
+                    raise UsageError(
+                        message, where="--device", next="use another GPU, or --device cpu"
+                    ) from None
                 most = len(parts[0]) // 2
             else:
                 return lambda: np.concatenate([part() for part in logits])
@@ -116,13 +127,17 @@ def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tenso
     apart, rounding = (float((logits.float() - exact).norm()) / size for logits in (compiled, plain))
     limit = max(_LEAST_LIMIT, _TIMES * rounding)
     if not apart <= limit:
-        message = f"the compiled model is another function: relative L2 {apart:.1e} in its logits, limit {limit:.1e}"
+        message = (
+            f"the compiled model is another function: relative L2 {apart:.1e} in its logits, limit "
+            f"{limit:.1e}"
+        )
         raise UsageError(message, where="--compile", next="leave it out")
 
 
 def _fetched(logits: torch.Tensor) -> Callable[[], Array]:
     """Sends logits to the host. Calling the result waits only for them, not for later work of the device."""
-    host = logits.to("cpu", non_blocking=True)  # from a GPU into pinned memory, because only such a copy overlaps with work
+    # From a GPU into pinned memory, because only such a copy overlaps with work.
+    host = logits.to("cpu", non_blocking=True)
     copied = None
     if logits.is_cuda:
         copied = torch.cuda.current_stream(logits.device).record_event()
@@ -145,7 +160,9 @@ def _value(model: Any, images: torch.Tensor, tap: str | None) -> torch.Tensor:
         output: torch.Tensor = model(images)
         return output
     values: list[torch.Tensor] = []
-    handle = model.get_submodule(tap).register_forward_hook(lambda _module, _inputs, output: values.append(output))
+    handle = model.get_submodule(tap).register_forward_hook(
+        lambda _module, _inputs, output: values.append(output)
+    )
     try:
         model(images)
     finally:

@@ -1,6 +1,8 @@
-"""A torch.export program as the module that a port is compared with: its ATen ops, one after the other, by name from a closed list.
+"""A torch.export program as the module that a port is compared with: its ATen ops, one after the other, by
+name from a closed list.
 
-The program is read by porter (porter.formats.torch_export) and never by torch, which would run what is pickled in it.
+The program is read by porter (porter.formats.torch_export) and never by torch, which would run what is
+pickled in it.
 """
 
 from __future__ import annotations
@@ -26,8 +28,12 @@ from porter.frameworks.images import beside
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
-_RUN = frozenset({*READERS, *EVALUATORS, *INNER, "copy", "fill", "zero", "new_zeros", "new_ones", "new_full", "one_hot"})
-"""The closed list: what porter reads, and what it reads as something else (porter.formats.torch_export.writes and one_hots)."""
+_RUN = frozenset(
+    {*READERS, *EVALUATORS, *INNER, "copy", "fill", "zero", "new_zeros", "new_ones", "new_full", "one_hot"}
+)
+"""The closed list: what porter reads, and what it reads as something else (porter.formats.torch_export.writes
+and one_hots).
+"""
 _FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
 """MemoryFormat (torch/_export/serde/schema.py)."""
 _WHERE = ("device", "layout", "pin_memory")
@@ -45,7 +51,8 @@ def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
 
 
 class ExportedModule(nn.Module):
-    """A program that gives its first output; each value that is a tap passes through a submodule of that name.
+    """A program that gives its first output; each value that is a tap passes through a submodule of that
+    name.
 
     A program may be made for one batch. Other batches go through it in parts, all of them node by node.
     """
@@ -67,9 +74,13 @@ class ExportedModule(nn.Module):
         self._images = taken_by(program, wanted) or program.images[:1]
         batch = program.sizes(self._images[0])[0]
         self._batch = batch if isinstance(batch, int) else None
-        self._nodes = [(node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target]
+        self._nodes = [
+            (node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target
+        ]
         self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
-        self._stored = {name: f"tensor_{place}" for place, name in enumerate(sorted(wanted & program.stored.keys()))}
+        self._stored = {
+            name: f"tensor_{place}" for place, name in enumerate(sorted(wanted & program.stored.keys()))
+        }
         for name, buffer in self._stored.items():
             self.register_buffer(buffer, as_tensor(checkpoint.tensors[program.stored[name]]))
         uses = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
@@ -81,8 +92,11 @@ class ExportedModule(nn.Module):
         size = self._batch or len(images)
         if size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
-        copied = [each.to(self._dtype, copy=True) for each in (images, *further)]  # an op in place may change them
-        parts = zip(*([[_filled(part, size)] for part in torch.split(each, size)] for each in copied), strict=True)
+        # An op in place may change them.
+        copied = [each.to(self._dtype, copy=True) for each in (images, *further)]
+        parts = zip(
+            *([[_filled(part, size)] for part in torch.split(each, size)] for each in copied), strict=True
+        )
         shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
         stored = {name: [value] for name, value in shared.items()}
         known = [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
@@ -90,14 +104,19 @@ class ExportedModule(nn.Module):
         for node, function in self._nodes:
             copies: dict[Any, torch.Tensor] = {}
             for values in known:
-                arguments = {name: self._argument(name, value, values, copies) for name, value in node.arguments.items()}
+                arguments = {
+                    name: self._argument(name, value, values, copies)
+                    for name, value in node.arguments.items()
+                }
                 given = _run(node, function, arguments)
                 values[node.name] = list(given) if isinstance(given, list | tuple) else [given]
                 if _is_in_place(node) or _memory(values[node.name]) & _memory(copies.values()):
                     copies.clear()  # the next part has its own, because this one's may be changed
             for tap, place in self._shown.get(node.name, ()):
                 shown = [values[node.name][place] for values in known]
-                found = self.get_submodule(tap)((shown[0] if len(shown) == 1 else torch.cat(shown))[: len(images)])
+                found = self.get_submodule(tap)(
+                    (shown[0] if len(shown) == 1 else torch.cat(shown))[: len(images)]
+                )
             for source in self._last.get(node.name, ()):
                 for values in known:
                     del values[source]
@@ -107,9 +126,12 @@ class ExportedModule(nn.Module):
         """What the program is given beside images N×C×H×W, and these."""
         return [batch] if self._file is None else [batch, *beside(batch, self._file)]
 
-    def _argument(self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]) -> Any:
+    def _argument(
+        self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]
+    ) -> Any:
         if isinstance(value, tuple) and value[0] in self._stored:
-            # A copy for each op, because all of them in double precision are twice the file, whose own memory is only for reading.
+            # A copy for each op, because all of them in double precision are twice the file, whose own memory
+            # is only for reading.
             if value not in copies:
                 held = known[value[0]][value[1]]
                 copies[value] = held.to(self._dtype if held.is_floating_point() else held.dtype, copy=True)
@@ -136,9 +158,13 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     if packet is None or overload not in packet.overloads() or UNKNOWN in node.arguments.values():
         raise MissingFramework(f"porter does not run '{node.target}' with this torch", where=node.name)
     # A view asks for memory in one piece, which a module moved to channels last does not have.
-    function = torch.ops.aten.reshape.default if node.target == "aten.view.default" else getattr(packet, overload)
+    function = (
+        torch.ops.aten.reshape.default if node.target == "aten.view.default" else getattr(packet, overload)
+    )
     names = {"size": "shape"} if node.target == "aten.view.default" else {}
-    return lambda arguments: function(**{names.get(name, name): value for name, value in arguments.items() if name not in _WHERE})
+    return lambda arguments: function(
+        **{names.get(name, name): value for name, value in arguments.items() if name not in _WHERE}
+    )
 
 
 def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments: Mapping[str, Any]) -> Any:
@@ -147,7 +173,9 @@ def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments
         return function(arguments)
     except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
         reason = first_line(error)
-        raise MissingFramework(f"torch cannot run '{node.target}' as the program has it: {reason}", where=node.name) from None
+        raise MissingFramework(
+            f"torch cannot run '{node.target}' as the program has it: {reason}", where=node.name
+        ) from None
 
 
 def _memory(values: Iterable[Any]) -> set[int]:
@@ -156,7 +184,9 @@ def _memory(values: Iterable[Any]) -> set[int]:
 
 def _filled(part: torch.Tensor, size: int) -> torch.Tensor:
     """A part of `size` images, the last of which is repeated where it has fewer."""
-    return torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
+    return (
+        torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
+    )
 
 
 def _is_in_place(node: AtenNode) -> bool:

@@ -1,4 +1,6 @@
-"""Torch modules that a user's own code makes. See porter.frameworks.given.GivenModels. Torch is imported only to run."""
+"""Torch modules that a user's own code makes. See porter.frameworks.given.GivenModels. Torch is imported only
+to run.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def owns(model: object) -> bool:
 def prepare(
     make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
 ) -> tuple[nn.Module, str]:
-    """See porter.frameworks.given.GivenModels.prepare: a strict load, in which only counters of batches may be missing."""
+    """See porter.frameworks.given.GivenModels.prepare: a strict load, in which only counters of batches may
+    be missing.
+    """
     import torch
 
     model: nn.Module = make()
@@ -40,7 +44,9 @@ def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
     if checkpoint is None:
         return "with the weights that the code gives it"
     wanted, given = model.state_dict(), checkpoint.tensors
-    missing, unexpected = (_compared(one) - _compared(other) for one, other in ((wanted, given), (given, wanted)))
+    missing, unexpected = (
+        _compared(one) - _compared(other) for one, other in ((wanted, given), (given, wanted))
+    )
     if missing or unexpected:
         first = min(missing | unexpected)
         holder = "the file" if first in missing else "its state_dict"
@@ -57,12 +63,21 @@ def _compared(names: Mapping[str, object]) -> set[str]:
     return {name for name in names if name.rpartition(".")[2] != _COUNTER}
 
 
-def show(model: nn.Module, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
+def show(
+    model: nn.Module,
+    batches: Sequence[Array],
+    layers: Mapping[str, Sequence[str]],
+    arrays: Collection[str | int],
+) -> Shown:
     from porter.frameworks.torch.running import record, tensors_in, to_array
 
-    leaves = {name for name, module in model.named_modules() if name and next(module.children(), None) is None}
+    leaves = {
+        name for name, module in model.named_modules() if name and next(module.children(), None) is None
+    }
     asked = {
-        path: name for path, names in layers.items() if (name := next((one for one in names if one in leaves or "@" in one), None))
+        path: name
+        for path, names in layers.items()
+        if (name := next((one for one in names if one in leaves or "@" in one), None))
     }
     outputs, values = record(model, batches, {path: name.partition("@")[0] for path, name in asked.items()})
     shown = {}

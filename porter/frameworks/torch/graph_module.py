@@ -38,7 +38,9 @@ class Function(nn.Module):
 
 
 class Again(nn.Module):
-    """Another call of a module, so that the value of each call can be read where it is. It has no tensors of its own."""
+    """Another call of a module, so that the value of each call can be read where it is. It has no tensors of
+    its own.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -61,15 +63,20 @@ _FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = {
     "minimum": _joined(torch.minimum),
     "concat": lambda *inputs: torch.cat(inputs, 1),
     **{kind: getattr(torch, kind) for kind in OF_NUMBERS},
-    **{kind: partial(getattr(torch, method), dim=dim, keepdim=True) for kind, (method, dim) in REDUCTIONS.items()},
+    **{
+        kind: partial(getattr(torch, method), dim=dim, keepdim=True)
+        for kind, (method, dim) in REDUCTIONS.items()
+    },
 }
 
 
 class GraphModule(nn.Module):
-    """A plan's layers, as submodules at the paths of their nodes (`block3/expand/conv` is `block3.expand.conv`).
+    """A plan's layers, as submodules at the paths of their nodes (`block3/expand/conv` is
+    `block3.expand.conv`).
 
-    Takes N×C×H×W and gives the value of the graph's output, or a tuple of several. An input that is no map has its own axes, and
-    several come in the graph's order. If the plan is right at one size only, others raise UsageError; a trace of it raises too.
+    Takes N×C×H×W and gives the value of the graph's output, or a tuple of several. An input that is no map
+    has its own axes, and several come in the graph's order. If the plan is right at one size only, others
+    raise UsageError; a trace of it raises too.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -120,22 +127,34 @@ class GraphModule(nn.Module):
             checked: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
             return checked
         if x.dim() != 4:
-            message = f"the input is a batch of images, N x C x {rows} x {columns}, got {' x '.join(map(str, x.shape))}"
+            message = (
+                f"the input is a batch of images, N x C x {rows} x {columns}, got "
+                f"{' x '.join(map(str, x.shape))}"
+            )
             raise UsageError(message, next=f"give it as x.reshape(len(x), -1, {rows}, {columns})")
         if (x.shape[2], x.shape[3]) != (rows, columns):
-            right = "the pads of this model are right for" if self.fixed_by_pads else "the layers of this model fit"
+            right = (
+                "the pads of this model are right for"
+                if self.fixed_by_pads
+                else "the layers of this model fit"
+            )
             raise UsageError(
                 f"{right} an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",
-                next="convert with --input-size any, or with this size" if self.fixed_by_pads else "give it this size",
+                next="convert with --input-size any, or with this size"
+                if self.fixed_by_pads
+                else "give it this size",
             )
         return x
 
 
-def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, device: str) -> GraphModule:
+def build_model(
+    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, device: str
+) -> GraphModule:
     """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
 
     Raises:
-        UsageError: there is no such device. GraphError: a submodule cannot have a path. MappingError: the tensors do not fit.
+        UsageError: there is no such device. GraphError: a submodule cannot have a path. MappingError: the
+            tensors do not fit.
     """
     arrays = state_arrays(plan.graph, tensors)
     with torch.device("meta"):
@@ -150,12 +169,19 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
 
 def no_device(device: str, error: Exception) -> UsageError:
     """The error of a device that torch cannot use."""
-    next = "use --device cpu, or on a machine with an NVIDIA GPU install a torch for its CUDA: https://pytorch.org/get-started"
-    return UsageError(f"torch cannot use the device '{device}': {first_line(error)}", where="--device", next=next)
+    next = (
+        "use --device cpu, or on a machine with an NVIDIA GPU install a torch for its CUDA: "
+        "https://pytorch.org/get-started"
+    )
+    return UsageError(
+        f"torch cannot use the device '{device}': {first_line(error)}", where="--device", next=next
+    )
 
 
 def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
-    """The module of a plan that differs from the plan of `model` only in its pads. It shares the parameters of `model`."""
+    """The module of a plan that differs from the plan of `model` only in its pads. It shares the parameters
+    of `model`.
+    """
     with torch.device("meta"):
         twin = GraphModule(plan)
     twin.load_state_dict(model.state_dict(keep_vars=True), assign=True)
@@ -164,14 +190,18 @@ def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
 
 
 def to_tensor(array: Array, dtype: Dtype | None = None) -> torch.Tensor:
-    """A torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16, in its own type or in `dtype`."""
+    """A torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16, in its own type or in
+    `dtype`.
+    """
     kind = array.dtype.newbyteorder("=") if dtype is None else storage_type(dtype)
     with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
         return as_tensor(array.astype(kind, order="C", copy=True))
 
 
 def as_tensor(array: Array) -> torch.Tensor:
-    """A torch tensor over the memory of `array`, in native byte order. Nothing may write into it if nothing may into the array."""
+    """A torch tensor over the memory of `array`, in native byte order. Nothing may write into it if nothing
+    may into the array.
+    """
     if array.dtype == ml_dtypes.bfloat16:
         return as_tensor(array.view(np.int16)).view(torch.bfloat16)
     with warnings.catch_warnings(action="ignore"):  # it says that the array is only for reading

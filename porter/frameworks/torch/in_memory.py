@@ -24,16 +24,18 @@ from porter.frameworks.torch.running import tensors_in
 from porter.padding import ANY, Size
 
 _MOST_GUARDS = 64
-"""Facts about an open size that torch.export may find before it takes the size as fixed. A Swin or a MobileViT has hundreds, and an
-export with them takes many minutes; the deepest convolutional networks stay below.
+"""Facts about an open size that torch.export may find before it takes the size as fixed. A Swin or a
+MobileViT has hundreds, and an export with them takes many minutes; the deepest convolutional networks stay
+below.
 """
 _OPEN: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
     ("", ((0, 2, 3), (2, 3))),
     (" of one size", ((0,),)),
     (" of one image", ()),
 )
-"""Programs of a module, each with more constants than the one before: what their files are called besides, and the axes that
-torch.export is asked to leave open, one choice after the other."""
+"""Programs of a module, each with more constants than the one before: what their files are called besides,
+and the axes that torch.export is asked to leave open, one choice after the other.
+"""
 _PROBE = (224, 224)
 """Rows and columns of the example for a module of any size."""
 _WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
@@ -43,7 +45,9 @@ _BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
 
 
 def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """The module as torch.export writes it: `.pt2`, of any number of images, rows and columns where the module allows it."""
+    """The module as torch.export writes it: `.pt2`, of any number of images, rows and columns where the
+    module allows it.
+    """
     module = _unwrapped(model)
     name = type(module).__name__
     expect_ready(module, name)
@@ -57,7 +61,10 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
 
     def saved(level: int) -> Saved:
         said, choices = _OPEN[level]
-        program, is_last = _exported(fitted(copy), [images[place] for place in order], name, choices), level + 1 == len(_OPEN)
+        program, is_last = (
+            _exported(fitted(copy), [images[place] for place in order], name, choices),
+            level + 1 == len(_OPEN),
+        )
         path = folder / f"{name}{said}.pt2"
         try:
             torch.export.save(program, path)
@@ -92,7 +99,9 @@ def expect_ready(module: nn.Module, name: str) -> None:
         UsageError: with the way round.
     """
     if isinstance(module, torch.jit.ScriptModule):
-        raise UsageError("torch.export takes no ScriptModule", where=name, next="give the module that it was made from")
+        raise UsageError(
+            "torch.export takes no ScriptModule", where=name, next="give the module that it was made from"
+        )
     training = next((path for path, each in module.named_modules() if each.training), None)
     if training is not None:
         where = f"'{training}' of it" if training else "it"
@@ -104,19 +113,24 @@ def expect_ready(module: nn.Module, name: str) -> None:
             raise UsageError(f"'{path}' has no shape yet", where=name, next=next_step)
         if tensor.device.type == "meta":
             next_step = "load its weights first: model.load_state_dict(WEIGHTS, assign=True)"
-            raise UsageError(f"'{path}' is on the device 'meta', where it has no numbers", where=name, next=next_step)
+            raise UsageError(
+                f"'{path}' is on the device 'meta', where it has no numbers", where=name, next=next_step
+            )
 
 
 def _copy(module: nn.Module, name: str) -> tuple[nn.Module, list[str]]:
-    """A copy of a module on the CPU, with its weights as it computes them, and the paths of the hooks that it lacks.
+    """A copy of a module on the CPU, with its weights as it computes them, and the paths of the hooks that it
+    lacks.
 
-    Parametrisations and the norms of weights, which torch computes from other tensors at each call, are the weights that they give.
-    Half precision becomes float32.
+    Parametrisations and the norms of weights, which torch computes from other tensors at each call, are the
+    weights that they give. Half precision becomes float32.
     """
     try:
         copy: nn.Module = deepcopy(module, dict(_tensors_on_cpu(module)))
     except Exception as error:  # whatever the module's own code raises
-        next_step = "save it by torch.export.save(torch.export.export(module, (example,)), FILE), and convert FILE"
+        next_step = (
+            "save it by torch.export.save(torch.export.export(module, (example,)), FILE), and convert FILE"
+        )
         raise UsageError(f"it cannot be copied: {first_line(error)}", where=name, next=next_step) from None
     copy.cpu()
     if any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in copy.state_dict().values()):
@@ -133,8 +147,9 @@ def _copy(module: nn.Module, name: str) -> tuple[nn.Module, list[str]]:
 
 
 def _settle(module: nn.Module) -> None:
-    """Gives a module the tensors that its parametrisations compute. torch.nn.utils.parametrize.remove_parametrizations would take
-    them from the class too, which a copy shares with the user's module.
+    """Gives a module the tensors that its parametrisations compute.
+    torch.nn.utils.parametrize.remove_parametrizations would take them from the class too, which a copy shares
+    with the user's module.
     """
     computed = {name: getattr(module, name) for name in module.parametrizations}  # type: ignore[union-attr]
     module.__class__ = type(module).__bases__[0]
@@ -144,8 +159,8 @@ def _settle(module: nn.Module) -> None:
 
 
 def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
-    """By id, a copy of each plain tensor of a module, as deepcopy takes them: it refuses those that were computed from others, and
-    it would copy those of a GPU on the GPU.
+    """By id, a copy of each plain tensor of a module, as deepcopy takes them: it refuses those that were
+    computed from others, and it would copy those of a GPU on the GPU.
     """
     for each in module.modules():
         for held in (each._parameters, each._buffers, vars(each)):
@@ -157,7 +172,9 @@ def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
 
 
 def _without_hooks(module: nn.Module) -> bool:
-    """Takes the hooks off a module: torch's own, such as a norm of weights, become the weights; whether there were others."""
+    """Takes the hooks off a module: torch's own, such as a norm of weights, become the weights; whether there
+    were others.
+    """
     others = False
     for name in _HOOKS:
         hooks: dict[int, Any] = getattr(module, name)
@@ -182,9 +199,14 @@ def _images(module: nn.Module, name: str, example: Sequence[Any], size: Size | N
         wrong = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
         if wrong is not None:
             next_step = "give a batch that the module takes, or a tuple with one for each input"
-            raise UsageError(f"the example has a {type(wrong).__name__}, expected tensors", where=name, next=next_step)
+            raise UsageError(
+                f"the example has a {type(wrong).__name__}, expected tensors", where=name, next=next_step
+            )
         found = [each if isinstance(each, torch.Tensor) else torch.from_numpy(each) for each in example]
-        return [each.detach().cpu().to(like.dtype) if each.is_floating_point() else each.detach().cpu() for each in found]
+        return [
+            each.detach().cpu().to(like.dtype) if each.is_floating_point() else each.detach().cpu()
+            for each in found
+        ]
     if size is None:
         next_step = "give example, a batch that the module takes, or input_size"
         raise UsageError("nothing says what size its images have", where=name, next=next_step)
@@ -208,7 +230,9 @@ def _expect_runs(module: nn.Module, images: Sequence[torch.Tensor], name: str) -
         raise UsageError(reason, where=name, next="give example, a batch that the module takes") from None
     if not list(tensors_in(returned)):
         raise UsageError(
-            f"it returns a {type(returned).__name__} without tensors", where=name, next="give a module that returns some"
+            f"it returns a {type(returned).__name__} without tensors",
+            where=name,
+            next="give a module that returns some",
         )
     return not isinstance(returned, torch.Tensor) and not (
         isinstance(returned, tuple) and all(isinstance(each, torch.Tensor) for each in returned)
@@ -234,7 +258,8 @@ def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Mod
 def _exported(
     module: nn.Module, images: Sequence[torch.Tensor], name: str, choices: Sequence[Sequence[int]]
 ) -> torch.export.ExportedProgram:
-    """The program of a module, with the first of these choices of open axes that the module allows, or with none.
+    """The program of a module, with the first of these choices of open axes that the module allows, or with
+    none.
 
     Raises:
         UsageError: torch.export refuses it, with its own reason.
@@ -245,7 +270,9 @@ def _exported(
         for axes in choices if free is not None else ():
             given = several if 0 in axes else images
             try:
-                program = _export(module, given, [{axis: free for axis in axes if axis < each.dim()} for each in given])
+                program = _export(
+                    module, given, [{axis: free for axis in axes if axis < each.dim()} for each in given]
+                )
             except Exception:  # the exporter's own, of many kinds
                 continue
             if 0 not in axes or not isinstance(_first_shape(program)[0], int):
@@ -253,14 +280,20 @@ def _exported(
         try:
             return _export(module, images, None)
         except Exception as error:
-            next_step = "change what it names in forward, or export the model to ONNX by torch.onnx.export, and convert that file"
-            raise UsageError(f"torch.export refuses it: {first_line(error)}", where=name, next=next_step) from None
+            next_step = (
+                "change what it names in forward, or export the model to ONNX by torch.onnx.export, "
+                "and convert that file"
+            )
+            raise UsageError(
+                f"torch.export refuses it: {first_line(error)}", where=name, next=next_step
+            ) from None
 
 
 def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> torch.export.ExportedProgram:
     if axes is not None and "forward" in vars(module):
         axes = (tuple(axes),)  # of one parameter, *images
-    unmarked = tuple(each.clone() for each in images)  # an export that fails leaves the open axes marked on its tensors
+    # An export that fails leaves the open axes marked on its tensors.
+    unmarked = tuple(each.clone() for each in images)
     with torch.no_grad():
         return torch.export.export(module, unmarked, dynamic_shapes=None if axes is None else tuple(axes))
 

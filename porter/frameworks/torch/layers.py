@@ -1,7 +1,9 @@
-"""The layers that torch.nn lacks. Generated model.py files have copies of them, so they use only torch and the standard library.
+"""The layers that torch.nn lacks. Generated model.py files have copies of them, so they use only torch and
+the standard library.
 
-Sizes are computed so that a traced or exported program computes them again at run time: no `max`, and no division of a negative
-number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes in torch.onnx.export).
+Sizes are computed so that a traced or exported program computes them again at run time: no `max`, and no
+division of a negative number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes in
+torch.onnx.export).
 """
 
 from __future__ import annotations

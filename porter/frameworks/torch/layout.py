@@ -32,8 +32,9 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 
 WEIGHTS_FILE = "model.safetensors"
 
-# tests/unit/frameworks/torch/test_layout.py compares this with torch's own layers. `real_cells` is count_include_pad=False,
-# `clipped_window` count_include_pad=True. A pool's pad "should be smaller than or equal to half of kernel size".
+# tests/unit/frameworks/torch/test_layout.py compares this with torch's own layers. `real_cells` is
+# count_include_pad=False, `clipped_window` count_include_pad=True. A pool's pad "should be smaller than or
+# equal to half of kernel size".
 CAPABILITIES = Capabilities(
     symmetric=True,
     explicit=False,
@@ -55,7 +56,12 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
     Conv: _LAYER,
     ConvTranspose: _LAYER,
     Dense: _LAYER,
-    BatchNorm: {**_TRAINED, "mean": "running_mean", "variance": "running_var", "batches": "num_batches_tracked"},
+    BatchNorm: {
+        **_TRAINED,
+        "mean": "running_mean",
+        "variance": "running_var",
+        "batches": "num_batches_tracked",
+    },
     LayerNorm: _TRAINED,
     RmsNorm: {"gamma": "weight"},
     GroupNorm: _TRAINED,
@@ -69,17 +75,24 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """The state_dict keys that `node` has in the module `layer`, by role; a batch norm's counter of batches is `batches`.
+    """The state_dict keys that `node` has in the module `layer`, by role; a batch norm's counter of batches
+    is `batches`.
 
-    The `in_proj` of a MultiheadAttention is no module: its tensors are parameters, `in_proj_weight` and `in_proj_bias`.
+    The `in_proj` of a MultiheadAttention is no module: its tensors are parameters, `in_proj_weight` and
+    `in_proj_bias`.
     """
     roles, between = _roles(node.op), "_" if layer.endswith(".in_proj") else "."
-    return {role: (f"{layer}{between}{name}",) for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
+    return {
+        role: (f"{layer}{between}{name}",)
+        for role, name in _NAMES.get(type(node.op), {}).items()
+        if role in roles
+    }
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The same axes: torch's order is the canonical one. A dense kernel stored as a 1x1 convolution, (O, I, 1, 1), becomes
-    (O, I), and the other way round. A parameter that is added to a batch may have an axis for its images.
+    """The same axes: torch's order is the canonical one. A dense kernel stored as a 1x1 convolution, (O, I,
+    1, 1), becomes (O, I), and the other way round. A parameter that is added to a batch may have an axis for
+    its images.
 
     Raises:
         MappingError: the array has another rank.
@@ -105,7 +118,8 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """The state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its holder's path with dots.
+    """The state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its
+    holder's path with dots.
 
     A norm of torch's has both weight and bias or neither, so both are listed when the node has one of them.
     """
@@ -118,7 +132,11 @@ def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[s
 
 def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
     """See porter.frameworks.dialects.PortDialect.port_keys."""
-    return {(node.path, role): (key,) for node in plan.graph.nodes for role, key in state_keys(node, layers).items()}
+    return {
+        (node.path, role): (key,)
+        for node in plan.graph.nodes
+        for role, key in state_keys(node, layers).items()
+    }
 
 
 def module_name(path: str) -> str:

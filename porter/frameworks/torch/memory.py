@@ -10,16 +10,19 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT = 1 << 30
 """Bytes: blocks below it are taken from what was kept, and less than so many at the end of it stay."""
 _GROWN = 32 << 20
-"""Bytes to which glibc raises the second threshold by itself, with the first one twice as large (mallopt(3))."""
+"""Bytes to which glibc raises the second threshold by itself, with the first one twice as large
+(mallopt(3)).
+"""
 
 _users: set[int] = set()
 
 
 def keep_freed(user: object) -> None:
-    """While `user` lives, memory that is freed is kept for what comes next; with the last user it goes back to the system.
+    """While `user` lives, memory that is freed is kept for what comes next; with the last user it goes back
+    to the system.
 
-    A batch's maps have many megabytes each, which glibc otherwise gives back and takes anew, and the system fills with zeros each
-    time: a third of MobileNetV2's processor time. Other C libraries stay as they are.
+    A batch's maps have many megabytes each, which glibc otherwise gives back and takes anew, and the system
+    fills with zeros each time: a third of MobileNetV2's processor time. Other C libraries stay as they are.
     """
     try:
         library = ctypes.CDLL(None)

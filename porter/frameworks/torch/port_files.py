@@ -18,19 +18,27 @@ from porter.graph.plan import Plan
 SOURCE_FILE = "model.py"
 
 
-def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype) -> dict[str, str]:
-    """Writes `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`. Returns the
-    sha256 of each file by its name.
+def write_port(
+    folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype
+) -> dict[str, str]:
+    """Writes `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`.
+    Returns the sha256 of each file by its name.
 
     Raises:
         MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
     """
     arrays = state_arrays(plan.graph, tensors)
-    return _write(folder, plan, {}, {key: cast(array, dtype, key, allow_overflow=True) for key, array in arrays.items()})
+    return _write(
+        folder, plan, {}, {key: cast(array, dtype, key, allow_overflow=True) for key, array in arrays.items()}
+    )
 
 
-def write_stock(folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]) -> dict[str, str]:
-    """As `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names its modules by path."""
+def write_stock(
+    folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]
+) -> dict[str, str]:
+    """As `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names its modules by
+    path.
+    """
     return _write(folder, plan, layers, arrays)
 
 
@@ -40,7 +48,9 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
     return {SOURCE_FILE: model_source(plan, names).encode()}
 
 
-def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[str, Array]) -> dict[str, str]:
+def _write(
+    folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[str, Array]
+) -> dict[str, str]:
     code = code_files(plan, layers)
     for name, text in code.items():
         (folder / name).write_bytes(text)
@@ -49,10 +59,12 @@ def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[
 
 
 def read_weights(folder: Path, graph: Graph, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-    """The canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's modules by path.
+    """The canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's modules by
+    path.
 
     Raises:
-        FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do not fit the graph.
+        FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do not
+            fit the graph.
     """
     path = folder / WEIGHTS_FILE
     if not path.is_file():

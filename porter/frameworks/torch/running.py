@@ -33,9 +33,13 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
 
 
 def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """As `run_model`, for any module: `taps` is path to module name, and those that the module lacks are left out."""
+    """As `run_model`, for any module: `taps` is path to module name, and those that the module lacks are left
+    out.
+    """
     fed = model.fed(batch) if isinstance(model, ExportedModule) else [batch]
-    return _capture(model, fed, {path: name for path, name in taps.items() if name and _has_module(model, name)})
+    return _capture(
+        model, fed, {path: name for path, name in taps.items() if name and _has_module(model, name)}
+    )
 
 
 def _has_module(model: nn.Module, name: str) -> bool:
@@ -52,8 +56,11 @@ def _capture(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, s
     return {path: to_array(found[-1]) for path, found in values.items()}
 
 
-def record(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str]) -> tuple[Any, dict[str, list[torch.Tensor]]]:
-    """What `model` returns, run in its own dtype and on its own device, and by path the tensors that each call of a module gave.
+def record(
+    model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str]
+) -> tuple[Any, dict[str, list[torch.Tensor]]]:
+    """What `model` returns, run in its own dtype and on its own device, and by path the tensors that each
+    call of a module gave.
 
     Args:
         batches: of each input.
@@ -64,7 +71,8 @@ def record(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str
     def keep(path: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             if isinstance(output, torch.Tensor):
-                values.setdefault(path, []).append(output.clone())  # the stock ReLUs that follow work in place
+                # The stock ReLUs that follow work in place.
+                values.setdefault(path, []).append(output.clone())
 
         return hook
 
@@ -86,7 +94,9 @@ def record(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str
 
 
 def tensors_in(returned: Any) -> Iterator[torch.Tensor]:
-    """The tensors in what a module returns, in its own order: a tensor, or those of a tuple, a list, a mapping or a dataclass."""
+    """The tensors in what a module returns, in its own order: a tensor, or those of a tuple, a list, a
+    mapping or a dataclass.
+    """
     if isinstance(returned, torch.Tensor):
         yield returned
     elif isinstance(returned, Mapping | list | tuple):
@@ -105,8 +115,8 @@ def to_array(value: torch.Tensor) -> Array:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Torch's double-precision convolutions wait for all threads once per group: on a busy machine a depthwise one takes a
-    hundred times as long on two threads as on one.
+    """Torch's double-precision convolutions wait for all threads once per group: on a busy machine a
+    depthwise one takes a hundred times as long on two threads as on one.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -118,7 +128,9 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _in_double() -> Iterator[None]:
-    """What a module's own code computes in single precision, such as a table of positions, is computed in double."""
+    """What a module's own code computes in single precision, such as a table of positions, is computed in
+    double.
+    """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -129,14 +141,20 @@ def _in_double() -> Iterator[None]:
 
 
 class _DoubleForSingle(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        given = [torch.float64 if each is torch.float32 else each for each in (*args, *(kwargs or {}).values())]
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = [
+            torch.float64 if each is torch.float32 else each for each in (*args, *(kwargs or {}).values())
+        ]
         return op(*given[: len(args)], **dict(zip(kwargs or {}, given[len(args) :], strict=True)))
 
 
 @contextmanager
 def tf32(allowed: bool) -> Iterator[None]:
-    """Switches TF32 on or off. It keeps only 10 bits of the mantissa, so on a GPU it hides differences and makes false ones."""
+    """Switches TF32 on or off. It keeps only 10 bits of the mantissa, so on a GPU it hides differences and
+    makes false ones.
+    """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = allowed

@@ -1,4 +1,6 @@
-"""Each op of a graph as a torch layer: a class of torch.nn, one of layers.py, or a function. Imports no torch."""
+"""Each op of a graph as a torch layer: a class of torch.nn, one of layers.py, or a function. Imports no
+torch.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,21 @@ from porter.padding import Pads, Realisation, Window
 
 _METHODS: Mapping[Function, str] = {"mean": "mean", "max": "amax", "norm": "norm"}
 REDUCTIONS: Mapping[str, tuple[str, int]] = {
-    f"{function}_{axis}": (method, dim) for function, method in _METHODS.items() for dim, axis in enumerate(AXES, 1)
+    f"{function}_{axis}": (method, dim)
+    for function, method in _METHODS.items()
+    for dim, axis in enumerate(AXES, 1)
 }
 """Functions of one value over one of its axes: torch's method, and its `dim`."""
-OF_NUMBERS = frozenset({"abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil", "round", "erf"})
+OF_NUMBERS = frozenset(
+    {"abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil", "round", "erf"}
+)
 """Functions of each number, by torch's names."""
 FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat", *REDUCTIONS, *OF_NUMBERS})
 """Kinds that are not modules in a generated class: its `forward` says them."""
-GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
+GLOBAL_POOLS: Mapping[str, str] = {
+    "global_avg_pool": "AdaptiveAvgPool2d",
+    "global_max_pool": "AdaptiveMaxPool2d",
+}
 """Kinds that are a pool to 1x1 and then a Flatten, with torch's class of the pool."""
 MAP_OF_FEATURES = Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)})
 """Features as a map of one cell."""
@@ -42,25 +51,40 @@ _EXTENSIONS: Mapping[Mode, str] = {
     "wrap": "CircularPad2d",
 }
 _MOST_PARTS, _ROUNDED = 1000, 1e-14
-"""Scales that are a fraction of at most so many parts, but for the rounding of a float64, have no places just below a cell."""
+"""Scales that are a fraction of at most so many parts, but for the rounding of a float64, have no places just
+below a cell.
+"""
 _LARGEST_NEAREST = 40
-"""The largest factor at which torch's mode `nearest` repeats every cell equally often: at 41, rounding to float32 moves a cell."""
+"""The largest factor at which torch's mode `nearest` repeats every cell equally often: at 41, rounding to
+float32 moves a cell.
+"""
 
 
 def _batch_norm(op: ops.BatchNorm, shape: Shape) -> Layer:
     kind = "BatchNorm2d" if is_map(shape) else "BatchNorm1d"
     affine = op.scale or op.center
-    return Layer(kind, {"num_features": _channels(shape), "eps": op.epsilon, "momentum": op.momentum, "affine": affine})
+    return Layer(
+        kind, {"num_features": _channels(shape), "eps": op.epsilon, "momentum": op.momentum, "affine": affine}
+    )
 
 
 def _layer_norm(op: ops.LayerNorm, shape: Shape) -> Layer:
     kind = "LayerNorm2d" if is_map(shape) else "LayerNorm"
-    return Layer(kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale or op.center})
+    return Layer(
+        kind,
+        {
+            "normalized_shape": _channels(shape),
+            "eps": op.epsilon,
+            "elementwise_affine": op.scale or op.center,
+        },
+    )
 
 
 def _rms_norm(op: ops.RmsNorm, shape: Shape) -> Layer:
     kind = "RMSNorm2d" if is_map(shape) else "RMSNorm"
-    return Layer(kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale})
+    return Layer(
+        kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale}
+    )
 
 
 def _group_norm(op: ops.GroupNorm, shape: Shape) -> Layer:
@@ -69,7 +93,9 @@ def _group_norm(op: ops.GroupNorm, shape: Shape) -> Layer:
 
 
 def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
-    """`padding` cuts both sides alike, and `output_padding` gives back fewer cells than a stride at the end."""
+    """`padding` cuts both sides alike, and `output_padding` gives back fewer cells than a stride at the
+    end.
+    """
     window, (top, bottom, left, right) = op.window, op.cut
     padding, added = (top, left), (top - bottom, left - right)
     limits = map(max, window.stride, window.dilation)
@@ -102,10 +128,13 @@ def _upsample(op: ops.Upsample, shape: Shape) -> Layer:
 
 
 def _resize(op: ops.Resize, shape: Shape) -> Layer:
-    """nn.Upsample has one coefficient, and two rules for the nearest cell. It rounds places down as float32, also in float64
-    (aten/src/ATen/native/cpu/UpSampleKernel.cpp, floorf), by which those just below a cell become its: a float32's 0.6 has some.
+    """nn.Upsample has one coefficient, and two rules for the nearest cell. It rounds places down as float32,
+    also in float64 (aten/src/ATen/native/cpu/UpSampleKernel.cpp, floorf), by which those just below a cell
+    become its: a float32's 0.6 has some.
     """
-    target: dict[str, Value] = {"scale_factor": pair(tuple(map(_whole, op.scale)))} if op.scale else {"size": op.size}
+    target: dict[str, Value] = (
+        {"scale_factor": pair(tuple(map(_whole, op.scale)))} if op.scale else {"size": op.size}
+    )
     times = [_fraction(scale) for scale in op.scale]
     apart = any(parts.denominator > _MOST_PARTS for parts in times)
     mode = (
@@ -122,7 +151,10 @@ def _resize(op: ops.Resize, shape: Shape) -> Layer:
         return Layer("Upsample", {**target, "mode": mode, "align_corners": op.coordinates == "align_corners"})
     cells: Any = op.size or tuple(parts.as_integer_ratio() for parts in times)
     own: dict[str, Value] = {"mode": op.mode, "coordinates": op.coordinates, "cells": cells}
-    return Layer("Resize", {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside})
+    return Layer(
+        "Resize",
+        {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside},
+    )
 
 
 def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
@@ -134,7 +166,11 @@ def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
 
 def _smooth(op: ops.Resize | ops.ResizeLike) -> str | None:
     """torch's own mode of a linear or a cubic resize; None where it has none."""
-    if op.coordinates == "asymmetric" or op.mode == "nearest" or (op.mode == "cubic" and (op.inside or op.a != -0.75)):
+    if (
+        op.coordinates == "asymmetric"
+        or op.mode == "nearest"
+        or (op.mode == "cubic" and (op.inside or op.a != -0.75))
+    ):
         return None
     return "bilinear" if op.mode == "linear" else "bicubic"
 
@@ -162,10 +198,16 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global("global_avg_pool"),
     ops.GlobalMaxPool: _global("global_max_pool"),
-    ops.AdaptiveAvgPool: lambda op, shape: Layer("AdaptiveAvgPool2d", {"output_size": pair((op.rows, op.columns))}),
-    ops.AdaptiveMaxPool: lambda op, shape: Layer("AdaptiveMaxPool2d", {"output_size": pair((op.rows, op.columns))}),
+    ops.AdaptiveAvgPool: lambda op, shape: Layer(
+        "AdaptiveAvgPool2d", {"output_size": pair((op.rows, op.columns))}
+    ),
+    ops.AdaptiveMaxPool: lambda op, shape: Layer(
+        "AdaptiveMaxPool2d", {"output_size": pair((op.rows, op.columns))}
+    ),
     ops.ReduceMap: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
-    ops.Dense: lambda op, shape: Layer("Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}),
+    ops.Dense: lambda op, shape: Layer(
+        "Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}
+    ),
     ops.BatchNorm: _batch_norm,
     ops.LayerNorm: _layer_norm,
     ops.RmsNorm: _rms_norm,
@@ -173,8 +215,12 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.LocalResponseNorm: lambda op, shape: Layer(
         "LocalResponseNorm", {"size": op.size, "alpha": op.alpha * op.size, "beta": op.beta, "k": op.bias}
     ),
-    ops.ChannelScale: lambda op, shape: Layer("ChannelScale", {"channels": _channels(shape), "bias": op.bias}),
-    ops.Affine: lambda op, shape: Layer("Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
+    ops.ChannelScale: lambda op, shape: Layer(
+        "ChannelScale", {"channels": _channels(shape), "bias": op.bias}
+    ),
+    ops.Affine: lambda op, shape: Layer(
+        "Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}
+    ),
     ops.ThresholdedRelu: lambda op, shape: Layer("Threshold", {"threshold": op.threshold, "value": 0.0}),
     ops.Clip: lambda op, shape: Layer("Hardtanh", {"min_val": op.low, "max_val": op.high}),
     ops.PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
@@ -201,15 +247,23 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
     ops.PadMap: lambda op, shape: constant_pad(op.pads, op.fill),
     ops.ExtendMap: lambda op, shape: Layer(_EXTENSIONS[op.mode], {"padding": torch_pads(op.pads)}),
-    ops.CropMap: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
+    ops.CropMap: lambda op, shape: Layer(
+        "ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"
+    ),
     ops.PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),
-    ops.SliceChannels: lambda op, shape: Layer("SliceChannels", {"start": op.start, "stop": op.stop, "step": op.step}),
+    ops.SliceChannels: lambda op, shape: Layer(
+        "SliceChannels", {"start": op.start, "stop": op.stop, "step": op.step}
+    ),
     ops.ChannelShuffle: lambda op, shape: Layer("ChannelShuffle", {"groups": op.groups}),
     ops.DepthToSpace: lambda op, shape: (
-        Layer("PixelShuffle", {"upscale_factor": op.block}) if op.order == "CRD" else Layer("DepthToSpace", {"block": op.block})
+        Layer("PixelShuffle", {"upscale_factor": op.block})
+        if op.order == "CRD"
+        else Layer("DepthToSpace", {"block": op.block})
     ),
     ops.SpaceToDepth: lambda op, shape: (
-        Layer("PixelUnshuffle", {"downscale_factor": op.block}) if op.order == "CRD" else Layer("SpaceToDepth", {"block": op.block})
+        Layer("PixelUnshuffle", {"downscale_factor": op.block})
+        if op.order == "CRD"
+        else Layer("SpaceToDepth", {"block": op.block})
     ),
     ops.Upsample: _upsample,
     ops.Rearrange: lambda op, shape: (
@@ -221,15 +275,21 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.CropAxis: lambda op, shape: Layer(
         "CropAxis", {"dim": 1 + op.axis, "before": op.before, "after": op.after, "step": op.step}
     ),
-    ops.PadAxis: lambda op, shape: Layer("PadAxis", {"dim": 1 + op.axis, "before": op.before, "after": op.after, "value": op.fill}),
-    ops.ReduceAxis: lambda op, shape: Layer("Reduce", {"function": _METHODS[op.function], "dim": 1 + op.axis}),
+    ops.PadAxis: lambda op, shape: Layer(
+        "PadAxis", {"dim": 1 + op.axis, "before": op.before, "after": op.after, "value": op.fill}
+    ),
+    ops.ReduceAxis: lambda op, shape: Layer(
+        "Reduce", {"function": _METHODS[op.function], "dim": 1 + op.axis}
+    ),
     ops.AddArray: lambda op, shape: Layer("AddArray", {"sizes": op.sizes}),
     ops.MultiplyArray: lambda op, shape: Layer("MultiplyArray", {"sizes": op.sizes}),
     ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "width": _channels(shape)}),
     ops.Resize: _resize,
     ops.ResizeLike: _resize_like,
 }
-"""How torch says an op for an input of some shape. Windowed ops, which need a realisation, are in WINDOWED."""
+"""How torch says an op for an input of some shape. Windowed ops, which need a realisation, are in
+WINDOWED.
+"""
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
@@ -241,7 +301,9 @@ def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
 
 def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
     dilation = {"dilation": pair(op.window.dilation)}
-    return Layer("MaxPool2d", {**_window(op.window), **_padding(realisation), **dilation, **_ceil(realisation)})
+    return Layer(
+        "MaxPool2d", {**_window(op.window), **_padding(realisation), **dilation, **_ceil(realisation)}
+    )
 
 
 def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
@@ -249,7 +311,10 @@ def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer
     if realisation.counted is not None and front is not None:
         if front.rule != "explicit":
             return Layer("SameAvgPool2d", {**own, "lower": front.rule == "same_lower"})
-        return Layer("PaddedAvgPool2d", {**own, "padding": torch_pads(front.pads), "counted": torch_pads(realisation.counted)})
+        return Layer(
+            "PaddedAvgPool2d",
+            {**own, "padding": torch_pads(front.pads), "counted": torch_pads(realisation.counted)},
+        )
     counted = {"count_include_pad": realisation.native.average == "clipped_window"}
     return Layer("AvgPool2d", {**own, **_padding(realisation), **_ceil(realisation), **counted})
 
@@ -265,7 +330,11 @@ WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
 def constant_pad(pads: Pads, fill: float) -> Layer:
     """A layer that puts cells of `fill` at the top, bottom, left and right."""
     arguments: dict[str, Value] = {"padding": torch_pads(pads)}
-    return Layer("ZeroPad2d", arguments) if str(fill) in ("0", "0.0") else Layer("ConstantPad2d", {**arguments, "value": fill})
+    return (
+        Layer("ZeroPad2d", arguments)
+        if str(fill) in ("0", "0.0")
+        else Layer("ConstantPad2d", {**arguments, "value": fill})
+    )
 
 
 def torch_pads(pads: Pads) -> tuple[int, int, int, int]:

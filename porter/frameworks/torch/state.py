@@ -39,7 +39,8 @@ def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> di
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
-    """State_dict keys that torch's layers have and the source lacks, each with the number that changes nothing.
+    """State_dict keys that torch's layers have and the source lacks, each with the number that changes
+    nothing.
 
     The gamma of a norm without scale is 1, the beta of one without centre 0, a missing counter of batches 0.
     """
@@ -48,14 +49,19 @@ def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[s
         key: 1 if role == "gamma" else 0
         for node in graph.nodes
         for role, key in state_keys(node).items()
-        if (role not in shapes[node.path] if role in ("gamma", "beta") else role == "batches" and role not in tensors[node.path])
+        if (
+            role not in shapes[node.path]
+            if role in ("gamma", "beta")
+            else role == "batches" and role not in tensors[node.path]
+        )
     }
 
 
 def canonical_tensors(
     graph: Graph, state: Mapping[str, Array], layers: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Array]]:
-    """The inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches that the state has.
+    """The inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches that the
+    state has.
 
     Args:
         layers: the modules' names by path, where they differ from the path.

@@ -1,4 +1,6 @@
-"""A plan as a list of torch layers, from which both the built module and the generated model.py are made. Imports no torch."""
+"""A plan as a list of torch layers, from which both the built module and the generated model.py are made.
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,18 @@ from porter.graph.plan import Plan
 from porter.padding import Front, Realisation, Site
 
 _FORGOTTEN = frozenset(
-    {"Conv2d", "ConvTranspose2d", "Linear", "BatchNorm1d", "BatchNorm2d", "MaxPool2d", "AvgPool2d", "add", "multiply", "concat"}
+    {
+        "Conv2d",
+        "ConvTranspose2d",
+        "Linear",
+        "BatchNorm1d",
+        "BatchNorm2d",
+        "MaxPool2d",
+        "AvgPool2d",
+        "add",
+        "multiply",
+        "concat",
+    }
 )
 """Kinds whose value is new memory, and which keep no hold of it."""
 
@@ -30,13 +43,17 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
 
 
 def _in_place(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]:
-    """Lets activations overwrite a value that nothing else reads, as torchvision does: a tenth of MobileNet v2's time went into new
-    memory. What computes the value does not need it for its gradient, so that the model can be trained.
+    """Lets activations overwrite a value that nothing else reads, as torchvision does: a tenth of MobileNet
+    v2's time went into new memory. What computes the value does not need it for its gradient, so that the
+    model can be trained.
     """
     reads = Counter(path for step in steps for path in step.inputs) + Counter(outputs)
     own = {step.path for step in steps if step.layer.kind in _FORGOTTEN and reads[step.path] == 1}
     return tuple(
-        replace(step, layer=replace(step.layer, arguments={**step.layer.arguments, "inplace": step.inputs[0] in own}))
+        replace(
+            step,
+            layer=replace(step.layer, arguments={**step.layer.arguments, "inplace": step.inputs[0] in own}),
+        )
         if step.layer.kind in IN_PLACE
         else step
         for step in steps
@@ -49,7 +66,9 @@ def _own(make: Callable[[Any, int, Realisation], Layer]) -> Callable[[Any, int, 
     def made(op: Any, channels: int, realisation: Realisation) -> Layer:
         native, front = realisation.native, realisation.front
         top, bottom, left, right = native.pads
-        counted_at_run_time = realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
+        counted_at_run_time = (
+            realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
+        )
         if native.rule not in ("valid", "explicit") or (top, left) != (bottom, right):
             raise PaddingError(f"torch's layers lack the padding '{native}'")
         if realisation.subsample or realisation.by_cell or native.rounding == "full" or counted_at_run_time:
@@ -62,8 +81,8 @@ def _own(make: Callable[[Any, int, Realisation], Layer]) -> Callable[[Any, int, 
 def _pad_layer(front: Front, site: Site, why: str) -> Layer:
     fill, window = front.fill, site.window
     if site.kind == "max_pool" and fill == site.convention.fill == 0:
-        # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are -inf. It compares bytes,
-        # so negative zeros stay (onnxruntime/core/optimizer/pad_fusion.cc).
+        # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are
+        # -inf. It compares bytes, so negative zeros stay (onnxruntime/core/optimizer/pad_fusion.cc).
         fill = -0.0
     if front.rule == "explicit":
         zeros = "the source's pool reads its pads as 0; onnxruntime would ignore them, but not -0.0"
@@ -81,5 +100,7 @@ def _pad_layer(front: Front, site: Site, why: str) -> Layer:
     )
 
 
-_WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {op: _own(make) for op, make in WINDOWED.items()}
+_WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
+    op: _own(make) for op, make in WINDOWED.items()
+}
 _SPELLINGS = Spellings("torch", PLAIN, _WINDOWED, _pad_layer)

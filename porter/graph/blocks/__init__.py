@@ -1,1 +1,3 @@
-"""Repeated parts of a graph, by how its values flow and by its layers' names. A recipe prints them as YAML, torch as Python."""
+"""Repeated parts of a graph, by how its values flow and by its layers' names. A recipe prints them as YAML,
+torch as Python.
+"""

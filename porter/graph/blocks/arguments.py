@@ -1,7 +1,8 @@
 """The parameters of a block: the differences between its uses, in as few names as possible.
 
-Everything is decided on vectors: the value that a slot has in each use of the block. An expression is used for a slot only if it
-gives the slot's value in every use, so it is right for this model. Expressions are written as Python and recipes write them.
+Everything is decided on vectors: the value that a slot has in each use of the block. An expression is used
+for a slot only if it gives the slot's value in every use, so it is right for this model. Expressions are
+written as Python and recipes write them.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Arguments:
     Args:
         given: known ones, and `channels`, by name: the value in each use.
         literal: writes a value; None where the language has no such literal in an expression.
-        only_written: an equation with a product is a condition only where some expression is that product, and there are no
-            products of two arguments: two numbers can be equal by chance.
+        only_written: an equation with a product is a condition only where some expression is that product,
+            and there are no products of two arguments: two numbers can be equal by chance.
         products: names for products of two arguments, such as `{"expansion * channels": "hidden"}`.
 
     Attributes:
@@ -64,9 +65,15 @@ class Arguments:
         self._used: set[str] = set()
 
     def used(self) -> dict[str, Vector]:
-        """The arguments that some expression reads: `channels` first, then the recipe's, then those that porter added."""
+        """The arguments that some expression reads: `channels` first, then the recipe's, then those that
+        porter added.
+        """
         known = {**self.given, **self.derived}
-        return {name: known[name] for name in sorted(known, key=lambda name: name != "channels") if name in self._used}
+        return {
+            name: known[name]
+            for name in sorted(known, key=lambda name: name != "channels")
+            if name in self._used
+        }
 
     def shared_product(self) -> str | None:
         """The product of arguments that is used most, if it is used often."""
@@ -103,14 +110,19 @@ class Arguments:
         """Torch's padding if it is 0 in some uses, because a pad layer stands in front of it there."""
         padded = {use: value for use, value in vector.items() if value != 0}
         for text, names, candidate in self._candidates("padding"):
-            condition = self._condition({use: value == 0 for use, value in vector.items()}) if _covers(candidate, padded) else None
+            condition = (
+                self._condition({use: value == 0 for use, value in vector.items()})
+                if _covers(candidate, padded)
+                else None
+            )
             if condition is not None:
                 self._used.update(names)
                 return f"0 if {condition} else {text}"
         return None
 
     def condition(self, vector: Mapping[int, bool], name: str, part: str = "") -> str:
-        """A condition on the arguments that holds in exactly those uses; an argument `name` where there is none.
+        """A condition on the arguments that holds in exactly those uses; an argument `name` where there is
+        none.
 
         Args:
             part: the part that differs. An argument of its name is the likeliest reason.
@@ -137,16 +149,28 @@ class Arguments:
                 halves = {use: value // 2 for use, value in _numbers(known[name])}
                 yield f"{name} // 2", (name,), halves
                 # SAME at an even size and a stride of 2.
-                yield f"({name} // 2 - 1, {name} // 2) * 2", (name,), {use: (half - 1, half) * 2 for use, half in halves.items()}
+                yield (
+                    f"({name} // 2 - 1, {name} // 2) * 2",
+                    (name,),
+                    {use: (half - 1, half) * 2 for use, half in halves.items()},
+                )
         for name in numbers:
             for factor in (2, 3, 4, 6, 8):
-                yield f"{factor} * {name}", (name,), {use: factor * value for use, value in _numbers(known[name])}
+                yield (
+                    f"{factor} * {name}",
+                    (name,),
+                    {use: factor * value for use, value in _numbers(known[name])},
+                )
         for text, pair in products:
             yield text, pair, _product(known, pair)
         # A nested block's width, such as that of a squeeze; a layer's own width is not a quotient.
         for name in numbers if slot not in _NAMES else []:
             for divisor in (2, 4, 8, 16):
-                yield f"{name} // {divisor}", (name,), {use: value // divisor for use, value in _numbers(known[name])}
+                yield (
+                    f"{name} // {divisor}",
+                    (name,),
+                    {use: value // divisor for use, value in _numbers(known[name])},
+                )
 
     def _condition(self, vector: Mapping[int, bool], part: str = "") -> str | None:
         atoms = sorted(self._atoms(), key=lambda atom: part not in atom[1])
@@ -164,7 +188,11 @@ class Arguments:
 
     def _atoms(self) -> Iterator[tuple[str, tuple[str, ...], dict[int, bool]]]:
         known = {**self.given, **self.derived}
-        numbers = {name: dict(_numbers(vector)) for name, vector in known.items() if len(_numbers(vector)) == len(vector)}
+        numbers = {
+            name: dict(_numbers(vector))
+            for name, vector in known.items()
+            if len(_numbers(vector)) == len(vector)
+        }
         for name, vector in known.items():
             if all(isinstance(value, bool) for value in vector.values()):
                 yield name, (name,), {use: bool(value) for use, value in vector.items()}
@@ -179,12 +207,18 @@ class Arguments:
                     text = right if factor == 1 else f"{factor} * {right}"
                     if self.only_written and factor > 1 and text not in self.texts:
                         continue
-                    equal = {use: value == factor * numbers[right][use] for use, value in numbers[left].items()}
+                    equal = {
+                        use: value == factor * numbers[right][use] for use, value in numbers[left].items()
+                    }
                     yield f"{left} != {text}", (left, right), {use: not value for use, value in equal.items()}
                     yield f"{left} == {text}", (left, right), equal
         for name, vector in known.items():
             for value in dict.fromkeys(value for value in vector.values() if isinstance(value, str)):
-                yield f"{name} == {self.literal(value)}", (name,), {use: other == value for use, other in vector.items()}
+                yield (
+                    f"{name} == {self.literal(value)}",
+                    (name,),
+                    {use: other == value for use, other in vector.items()},
+                )
 
     def _derive(self, name: str, vector: Vector, owner: str) -> str:
         """A new argument. It may take the name of a recipe's argument that nothing reads."""
@@ -214,5 +248,6 @@ def _numbers(vector: Vector) -> list[tuple[int, int]]:
 
 def _covers(candidate: Mapping[int, object], vector: Mapping[int, object]) -> bool:
     return all(
-        use in candidate and candidate[use] == value and type(candidate[use]) is type(value) for use, value in vector.items()
+        use in candidate and candidate[use] == value and type(candidate[use]) is type(value)
+        for use, value in vector.items()
     )

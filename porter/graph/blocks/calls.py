@@ -11,8 +11,9 @@ from porter.graph.graph import Graph, Node
 
 
 def named_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
-    """Layers' names by path, in which those of a module that is called again are the first call's, with the number of the call at
-    the outermost module, so that both calls are found as uses of one block: `tower/conv/conv2d_2` is `tower_2/conv`.
+    """Layers' names by path, in which those of a module that is called again are the first call's, with the
+    number of the call at the outermost module, so that both calls are found as uses of one block:
+    `tower/conv/conv2d_2` is `tower_2/conv`.
     """
     calls = _calls(graph)
     if not calls:
@@ -29,7 +30,9 @@ def named_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
-    """Names without the op where a module is one layer that is called several times: `tower/conv`, not `tower/conv/conv2d`."""
+    """Names without the op where a module is one layer that is called several times: `tower/conv`, not
+    `tower/conv/conv2d`.
+    """
     found = dict(names)
     within = Counter(name[: place.start()] for name in names.values() for place in re.finditer("/|$", name))
     for holder, calls in graph.calls.items():
@@ -41,8 +44,8 @@ def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
-    """By path of each layer in a later call, the layer of the first call and the number of the call, from 2. Layers without tensors
-    belong to a call where they compute the same from its values.
+    """By path of each layer in a later call, the layer of the first call and the number of the call, from 2.
+    Layers without tensors belong to a call where they compute the same from its values.
     """
     numbers = {node.path: number for calls in graph.calls.values() for number, node in enumerate(calls, 1)}
     readers: dict[str, list[Node]] = {}
@@ -57,7 +60,11 @@ def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
             found[node.path] = node.shares, numbers[node.path]
         elif before and not node.op.tensors(1):
             first, number = next(iter(before.values()))
-            alike = (other for other in readers.get(first, []) if other.path not in found and (other.path, number) not in taken)
+            alike = (
+                other
+                for other in readers.get(first, [])
+                if other.path not in found and (other.path, number) not in taken
+            )
             twin = next((other.path for other in alike if _is_twin(node, other, before)), None)
             if twin is not None:
                 found[node.path] = twin, number
@@ -68,5 +75,7 @@ def _calls(graph: Graph) -> dict[str, tuple[str, int]]:
 def _is_twin(node: Node, other: Node, before: Mapping[str, tuple[str, int]]) -> bool:
     """Whether a layer does to the values of a later call what another one does to those of the first."""
     pairs = zip(node.inputs, other.inputs, strict=False)
-    alike = len(node.inputs) == len(other.inputs) and all(before.get(mine, (its,))[0] == its for mine, its in pairs)
+    alike = len(node.inputs) == len(other.inputs) and all(
+        before.get(mine, (its,))[0] == its for mine, its in pairs
+    )
     return alike and node.op == other.op

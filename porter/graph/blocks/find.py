@@ -35,7 +35,11 @@ def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
     """
     called = named_as_first(graph, names)
     spoken, again = words.spoken(called), sum(called[path] != name for path, name in names.items())
-    root = with_blocks(modules(graph, spoken)) if has_modules(spoken) or 3 * again > len(names) else _by_names(graph, spoken)
+    root = (
+        with_blocks(modules(graph, spoken))
+        if has_modules(spoken) or 3 * again > len(names)
+        else _by_names(graph, spoken)
+    )
     placed = list(_placed(root, ""))
     ordered = replace(graph, nodes=tuple(node for _, node in placed))
     found = renamed(with_own_tensors(ordered), {node.path: path for path, node in placed})
@@ -43,11 +47,13 @@ def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
 
 
 def _by_names(graph: Graph, names: Mapping[str, str]) -> Group:
-    """The groups by the names of all layers; by those of layers with tensors, if fewer than half as many nodes are left over then:
-    sums and activations may be called otherwise.
+    """The groups by the names of all layers; by those of layers with tensors, if fewer than half as many
+    nodes are left over then: sums and activations may be called otherwise.
     """
     weighted = {path: names[path] for path in tensor_shapes(graph) if path in names}
-    every, some = (_without_parts(renumbered(with_blocks(paired(outline(graph, known))))) for known in (names, weighted))
+    every, some = (
+        _without_parts(renumbered(with_blocks(paired(outline(graph, known))))) for known in (names, weighted)
+    )
     return some if 2 * _loose(some) < _loose(every) else every
 
 
@@ -65,14 +71,23 @@ def renamed(graph: Graph, paths: Mapping[str, str]) -> Graph:
         return paths.get(path, path)
 
     nodes = tuple(
-        replace(node, path=new(node.path), inputs=tuple(map(new, node.inputs)), shares=node.shares and new(node.shares))
+        replace(
+            node,
+            path=new(node.path),
+            inputs=tuple(map(new, node.inputs)),
+            shares=node.shares and new(node.shares),
+        )
         for node in graph.nodes
     )
-    return replace(graph, nodes=nodes, output=new(graph.output), further=tuple(map(new, graph.further)), scopes=())
+    return replace(
+        graph, nodes=nodes, output=new(graph.output), further=tuple(map(new, graph.further)), scopes=()
+    )
 
 
 def _without_parts(root: Group) -> Group:
-    """The outermost groups that are not blocks and have none, as their nodes under the paths that they had."""
+    """The outermost groups that are not blocks and have none, as their nodes under the paths that they
+    had.
+    """
     members: list[Leaf | Group] = []
     for member in root.members:
         if isinstance(member, Group) and member.block is None and not any(_scopes(member, "")):

@@ -67,7 +67,11 @@ def with_blocks(root: Group) -> Group:
     taken: set[str] = set(OPS)
     for units in (True, False):
         kinds: list[_Kind] = []
-        groups = [group for group in _groups(root) if group.unit is units and not is_stage(group) and not _follows(group)]
+        groups = [
+            group
+            for group in _groups(root)
+            if group.unit is units and not is_stage(group) and not _follows(group)
+        ]
         for group in sorted(groups, key=lambda group: -len(group.members)):
             _add(group, kinds)
         blocks: dict[int, str] = {}
@@ -82,7 +86,9 @@ def with_blocks(root: Group) -> Group:
         places.setdefault(block, set()).add(place)
     around = {block: [outer for outer, _ in found if outer is not None] for block, found in places.items()}
     # A block cannot hold itself, not even in a block that stands in another use of it.
-    endless = {block for block, outer in around.items() if block in upstream(outer, lambda name: around[name])}
+    endless = {
+        block for block, outer in around.items() if block in upstream(outer, lambda name: around[name])
+    }
     once = {block for block, (place, *others) in places.items() if not others and place[0] is not None}
     return _without(root, once | endless)
 
@@ -99,13 +105,21 @@ def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str,
 
 def _without(group: Group, blocks: set[str]) -> Group:
     """Without those blocks, which are used in one place of one block only: they are part of it."""
-    members = tuple(_without(member, blocks) if isinstance(member, Group) else member for member in group.members)
+    members = tuple(
+        _without(member, blocks) if isinstance(member, Group) else member for member in group.members
+    )
     return replace(group, members=members, block=None if group.block in blocks else group.block)
 
 
 def is_stage(group: Group) -> bool:
-    """Whether it holds a row of modules; without modules, only other groups that are not chains found by their ops."""
-    return group.stage if group.module else all(isinstance(member, Group) and not member.unit for member in group.members)
+    """Whether it holds a row of modules; without modules, only other groups that are not chains found by
+    their ops.
+    """
+    return (
+        group.stage
+        if group.module
+        else all(isinstance(member, Group) and not member.unit for member in group.members)
+    )
 
 
 def _follows(group: Group) -> bool:
@@ -141,7 +155,9 @@ def _add(group: Group, kinds: list[_Kind]) -> None:
 
 
 def _fits(group: Group, parts: Sequence[Part], kind: _Kind, wanted: float) -> bool:
-    """Whether a group has `wanted` of its parts in common with a kind, in the same order, and no part of another's name."""
+    """Whether a group has `wanted` of its parts in common with a kind, in the same order, and no part of
+    another's name.
+    """
     places = {part: place for place, part in enumerate(kind.parts)}
     order = [places[part] for part in parts if part in places]
     names = {name for name, _ in kind.parts}
@@ -175,7 +191,11 @@ def merge(order: Iterable[T], into: list[T]) -> None:
             behind.setdefault(place, []).insert(0, [])
         else:
             behind[place][0].append(part)
-    into[:] = [part for place in range(len(into) + 1) for part in (*into[place - 1 : place], *chain(*behind.get(place, ())))]
+    into[:] = [
+        part
+        for place in range(len(into) + 1)
+        for part in (*into[place - 1 : place], *chain(*behind.get(place, ())))
+    ]
 
 
 def merged(orders: Sequence[Sequence[str]]) -> list[str]:
@@ -187,7 +207,9 @@ def merged(orders: Sequence[Sequence[str]]) -> list[str]:
     found = [*max(orders, key=lambda order: len(order))]
     for order in orders:
         merge(order, found)
-    if any([name for name in found if name in each] != list(order) for order in orders for each in [set(order)]):
+    if any(
+        [name for name in found if name in each] != list(order) for order in orders for each in [set(order)]
+    ):
         raise Unlike
     return found
 
@@ -216,7 +238,9 @@ def _flow(group: Group) -> object:
     for member in group.members:
         nodes = (member.node,) if isinstance(member, Leaf) else tuple(member.nodes())
         within = {node.path for node in nodes}
-        found.append(tuple(owners.get(source, "") for node in nodes for source in node.inputs if source not in within))
+        found.append(
+            tuple(owners.get(source, "") for node in nodes for source in node.inputs if source not in within)
+        )
     return tuple(found)
 
 
@@ -224,10 +248,15 @@ def _name(kind: _Kind, taken: set[str]) -> str:
     first = kind.uses[0]
     if first.unit:
         stem = "_".join(
-            leaf.node.op_name if leaf.name.startswith("act") else leaf.name for leaf in first.members if isinstance(leaf, Leaf)
+            leaf.node.op_name if leaf.name.startswith("act") else leaf.name
+            for leaf in first.members
+            if isinstance(leaf, Leaf)
         )
     else:
-        stem = max((stem for stem, _ in kind.stems.most_common()), key=lambda stem: (kind.stems[stem], stem)) or "unit"
+        stem = (
+            max((stem for stem, _ in kind.stems.most_common()), key=lambda stem: (kind.stems[stem], stem))
+            or "unit"
+        )
     stem = stem.strip("_")
     stem = f"{stem}_block" if stem in OPS else stem
     name, letter = stem, "b"
@@ -237,5 +266,7 @@ def _name(kind: _Kind, taken: set[str]) -> str:
 
 
 def _named(group: Group, blocks: dict[int, str]) -> Group:
-    members = tuple(_named(member, blocks) if isinstance(member, Group) else member for member in group.members)
+    members = tuple(
+        _named(member, blocks) if isinstance(member, Group) else member for member in group.members
+    )
     return replace(group, members=members, block=blocks.get(id(group), group.block))

@@ -1,4 +1,6 @@
-"""A graph's nodes in groups by the modules that the layers' names show: `stages.1.blocks.0.mlp.fc1` is in four."""
+"""A graph's nodes in groups by the modules that the layers' names show: `stages.1.blocks.0.mlp.fc1` is in
+four.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def has_modules(names: Mapping[str, str]) -> bool:
 
 
 def modules(graph: Graph, names: Mapping[str, str]) -> Group:
-    """The whole graph as nested groups. A module with several inputs or outputs is not a group: its members are its parent's.
+    """The whole graph as nested groups. A module with several inputs or outputs is not a group: its members
+    are its parent's.
 
     Args:
         names: what the layers are called, by path, as a person says them.
@@ -40,7 +43,9 @@ def modules(graph: Graph, names: Mapping[str, str]) -> Group:
     parts = {path: _parts(names[path]) for path in order if path in graph.by_path}
     around = {own[:end] for own in parts.values() for end in range(1, len(own))}
     # A layer that has the name of a module is in it: the trained scale of a block.
-    nodes = [_Placed(graph.by_path[path], (*own, "") if own in around else own) for path, own in parts.items()]
+    nodes = [
+        _Placed(graph.by_path[path], (*own, "") if own in around else own) for path, own in parts.items()
+    ]
     return Group("", distinct(_Modules(graph).members(nodes)))
 
 
@@ -57,20 +62,28 @@ class _Modules:
 
     def members(self, nodes: Sequence[_Placed]) -> list[Leaf | Group]:
         found: list[Leaf | Group] = []
-        for label, run in groupby(nodes, key=lambda placed: placed.parts[0] if len(placed.parts) > 1 else None):
+        for label, run in groupby(
+            nodes, key=lambda placed: placed.parts[0] if len(placed.parts) > 1 else None
+        ):
             own = list(run)
             if label is None:
                 found += _leaves(own)
                 continue
             found += self._module(label, [replace(one, parts=one.parts[1:]) for one in own])
-        stages = {words.numbered(member.name)[0] for member in found if isinstance(member, Group) and member.stage}
+        stages = {
+            words.numbered(member.name)[0] for member in found if isinstance(member, Group) and member.stage
+        }
         return [
-            replace(member, stage=True) if isinstance(member, Group) and words.numbered(member.name)[0] in stages else member
+            replace(member, stage=True)
+            if isinstance(member, Group) and words.numbered(member.name)[0] in stages
+            else member
             for member in found
         ]
 
     def _module(self, label: str, nodes: Sequence[_Placed]) -> list[Leaf | Group]:
-        """A module as one group; as its members, where it only holds numbered ones or has several inputs or outputs."""
+        """A module as one group; as its members, where it only holds numbered ones or has several inputs or
+        outputs.
+        """
         inner, name = self.members(nodes), words.local_name(label)
         if len(inner) == 1 and isinstance(inner[0], Leaf) and words.without_number(inner[0].name) == name:
             return inner  # a module that is called several times: relu, relu_2
@@ -87,10 +100,16 @@ class _Modules:
 
 
 def _has_row(members: Sequence[Leaf | Group]) -> bool:
-    """Whether a numbered module reads the one before it, and both join values, as nothing beside them does."""
+    """Whether a numbered module reads the one before it, and both join values, as nothing beside them
+    does.
+    """
     if any(isinstance(member, Leaf) and len(member.node.inputs) > 1 for member in members):
         return False
-    units = [member for member in members if isinstance(member, Group) and any(len(node.inputs) > 1 for node in member.nodes())]
+    units = [
+        member
+        for member in members
+        if isinstance(member, Group) and any(len(node.inputs) > 1 for node in member.nodes())
+    ]
     return any(_follows(one, other) for one, other in pairwise(units))
 
 
@@ -102,19 +121,29 @@ def _follows(before: Group, group: Group) -> bool:
 
 
 def _joined(member: Leaf | Group) -> str:
-    """What follows the name of a module that is not a group: `stages1` for 1 in stages, otherwise with a line between."""
+    """What follows the name of a module that is not a group: `stages1` for 1 in stages, otherwise with a line
+    between.
+    """
     if isinstance(member, Group) and member.counted:
         return member.name.removeprefix("unit")
     return f"_{member.name}"
 
 
 def _leaves(nodes: Sequence[_Placed]) -> Iterator[Leaf]:
-    """Layers by their own names; those without one, and those that are only numbered, by what they compute."""
+    """Layers by their own names; those without one, and those that are only numbered, by what they
+    compute.
+    """
     named = [placed.parts[0] != "" and not placed.parts[0].isdigit() for placed in nodes]
     computed = [words.short_word(placed.node.op_name) for placed in nodes]
     counts = Counter(word for word, own in zip(computed, named, strict=True) if not own)
     numbers: Counter[str] = Counter()
     for placed, own, word in zip(nodes, named, computed, strict=True):
         numbers[word] += not own
-        name = words.local_name(placed.parts[0]) if own else f"{word}{numbers[word]}" if counts[word] > 1 else word
+        name = (
+            words.local_name(placed.parts[0])
+            if own
+            else f"{word}{numbers[word]}"
+            if counts[word] > 1
+            else word
+        )
         yield Leaf(name, placed.node)

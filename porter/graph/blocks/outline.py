@@ -1,4 +1,6 @@
-"""A graph's nodes in groups: chains and parallel parts with one entry and one exit, by the layers' names where these say more."""
+"""A graph's nodes in groups: chains and parallel parts with one entry and one exit, by the layers' names
+where these say more.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from porter.graph.walks import in_order
 FEWEST_UNITS = 6
 """The least number of chains of the same ops for which these are a block."""
 MOST_SINGLE = 60
-"""The most nodes in no block for which each keeps its name: where there are more, chains of the same ops are blocks."""
+"""The most nodes in no block for which each keeps its name: where there are more, chains of the same ops are
+blocks.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,9 @@ class Group:
 
 @dataclass(frozen=True)
 class _Run:
-    """Nodes between two values of which everything after them is computed, and the part of a name that they share."""
+    """Nodes between two values of which everything after them is computed, and the part of a name that they
+    share.
+    """
 
     nodes: tuple[Node, ...]
     label: str | None
@@ -75,7 +81,9 @@ def outline(graph: Graph, names: Mapping[str, str]) -> Group:
 
 class _Outline:
     def __init__(self, graph: Graph, names: Mapping[str, str]) -> None:
-        order = in_order(graph.outputs, lambda path: graph.by_path[path].inputs if path in graph.by_path else ())
+        order = in_order(
+            graph.outputs, lambda path: graph.by_path[path].inputs if path in graph.by_path else ()
+        )
         self.nodes = [graph.by_path[path] for path in order if path in graph.by_path]
         self.readers = Counter(graph.outputs)
         self.readers.update(source for node in graph.nodes for source in dict.fromkeys(node.inputs))
@@ -103,19 +111,25 @@ class _Outline:
         found, furthest = [], -1
         for place, node in enumerate(nodes):
             before = [last.get(nodes[place - 1].path, place)] if place else []
-            furthest = max(furthest, *before, *(last[source] for source in node.inputs if source not in places), -1)
+            furthest = max(
+                furthest, *before, *(last[source] for source in node.inputs if source not in places), -1
+            )
             if furthest <= place:
                 found.append(place)
         return found if found[-1:] == [len(nodes) - 1] else [*found, len(nodes) - 1]
 
     def _runs(self, nodes: Sequence[Node], depth: int) -> list[_Run]:
-        """Neighbours with the same label are one; an activation or a norm without a name of its own belongs to those before it."""
+        """Neighbours with the same label are one; an activation or a norm without a name of its own belongs
+        to those before it.
+        """
         runs: list[_Run] = []
         start = 0
         for end in self._boundaries(nodes):
             members = tuple(nodes[start : end + 1])
             run, start = _Run(members, self._label(members, depth)), end + 1
-            follows = len(members) == 1 and members[0].path not in self.labels and words.follows(members[0].op_name)
+            follows = (
+                len(members) == 1 and members[0].path not in self.labels and words.follows(members[0].op_name)
+            )
             if runs and runs[-1].label is not None and (run.label == runs[-1].label or follows):
                 runs[-1] = replace(runs[-1], nodes=runs[-1].nodes + members)
             else:
@@ -124,12 +138,20 @@ class _Outline:
 
     def _label(self, nodes: Sequence[Node], depth: int) -> str | None:
         """The part of the name at `depth` that most nodes share with the last one."""
-        known = [self.labels[node.path][depth] for node in nodes if len(self.labels.get(node.path, ())) > depth]
-        found = known[0] if len(set(known)) == 1 else (self.labels.get(nodes[-1].path, ())[depth : depth + 1] or (None,))[0]
+        known = [
+            self.labels[node.path][depth] for node in nodes if len(self.labels.get(node.path, ())) > depth
+        ]
+        found = (
+            known[0]
+            if len(set(known)) == 1
+            else (self.labels.get(nodes[-1].path, ())[depth : depth + 1] or (None,))[0]
+        )
         return found if 2 * known.count(found or "") >= len(known) else None
 
     def _grouped(self, nodes: Sequence[Node], depth: int, outer: tuple[str, ...] = ()) -> list[Leaf | Group]:
-        """The runs of `nodes` as groups. `outer` are parts of the names before `depth` that no group around them has."""
+        """The runs of `nodes` as groups. `outer` are parts of the names before `depth` that no group around
+        them has.
+        """
         found: list[Leaf | Group] = []
         single: list[Node] = []
         runs = self._runs(nodes, depth)
@@ -145,16 +167,22 @@ class _Outline:
                 continue
             found += self._leaves(single, depth - len(outer))
             single = []
-            # Of numbered neighbours, all names have as many parts: `block1`, though all its layers may be `block1_branch2...`.
+            # Of numbered neighbours, all names have as many parts: `block1`, though all its layers may be
+            # `block1_branch2...`.
             shared = self._shared(run, depth)[: lengths.get(words.numbered(run.label or "")[0], MOST_SINGLE)]
             inner = self._runs(run.nodes, depth + len(shared)) if shared else []
             if not self._is_stage(inner, shared):
-                found.append(self._block(run.nodes, words.local_name("_".join((*outer, *shared))), depth + len(shared)))
+                found.append(
+                    self._block(run.nodes, words.local_name("_".join((*outer, *shared))), depth + len(shared))
+                )
             elif words.numbered(shared[-1])[1] is None:
                 found += self._grouped(run.nodes, depth + len(shared), (*outer, *shared))
             else:
                 found.append(
-                    Group(words.local_name("_".join((*outer, *shared))), distinct(self._grouped(run.nodes, depth + len(shared))))
+                    Group(
+                        words.local_name("_".join((*outer, *shared))),
+                        distinct(self._grouped(run.nodes, depth + len(shared))),
+                    )
                 )
         return [*found, *self._leaves(single, depth - len(outer))]
 
@@ -164,12 +192,19 @@ class _Outline:
         return words.common(parts for parts in known if parts[:1] == (run.label,))
 
     def _block(self, nodes: Sequence[Node], name: str, depth: int) -> Group:
-        ends = {words.numbered(self.labels[node.path][-1])[1] for node in nodes if len(self.labels.get(node.path, ())) > depth}
+        ends = {
+            words.numbered(self.labels[node.path][-1])[1]
+            for node in nodes
+            if len(self.labels.get(node.path, ())) > depth
+        }
         number = ends.pop() if len(ends) == 1 and name and words.numbered(name)[1] is None else None
         leaves = self._leaves(nodes, max(depth, 1))
         if number is None:
             return Group(name or "block", distinct(leaves))
-        trimmed = (replace(leaf, name=words.without_number(leaf.name)) if isinstance(leaf, Leaf) else leaf for leaf in leaves)
+        trimmed = (
+            replace(leaf, name=words.without_number(leaf.name)) if isinstance(leaf, Leaf) else leaf
+            for leaf in leaves
+        )
         return Group(f"{name}{number}", distinct(trimmed))
 
     def _is_stage(self, runs: Sequence[_Run], shared: Sequence[str]) -> bool:
@@ -182,14 +217,18 @@ class _Outline:
         return len({stem for stem, _ in counted}) == 1 and any(_is_region(run.nodes) for run in runs)
 
     def _leaves(self, nodes: Sequence[Node], depth: int) -> list[Leaf | Group]:
-        """Nodes by the rest of their layers' names. One without a name of its own is named after its op and what it follows."""
+        """Nodes by the rest of their layers' names. One without a name of its own is named after its op and
+        what it follows.
+        """
         found: dict[str, str] = {}
         members: list[Leaf | Group] = []
         chains = {chain[0].path: chain for chain in self._chains(nodes, len(nodes) > MOST_SINGLE)}
         within = {node.path for chain in chains.values() for node in chain[1:]}
         for node in nodes:
             if node.path in chains:
-                inner = [Leaf(words.short_word(member.op_name), member, own=False) for member in chains[node.path]]
+                inner = [
+                    Leaf(words.short_word(member.op_name), member, own=False) for member in chains[node.path]
+                ]
                 members.append(Group("conv", distinct(inner), unit=True))
             elif node.path not in within:
                 found[node.path] = self._local(node, depth, found.get(node.inputs[0]))
@@ -215,7 +254,9 @@ class _Outline:
             kinds = tuple(_kind(node) for node in stretch)
             place = 0
             while place < len(stretch):
-                size = max((len(unit) for unit in self.units if kinds[place : place + len(unit)] == unit), default=0)
+                size = max(
+                    (len(unit) for unit in self.units if kinds[place : place + len(unit)] == unit), default=0
+                )
                 found += [tuple(stretch[place : place + size])] if size else []
                 place += size or 1
         return found

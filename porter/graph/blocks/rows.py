@@ -41,20 +41,37 @@ def _turns(members: Members) -> int:
     for one, other in zip(members[::2], members[1::2], strict=False):
         (stem, number), (after, same) = words.numbered(one.name), words.numbered(other.name)
         first = words.numbered(members[0].name)
-        chains = all(isinstance(part, Group) and all(isinstance(leaf, Leaf) for leaf in part.members) for part in (one, other))
-        if not chains or stem != first[0] or stem == after or number is None or number != same or number != (first[1] or 0) + count:
+        chains = all(
+            isinstance(part, Group) and all(isinstance(leaf, Leaf) for leaf in part.members)
+            for part in (one, other)
+        )
+        if (
+            not chains
+            or stem != first[0]
+            or stem == after
+            or number is None
+            or number != same
+            or number != (first[1] or 0) + count
+        ):
             break
         count += 1
     return count if count >= FEWEST_PAIRS else 0
 
 
 def renumbered(group: Group) -> Group:
-    """Uses of one block in a row with names that count: a, b, c are unit1 to unit3, and one without a number is before the next."""
+    """Uses of one block in a row with names that count: a, b, c are unit1 to unit3, and one without a number
+    is before the next.
+    """
     found: Members = []
-    for block, neighbours in groupby(group.members, key=lambda member: member.block if isinstance(member, Group) else None):
+    for block, neighbours in groupby(
+        group.members, key=lambda member: member.block if isinstance(member, Group) else None
+    ):
         row = [renumbered(member) if isinstance(member, Group) else member for member in neighbours]
         if block is not None:
-            row = [replace(member, name=name) for member, name in zip(row, _counted([member.name for member in row]), strict=True)]
+            row = [
+                replace(member, name=name)
+                for member, name in zip(row, _counted([member.name for member in row]), strict=True)
+            ]
         found += row
     return replace(group, members=distinct(found))
 
@@ -64,6 +81,11 @@ def _counted(names: list[str]) -> list[str]:
     stem, last = pairs[-1]
     first = (last or 0) - len(names) + 1
     usual = all(pair == (stem, first + place) for place, pair in enumerate(pairs) if place)
-    if last is None or first < 0 or not usual or (pairs[0] != (stem, first) and (len(names) < 2 or pairs[0][1] is not None)):
+    if (
+        last is None
+        or first < 0
+        or not usual
+        or (pairs[0] != (stem, first) and (len(names) < 2 or pairs[0][1] is not None))
+    ):
         return names
     return [f"{stem.rstrip('_') or 'unit'}{first + place}" for place in range(len(names))]

@@ -10,12 +10,18 @@ from porter.graph.ops import OPS, activations
 
 _PART = re.compile(r"[A-Za-z]+_?\d+|[A-Za-z]+|\d+")
 _NUMBERED_BY_FRAMEWORKS = (
-    "activation add addv2 affine average averagepool averagepooling2d avgpool avgpool2d batchnorm batchnorm2d "
-    "batchnormalization biasadd cat clip concat concatenate concatv2 conv conv2d cropping2d customscalelayer dense "
-    "depthwiseconv2d depthwiseconv2dnative div elu flatten fusedbatchnorm fusedbatchnormv3 gelu gemm globalaveragepool "
-    "globalaveragepooling2d globalmaxpool globalmaxpooling2d groupnorm groupnormalization hardsigmoid hardswish identity "
-    "instancenormalization lambda layernormalization leakyrelu linear matmul maximum maxpool maxpool2d maxpooling2d mean "
-    "minimum mul multiply pad prelu relu relu6 reshape rmsnorm rmsnormalization selu separableconv2d sigmoid silu softmax "
+    "activation add addv2 affine average averagepool averagepooling2d avgpool avgpool2d batchnorm "
+    "batchnorm2d "
+    "batchnormalization biasadd cat clip concat concatenate concatv2 conv conv2d cropping2d "
+    "customscalelayer dense "
+    "depthwiseconv2d depthwiseconv2dnative div elu flatten fusedbatchnorm fusedbatchnormv3 gelu gemm "
+    "globalaveragepool "
+    "globalaveragepooling2d globalmaxpool globalmaxpooling2d groupnorm groupnormalization hardsigmoid "
+    "hardswish identity "
+    "instancenormalization lambda layernormalization leakyrelu linear matmul maximum maxpool maxpool2d "
+    "maxpooling2d mean "
+    "minimum mul multiply pad prelu relu relu6 reshape rmsnorm rmsnormalization selu separableconv2d "
+    "sigmoid silu softmax "
     "softplus softsign squeeze sub subtract swish tanh thresholdedrelu upsampling2d zeropadding2d"
 )
 _STEPS = ("convolution", "depthwise", "readvariableop")
@@ -37,8 +43,9 @@ _ACTIVATIONS = frozenset(name for name, op in OPS.items() if op.__module__ == ac
 
 
 def spoken(names: Mapping[str, str]) -> dict[str, str]:
-    """Layers' names as a person chose them, by path: without the scope of the model, the names of single ops, and the number of the
-    call, which TensorFlow's graphs add: `resnet_1/conv1_bn_1/FusedBatchNormV3` is conv1_bn.
+    """Layers' names as a person chose them, by path: without the scope of the model, the names of single ops,
+    and the number of the call, which TensorFlow's graphs add: `resnet_1/conv1_bn_1/FusedBatchNormV3` is
+    conv1_bn.
     """
     parts = {path: name.split("/") for path, name in names.items()}
     if len({found[0] for found in parts.values() if len(found) > 1}) != 1:
@@ -46,17 +53,23 @@ def spoken(names: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, words in parts.items():
         kept = words[1:] or words
-        while len(kept) > 1 and kept[-1].replace("_", "").lower() in (*_NUMBERED_BY_FRAMEWORKS.split(), *_STEPS):
+        while len(kept) > 1 and kept[-1].replace("_", "").lower() in (
+            *_NUMBERED_BY_FRAMEWORKS.split(),
+            *_STEPS,
+        ):
             kept = kept[:-1]
         found[path] = "/".join(kept)
     called = [name for path, name in found.items() if len(parts[path]) > 1]
     if sum(name.endswith("_1") for name in called) > 0.9 * len(called):
-        found = {path: name.removesuffix("_1") if len(parts[path]) > 1 else name for path, name in found.items()}
+        found = {
+            path: name.removesuffix("_1") if len(parts[path]) > 1 else name for path, name in found.items()
+        }
     return found if len({*found.values()}) == len(found) else dict(names)
 
 
 def chosen(names: Iterable[str]) -> set[str]:
-    """The layers' names that say more than what a layer computes and how many there were before: `block1_conv`, not `conv2d_7`.
+    """The layers' names that say more than what a layer computes and how many there were before:
+    `block1_conv`, not `conv2d_7`.
 
     `conv_1` does if there is a `conv_1_bn`.
     """
@@ -81,7 +94,9 @@ def follows(op_name: str) -> bool:
 
 
 def labels(name: str) -> tuple[str, ...]:
-    """A name's parts, each a word with its number or one of them: `conv2_block1_1_conv` is conv2, block1, 1, conv."""
+    """A name's parts, each a word with its number or one of them: `conv2_block1_1_conv` is conv2, block1, 1,
+    conv.
+    """
     return tuple(part[0] for part in _PART.finditer(name))
 
 
@@ -110,7 +125,9 @@ def numbered(label: str) -> tuple[str, int | None]:
 
 
 def local_name(text: str) -> str:
-    """Part of a layer's name as one word of a path; a number at its beginning stands at its end: `1_conv` is conv1."""
+    """Part of a layer's name as one word of a path; a number at its beginning stands at its end: `1_conv` is
+    conv1.
+    """
     word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     first, _, after = word.partition("_")
     if first.isdigit() and after:

@@ -1,10 +1,11 @@
-"""The ops of a graph: what each computes, its shape rule, its tensors, and whether its values can be negative.
+"""The ops of a graph: what each computes, its shape rule, its tensors, and whether its values can be
+negative.
 
 A value is a map, C×H×W, features, C, or an array of other axes, whose last one is its channels.
 
 Tensors are canonical: convolution kernels are (filters, channels / groups, rows,
-columns), those of transposed convolutions (channels, filters / groups, rows, columns), dense kernels (units, features), everything
-else a vector of channels.
+columns), those of transposed convolutions (channels, filters / groups, rows, columns), dense kernels (units,
+features), everything else a vector of channels.
 """
 
 from __future__ import annotations

@@ -115,7 +115,9 @@ class Softsign(KeepsSign, name="softsign"):
 
 @dataclass(frozen=True)
 class HardSigmoid(NeverNegative, name="hard_sigmoid"):
-    """min(max(slope * x + offset, 0), 1): 1/6 and 0.5 in Keras 3 and torch, 0.2 and 0.5 in Keras 2 and ONNX."""
+    """min(max(slope * x + offset, 0), 1): 1/6 and 0.5 in Keras 3 and torch, 0.2 and 0.5 in Keras 2 and
+    ONNX.
+    """
 
     slope: Number = 1 / 6
     offset: Number = 0.5

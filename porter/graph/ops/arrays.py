@@ -12,7 +12,16 @@ from typing import Annotated
 from porter.base.errors import GraphError
 from porter.graph.ops.joins import alike, stretched
 from porter.graph.ops.kinds import Count, Flag, Kind, Number, Sizes
-from porter.graph.ops.op import KeepsSign, Op, Shape, Tensors, array_shape, expect_array, expect_known_channels, shape_text
+from porter.graph.ops.op import (
+    KeepsSign,
+    Op,
+    Shape,
+    Tensors,
+    array_shape,
+    expect_array,
+    expect_known_channels,
+    shape_text,
+)
 
 MOST_AXES = 10
 CHANNELS_LAST = (1, 2, 0)
@@ -65,7 +74,11 @@ class Moves:
 def read_pattern(text: str) -> Moves | None:
     """A pattern of `Rearrange`; None if it is none."""
     sides = [[_parts(match) for match in _GROUP.finditer(side)] for side in text.split("->")]
-    if len(sides) != 2 or any(axis is None for side in sides for axis in side) or text.count("(") != text.count(")"):
+    if (
+        len(sides) != 2
+        or any(axis is None for side in sides for axis in side)
+        or text.count("(") != text.count(")")
+    ):
         return None
     split, joined = (tuple(axis for axis in side if axis is not None) for side in sides)
     before, after = ([name for axis in side for name, _ in axis] for side in (split, joined))
@@ -80,7 +93,9 @@ def read_pattern(text: str) -> Moves | None:
 def _parts(match: re.Match[str]) -> tuple[tuple[str, int | None], ...] | None:
     group, word = match.groups()
     found = [_PART.fullmatch(part) for part in (group.split() if word is None else [word])]
-    return tuple((each[1], int(each[2]) if each[2] else None) for each in found if each) if all(found) else None
+    return (
+        tuple((each[1], int(each[2]) if each[2] else None) for each in found if each) if all(found) else None
+    )
 
 
 Pattern = Annotated[
@@ -96,25 +111,31 @@ Pattern = Annotated[
 
 @dataclass(frozen=True)
 class Rearrange(KeepsSign, name="rearrange"):
-    """The numbers of a value along other axes, as einops writes it: `c h w -> (h w) c` makes a map an array of its cells.
+    """The numbers of a value along other axes, as einops writes it: `c h w -> (h w) c` makes a map an array
+    of its cells.
 
-    Axes in brackets are parts of one axis, outermost first. A split axis has the sizes of its parts in place, and may leave out
-    one: `(k=4 c) h w -> k h w c`. What becomes part of an array's channels has its size: `(t=49) c -> c t`. `()` is an axis of one
-    cell; `() ->` leaves a number of each image. With `map` the result is a map (channels, rows, columns), otherwise it is an array,
-    or features where it has one axis.
+    Axes in brackets are parts of one axis, outermost first. A split axis has the sizes of its parts in place,
+    and may leave out one: `(k=4 c) h w -> k h w c`. What becomes part of an array's channels has its size:
+    `(t=49) c -> c t`. `()` is an axis of one cell; `() ->` leaves a number of each image. With `map` the
+    result is a map (channels, rows, columns), otherwise it is an array, or features where it has one axis.
     """
 
     pattern: Pattern
     map: Flag = False
 
     def fixes(self, shape: Shape) -> bool:
-        """Whether a pattern states the size of an axis that is open, or an open size would be that of features."""
+        """Whether a pattern states the size of an axis that is open, or an open size would be that of
+        features.
+        """
         stated = any(
-            size is None and all(part is not None for _, part in axis) for size, axis in zip(shape, self.moves.split, strict=True)
+            size is None and all(part is not None for _, part in axis)
+            for size, axis in zip(shape, self.moves.split, strict=True)
         )
         return stated or (len(self.moves.joined) == 1 and None in shape)
 
-    def steps(self, shape: Shape, of_map: bool, channels_last: bool = False) -> list[tuple[bool, tuple[int, ...]]]:
+    def steps(
+        self, shape: Shape, of_map: bool, channels_last: bool = False
+    ) -> list[tuple[bool, tuple[int, ...]]]:
         """The op as reshapes and permutations one after the other, of all axes but the batch.
 
         Args:
@@ -123,18 +144,26 @@ class Rearrange(KeepsSign, name="rearrange"):
             channels_last: maps are rows, columns, channels.
 
         Returns:
-            Whether it is a reshape, and its sizes, -1 for those that are open; otherwise the axis that each axis of the result was.
+            Whether it is a reshape, and its sizes, -1 for those that are open; otherwise the axis that each
+            axis of the result was.
         """
         moves, parts = self.moves, self.moves.parts(shape)
         split = [moves.split[axis] for axis in CHANNELS_LAST] if of_map and channels_last else moves.split
-        joined = [moves.joined[axis] for axis in CHANNELS_LAST] if self.map and channels_last else moves.joined
-        before, after = [name for axis in split for name, _ in axis], [name for axis in joined for name in axis]
+        joined = (
+            [moves.joined[axis] for axis in CHANNELS_LAST] if self.map and channels_last else moves.joined
+        )
+        before, after = (
+            [name for axis in split for name, _ in axis],
+            [name for axis in joined for name in axis],
+        )
         found: list[tuple[bool, tuple[int, ...]]] = []
         if before != after:
             if any(len(axis) != 1 for axis in split):
                 found.append((True, tuple(_stated(parts[name]) for name in before)))
             found.append((False, tuple(before.index(name) for name in after)))
-        if any(len(axis) != 1 for axis in joined) or (before == after and any(len(axis) != 1 for axis in split)):
+        if any(len(axis) != 1 for axis in joined) or (
+            before == after and any(len(axis) != 1 for axis in split)
+        ):
             found.append((True, tuple(_stated(_product([parts[name] for name in axis])) for axis in joined)))
         return found
 
@@ -142,7 +171,9 @@ class Rearrange(KeepsSign, name="rearrange"):
     def moves(self) -> Moves:
         found = read_pattern(self.pattern)
         if found is None:
-            raise GraphError(f"'{self.pattern}' is no pattern of axes", next="write one such as 'c h w -> (h w) c'")
+            raise GraphError(
+                f"'{self.pattern}' is no pattern of axes", next="write one such as 'c h w -> (h w) c'"
+            )
         return found
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -159,7 +190,9 @@ class Rearrange(KeepsSign, name="rearrange"):
 
 @dataclass(frozen=True)
 class MatMul(Op, name="matmul"):
-    """The matrix products of two arrays over their last two axes; with `transpose` the second one's are turned."""
+    """The matrix products of two arrays over their last two axes; with `transpose` the second one's are
+    turned.
+    """
 
     transpose: Flag = False
     several = True
@@ -171,16 +204,21 @@ class MatMul(Op, name="matmul"):
         inner, columns = second[-2:][:: -1 if self.transpose else 1]
         outer = stretched([first[:-2], second[:-2]])
         if not alike([first[-1], inner]) or outer is None:
-            raise GraphError(f"cannot multiply {shape_text(first)} and {shape_text(second)}{' transposed' * self.transpose}")
+            raise GraphError(
+                f"cannot multiply {shape_text(first)} and "
+                f"{shape_text(second)}{' transposed' * self.transpose}"
+            )
         return array_shape([*outer, first[-2], columns])
 
 
 @dataclass(frozen=True)
 class Attention(Op, name="attention"):
-    """For each head and each query the mean of the values, weighted by the softmax of `scale` times its products with all keys.
+    """For each head and each query the mean of the values, weighted by the softmax of `scale` times its
+    products with all keys.
 
-    Arrays are tokens x channels, whose channels are those of all heads, one head after the other; axes before these two are apart.
-    One array has queries, keys and values side by side in its channels; otherwise the inputs are queries, keys, values.
+    Arrays are tokens x channels, whose channels are those of all heads, one head after the other; axes before
+    these two are apart. One array has queries, keys and values side by side in its channels; otherwise the
+    inputs are queries, keys, values.
     """
 
     heads: Count
@@ -194,14 +232,20 @@ class Attention(Op, name="attention"):
         parts = 1 if len(shapes) == 3 else 3
         outer = stretched([query[:-2], key[:-2], value[:-2]])
         fits = outer is not None and alike([query[-1], key[-1]]) and alike([key[-2], value[-2]])
-        if len(shapes) not in (1, 3) or not fits or any((each[-1] or 0) % (parts * self.heads) for each in (query, value)):
+        if (
+            len(shapes) not in (1, 3)
+            or not fits
+            or any((each[-1] or 0) % (parts * self.heads) for each in (query, value))
+        ):
             raise GraphError(f"{self.heads} heads cannot attend to {' and '.join(map(shape_text, inputs))}")
         return array_shape([*query[:-1], (value[-1] or 0) // parts])
 
 
 @dataclass(frozen=True)
 class OfArray(Op):
-    """A value and a trained array of `sizes`, number by number; a size of 1 is stretched. The array is the same for each image."""
+    """A value and a trained array of `sizes`, number by number; a size of 1 is stretched. The array is the
+    same for each image.
+    """
 
     sizes: Sizes
 
@@ -228,14 +272,18 @@ class MultiplyArray(OfArray, name="multiply_array"):
 
 @dataclass(frozen=True)
 class Tokens(Op, name="tokens"):
-    """Trained tokens before those of an array (tokens, channels), the same for each image, such as a class token."""
+    """Trained tokens before those of an array (tokens, channels), the same for each image, such as a class
+    token.
+    """
 
     count: Count
 
     def shape(self, *inputs: Shape) -> Shape:
         shape = expect_known_channels(expect_array(inputs[0]))
         if len(shape) != 2:
-            raise GraphError(f"expected tokens x channels, got {shape_text(shape)}", next="put a rearrange before it")
+            raise GraphError(
+                f"expected tokens x channels, got {shape_text(shape)}", next="put a rearrange before it"
+            )
         return array_shape((None if shape[0] is None else shape[0] + self.count, shape[1]))
 
     def tensors(self, channels: int) -> Tensors:

@@ -1,6 +1,8 @@
-"""Ops along axes: crop, pad, concat and reduce. Each has one rule, and forms in which recipes and port.json write it.
+"""Ops along axes: crop, pad, concat and reduce. Each has one rule, and forms in which recipes and port.json
+write it.
 
-Axes are counted without the batch, in porter's order: 0 is the channels of a map or of features, 1 its rows and 2 its columns.
+Axes are counted without the batch, in porter's order: 0 is the channels of a map or of features, 1 its rows
+and 2 its columns.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class AtEnds(AlongAxes):
     def grown(self, shape: Shape) -> Shape:
         """The shape with so many cells more."""
         ends = self.ends
-        return type(shape)(None if size is None else size + sum(ends.get(axis, ())) for axis, size in enumerate(shape))
+        return type(shape)(
+            None if size is None else size + sum(ends.get(axis, ())) for axis, size in enumerate(shape)
+        )
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,9 @@ class AroundAxis(AtEnds):
     def shape(self, *inputs: Shape) -> Shape:
         if not 0 <= self.axis < len(expect_array(inputs[0])) or min(self.before, self.after) < 0:
             amounts = f"{self.before} and {self.after}"
-            raise GraphError(f"{self.words} of {amounts} cells does not fit axis {self.axis} of {shape_text(inputs[0])}")
+            raise GraphError(
+                f"{self.words} of {amounts} cells does not fit axis {self.axis} of {shape_text(inputs[0])}"
+            )
         return super().shape(*inputs)
 
 
@@ -134,7 +140,9 @@ class SliceChannels(Crop, name="slice_channels"):
 
 @dataclass(frozen=True)
 class CropAxis(AroundAxis, Crop, name="crop_axis"):
-    """An array without so many cells at the start and at the end of an axis, and of the others every `step`th."""
+    """An array without so many cells at the start and at the end of an axis, and of the others every
+    `step`th.
+    """
 
     step: Count = 1
 
@@ -162,8 +170,8 @@ class PadMap(AroundMap, Pad, name="pad_map"):
 class ExtendMap(AroundMap, KeepsSign, name="extend_map"):
     """Cells of a map's own around it (top, bottom, left, right), by `mode`.
 
-    `edge` repeats its edge, `reflect` mirrors it at the middle of its edge's cells and `symmetric` behind them, and `wrap` goes on
-    at its other side.
+    `edge` repeats its edge, `reflect` mirrors it at the middle of its edge's cells and `symmetric` behind
+    them, and `wrap` goes on at its other side.
     """
 
     mode: Mode
@@ -178,7 +186,10 @@ class ExtendMap(AroundMap, KeepsSign, name="extend_map"):
             size = shape[axis]
             most = None if size is None or self.mode == "edge" else size - (self.mode == "reflect")
             if most is not None and max(amounts) > most:
-                raise GraphError(f"{shape_text(shape)} has too few cells for pads of {self.pads} by {self.mode}", next=LARGER)
+                raise GraphError(
+                    f"{shape_text(shape)} has too few cells for pads of {self.pads} by {self.mode}",
+                    next=LARGER,
+                )
         return self.grown(shape)
 
 
@@ -214,11 +225,15 @@ class Concat(AlongAxes, KeepsSign):
 
     def shape(self, *inputs: Shape) -> Shape:
         sizes = [*zip(*inputs, strict=True)] if len({len(shape) for shape in inputs}) == 1 else []
-        if not 0 <= self.axis < len(sizes) or not all(alike(each) for axis, each in enumerate(sizes) if axis != self.axis):
+        if not 0 <= self.axis < len(sizes) or not all(
+            alike(each) for axis, each in enumerate(sizes) if axis != self.axis
+        ):
             along = f" along axis {self.axis}" if self.of_arrays else ""
             raise GraphError(f"cannot join shapes {', '.join(map(shape_text, inputs))}{along}")
         total = None if None in sizes[self.axis] else sum(size or 0 for size in sizes[self.axis])
-        return type(inputs[0])(total if axis == self.axis else known_size(each) for axis, each in enumerate(sizes))
+        return type(inputs[0])(
+            total if axis == self.axis else known_size(each) for axis, each in enumerate(sizes)
+        )
 
 
 class ConcatChannels(Concat, name="concat"):
@@ -255,8 +270,8 @@ class Reduce(AlongAxes, KeepsSign):
 
 @dataclass(frozen=True)
 class ReduceMap(Reduce, name="reduce"):
-    """The mean, the largest value or the norm (the root of the sum of squares) along one axis of a map, which keeps one cell (or
-    channel) there.
+    """The mean, the largest value or the norm (the root of the sum of squares) along one axis of a map, which
+    keeps one cell (or channel) there.
     """
 
     function: Function

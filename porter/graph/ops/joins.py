@@ -49,7 +49,9 @@ class Minimum(Merge, KeepsSign, name="minimum"):
 
 
 def stretched(shapes: Sequence[Sequence[int | None]]) -> list[int | None] | None:
-    """The sizes of values together, where a size of 1 is stretched to the others'; None where they do not fit."""
+    """The sizes of values together, where a size of 1 is stretched to the others'; None where they do not
+    fit.
+    """
     if len({len(shape) for shape in shapes}) != 1:
         return None
     axes = [[size for size in sizes if size != 1] for sizes in zip(*shapes, strict=True)]

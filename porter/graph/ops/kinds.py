@@ -1,4 +1,6 @@
-"""What an op's attribute may be: each kind is a type, which says how a plain value is read, what it is in words, and its schema."""
+"""What an op's attribute may be: each kind is a type, which says how a plain value is read, what it is in
+words, and its schema.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ MOST_CONSTANTS = 4096
 LARGEST_ARRAY = 2**28
 """The most numbers of a trained array: 1 GiB in float32."""
 LARGEST_COUNT = 2**24
-"""The most channels, filters, groups and units: far more than any model has, and far too few to exhaust the memory."""
+"""The most channels, filters, groups and units: far more than any model has, and far too few to exhaust the
+memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class Kind:
     Attributes:
         name: in the schema of recipes.
         words: a value of this kind, for messages.
-        convert: the attribute from a plain value, where lists are tuples; None if the value is of another kind.
+        convert: the attribute from a plain value, where lists are tuples; None if the value is of another
+            kind.
         schema: JSON Schema of a plain value.
     """
 
@@ -54,12 +59,20 @@ def short(value: object) -> str:
 
 
 def whole(value: object, least: int, most: int) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most else None
+    return (
+        value if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most else None
+    )
 
 
-def number(value: object, least: float = -sys.float_info.max, most: float = sys.float_info.max) -> float | None:
+def number(
+    value: object, least: float = -sys.float_info.max, most: float = sys.float_info.max
+) -> float | None:
     """A finite number. A whole one may be too large for float(), so it is compared first."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most else None
+    return (
+        float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+        else None
+    )
 
 
 def numbers(value: object) -> tuple[float, ...] | None:
@@ -74,7 +87,11 @@ def _fill(value: object) -> float | None:
 
 def _pads(value: object) -> tuple[int, ...] | None:
     amounts = [whole(each, -LARGEST, LARGEST) for each in value] if isinstance(value, list | tuple) else []
-    return tuple(each for each in amounts if each is not None) if len(amounts) == 4 and None not in amounts else None
+    return (
+        tuple(each for each in amounts if each is not None)
+        if len(amounts) == 4 and None not in amounts
+        else None
+    )
 
 
 def _sizes(value: object) -> tuple[int, ...] | None:
@@ -100,7 +117,11 @@ def _window(value: object) -> Window | None:
 
 def _convention(value: object) -> Convention | None:
     entry = _entry(value, {"rule", "pads", "fill", "average", "rounding"})
-    return None if entry is None else Convention(**{**entry, "fill": LOWEST if entry["fill"] == "-inf" else entry["fill"]})
+    return (
+        None
+        if entry is None
+        else Convention(**{**entry, "fill": LOWEST if entry["fill"] == "-inf" else entry["fill"]})
+    )
 
 
 def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:
@@ -111,24 +132,47 @@ def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:
 
 
 def _one_of(name: str, *words: str) -> Kind:
-    return Kind(name, f"one of {', '.join(words)}", lambda value: value if value in words else None, {"enum": list(words)})
+    return Kind(
+        name,
+        f"one of {', '.join(words)}",
+        lambda value: value if value in words else None,
+        {"enum": list(words)},
+    )
 
 
 def whole_number(name: str, least: int, most: int) -> Kind:
     stated = {"type": "integer", "minimum": least, "maximum": most}
-    return Kind(name, f"a whole number from {least} to {most}", partial(whole, least=least, most=most), stated)
+    return Kind(
+        name, f"a whole number from {least} to {most}", partial(whole, least=least, most=most), stated
+    )
 
 
 COUNT, WHOLE = whole_number("Count", 1, LARGEST_COUNT), whole_number("Whole", -LARGEST_COUNT, LARGEST_COUNT)
-FLAG = Kind("bool", "true or false", lambda value: value if isinstance(value, bool) else None, {"type": "boolean"})
-_SHARE = Kind("Share", "a number from 0 to 1", partial(number, least=0, most=1), {"type": "number", "minimum": 0, "maximum": 1})
+FLAG = Kind(
+    "bool", "true or false", lambda value: value if isinstance(value, bool) else None, {"type": "boolean"}
+)
+_SHARE = Kind(
+    "Share",
+    "a number from 0 to 1",
+    partial(number, least=0, most=1),
+    {"type": "number", "minimum": 0, "maximum": 1},
+)
 _NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1}
 _WHOLE_NUMBERS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 8}
-_AMOUNTS = {"type": "array", "items": {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST}, "minItems": 4, "maxItems": 4}
+_AMOUNTS = {
+    "type": "array",
+    "items": {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST},
+    "minItems": 4,
+    "maxItems": 4,
+}
 PADS = Kind("Pads", f"[top, bottom, left, right], at most {LARGEST} each", _pads, _AMOUNTS)
 
 _SCALE = {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}, "maxItems": 2}
-_CELLS = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": LARGEST_COUNT}, "maxItems": 2}
+_CELLS = {
+    "type": "array",
+    "items": {"type": "integer", "minimum": 1, "maximum": LARGEST_COUNT},
+    "maxItems": 2,
+}
 
 Count = Annotated[int, COUNT]
 Whole = Annotated[int, WHOLE]
@@ -136,22 +180,33 @@ Flag = Annotated[bool, FLAG]
 Share = Annotated[float, _SHARE]
 Number = Annotated[float, Kind("Number", "a finite number", number, {"type": "number"})]
 Fill = Annotated[float, Kind("Fill", "a finite number, or -.inf", _fill, {"type": "number"})]
-Constants = Annotated[tuple[float, ...], Kind("Constants", f"1 to {MOST_CONSTANTS} finite numbers", numbers, _NUMBERS)]
+Constants = Annotated[
+    tuple[float, ...], Kind("Constants", f"1 to {MOST_CONSTANTS} finite numbers", numbers, _NUMBERS)
+]
 Sizes = Annotated[tuple[int, ...], Kind("Sizes", "1 to 8 whole numbers from 1", _sizes, _WHOLE_NUMBERS)]
 Amounts = Annotated[Pads, PADS]
-Scale = Annotated[tuple[float, ...], Kind("Scale", "[rows, columns], two numbers above 0, or []", _scale, _SCALE)]
+Scale = Annotated[
+    tuple[float, ...], Kind("Scale", "[rows, columns], two numbers above 0, or []", _scale, _SCALE)
+]
 Cells = Annotated[tuple[int, ...], Kind("Cells", "[rows, columns], or []", _cells, _CELLS)]
 Geometry = Annotated[Window, Kind("Window", "an object with dilation, kernel, stride", _window, {})]
-Padding = Annotated[Convention, Kind("Convention", "an object with average, fill, pads, rounding, rule", _convention, {})]
+Padding = Annotated[
+    Convention, Kind("Convention", "an object with average, fill, pads, rounding, rule", _convention, {})
+]
 Order = Annotated[Literal["CHW", "HWC"], _one_of("Order", "CHW", "HWC")]
 Blocks = Annotated[Literal["DCR", "CRD"], _one_of("Blocks", "DCR", "CRD")]
 Function = Annotated[Literal["mean", "max", "norm"], _one_of("Function", "mean", "max", "norm")]
 Axis = Annotated[Literal["channels", "rows", "columns"], _one_of("Axis", "channels", "rows", "columns")]
-Mode = Annotated[Literal["edge", "reflect", "symmetric", "wrap"], _one_of("Mode", "edge", "reflect", "symmetric", "wrap")]
-Interpolation = Annotated[Literal["nearest", "linear", "cubic"], _one_of("Interpolation", "nearest", "linear", "cubic")]
+Mode = Annotated[
+    Literal["edge", "reflect", "symmetric", "wrap"], _one_of("Mode", "edge", "reflect", "symmetric", "wrap")
+]
+Interpolation = Annotated[
+    Literal["nearest", "linear", "cubic"], _one_of("Interpolation", "nearest", "linear", "cubic")
+]
 Smooth = Annotated[Literal["linear", "cubic"], _one_of("Smooth", "linear", "cubic")]
 Coordinates = Annotated[
-    Literal["half_pixel", "align_corners", "asymmetric"], _one_of("Coordinates", "half_pixel", "align_corners", "asymmetric")
+    Literal["half_pixel", "align_corners", "asymmetric"],
+    _one_of("Coordinates", "half_pixel", "align_corners", "asymmetric"),
 ]
 Nearest = Annotated[
     Literal["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
@@ -163,9 +218,12 @@ _ATTRIBUTES: dict[type[Any], Mapping[str, Kind]] = {}
 
 
 def attributes(op: type[Any]) -> Mapping[str, Kind]:
-    """The attributes of an op, to what each may be. The text of an annotation names a type of this module, or of the op's own."""
+    """The attributes of an op, to what each may be. The text of an annotation names a type of this module, or
+    of the op's own.
+    """
     if op not in _ATTRIBUTES:
-        types = {**globals(), **vars(sys.modules[op.__module__])}  # typing.get_type_hints would take 15 ms at each start
+        # typing.get_type_hints would take 15 ms at each start.
+        types = {**globals(), **vars(sys.modules[op.__module__])}
         _ATTRIBUTES[op] = {each.name: types[str(each.type)].__metadata__[0] for each in fields(op)}
     return _ATTRIBUTES[op]
 

@@ -27,7 +27,9 @@ from porter.graph.ops.op import (
 
 @dataclass(frozen=True)
 class Dense(Op, name="dense"):
-    """A weighted sum of all features, for each unit; of an array's channels in each place of its other axes."""
+    """A weighted sum of all features, for each unit; of an array's channels in each place of its other
+    axes.
+    """
 
     units: Count
     bias: Flag = True
@@ -64,8 +66,8 @@ class BatchNorm(OfChannels, name="batch_norm"):
 
 @dataclass(frozen=True)
 class LayerNorm(Op, name="layer_norm"):
-    """(x - mean) / sqrt(variance + epsilon) over the channels of each cell of a map or an array, times gamma, plus
-    beta.
+    """(x - mean) / sqrt(variance + epsilon) over the channels of each cell of a map or an array, times gamma,
+    plus beta.
     """
 
     epsilon: Share
@@ -81,7 +83,9 @@ class LayerNorm(Op, name="layer_norm"):
 
 @dataclass(frozen=True)
 class RmsNorm(Op, name="rms_norm"):
-    """x / sqrt(mean of squares + epsilon) over the channels of each cell of a map or an array, times gamma."""
+    """x / sqrt(mean of squares + epsilon) over the channels of each cell of a map or an array, times
+    gamma.
+    """
 
     epsilon: Share
     scale: Flag = True
@@ -97,7 +101,8 @@ class RmsNorm(Op, name="rms_norm"):
 class GroupNorm(Op, name="group_norm"):
     """(x - mean) / sqrt(variance + epsilon) over all cells of a group of channels, times gamma, plus beta.
 
-    Each group has channels that follow each other; with as many groups as channels it is instance normalisation.
+    Each group has channels that follow each other; with as many groups as channels it is instance
+    normalisation.
     """
 
     groups: Count
@@ -109,7 +114,8 @@ class GroupNorm(Op, name="group_norm"):
         if (expect_channels(inputs[0])[0] or 0) % self.groups:
             raise GraphError(f"{self.groups} groups do not divide {shape_text(inputs[0])}")
         if inputs[0] == (self.groups, 1, 1)[: len(inputs[0])]:
-            raise GraphError(f"{self.groups} groups of one number in {shape_text(inputs[0])}")  # torch runs none of one image
+            # Torch runs none of one image.
+            raise GraphError(f"{self.groups} groups of one number in {shape_text(inputs[0])}")
         return inputs[0]
 
     def tensors(self, channels: int) -> Tensors:
@@ -118,7 +124,8 @@ class GroupNorm(Op, name="group_norm"):
 
 @dataclass(frozen=True)
 class LocalResponseNorm(KeepsSign, name="local_response_norm"):
-    """x / (bias + alpha * sum of squares)^beta over `size` channels: size // 2 before a channel, (size - 1) // 2 after it.
+    """x / (bias + alpha * sum of squares)^beta over `size` channels: size // 2 before a channel, (size - 1)
+    // 2 after it.
 
     `alpha` multiplies the sum, as in TensorFlow; torch and Caffe state it times `size`.
     """
@@ -144,14 +151,19 @@ class ChannelScale(OfChannels, name="channel_scale"):
 
 @dataclass(frozen=True)
 class Affine(Op, name="affine"):
-    """x * scale + offset with constants, one for all channels or one each, such as a model's scaling of pixels."""
+    """x * scale + offset with constants, one for all channels or one each, such as a model's scaling of
+    pixels.
+    """
 
     scale: Constants
     offset: Constants
 
     def shape(self, *inputs: Shape) -> Shape:
         for name, values in (("scale", self.scale), ("offset", self.offset)):
-            if len(values) not in (1, expect_channels(inputs[0])[0] if len(values) > 1 else 1) or len(values) > MOST_CONSTANTS:
+            if (
+                len(values) not in (1, expect_channels(inputs[0])[0] if len(values) > 1 else 1)
+                or len(values) > MOST_CONSTANTS
+            ):
                 expected = f"one {name} or one for each of {inputs[0][0]} channels (at most {MOST_CONSTANTS})"
                 raise GraphError(f"expected {expected}, got {len(values)}")
             unbounded = [value for value in values if not math.isfinite(value)]

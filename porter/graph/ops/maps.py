@@ -15,8 +15,8 @@ class Identity(KeepsSign, name="identity"):
 
 @dataclass(frozen=True)
 class Dropout(KeepsSign, name="dropout"):
-    """Its input. In training a share `rate` of its numbers, or with `maps` of its channels, becomes 0, and the others grow by
-    1 / (1 - rate).
+    """Its input. In training a share `rate` of its numbers, or with `maps` of its channels, becomes 0, and
+    the others grow by 1 / (1 - rate).
     """
 
     rate: Share
@@ -28,7 +28,9 @@ class Dropout(KeepsSign, name="dropout"):
 
 @dataclass(frozen=True)
 class Flatten(KeepsSign, name="flatten"):
-    """A map of `rows` x `columns` as features, in the order of its source: channel by channel (CHW) or cell by cell (HWC)."""
+    """A map of `rows` x `columns` as features, in the order of its source: channel by channel (CHW) or cell
+    by cell (HWC).
+    """
 
     rows: Count = 1
     columns: Count = 1
@@ -64,7 +66,9 @@ class ChannelShuffle(KeepsSign, name="channel_shuffle"):
 
 @dataclass(frozen=True)
 class DepthToSpace(KeepsSign, name="depth_to_space"):
-    """Channels as cells of block x block: in TensorFlow's order the cell counts first (DCR), in torch's the channel (CRD)."""
+    """Channels as cells of block x block: in TensorFlow's order the cell counts first (DCR), in torch's the
+    channel (CRD).
+    """
 
     block: Count
     order: Blocks = "DCR"
@@ -73,7 +77,10 @@ class DepthToSpace(KeepsSign, name="depth_to_space"):
         channels, rows, columns = expect_map(inputs[0])
         if (channels or 0) % self.block**2:
             raise GraphError(f"blocks of {self.block}x{self.block} do not divide {shape_text(inputs[0])}")
-        return ((channels or 0) // self.block**2, *(None if n is None else n * self.block for n in (rows, columns)))
+        return (
+            (channels or 0) // self.block**2,
+            *(None if n is None else n * self.block for n in (rows, columns)),
+        )
 
 
 @dataclass(frozen=True)
@@ -99,4 +106,8 @@ class Upsample(KeepsSign, name="upsample"):
 
     def shape(self, *inputs: Shape) -> Shape:
         channels, rows, columns = expect_map(inputs[0])
-        return (channels, None if rows is None else rows * self.rows, None if columns is None else columns * self.columns)
+        return (
+            channels,
+            None if rows is None else rows * self.rows,
+            None if columns is None else columns * self.columns,
+        )

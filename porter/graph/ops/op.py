@@ -13,23 +13,29 @@ from porter.padding import Site
 LARGER = "give a larger input size"
 Row = TypeVar("Row")
 Shape = tuple[int | None, ...]
-"""(channels, rows, columns), rows and columns None where unknown, or (features,); of an array it is an `Axes`."""
+"""(channels, rows, columns), rows and columns None where unknown, or (features,); of an array it is an
+`Axes`.
+"""
 Tensors = Mapping[str, tuple[int, ...]]
 OPS: dict[str, type[Op]] = {}
-"""Every op by its name, or its forms by theirs. A test compares the tables of destinations (`row_of`) with this one."""
+"""Every op by its name, or its forms by theirs. A test compares the tables of destinations (`row_of`) with
+this one.
+"""
 
 
 class Axes(tuple[int | None, ...]):
-    """The shape of an array: a value that is neither a map nor features, such as one of two axes, or of none: a number of each
-    image. Its axes have the same order in every framework, and the last one is its channels. None stands for an open size.
+    """The shape of an array: a value that is neither a map nor features, such as one of two axes, or of none:
+    a number of each image. Its axes have the same order in every framework, and the last one is its channels.
+    None stands for an open size.
     """
 
 
 @dataclass(frozen=True)
 class Op:
-    """What one node computes. A subclass with a name is an op: a frozen dataclass, whose fields are the op's attributes, each of a
-    type of porter.graph.ops.kinds; an op without attributes needs no decorator. Any other subclass is what several ops share, such
-    as the rule of one op that has several forms (porter.graph.ops.axes).
+    """What one node computes. A subclass with a name is an op: a frozen dataclass, whose fields are the op's
+    attributes, each of a type of porter.graph.ops.kinds; an op without attributes needs no decorator. Any
+    other subclass is what several ops share, such as the rule of one op that has several forms
+    (porter.graph.ops.axes).
 
     Attributes:
         name: in recipes and in port.json.
@@ -63,7 +69,9 @@ class Op:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the largest value, where the op cuts its inputs at them; infinite where it does not."""
+        """The least and the largest value, where the op cuts its inputs at them; infinite where it does
+        not.
+        """
         return -math.inf, math.inf
 
     @property
@@ -99,12 +107,16 @@ class NeverNegative(Op):
 
 
 def row_of(table: Mapping[type[Op], Row], op: type[Op]) -> Row | None:
-    """The row of an op in a table: its own, otherwise that of the op that it is a form of; None without one."""
+    """The row of an op in a table: its own, otherwise that of the op that it is a form of; None without
+    one.
+    """
     return next((table[each] for each in op.__mro__ if each in table), None)
 
 
 def array_shape(sizes: Iterable[int | None]) -> Shape:
-    """The shape of a value of these axes that is no map: with one axis it is features, without any a number of each image."""
+    """The shape of a value of these axes that is no map: with one axis it is features, without any a number
+    of each image.
+    """
     found = tuple(sizes)
     return found if len(found) == 1 else Axes(found)
 
@@ -133,12 +145,17 @@ def shape_text(shape: Shape) -> str:
     return "x".join("?" if n is None else str(n) for n in shape)
 
 
-_TO_RANK: Mapping[int, str] = {1: "put a global_avg_pool or a flatten before it", 3: "put an as_map before it"}
+_TO_RANK: Mapping[int, str] = {
+    1: "put a global_avg_pool or a flatten before it",
+    3: "put an as_map before it",
+}
 
 
 def expect_rank(shape: Shape, rank: int) -> None:
     if len(expect_channels(shape)) != rank:
-        raise GraphError(f"expected an input of rank {rank}, got {shape_text(shape)}", next=_TO_RANK.get(rank))
+        raise GraphError(
+            f"expected an input of rank {rank}, got {shape_text(shape)}", next=_TO_RANK.get(rank)
+        )
 
 
 def expect_map(shape: Shape) -> Shape:
@@ -150,7 +167,10 @@ def expect_channels(*shapes: Shape) -> Shape:
     """The first shape; all are of maps or features, whose channels no size of the input decides."""
     array = next((shape for shape in shapes if isinstance(shape, Axes)), None)
     if array is not None:
-        raise GraphError(f"expected a map or features, got an array of {shape_text(array)}", next="put a rearrange before it")
+        raise GraphError(
+            f"expected a map or features, got an array of {shape_text(array)}",
+            next="put a rearrange before it",
+        )
     for shape in shapes:
         expect_known_channels(shape)
     return shapes[0]
@@ -159,7 +179,11 @@ def expect_channels(*shapes: Shape) -> Shape:
 def expect_known_channels(shape: Shape) -> Shape:
     """For ops with tensors, and those of single channels: their number is not open."""
     if shape[channels_axis(shape)] is None:
-        what = "the number of features depends" if len(shape) == 1 else f"the channels of {shape_text(shape)} depend"
+        what = (
+            "the number of features depends"
+            if len(shape) == 1
+            else f"the channels of {shape_text(shape)} depend"
+        )
         raise GraphError(
             f"{what} on the input's size",
             next="state that axis in the rearrange before it, such as `(h=14)`",

@@ -17,12 +17,14 @@ _MOST = 8192
 
 @dataclass(frozen=True)
 class Resize(Op, name="resize"):
-    """A map by a `scale` of its rows and columns, or at a `size`; each cell is computed from those around its place in the map.
+    """A map by a `scale` of its rows and columns, or at a `size`; each cell is computed from those around its
+    place in the map.
 
-    Place i of the result is at (i + 0.5) / s - 0.5 by `half_pixel`, at i / s by `asymmetric`, and at i * (n - 1) / (m - 1) of n to
-    m cells by `align_corners`; s is the scale, or m / n. `nearest` takes the cell at the place rounded, `linear` two cells of each
-    axis, and `cubic` four, by Keys's polynomial with the coefficient `a`. Beyond the map are the cells of its edge; if `inside`,
-    these have no share in a cubic one.
+    Place i of the result is at (i + 0.5) / s - 0.5 by `half_pixel`, at i / s by `asymmetric`, and at i * (n -
+    1) / (m - 1) of n to m cells by `align_corners`; s is the scale, or m / n. `nearest` takes the cell at the
+    place rounded, `linear` two cells of each axis, and `cubic` four, by Keys's polynomial with the
+    coefficient `a`. Beyond the map are the cells of its edge; if `inside`, these have no share in a cubic
+    one.
     """
 
     mode: Interpolation
@@ -43,9 +45,13 @@ class Resize(Op, name="resize"):
             raise GraphError(f"nothing is left of {shape_text(inputs[0])}", next=LARGER)
         for axis, (n, m) in enumerate(zip(cells, found, strict=True)):
             if self.scale and n and not _counted(n, self.scale[axis]):
-                raise GraphError(f"the number of {n} cells times {self.scale[axis]} depends on float32's rounding")
+                raise GraphError(
+                    f"the number of {n} cells times {self.scale[axis]} depends on float32's rounding"
+                )
             if self.mode == "nearest" and n and m and not self._decided(n, m, axis):
-                raise GraphError(f"the nearest of {n} cells for {m} depends on float32's rounding by {self.coordinates}")
+                raise GraphError(
+                    f"the nearest of {n} cells for {m} depends on float32's rounding by {self.coordinates}"
+                )
         return (channels, *found)
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
@@ -53,7 +59,9 @@ class Resize(Op, name="resize"):
 
     @property
     def of_any_size(self) -> bool:
-        """Whether cells are counted alike at every size, and places computed without rounding, or not rounded to a cell."""
+        """Whether cells are counted alike at every size, and places computed without rounding, or not rounded
+        to a cell.
+        """
         if not all(_counted(range(_MOST), scale) for scale in self.scale):
             return False
         powers = {math.frexp(scale)[0] for scale in self.scale}
@@ -64,7 +72,10 @@ class Resize(Op, name="resize"):
         import numpy as np  # here and below, because commands without arrays import the ops too
 
         stated, found = self.scale[axis] if self.scale else m / n, set()
-        up, half_up = self.rounding in ("ceil", "round_prefer_floor"), 0.5 * self.rounding.startswith("round_")
+        up, half_up = (
+            self.rounding in ("ceil", "round_prefer_floor"),
+            0.5 * self.rounding.startswith("round_"),
+        )
         for kind in (np.float32, np.float64):
             make: Any = kind
             i: Any = np.arange(m).astype(kind)
@@ -74,14 +85,20 @@ class Resize(Op, name="resize"):
             elif self.coordinates == "asymmetric":
                 ways = [i / scale, i * (make(1) / scale), i * make(1 / stated)]
             else:
-                ways = [(i + half) / scale - half, (i + half) * (make(1) / scale) - half, (i + half) * make(1 / stated) - half]
+                ways = [
+                    (i + half) / scale - half,
+                    (i + half) * (make(1) / scale) - half,
+                    (i + half) * make(1 / stated) - half,
+                ]
             cells = [np.ceil(places - half_up) if up else np.floor(places + half_up) for places in ways]
             found |= {tuple(np.clip(each, 0, n - 1).tolist()) for each in cells}
         return len(found) == 1
 
 
 def _counted(cells: Any, scale: float) -> bool:
-    """Whether so many cells, times a scale, are as many in float32 as in float64: 10 times float32's 0.7 are seven there."""
+    """Whether so many cells, times a scale, are as many in float32 as in float64: 10 times float32's 0.7 are
+    seven there.
+    """
     import numpy as np
 
     single = np.floor(np.float32(cells) * np.float32(scale))

@@ -41,10 +41,11 @@ class Conv(Op, name="conv"):
 
 @dataclass(frozen=True)
 class ConvTranspose(Op, name="conv_transpose"):
-    """A transposed convolution: every input cell adds its value times the kernel to the output, `stride` cells apart.
+    """A transposed convolution: every input cell adds its value times the kernel to the output, `stride`
+    cells apart.
 
-    `cut` is taken from the (size - 1) * stride + extent rows and columns of the sum: top, bottom, left, right. A negative number
-    adds cells that only the bias reaches.
+    `cut` is taken from the (size - 1) * stride + extent rows and columns of the sum: top, bottom, left,
+    right. A negative number adds cells that only the bias reaches.
     """
 
     filters: Count
@@ -132,8 +133,8 @@ class GlobalMaxPool(GlobalPool, name="global_max_pool"):
 
 @dataclass(frozen=True)
 class AdaptivePool(Op):
-    """A number for each of so many windows of rows and of columns, which lie evenly over a map. Where they do not divide it they
-    overlap, and may differ by a cell.
+    """A number for each of so many windows of rows and of columns, which lie evenly over a map. Where they do
+    not divide it they overlap, and may differ by a cell.
     """
 
     rows: Count
@@ -152,8 +153,8 @@ class AdaptivePool(Op):
 
 
 class AdaptiveAvgPool(AdaptivePool, name="adaptive_avg_pool"):
-    """The mean of each of `rows` x `columns` windows that lie evenly over a map: window i of m over n cells has those from
-    floor(i * n / m) up to ceil((i + 1) * n / m).
+    """The mean of each of `rows` x `columns` windows that lie evenly over a map: window i of m over n cells
+    has those from floor(i * n / m) up to ceil((i + 1) * n / m).
     """
 
     function = "mean"

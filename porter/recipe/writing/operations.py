@@ -27,7 +27,13 @@ def spelled(op: Op, channels: int) -> tuple[str, dict[str, Value]]:
     if isinstance(op, MaxPool | AvgPool):
         return op.name, _window(op.window) | _padding(op.convention, op.window, op.name)
     if isinstance(op, ConvTranspose):
-        return op.name, {"filters": op.filters, **_window(op.window), "cut": op.cut, "groups": op.groups, "bias": op.bias}
+        return op.name, {
+            "filters": op.filters,
+            **_window(op.window),
+            "cut": op.cut,
+            "groups": op.groups,
+            "bias": op.bias,
+        }
     if isinstance(op, Affine):
         return op.name, {name: values[0] if len(values) == 1 else values for name, values in vars(op).items()}
     return op.name, {name: getattr(op, name) for name in attributes(type(op))}

@@ -10,7 +10,8 @@ from porter.recipe.writing.template import Line
 
 
 def with_rows(steps: Sequence[Line], parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:
-    """`steps`, with equal uses of a block under numbered paths as one step; only the first or the last may differ a little.
+    """`steps`, with equal uses of a block under numbered paths as one step; only the first or the last may
+    differ a little.
 
     Args:
         parameters: of each block, with their defaults.
@@ -41,7 +42,13 @@ def _number(step: Line) -> tuple[str, int | None]:
 
 def _follows(before: Line, step: Line) -> bool:
     (stem, number), (other, after) = _number(before), _number(step)
-    return _kind(before) == _kind(step) and "from" not in step and stem == other and number is not None and after == number + 1
+    return (
+        _kind(before) == _kind(step)
+        and "from" not in step
+        and stem == other
+        and number is not None
+        and after == number + 1
+    )
 
 
 def _repeated(row: Sequence[Line], defaults: Mapping[str, Any]) -> Iterator[Line]:
@@ -51,10 +58,19 @@ def _repeated(row: Sequence[Line], defaults: Mapping[str, Any]) -> Iterator[Line
     if len(ends) == len(row):
         yield from row
         return
-    path = stem if len(ends) == 1 and first == 1 else f"{stem}{{count+{first}}}" if first else f"{stem}{{count}}"
+    path = (
+        stem if len(ends) == 1 and first == 1 else f"{stem}{{count+{first}}}" if first else f"{stem}{{count}}"
+    )
     for start, end in zip([0, *ends], ends, strict=False):
         usual = _usual(values, start, end)
-        step = {kind: path, **{key: value for key, value in usual.items() if value != defaults.get(key) or key not in defaults}}
+        step = {
+            kind: path,
+            **{
+                key: value
+                for key, value in usual.items()
+                if value != defaults.get(key) or key not in defaults
+            },
+        }
         if end - start > 1:
             step["repeat"] = end - start
         for name, place in (("first", start), ("last", end - 1)):
@@ -75,9 +91,13 @@ def _different(one: Line, other: Line) -> list[str]:
 
 
 def _cost(values: Sequence[Line], start: int, end: int) -> float:
-    """Of the steps from `start` to `end` as one line: its overrides cost a little. Infinite where they are not such a line."""
+    """Of the steps from `start` to `end` as one line: its overrides cost a little. Infinite where they are
+    not such a line.
+    """
     usual = _usual(values, start, end)
-    overrides = [_different(value, usual) for value in (values[start], values[end - 1])] if end - start > 1 else []
+    overrides = (
+        [_different(value, usual) for value in (values[start], values[end - 1])] if end - start > 1 else []
+    )
     keys = [key for found in overrides for key in found]
     inner = any(_different(value, usual) for value in values[start + 1 : end - 1])
     wide = any("filters" in key or "units" in key for key in keys)
@@ -90,5 +110,7 @@ def _ends(values: Sequence[Line]) -> list[int]:
     """The ends of the lines that together cost least."""
     best: list[tuple[float, list[int]]] = [(0.0, [])]
     for end in range(1, len(values) + 1):
-        best.append(min((best[start][0] + _cost(values, start, end), [*best[start][1], end]) for start in range(end)))
+        best.append(
+            min((best[start][0] + _cost(values, start, end), [*best[start][1], end]) for start in range(end))
+        )
     return best[-1][1]

@@ -1,4 +1,6 @@
-"""A graph with blocks as the steps of a recipe: each block once, with parameters for what differs between its uses."""
+"""A graph with blocks as the steps of a recipe: each block once, with parameters for what differs between its
+uses.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ def _with_norms(steps: Iterable[Line]) -> tuple[Line, ...]:
         before = found[-1] if found else {}
         condition = {"when": before["when"]} if "when" in before else {}
         if NORMED & before.keys() and step == {"batch_norm": step.get("batch_norm"), **condition}:
-            found[-1] = {**{key: value for key, value in before.items() if key != "when"}, NORM: step["batch_norm"], **condition}
+            found[-1] = {
+                **{key: value for key, value in before.items() if key != "when"},
+                NORM: step["batch_norm"],
+                **condition,
+            }
         else:
             found.append(step)
     return tuple(found)
@@ -141,6 +147,8 @@ class _Drafting:
     def _write(self, name: str, uses: Mapping[str, Use]) -> None:
         template = Template(list(uses.values()))
         defaults = template.defaults
-        self.blocks[name] = BlockLines({key: defaults.get(key) for key in template.parameters}, template.steps)
+        self.blocks[name] = BlockLines(
+            {key: defaults.get(key) for key in template.parameters}, template.steps
+        )
         for number, path in enumerate(uses):
             self.given[path] = name, {key: values[number] for key, values in template.parameters.items()}

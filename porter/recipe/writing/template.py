@@ -62,17 +62,24 @@ class Template:
     def __init__(self, uses: Sequence[Use]) -> None:
         self.uses = uses
         self.parts = [{part.name: part for part in use.parts} for use in uses]
-        self.arguments = Arguments({"channels": {i: use.channels for i, use in enumerate(uses)}}, _literal, only_written=True)
+        self.arguments = Arguments(
+            {"channels": {i: use.channels for i, use in enumerate(uses)}}, _literal, only_written=True
+        )
         order = merged([[part.name for part in use.parts] for use in uses])
         # Steps that every use has name the parameters.
-        values = {name: self._values(name) for name in sorted(order, key=lambda name: len(self._at(name)) < len(uses))}
+        values = {
+            name: self._values(name)
+            for name in sorted(order, key=lambda name: len(self._at(name)) < len(uses))
+        }
         self.conditions: dict[str, str] = {}
         self.steps = tuple(step for name in order for step in self._steps(name, values[name], order))
         found = self.arguments.used()
         found.pop("channels", None)
         self.parameters = {name: tuple(vector[i] for i in range(len(uses))) for name, vector in found.items()}
         defaults = self.defaults
-        self.parameters = {name: self.parameters[name] for name in sorted(self.parameters, key=lambda name: name in defaults)}
+        self.parameters = {
+            name: self.parameters[name] for name in sorted(self.parameters, key=lambda name: name in defaults)
+        }
 
     @property
     def defaults(self) -> dict[str, Value]:
@@ -102,7 +109,11 @@ class Template:
             windowed = slot == "pad" and any(part.arguments.get("kernel", 1) != 1 for part in parts.values())
             always = kind in OPERATIONS and (slot in ("filters", "kernel", "units") or windowed)
             if values != {usual} or (len(values) == 1 and always):
-                found[slot] = values.pop() if len(values) == 1 else self._expression(slot, vector, next(iter(parts.values())).name)
+                found[slot] = (
+                    values.pop()
+                    if len(values) == 1
+                    else self._expression(slot, vector, next(iter(parts.values())).name)
+                )
         pads = {slot.removeprefix("pad."): found.pop(slot) for slot in list(found) if slot.startswith("pad.")}
         if pads:
             found["pad"] = {**({"pad": found["pad"]} if "pad" in found else {}), **pads}
@@ -112,7 +123,9 @@ class Template:
     def _expression(self, slot: str, vector: Mapping[int, Value], owner: str) -> str:
         name = slot.removeprefix("pad.")
         name = f"{name}_" if name in _TAKEN else name
-        return "=" + self.arguments.express(name, vector, _word(owner)).replace(" * ", "*").replace(" // ", "//")
+        return "=" + self.arguments.express(name, vector, _word(owner)).replace(" * ", "*").replace(
+            " // ", "//"
+        )
 
     def _steps(self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> list[Line]:
         found: list[Line] = []
@@ -141,7 +154,9 @@ class Template:
             raise Unlike
         if count == 1 and all(self.parts[i][name].inputs[0] == self._before(i, name) for i in at):
             return None
-        sources = [self._source(name, {i: self.parts[i][name].inputs[place] for i in at}) for place in range(count)]
+        sources = [
+            self._source(name, {i: self.parts[i][name].inputs[place] for i in at}) for place in range(count)
+        ]
         return sources if count > 1 else sources[0]
 
     def _before(self, use: int, name: str) -> str:
@@ -150,7 +165,9 @@ class Template:
         return names[place - 1] if place else INPUT
 
     def _source(self, name: str, sources: Mapping[int, str]) -> str:
-        """The name of what is read in each use. A step that some uses lack is read under its own condition."""
+        """The name of what is read in each use. A step that some uses lack is read under its own
+        condition.
+        """
         text, left = "=", dict(sources)
         while len(set(left.values())) > 1:
             source = max(set(left.values()), key=lambda source: (source in self.conditions, source))

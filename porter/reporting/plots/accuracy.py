@@ -17,7 +17,9 @@ TICKS = 5
 
 @dataclass(frozen=True)
 class AccuracyRow:
-    """A row: accuracies in percent, and the mean cross-entropy; top-1 has a 95 % interval where it was measured here."""
+    """A row: accuracies in percent, and the mean cross-entropy; top-1 has a 95 % interval where it was
+    measured here.
+    """
 
     name: str
     top1: float
@@ -30,14 +32,20 @@ def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
     """One row for each: a dot with its interval, or a diamond for a figure without an interval."""
     height = TOP + ROW * len(rows) + BOTTOM
     shown = [row for row in rows if isfinite(row.top1)]
-    values = [value for row in shown for value in (row.top1, *(row.interval or ())) if isfinite(value)] or [0.0, 100.0]
+    values = [value for row in shown for value in (row.top1, *(row.interval or ())) if isfinite(value)] or [
+        0.0,
+        100.0,
+    ]
     margin = max(0.5, (max(values) - min(values)) * 0.1)
     low, high = max(0.0, min(values) - margin), min(100.0, max(values) + margin)
     across = Scale(low, high, LEFT, width - RIGHT)
     base = height - BOTTOM
     parts: list[Element] = []
     for tick in round_ticks(low, high, TICKS):
-        parts += [line(across(tick), TOP, across(tick), base, "grid"), label(across(tick), base + 16, f"{tick:g}", "middle")]
+        parts += [
+            line(across(tick), TOP, across(tick), base, "grid"),
+            label(across(tick), base + 16, f"{tick:g}", "middle"),
+        ]
     parts.append(label((LEFT + width - RIGHT) / 2, height - 6, "top-1 accuracy, %", "middle"))
     for index, row in enumerate(shown):
         parts += _row(row, across, TOP + ROW * (index + 0.5), width)
@@ -47,12 +55,20 @@ def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
 
 def _row(row: AccuracyRow, across: Scale, y: float, width: int) -> list[Element]:
     x = across(row.top1)
-    parts = [label(LEFT - 12, y + 4, row.name, "end"), label(width - RIGHT + 12, y + 4, f"{row.top1:.2f}", "start", "label strong")]
+    parts = [
+        label(LEFT - 12, y + 4, row.name, "end"),
+        label(width - RIGHT + 12, y + 4, f"{row.top1:.2f}", "start", "label strong"),
+    ]
     if row.interval is None or not all(map(isfinite, row.interval)):
         return [*parts, element("path", d=f"M{x:.2f} {y - 7:.2f}l6 7l-6 7l-6 -7z", class_="diamond")]
     low, high = across(row.interval[0]), across(row.interval[1])
     ends = [line(end, y - 5, end, y + 5, "interval") for end in (low, high)]
-    return [*parts, line(low, y, high, y, "interval"), *ends, element("circle", cx=x, cy=y, r=4.5, class_="dot")]
+    return [
+        *parts,
+        line(low, y, high, y, "interval"),
+        *ends,
+        element("circle", cx=x, cy=y, r=4.5, class_="dot"),
+    ]
 
 
 def _between(row: AccuracyRow) -> str:

@@ -15,8 +15,8 @@ TICKS = 5
 
 
 def plot_logits(pairs: Sequence[tuple[Number, Number]]) -> Markup:
-    """Every pair of logits (source, port) as a dot, and the diagonal of equal functions. Pairs that are not finite are left out;
-    `finite_pairs` gives the others.
+    """Every pair of logits (source, port) as a dot, and the diagonal of equal functions. Pairs that are not
+    finite are left out; `finite_pairs` gives the others.
     """
     known = finite_pairs(pairs)
     values = [value for pair in known for value in pair] or [0.0, 1.0]
@@ -36,12 +36,20 @@ def plot_logits(pairs: Sequence[tuple[Number, Number]]) -> Markup:
         label((LEFT + SIDE - RIGHT) / 2, SIDE - 8, "logit of the source", "middle"),
         label(LEFT + 8, TOP + 14, "logit of the port", "start"),
     ]
-    description = f"{len(known)} pairs of logits; the largest distance between two is {largest_distance(pairs):.1e}."
-    return drawing(SIDE, SIDE, "Logits of the source against those of the port", description, *parts, class_="square")
+    description = (
+        f"{len(known)} pairs of logits; the largest distance between two is {largest_distance(pairs):.1e}."
+    )
+    return drawing(
+        SIDE, SIDE, "Logits of the source against those of the port", description, *parts, class_="square"
+    )
 
 
 def finite_pairs(pairs: Sequence[tuple[Number, Number]]) -> list[tuple[float, float]]:
-    return [(source, port) for source, port in pairs if source is not None and port is not None and isfinite(source + port)]
+    return [
+        (source, port)
+        for source, port in pairs
+        if source is not None and port is not None and isfinite(source + port)
+    ]
 
 
 def largest_distance(pairs: Sequence[tuple[Number, Number]]) -> float:

@@ -19,8 +19,8 @@ MAX_DECADES = 8
 
 
 def plot_nodes(nodes: Sequence[NodeDistance], worst: NodeDistance, width: int) -> Markup:
-    """Relative L2 distance of each node on a log scale, with the limit. The worst node is named, and nodes beyond the limit are
-    crosses.
+    """Relative L2 distance of each node on a log scale, with the limit. The worst node is named, and nodes
+    beyond the limit are crosses.
 
     Nodes that are equal bit for bit are in a row marked 0, nodes that are not finite in a row marked ∞.
     """
@@ -46,7 +46,8 @@ def plot_nodes(nodes: Sequence[NodeDistance], worst: NodeDistance, width: int) -
     beyond = sum(not node.ok for node in nodes)
     zeros = sum(node.rel_l2 == 0 for node in nodes)
     description = (
-        f"{len(nodes)} nodes from the input to the output. The worst is {worst.path} at {written(worst.rel_l2)}; "
+        f"{len(nodes)} nodes from the input to the output. The worst is {worst.path} at "
+        f"{written(worst.rel_l2)}; "
         f"{zeros} are exactly equal; {beyond} are beyond the limit."
     )
     return drawing(width, HEIGHT, "Relative L2 distance of each node from the source", description, *parts)
@@ -87,13 +88,17 @@ def _special(y: float, text: str, width: int) -> Element:
 
 
 def _groups(nodes: Sequence[NodeDistance], across: Scale, width: int) -> list[Element]:
-    """The graph's stages below the axis, by the first part of each path. Names that would touch the name before are left out."""
+    """The graph's stages below the axis, by the first part of each path. Names that would touch the name
+    before are left out.
+    """
     parts: list[Element] = []
     index, free = 0, 0.0
     for name, members in groupby(nodes, key=lambda node: node.path.split("/", 1)[0]):
         count = sum(1 for _ in members)
         if index:
-            parts.append(line(across(index - 0.5), HEIGHT - BOTTOM, across(index - 0.5), HEIGHT - BOTTOM + 5, "axis"))
+            parts.append(
+                line(across(index - 0.5), HEIGHT - BOTTOM, across(index - 0.5), HEIGHT - BOTTOM + 5, "axis")
+            )
         shown = fitted(name, 96)
         half = len(shown) * CHARACTER / 2
         centre = min(max((across(index) + across(index + count - 1)) / 2, LEFT + half), width - RIGHT - half)
@@ -129,4 +134,7 @@ def _named(worst: NodeDistance, x: float, y: float, width: int) -> list[Element]
     text = f"{fitted(worst.path, width - LEFT - RIGHT - 90)} {written(worst.rel_l2)}"
     half = len(text) * CHARACTER / 2
     centre = min(max(x, LEFT + half), width - RIGHT - half)
-    return [element("circle", cx=x, cy=y, r=5, class_="ring"), label(centre, y - 10, text, "middle", "label named")]
+    return [
+        element("circle", cx=x, cy=y, r=5, class_="ring"),
+        label(centre, y - 10, text, "middle", "label named"),
+    ]

@@ -13,8 +13,8 @@ NAME, BAR, GAP, TOP, RIGHT = 20, 15, 14, 4, 118
 
 
 def plot_study(study: Study, width: int) -> Markup:
-    """Bars, from zero, of top-1 and top-5 error, and of ten-crop top-5 error if it was measured; of the entropy if the photos have
-    no classes. The case that the study names is marked.
+    """Bars, from zero, of top-1 and top-5 error, and of ten-crop top-5 error if it was measured; of the
+    entropy if the photos have no classes. The case that the study names is marked.
     """
     rows = [(case, _figures(case)) for case in study.cases]
     largest = max((figure for _, figures in rows for _, figure in figures), default=0.0)
@@ -25,16 +25,33 @@ def plot_study(study: Study, width: int) -> Markup:
         trained = case.name == study.trained.name
         mark = "  ◂ trained with" if trained else ""
         parts.append(
-            label(0, y + 13, fitted(f"{number}. {case.name}", width - 110) + mark, class_="label strong" if trained else "label")
+            label(
+                0,
+                y + 13,
+                fitted(f"{number}. {case.name}", width - 110) + mark,
+                class_="label strong" if trained else "label",
+            )
         )
         y += NAME
         for name, figure in figures:
             kind = ("second" if "top-5" in name else "first") + (" trained" if trained else "")
-            parts.append(element("rect", x=0, y=y + 1.5, width=max(1.0, across(figure)), height=BAR - 4, class_=f"bar {kind}"))
+            parts.append(
+                element(
+                    "rect",
+                    x=0,
+                    y=y + 1.5,
+                    width=max(1.0, across(figure)),
+                    height=BAR - 4,
+                    class_=f"bar {kind}",
+                )
+            )
             parts.append(label(across(figure) + 6, y + 11, f"{figure:.2f}  {name}"))
             y += BAR
         y += GAP
-    described = "; ".join(f"{case.name}: {', '.join(f'{name} {figure:.2f}' for name, figure in figures)}" for case, figures in rows)
+    described = "; ".join(
+        f"{case.name}: {', '.join(f'{name} {figure:.2f}' for name, figure in figures)}"
+        for case, figures in rows
+    )
     what = "Errors in percent" if study.judged_by == "log_loss" else "Entropy in nats"
     return drawing(width, max(y, 1.0), f"{what} of each padding convention", f"{described}.", *parts)
 
@@ -43,5 +60,9 @@ def _figures(case: Case) -> list[tuple[str, float]]:
     if case.top1_error is None:
         named = [("entropy", case.entropy)]
     else:
-        named = [("top-1", case.top1_error), ("top-5", case.top5_error), ("ten-crop top-5", case.ten_crop_top5_error)]
+        named = [
+            ("top-1", case.top1_error),
+            ("top-5", case.top5_error),
+            ("ten-crop top-5", case.ten_crop_top5_error),
+        ]
     return [(name, figure) for name, figure in named if figure is not None and isfinite(figure)]

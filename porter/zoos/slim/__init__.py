@@ -1,1 +1,3 @@
-"""TF-slim's own networks, and TensorNets' on its layers, as the implementations that ports of their weights are compared with."""
+"""TF-slim's own networks, and TensorNets' on its layers, as the implementations that ports of their weights
+are compared with.
+"""

@@ -1,7 +1,7 @@
 """TF-slim's own code, unchanged from its packages, on a TensorFlow that has no `tf.contrib` any more.
 
-tf-slim is slim itself. The only package with MobileNet v1 and v2 of tensorflow/models (research/slim/nets) is the wheel of
-mmdnn 0.3.1, under conversion/examples/tensorflow/models; mmdnn itself is not imported.
+tf-slim is slim itself. The only package with MobileNet v1 and v2 of tensorflow/models (research/slim/nets) is
+the wheel of mmdnn 0.3.1, under conversion/examples/tensorflow/models; mmdnn itself is not imported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from porter.formats.tensorflow import import_tensorflow
 
 _MODELS = "mmdnn/conversion/examples/tensorflow/models"
 _MOBILENET = "mmdnn.conversion.examples.tensorflow.models.mobilenet"
-# Where TensorFlow looks for its old batch norm (tensorflow/python/layers/normalization.py), and where tf_keras has it.
+# Where TensorFlow looks for its old batch norm (tensorflow/python/layers/normalization.py), and where
+# tf_keras has it.
 _NORMALISATION = ("tf_keras.legacy_tf_layers.normalization", "tf_keras.src.legacy_tf_layers.normalization")
 
 
@@ -89,7 +90,9 @@ def import_mobilenet_v2() -> ModuleType:
 
 
 def pip_line(package: str = "mmdnn==0.3.1") -> str:
-    """What to type: without dependencies, because theirs would install a second TensorFlow beside tensorflow-cpu."""
+    """What to type: without dependencies, because theirs would install a second TensorFlow beside
+    tensorflow-cpu.
+    """
     minor = ".".join(import_tensorflow().__version__.split(".")[:2])
     return f"pip install --no-deps tf-slim==1.1.0 'tf_keras=={minor}.*' {package}"
 
@@ -99,10 +102,14 @@ def _load(file: str) -> ModuleType:
     try:
         path = Path(str(distribution("mmdnn").locate_file(f"{_MODELS}/{file}")))
     except PackageNotFoundError:
-        raise MissingFramework("mmdnn, which has slim's MobileNets, is not installed", next=pip_line()) from None
+        raise MissingFramework(
+            "mmdnn, which has slim's MobileNets, is not installed", next=pip_line()
+        ) from None
     spec = spec_from_file_location(f"slim_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise MissingFramework("this version of mmdnn lacks slim's MobileNets", where=str(path), next=pip_line())
+        raise MissingFramework(
+            "this version of mmdnn lacks slim's MobileNets", where=str(path), next=pip_line()
+        )
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

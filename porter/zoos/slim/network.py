@@ -38,7 +38,9 @@ class Network:
 
 
 Construct = Callable[[str, Any, int], Network]
-"""Runs the code of a variant, for inference, in the current graph of TensorFlow 1, for images N×H×W×3 and a number of classes."""
+"""Runs the code of a variant, for inference, in the current graph of TensorFlow 1, for images N×H×W×3 and a
+number of classes.
+"""
 
 
 _ANY_SIZE = (224, 224)
@@ -54,34 +56,51 @@ def implementation(library: str, construct: Construct, by_position: bool = False
     def variables(variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
         return variables_of(construct, variant, classes, _ANY_SIZE)
 
-    return Implementation(_build_by(library, construct), lambda variant: False, variables=variables if by_position else None)
+    return Implementation(
+        _build_by(library, construct), lambda variant: False, variables=variables if by_position else None
+    )
 
 
 def _build_by(library: str, construct: Construct) -> Build:
     """Builds networks with the checkpoint's tensors as their variables.
 
-    Taps are the scopes that hold variables (`MobilenetV1/Conv2d_0` is the convolution with its bias, `.../BatchNorm` the norm),
-    the code's end points, and the names of ops.
+    Taps are the scopes that hold variables (`MobilenetV1/Conv2d_0` is the convolution with its bias,
+    `.../BatchNorm` the norm), the code's end points, and the names of ops.
     """
 
     def build(
-        variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+        variant: str,
+        classes: int,
+        size: tuple[int, int],
+        checkpoint: Checkpoint,
+        dtype: Dtype,
+        options: Mapping[str, Any] = {},
     ) -> GraphRunner:
         if options:
-            raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
+            raise MissingFramework(
+                f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE
+            )
         frozen, network = _frozen_network(construct, variant, classes, size)
         variables, tensors = network.variables, checkpoint.tensors
-        expect_cover(variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=str(checkpoint.path))
+        expect_cover(
+            variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=str(checkpoint.path)
+        )
         for name, shape in variables.items():
             if tensors[name].shape != shape:
-                raise MappingError(f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path))
+                raise MappingError(
+                    f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path)
+                )
         layers = {**network.points, **layer_ops(frozen, variables)}
-        return GraphRunner(frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True)
+        return GraphRunner(
+            frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True
+        )
 
     return build
 
 
-def variables_of(construct: Construct, variant: str, classes: int, size: tuple[int, int]) -> Mapping[str, tuple[int, ...]]:
+def variables_of(
+    construct: Construct, variant: str, classes: int, size: tuple[int, int]
+) -> Mapping[str, tuple[int, ...]]:
     """Shapes of a network's variables by name, in the order in which its code makes them.
 
     Raises:
@@ -91,8 +110,12 @@ def variables_of(construct: Construct, variant: str, classes: int, size: tuple[i
 
 
 @lru_cache(maxsize=1)
-def _frozen_network(construct: Construct, variant: str, classes: int, size: tuple[int, int]) -> tuple[Any, Network]:
-    """The network without its weights. It is cached, because a check needs it in each number type and the code takes seconds."""
+def _frozen_network(
+    construct: Construct, variant: str, classes: int, size: tuple[int, int]
+) -> tuple[Any, Network]:
+    """The network without its weights. It is cached, because a check needs it in each number type and the
+    code takes seconds.
+    """
     tensorflow, v1 = import_tensorflow(), import_tensorflow().compat.v1
     graph = tensorflow.Graph()
     with graph.as_default():
@@ -119,7 +142,10 @@ def old_variables() -> Iterator[None]:
 
 def graph_variables() -> dict[str, tuple[int, ...]]:
     """Shapes by name of the current graph's variables, in the order in which they were made."""
-    return {variable.op.name: tuple(variable.shape.as_list()) for variable in import_tensorflow().compat.v1.global_variables()}
+    return {
+        variable.op.name: tuple(variable.shape.as_list())
+        for variable in import_tensorflow().compat.v1.global_variables()
+    }
 
 
 def _frozen(graph: Any) -> Any:
@@ -136,12 +162,17 @@ def _frozen(graph: Any) -> Any:
     return found
 
 
-_TAPPED = {"weights": ("Conv2D", "MatMul"), "depthwise_weights": ("DepthwiseConv2dNative",), "biases": ("BiasAdd",)}
+_TAPPED = {
+    "weights": ("Conv2D", "MatMul"),
+    "depthwise_weights": ("DepthwiseConv2dNative",),
+    "biases": ("BiasAdd",),
+}
 _NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
 def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
-    """The op that gives each layer's output, by the scope of its variables. It is found by its inputs, not by name.
+    """The op that gives each layer's output, by the scope of its variables. It is found by its inputs, not by
+    name.
 
     For a layer with biases it is the op that adds them.
     """

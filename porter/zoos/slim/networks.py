@@ -12,10 +12,14 @@ from porter.zoos.slim.network import Network, graph_variables, implementation, o
 from porter.zoos.tables import TF_SLIM
 
 _MOST_POOLED = 7 * 32
-"""Up to this size slim's MobileNet v1 pools the whole last map; above it, a 7x7 pool leaves several cells and squeeze fails."""
+"""Up to this size slim's MobileNet v1 pools the whole last map; above it, a 7x7 pool leaves several cells and
+squeeze fails.
+"""
 
 _MOST_INCEPTION = 330
-"""Up to this size slim's Inception v3 has a last map of at most 8x8, which its only average covers; above it, squeeze refuses."""
+"""Up to this size slim's Inception v3 has a last map of at most 8x8, which its only average covers; above it,
+squeeze refuses.
+"""
 
 
 def construct(variant: str, images: Any, classes: int) -> Network:
@@ -28,7 +32,9 @@ def construct(variant: str, images: Any, classes: int) -> Network:
         MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
     """
     if variant not in TF_SLIM:
-        raise UsageError(f"reference 'tf_slim' has no variant '{variant}'", next=f"it has {', '.join(TF_SLIM)}")
+        raise UsageError(
+            f"reference 'tf_slim' has no variant '{variant}'", next=f"it has {', '.join(TF_SLIM)}"
+        )
     name, arguments = TF_SLIM[variant]
     with old_variables():
         logits, points = _NETWORKS[name](images, classes, arguments)
@@ -55,7 +61,9 @@ def _mobilenet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
 def _inception_v3(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
     rows, columns = images.shape.as_list()[1:3]
     if max(rows, columns) > _MOST_INCEPTION:
-        raise UsageError(f"slim's Inception v3 takes images up to {_MOST_INCEPTION} rows and columns, got {rows}x{columns}")
+        raise UsageError(
+            f"slim's Inception v3 takes images up to {_MOST_INCEPTION} rows and columns, got {rows}x{columns}"
+        )
     slim, code = import_slim(), import_net("inception_v3")
     with slim.arg_scope(code.inception_v3_arg_scope()):
         return code.inception_v3(images, classes, is_training=False, create_aux_logits=False, **arguments)

@@ -1,7 +1,9 @@
-"""TensorNets' own networks, the implementation of the zoo `tensornets`, on a TensorFlow that has no `tf.contrib` any more.
+"""TensorNets' own networks, the implementation of the zoo `tensornets`, on a TensorFlow that has no
+`tf.contrib` any more.
 
-The networks are the unchanged modules of the package tensornets 0.4.6. Their layers are tf-slim's, which are `tf.contrib`'s under
-another name: TensorNets uses these if TensorFlow has them, otherwise its own copy, which needs Keras 2's internals.
+The networks are the unchanged modules of the package tensornets 0.4.6. Their layers are tf-slim's, which are
+`tf.contrib`'s under another name: TensorNets uses these if TensorFlow has them, otherwise its own copy, which
+needs Keras 2's internals.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from porter.zoos.tables import TENSORNETS
 
 _RELEASE = "0.4.6"
 _LEAST_EPSILON = 1.001e-5
-"""The least epsilon of TensorFlow 1's fused norm (1.15's python/ops/nn_impl.py, `min_epsilon`); TensorNets' ResNets state 1e-5."""
+"""The least epsilon of TensorFlow 1's fused norm (1.15's python/ops/nn_impl.py, `min_epsilon`); TensorNets'
+ResNets state 1e-5.
+"""
 _PACKAGE = "porter_tensornets"
 """The modules' name here: another import of tensornets in this process gets it unchanged."""
 _KERAS = "tensorflow.python.keras"
@@ -40,7 +44,9 @@ def construct(variant: str, images: Any, classes: int) -> Network:
         MissingFramework: TensorFlow, tf-slim, tf_keras or tensornets is not installed.
     """
     if variant not in TENSORNETS:
-        raise UsageError(f"reference 'tensornets' has no variant '{variant}'", next=f"it has {', '.join(TENSORNETS)}")
+        raise UsageError(
+            f"reference 'tensornets' has no variant '{variant}'", next=f"it has {', '.join(TENSORNETS)}"
+        )
     module, function = TENSORNETS[variant]
     code = getattr(_import(module), function)
     with old_variables():
@@ -50,7 +56,9 @@ def construct(variant: str, images: Any, classes: int) -> Network:
 
 @cache
 def _import(name: str) -> ModuleType:
-    """A module of networks, without the package around it, because that imports detectors and data sets too."""
+    """A module of networks, without the package around it, because that imports detectors and data sets
+    too.
+    """
     slim = import_slim()
     try:
         found = distribution("tensornets")
@@ -59,7 +67,8 @@ def _import(name: str) -> ModuleType:
         raise MissingFramework(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
     package = ModuleType(_PACKAGE)
     package.__path__ = [str(found.locate_file("tensornets"))]
-    sys.modules.setdefault(_PACKAGE, package)  # for ever, because its code imports more of itself when a network is made
+    # For ever, because its code imports more of itself when a network is made.
+    sys.modules.setdefault(_PACKAGE, package)
     versions = _module(tf_later_than=lambda _: True, tf_equal_to=lambda _: False)
     stand_ins = {
         f"{_PACKAGE}.version_utils": versions,  # it uses distutils, which Python 3.12 lacks
@@ -83,8 +92,8 @@ def _import(name: str) -> ModuleType:
 
 
 class _SharedConstants(ModuleType):
-    """TensorFlow with each constant only once in a graph. Every block of a ResNeXt has the kernel that sums its groups; those of a
-    ResNeXt-101 (64x4d) are 3 GB, more than a GraphDef can hold.
+    """TensorFlow with each constant only once in a graph. Every block of a ResNeXt has the kernel that sums
+    its groups; those of a ResNeXt-101 (64x4d) are 3 GB, more than a GraphDef can hold.
     """
 
     def __init__(self, tensorflow: Any) -> None:

@@ -1,4 +1,6 @@
-"""Weights that go through every framework come back bit for bit: keras to mxnet, onnx, caffe, torch and keras again."""
+"""Weights that go through every framework come back bit for bit: keras to mxnet, onnx, caffe, torch and keras
+again.
+"""
 
 from pathlib import Path
 
@@ -9,13 +11,20 @@ from porter.formats.reading import read_weights
 from tests.support.weights_files import published_like
 
 CHAIN = ("mxnet", "onnx", "caffe", "torch", "tf")
-FILES = {"mxnet": "model-symbol.json", "onnx": "model.onnx", "caffe": "model.caffemodel", "torch": "", "tf": ""}
+FILES = {
+    "mxnet": "model-symbol.json",
+    "onnx": "model.onnx",
+    "caffe": "model.caffemodel",
+    "torch": "",
+    "tf": "",
+}
 """By framework, the file of a port that carries its graph; a port of torch is read with its record."""
 
 
 def through(first: Path, variant: str, folder: Path, bare: bool) -> dict[str, bytes]:
-    """The tensors' bytes by name after the chain: from port to port, or from the `bare` files of those that carry their graph,
-    where each port is proved. Of a port of a port no proof is asked: its source is porter's own build.
+    """The tensors' bytes by name after the chain: from port to port, or from the `bare` files of those that
+    carry their graph, where each port is proved. Of a port of a port no proof is asked: its source is
+    porter's own build.
     """
     made = porter.convert(variant, "keras", CHAIN[0], weights=first, out=folder / CHAIN[0], check=bare)
     for to in CHAIN[1:]:
@@ -32,7 +41,11 @@ def tensors(file: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "variant", ["mobilenet_v1_0.25", *(pytest.param(name, marks=pytest.mark.full) for name in ("resnet50", "mobilenet_v2"))]
+    "variant",
+    [
+        "mobilenet_v1_0.25",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("resnet50", "mobilenet_v2")),
+    ],
 )
 def test_ports_of_ports_end_with_the_tensors_of_the_first(variant: str, tmp_path: Path) -> None:
     first = published_like(tmp_path, variant, "keras")
@@ -42,7 +55,9 @@ def test_ports_of_ports_end_with_the_tensors_of_the_first(variant: str, tmp_path
 @pytest.mark.full
 @pytest.mark.parametrize(("variant", "grown"), [("resnet50", 0), ("mobilenet_v2", 5)])
 def test_bare_files_lose_only_what_caffe_says_otherwise(variant: str, grown: int, tmp_path: Path) -> None:
-    """Caffe has no pad of one side: the kernels of MobileNet's windows of stride 2 are 4x4 there, with zeros at one side."""
+    """Caffe has no pad of one side: the kernels of MobileNet's windows of stride 2 are 4x4 there, with zeros
+    at one side.
+    """
     first = published_like(tmp_path, variant, "keras")
     known, last = set(tensors(first).values()), set(through(first, variant, tmp_path, bare=True).values())
     assert len(known - last) == grown

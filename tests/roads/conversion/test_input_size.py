@@ -56,7 +56,11 @@ def test_a_graph_is_read_at_the_size_that_a_user_states(cli: Cli, tmp_path: Path
     file, port = detector(tmp_path / "detector.onnx"), tmp_path / "port"
     assert "(say at which size the model runs: --input-size ROWSxCOLUMNS, which" in cli("inspect", file).out
     for size in ((), ("--input-size", "any")):
-        refused(cli("convert", file, "--to", "torch", *size), "porter has no op for 'y' (Range)", "--input-size ROWSxCOLUMNS")
+        refused(
+            cli("convert", file, "--to", "torch", *size),
+            "porter has no op for 'y' (Range)",
+            "--input-size ROWSxCOLUMNS",
+        )
     line = cli("inspect", file, "--input-size", "100x120").out.splitlines()[-1]
     assert line.endswith("--input-size 100x120")
     converted = cli("convert", file, "--to", "torch", "--input-size", "100x120", "--out", port)
@@ -65,16 +69,22 @@ def test_a_graph_is_read_at_the_size_that_a_user_states(cli: Cli, tmp_path: Path
     assert record.input.size == (100, 120)
     assert cli("verify", port, "--weights", file).status == 0
     image = torch.randn(1, 3, 100, 120)
-    runtime = pytest.importorskip("onnxruntime").InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    runtime = pytest.importorskip("onnxruntime").InferenceSession(
+        str(file), providers=["CPUExecutionProvider"]
+    )
     expected = runtime.run(None, {"image": image.numpy()})[0]
     assert np.allclose(porter.load(port)(image).detach().numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
 def saved_model(folder: Path, make: Callable[[Any, Any, Any], Any]) -> Callable[[Any], Any]:
-    """A SavedModel for images of 32x48, as what it computes of any: `make` goes on from the image and a map of half its size."""
+    """A SavedModel for images of 32x48, as what it computes of any: `make` goes on from the image and a map
+    of half its size.
+    """
     tf = pytest.importorskip("tensorflow")
     module = tf.Module()
-    module.kernel = tf.Variable(np.random.default_rng(0).standard_normal((3, 3, 3, 4)) * 0.2, dtype=tf.float32)
+    module.kernel = tf.Variable(
+        np.random.default_rng(0).standard_normal((3, 3, 3, 4)) * 0.2, dtype=tf.float32
+    )
 
     def net(image: Any) -> Any:
         return make(tf, image, tf.nn.max_pool2d(tf.nn.conv2d(image, module.kernel, 1, "SAME"), 2, 2, "SAME"))
@@ -93,7 +103,9 @@ def saved_model(folder: Path, make: Callable[[Any, Any, Any], Any]) -> Callable[
         lambda tf, image, half: tf.image.resize(half, 2 * tf.shape(half)[1:3], "nearest"),
     ],
 )
-def test_what_a_graph_resizes_to_is_no_number_of_the_one_size_that_it_states(make: Any, tmp_path: Path) -> None:
+def test_what_a_graph_resizes_to_is_no_number_of_the_one_size_that_it_states(
+    make: Any, tmp_path: Path
+) -> None:
     net = saved_model(tmp_path / "net", make)
     made = porter.convert(tmp_path / "net", to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.proves and made.port.record.input.size is None
@@ -106,16 +118,30 @@ def test_what_a_graph_resizes_to_is_no_number_of_the_one_size_that_it_states(mak
 
 def test_a_graph_with_numbers_of_its_size_holds_at_that_size_only(cli: Cli, tmp_path: Path) -> None:
     saved_model(tmp_path / "net", lambda tf, image, half: tf.reshape(half, (-1, 16 * 24, 4)))
-    refused(cli("convert", tmp_path / "net", "--to", "torch", "--input-size", "any"), "holds for 32x48 only", "write 32x48, or")
-    assert "input 32x48 only" in cli("convert", tmp_path / "net", "--to", "torch", "--input-size", "32x48").out
+    refused(
+        cli("convert", tmp_path / "net", "--to", "torch", "--input-size", "any"),
+        "holds for 32x48 only",
+        "write 32x48, or",
+    )
+    assert (
+        "input 32x48 only" in cli("convert", tmp_path / "net", "--to", "torch", "--input-size", "32x48").out
+    )
 
 
 def test_a_model_whose_rows_only_are_open_holds_at_its_columns_only(cli: Cli, tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     text = "net (float[n,3,h,48] image) => (float[n,3,h,48] y) { y = Relu (image) }"
-    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), tmp_path / "net.onnx")
-    refused(cli("convert", tmp_path / "net.onnx", "--to", "torch"), "an input of ?x48", "--input-size ROWSx48")
-    refused(cli("convert", tmp_path / "net.onnx", "--to", "torch", "--input-size", "64"), "holds for 64x48 only", "write 64x48, or")
+    onnx.save(
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), tmp_path / "net.onnx"
+    )
+    refused(
+        cli("convert", tmp_path / "net.onnx", "--to", "torch"), "an input of ?x48", "--input-size ROWSx48"
+    )
+    refused(
+        cli("convert", tmp_path / "net.onnx", "--to", "torch", "--input-size", "64"),
+        "holds for 64x48 only",
+        "write 64x48, or",
+    )
     assert cli("inspect", tmp_path / "net.onnx").out.rstrip().endswith("--input-size 224x48")
     ran = cli("convert", tmp_path / "net.onnx", "--to", "torch", "--input-size", "64x48")
     assert "input 64x48 only" in ran.out and "same function as the file's own graph at 64x48" in ran.out

@@ -18,9 +18,11 @@ from tests.support.checkout import ROOT
 
 FEATURES, UNITS, FEWER = 3 * 48 * 48, 2304, 256
 MOST = {"pt2": {"torch": 5.6, "tf": 8.0, "onnx": 6.6}, "onnx": {"onnx": 7.6}}
-"""By form and destination, how many times the weights in float32. A check runs both sides in float64 too: one matrix, which is
-nearly all of this network, is held twice as large then, beside the file, the port and the runtimes' own copies. The smaller
-network goes first and is large enough for what is allocated only once, so that buffers of BLAS are not counted as weights."""
+"""By form and destination, how many times the weights in float32. A check runs both sides in float64 too: one
+matrix, which is nearly all of this network, is held twice as large then, beside the file, the port and the
+runtimes' own copies. The smaller network goes first and is large enough for what is allocated only once, so
+that buffers of BLAS are not counted as weights.
+"""
 
 
 def network(units: int) -> nn.Module:
@@ -42,7 +44,9 @@ def resident(name: str) -> int:
 
 
 def measured(suffix: str, folder: Path) -> dict[str, float]:
-    """By destination, how many times the weights of a large network the conversion of its file has held at most."""
+    """By destination, how many times the weights of a large network the conversion of its file has held at
+    most.
+    """
     image, found = torch.zeros(1, 3, 48, 48), dict[str, float]()
     for name, units in (("small", FEWER), ("large", UNITS)):
         if suffix == "pt2":
@@ -61,7 +65,10 @@ def measured(suffix: str, folder: Path) -> dict[str, float]:
 @pytest.mark.parametrize("suffix", ["pt2", pytest.param("onnx", marks=pytest.mark.full)])
 def test_a_conversion_takes_a_few_times_the_weights(suffix: str, tmp_path: Path) -> None:
     """In a process of its own: what other tests have left in this one is released in between."""
-    line = f"from tests.roads.conversion.test_memory import *; print(json.dumps(measured({suffix!r}, Path({str(tmp_path)!r}))))"
+    line = (
+        f"from tests.roads.conversion.test_memory import *; print(json.dumps(measured({suffix!r}, "
+        f"Path({str(tmp_path)!r}))))"
+    )
     ran = subprocess.run([sys.executable, "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(ran.stdout.splitlines()[-1])
     assert all(found[to] < most for to, most in MOST[suffix].items()), found

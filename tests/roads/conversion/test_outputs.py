@@ -1,4 +1,6 @@
-"""`--outputs`: a file whose graph goes on where porter has no op is ported up to the values that a user names."""
+"""`--outputs`: a file whose graph goes on where porter has no op is ported up to the values that a user
+names.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def of_torch(path: Path) -> Path:
             return torch.topk(scores.cumsum(1), 5).values, found
 
     torch.manual_seed(0)
-    torch.export.save(torch.export.export(Net().eval(), (torch.rand(1, 3, SIZE, SIZE),)), path.with_suffix(".pt2"))
+    torch.export.save(
+        torch.export.export(Net().eval(), (torch.rand(1, 3, SIZE, SIZE),)), path.with_suffix(".pt2")
+    )
     return path.with_suffix(".pt2")
 
 
@@ -58,7 +62,10 @@ def of_onnx(path: Path) -> Path:
         }}"""
     model: Any = onnx.parser.parse_model(text)
     kernel = np.random.default_rng(0).standard_normal((6, 3, 3, 3)).astype(np.float32)
-    stored = (onnx.numpy_helper.from_array(kernel, "stem"), onnx.numpy_helper.from_array(np.array([4, 2]), "parts"))
+    stored = (
+        onnx.numpy_helper.from_array(kernel, "stem"),
+        onnx.numpy_helper.from_array(np.array([4, 2]), "parts"),
+    )
     model.graph.initializer.extend(stored)
     onnx.save(model, path.with_suffix(".onnx"))
     return path.with_suffix(".onnx")
@@ -94,7 +101,10 @@ def graph() -> tuple[Any, Any]:
     @tf.function(input_signature=[tf.TensorSpec([None, SIZE, SIZE, 3])])
     def net(image: Any) -> Any:
         low = tf.nn.relu(tf.nn.conv2d(image, kernel, 2, "SAME"), name="low")
-        return {"sums": tf.cumsum(tf.reduce_mean(low, [1, 2]), axis=1), "low": tf.nn.max_pool2d(low, 2, 2, "SAME")}
+        return {
+            "sums": tf.cumsum(tf.reduce_mean(low, [1, 2]), axis=1),
+            "low": tf.nn.max_pool2d(low, 2, 2, "SAME"),
+        }
 
     return net, kernel
 
@@ -122,7 +132,9 @@ FILES = (of_torch, of_onnx, of_keras, of_keras_h5, of_saved_model, of_frozen_gra
 
 
 @pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__)
-def test_the_cut_that_a_refusal_proposes_works(make: Callable[[Path], Path], tmp_path: Path, cli: Cli) -> None:
+def test_the_cut_that_a_refusal_proposes_works(
+    make: Callable[[Path], Path], tmp_path: Path, cli: Cli
+) -> None:
     file = make(tmp_path / "net")
     ran = cli("convert", file, "--to", "torch", "--out", "port")
     refused(ran, "porter has no op for", "ends the graph before them")
@@ -147,27 +159,47 @@ def test_a_cut_model_runs_without_the_kernels_behind_the_cut(tmp_path: Path, cli
 @pytest.mark.parametrize("image", [("N", 3, SIZE, SIZE), ("N", 3, SIZE)])
 def test_no_graph_ends_before_its_first_layer(image: tuple[Any, ...], tmp_path: Path, cli: Cli) -> None:
     made = written(model("low = Hardmax (x) high = Relu (low)", image=image), tmp_path)
-    refused(cli("convert", made, "--to", "torch"), "porter has no op for 'low'", "save the layers behind them, which then take")
+    refused(
+        cli("convert", made, "--to", "torch"),
+        "porter has no op for 'low'",
+        "save the layers behind them, which then take",
+    )
 
 
 @pytest.mark.parametrize("batch", ["N", 2, 1])
-def test_an_output_that_joins_the_images_with_something_is_refused(batch: int | str, tmp_path: Path, cli: Cli) -> None:
+def test_an_output_that_joins_the_images_with_something_is_refused(
+    batch: int | str, tmp_path: Path, cli: Cli
+) -> None:
     """Of a file for one image the port has a free batch, and gives the channels of each."""
-    made = written(model("low = Conv (x, k3) high = Flatten <axis = 2> (low)", image=(batch, 6, SIZE, SIZE)), tmp_path)
+    made = written(
+        model("low = Conv (x, k3) high = Flatten <axis = 2> (low)", image=(batch, 6, SIZE, SIZE)), tmp_path
+    )
     ran = cli("convert", made, "--to", "torch", "--out", "port")
     if batch == 1:
         assert ran.status == 0 and read_port(tmp_path / "port").record.output_layouts == ("file",)
     else:
-        refused(ran, "'high' (an output whose first axis has more than the images)", "--outputs low ends the graph before them")
+        refused(
+            ran,
+            "'high' (an output whose first axis has more than the images)",
+            "--outputs low ends the graph before them",
+        )
 
 
 def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:
     file = of_onnx(tmp_path / "net")
-    refused(cli("convert", file, "--to", "torch", "--outputs", "lo"), "no value 'lo' (write the file's own name", "such as low")
+    refused(
+        cli("convert", file, "--to", "torch", "--outputs", "lo"),
+        "no value 'lo' (write the file's own name",
+        "such as low",
+    )
     ran = cli("convert", "resnet18", "--from", "torch", "--to", "tf", "--outputs", "low")
     refused(ran, "--outputs: a recipe's port gives logits")
     assert cli("convert", file, "--to", "torch", "--outputs", "low", "--out", "port").status == 0
-    refused(cli("convert", "port", "--to", "tf", "--outputs", "low"), "--outputs", "leave out --outputs, or convert net.onnx")
+    refused(
+        cli("convert", "port", "--to", "tf", "--outputs", "low"),
+        "--outputs",
+        "leave out --outputs, or convert net.onnx",
+    )
     numbers = tmp_path / "net.npz"
     np.savez(numbers, kernel=np.zeros(3))
     refused(cli("convert", numbers, "--to", "torch", "--outputs", "low"), "--outputs: ", "carries no graph")
@@ -175,7 +207,10 @@ def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:
 
 def test_what_has_no_op_is_said_before_a_size_is_asked_for(tmp_path: Path, cli: Cli) -> None:
     onnx = pytest.importorskip("onnx")
-    text = '<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,H,W] image) => (float[1,3,H,W] y) { y = Tan (image) }'
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,H,W] image) => (float[1,3,H,W] y) { '
+        "y = Tan (image) }"
+    )
     onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
     refused(cli("convert", tmp_path / "net.onnx", "--to", "torch"), "porter has no op for 'y' (Tan)")
 
@@ -184,19 +219,33 @@ def test_tensors_of_torch_without_a_recipe_are_told_how_a_graph_is_saved(tmp_pat
     import torch
 
     torch.save({"own.weight": torch.rand(3, 3)}, tmp_path / "net.pth")
-    refused(cli("convert", tmp_path / "net.pth", "--to", "tf"), "no graph", "torch.export.save(torch.export.export(model.eval()")
+    refused(
+        cli("convert", tmp_path / "net.pth", "--to", "tf"),
+        "no graph",
+        "torch.export.save(torch.export.export(model.eval()",
+    )
 
 
-def test_what_a_destination_cannot_say_is_named_as_the_file_does_with_where_to_end(tmp_path: Path, cli: Cli) -> None:
-    made = written(model("a = Relu (x)\n b = Conv <pads = [1, 1, 1, 1]> (a, k3)\n c = Softplus (b)\n y = Relu (a)"), tmp_path)
+def test_what_a_destination_cannot_say_is_named_as_the_file_does_with_where_to_end(
+    tmp_path: Path, cli: Cli
+) -> None:
+    made = written(
+        model("a = Relu (x)\n b = Conv <pads = [1, 1, 1, 1]> (a, k3)\n c = Softplus (b)\n y = Relu (a)"),
+        tmp_path,
+    )
     ran = cli("convert", made, "--to", "mxnet", "--out", tmp_path / "port")
     refused(ran, "c: MXNet's softrelu is x above 20", "--outputs b,y)")
     cli("convert", made, "--to", "mxnet", "--out", tmp_path / "port", "--outputs", "b,y")
     assert read_port(tmp_path / "port").record.ended_at == ("b", "y")
 
 
-def test_pads_says_what_a_destination_refuses_and_where_to_end_before_all_of_it(tmp_path: Path, cli: Cli) -> None:
-    text = "a = Relu (x)\n b = Softplus (a)\n c = Softplus (a)\n d = Add (b, c)\n e = Softplus (d)\n y = Conv (a, k3)"
+def test_pads_says_what_a_destination_refuses_and_where_to_end_before_all_of_it(
+    tmp_path: Path, cli: Cli
+) -> None:
+    text = (
+        "a = Relu (x)\n b = Softplus (a)\n c = Softplus (a)\n d = Add (b, c)\n e = Softplus (d)\n y = "
+        "Conv (a, k3)"
+    )
     made = written(model(text), tmp_path)
     why, next = "MXNet's softrelu is x above 20, not log(1 + exp(x))", "before them: --outputs a,y"
     found = json.loads(cli("pads", made, "--to", "mxnet", "--json").out)
@@ -243,7 +292,10 @@ def saved_model_of_two_images(path: Path) -> tuple[Path, str]:
     module.kernel = tf.Variable(np.random.default_rng(0).standard_normal((3, 3, 3, 6)), dtype=tf.float32)
 
     def net(one: Any, other: Any) -> Any:
-        return {"sum": tf.nn.conv2d(one, module.kernel, 1, "SAME") + tf.nn.conv2d(other, module.kernel, 1, "SAME", name="high")}
+        return {
+            "sum": tf.nn.conv2d(one, module.kernel, 1, "SAME")
+            + tf.nn.conv2d(other, module.kernel, 1, "SAME", name="high")
+        }
 
     module.net = tf.function(net, input_signature=[image, image])
     tf.saved_model.save(module, str(path / "net"), signatures=module.net)
@@ -251,7 +303,9 @@ def saved_model_of_two_images(path: Path) -> tuple[Path, str]:
 
 
 @pytest.mark.parametrize("make", [onnx_of_two_images, export_of_two_images, saved_model_of_two_images])
-def test_an_input_that_the_chosen_outputs_do_not_need_is_left_out(make: Any, tmp_path: Path, cli: Cli) -> None:
+def test_an_input_that_the_chosen_outputs_do_not_need_is_left_out(
+    make: Any, tmp_path: Path, cli: Cli
+) -> None:
     file, name = make(tmp_path)
     whole = cli("convert", file, "--to", "torch", "--no-check", "--out", "whole")
     assert whole.status == 0 and len(read_port(tmp_path / "whole").graph.inputs) == 2, whole.err
@@ -267,17 +321,28 @@ def test_what_a_stated_size_does_not_help_is_said_of_that_size(tmp_path: Path, c
     t = Transpose <perm=[0, 1, 3, 2]> (x) a = Add (t, c) y = Tan (a)"""
     made = written(model(text, image=("N", 6, "rows", 11)), tmp_path)
     refused(
-        cli("convert", made, "--to", "torch", "--input-size", f"{SIZE}x11"), "porter has no op for 'y' (Tan)", "--outputs a ends"
+        cli("convert", made, "--to", "torch", "--input-size", f"{SIZE}x11"),
+        "porter has no op for 'y' (Tan)",
+        "--outputs a ends",
     )
-    ran = cli("convert", made, "--to", "torch", "--input-size", f"{SIZE}x11", "--outputs", "a", "--out", "port")
+    ran = cli(
+        "convert", made, "--to", "torch", "--input-size", f"{SIZE}x11", "--outputs", "a", "--out", "port"
+    )
     assert ran.status == 0, ran.err
 
 
 def test_a_quantised_model_is_told_to_be_taken_from_before_that(tmp_path: Path, cli: Cli) -> None:
     made = written(
-        model("q, s, z = DynamicQuantizeLinear (x) y = DequantizeLinear (q, s, z)", image=("N", 6, SIZE, SIZE)), tmp_path
+        model(
+            "q, s, z = DynamicQuantizeLinear (x) y = DequantizeLinear (q, s, z)", image=("N", 6, SIZE, SIZE)
+        ),
+        tmp_path,
     )
-    refused(cli("convert", made, "--to", "torch"), "DynamicQuantizeLinear", "name the file that it was quantised from")
+    refused(
+        cli("convert", made, "--to", "torch"),
+        "DynamicQuantizeLinear",
+        "name the file that it was quantised from",
+    )
 
 
 def test_what_a_dict_of_keras_gives_keeps_its_order_its_names_and_the_layout_of_maps(tmp_path: Path) -> None:

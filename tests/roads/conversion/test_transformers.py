@@ -1,4 +1,6 @@
-"""Transformers and detectors of Keras and TensorFlow without a recipe: to every destination, and back from what porter wrote."""
+"""Transformers and detectors of Keras and TensorFlow without a recipe: to every destination, and back from
+what porter wrote.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,24 @@ SIDE, CHANNELS = 24, 9
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    """Tokens of patches with positions, attention whose heads are as many as the channels of each, and boxes over two maps."""
+    """Tokens of patches with positions, attention whose heads are as many as the channels of each, and boxes
+    over two maps.
+    """
     keras = import_keras()
     layers, ops = keras.layers, keras.ops
     keras.utils.set_random_seed(2)
     image = keras.Input((SIDE, SIDE, 3))
     patches = layers.Conv2D(CHANNELS, 8, strides=8)(image)
-    tokens = layers.Reshape((-1, CHANNELS))(patches) + np.random.default_rng(1).normal(size=(9, CHANNELS)).astype("float32")
+    tokens = layers.Reshape((-1, CHANNELS))(patches) + np.random.default_rng(1).normal(
+        size=(9, CHANNELS)
+    ).astype("float32")
     normal = layers.LayerNormalization(epsilon=1e-6)(tokens)
     tokens = layers.Add()([tokens, layers.MultiHeadAttention(3, 3, name="attention")(normal, normal)])
     tokens = layers.Add()([tokens, layers.Dense(CHANNELS)(layers.Dense(18, activation="gelu")(tokens))])
     wide = layers.Conv2D(8, 3, strides=4, padding="same", activation="relu")(image)
-    boxes = [layers.Reshape((-1, 1, 4))(layers.Conv2D(8, 1)(each)) for each in (wide, layers.MaxPooling2D(2)(wide))]
+    boxes = [
+        layers.Reshape((-1, 1, 4))(layers.Conv2D(8, 1)(each)) for each in (wide, layers.MaxPooling2D(2)(wide))
+    ]
     found = ops.squeeze(layers.Concatenate(axis=1)(boxes), axis=2)
     made = keras.Model(image, [layers.GlobalAveragePooling1D()(tokens), ops.transpose(found, (0, 2, 1))])
     random = np.random.default_rng(3)
@@ -54,7 +62,14 @@ def written(model: Any, form: str, folder: Path) -> Path:
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
 @pytest.mark.parametrize(
     ("form", "destination"),
-    [("keras", "torch"), ("keras", "onnx"), ("keras", "tf"), ("h5", "onnx"), ("saved-model", "torch"), ("saved-model", "tf")],
+    [
+        ("keras", "torch"),
+        ("keras", "onnx"),
+        ("keras", "tf"),
+        ("h5", "onnx"),
+        ("saved-model", "torch"),
+        ("saved-model", "tf"),
+    ],
 )
 def test_there_and_back(form: str, destination: str, model: Any, tmp_path: Path) -> None:
     made = porter.convert(written(model, form, tmp_path), to=destination, out=tmp_path / "port")
@@ -69,7 +84,9 @@ def test_there_and_back(form: str, destination: str, model: Any, tmp_path: Path)
 def test_the_port_gives_what_keras_gives(model: Any, tmp_path: Path) -> None:
     porter.convert(written(model, "keras", tmp_path), to="onnx", out=tmp_path / "port", check=False)
     image = np.random.default_rng(5).normal(size=(2, SIDE, SIDE, 3)).astype("float32")
-    for ours, theirs in zip(porter.load(tmp_path / "port")(image.transpose(0, 3, 1, 2)), model(image), strict=True):
+    for ours, theirs in zip(
+        porter.load(tmp_path / "port")(image.transpose(0, 3, 1, 2)), model(image), strict=True
+    ):
         assert ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-4)
 
 
@@ -87,7 +104,9 @@ def _keys_for_queries(patch: pytest.MonkeyPatch) -> None:
 
 def _heads_for_channels(patch: pytest.MonkeyPatch) -> None:
     def wrong(walk: Any, name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
-        return with_kernel(walk, name, view, Equation(*(axes.replace("chd", "cdh") for axes in equation)), kernel)
+        return with_kernel(
+            walk, name, view, Equation(*(axes.replace("chd", "cdh") for axes in equation)), kernel
+        )
 
     patch.setattr(arrays, "with_kernel", wrong)
 
@@ -105,14 +124,22 @@ def _heads_in_another_order(patch: pytest.MonkeyPatch) -> None:
 
 def _no_scale(patch: pytest.MonkeyPatch) -> None:
     right = arrays.attention
-    patch.setattr(arrays, "attention", lambda walk, node, heads, mask, scale: right(walk, node, heads, mask, 1.0))
+    patch.setattr(
+        arrays, "attention", lambda walk, node, heads, mask, scale: right(walk, node, heads, mask, 1.0)
+    )
 
 
-@pytest.mark.parametrize("plant", [_keys_for_queries, _heads_for_channels, _heads_in_another_order, _no_scale])
-def test_a_mistake_in_an_attention_is_refused(plant: Planted, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "plant", [_keys_for_queries, _heads_for_channels, _heads_in_another_order, _no_scale]
+)
+def test_a_mistake_in_an_attention_is_refused(
+    plant: Planted, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = written(model, "keras", tmp_path)
     plant(monkeypatch)
-    with pytest.raises(PorterError, match="the port is not the source's function: attention is the first node that differs"):
+    with pytest.raises(
+        PorterError, match="the port is not the source's function: attention is the first node that differs"
+    ):
         porter.convert(path, to="torch", out=tmp_path / "port")
     assert not (tmp_path / "port").exists()
 
@@ -136,6 +163,8 @@ def test_arrays_of_a_users_own_code(tmp_path: Path) -> None:
     scope: dict[str, Any] = {}
     exec(OWN_CODE, scope)
     scope["model"]().save(tmp_path / "model.keras")
-    made = porter.convert(tmp_path / "model.keras", out=tmp_path / "port", reference=f"{tmp_path / 'code.py'}:model")
+    made = porter.convert(
+        tmp_path / "model.keras", out=tmp_path / "port", reference=f"{tmp_path / 'code.py'}:model"
+    )
     assert made.verdict is not None and made.verdict.ok and made.verdict.given is not None
     assert made.verdict.given.parities and all(parity.ok for parity in made.verdict.given.parities)

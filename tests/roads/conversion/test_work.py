@@ -1,4 +1,6 @@
-"""What a conversion does once: a variant's expansion, the file's graph, where its tensors are, and which layers are which nodes."""
+"""What a conversion does once: a variant's expansion, the file's graph, where its tensors are, and which
+layers are which nodes.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_a_file_of_weights_is_expanded_once_more_for_the_pads_of_training(
     own = {"locate": 1, "is_published": 1, "make_plan": 1, "write_record": 1}
     for padding, times in (("shipped", 1), ("trained", 2)):
         counted.clear()
-        made = porter.convert("resnet50v2", ZOO, weights=path, out=tmp_path / padding, padding=padding, check=False)
+        made = porter.convert(
+            "resnet50v2", ZOO, weights=path, out=tmp_path / padding, padding=padding, check=False
+        )
         assert counted == {f"expand_steps resnet50v2 from {ZOO}": times, **own}
         assert read_port(made.port.folder) == made.port
 
@@ -85,6 +89,8 @@ def test_a_file_of_weights_is_expanded_once_more_for_the_pads_of_training(
 def test_a_check_reads_no_port(weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path) -> None:
     for to in ("torch", "onnx"):
         counted.clear()
-        made = porter.convert(VARIANT, ZOO, to, weights=weights_file(VARIANT, ZOO, ".whole.h5"), out=tmp_path / to)
+        made = porter.convert(
+            VARIANT, ZOO, to, weights=weights_file(VARIANT, ZOO, ".whole.h5"), out=tmp_path / to
+        )
         assert counted["read_port"] == 0 and counted["write_record"] == counted["make_plan"] == 1
         assert read_port(made.port.folder) == made.port

@@ -1,4 +1,6 @@
-"""Every protocol of every recipe, at its own sizes, against the zoo's own code or library; and the page that lists them."""
+"""Every protocol of every recipe, at its own sizes, against the zoo's own code or library; and the page that
+lists them.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +25,9 @@ def named(use: Use) -> str:
 
 
 def photos() -> Iterator[Any]:
-    """Each use of a protocol with a photo; one protocol of a zoo is shown the second photo once, and by `full` every time."""
+    """Each use of a protocol with a photo; one protocol of a zoo is shown the second photo once, and by
+    `full` every time.
+    """
     seen: set[tuple[str, Preprocess]] = set()
     for use in uses():
         if use not in OPENCV:
@@ -42,15 +46,21 @@ def test_protocols_are_their_zoos_bit_for_bit(use: Use, size: tuple[int, int]) -
 
 
 @pytest.mark.parametrize(
-    "protocol", list({use.protocol.geometry: use.protocol for use in OPENCV}.values()), ids=lambda it: str(it.size)
+    "protocol",
+    list({use.protocol.geometry: use.protocol for use in OPENCV}.values()),
+    ids=lambda it: str(it.size),
 )
 @pytest.mark.parametrize("size", SIZES)
-def test_opencv_pixels_are_within_a_level_of_tensornets(protocol: Preprocess, size: tuple[int, int], tmp_path: Path) -> None:
+def test_opencv_pixels_are_within_a_level_of_tensornets(
+    protocol: Preprocess, size: tuple[int, int], tmp_path: Path
+) -> None:
     cv2 = pytest.importorskip("cv2")
     cv2.ipp.setUseIPP(False)
     realistic(*size).save(tmp_path / "photo.png")
     assert protocol.crop is not None
-    wanted = originals.tensornets_crops(originals.tensornets_pixels(tmp_path / "photo.png", protocol.size, cv2), protocol.crop)
+    wanted = originals.tensornets_crops(
+        originals.tensornets_pixels(tmp_path / "photo.png", protocol.size, cv2), protocol.crop
+    )
     found = np.stack(ten_crops(resized(open_image(tmp_path / "photo.png"), protocol), protocol))
     apart = np.abs(found.astype(int) - wanted)
     assert apart.max() <= 1
@@ -75,4 +85,6 @@ def test_every_protocol_has_an_original_and_every_test_named_is_there() -> None:
     for entry in ORIGINALS.values():
         for test in entry.tests:
             file, name = test.split("::")
-            assert f"def {name}(" in (ROOT / "tests" / "unit" / "data" / file).read_text(encoding="utf-8"), test
+            assert f"def {name}(" in (ROOT / "tests" / "unit" / "data" / file).read_text(encoding="utf-8"), (
+                test
+            )

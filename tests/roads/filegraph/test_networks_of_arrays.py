@@ -1,4 +1,6 @@
-"""Detection heads and attention as torch exports them, with a free batch and for one image: their graphs compute what they do."""
+"""Detection heads and attention as torch exports them, with a free batch and for one image: their graphs
+compute what they do.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Ssd(nn.Module):  # type: ignore[misc,name-defined]
         self.heads = nn.ModuleList(nn.Conv2d(CHANNELS, 3 * 4, 3, stride, 1) for stride in (1, 2, 4))
 
     def forward(self, found: Tensor) -> Tensor:
-        return torch.cat([head(found).permute(0, 2, 3, 1).reshape(found.shape[0], -1, 4) for head in self.heads], 1)
+        return torch.cat(
+            [head(found).permute(0, 2, 3, 1).reshape(found.shape[0], -1, 4) for head in self.heads], 1
+        )
 
 
 class Yolo(nn.Module):  # type: ignore[misc,name-defined]
@@ -56,7 +60,13 @@ class Yolo(nn.Module):  # type: ignore[misc,name-defined]
         boxes = []
         for head in self.heads:
             batch, _, rows, columns = (value := head(found)).shape
-            boxes.append(value.view(batch, 3, 7, rows, columns).permute(0, 1, 3, 4, 2).contiguous().sigmoid().view(batch, -1, 7))
+            boxes.append(
+                value.view(batch, 3, 7, rows, columns)
+                .permute(0, 1, 3, 4, 2)
+                .contiguous()
+                .sigmoid()
+                .view(batch, -1, 7)
+            )
         return torch.cat(boxes, 1)
 
 
@@ -70,9 +80,15 @@ class Anchors(nn.Module):  # type: ignore[misc,name-defined]
     def forward(self, found: Tensor) -> Tensor:
         box, classes = self.head(found).flatten(2).split((4 * 8, 5), 1)
         batch, _, cells = box.shape
-        before, behind = self.bins(box.view(batch, 4, 8, cells).transpose(2, 1).softmax(1)).view(batch, 4, cells).chunk(2, 1)
+        before, behind = (
+            self.bins(box.view(batch, 4, 8, cells).transpose(2, 1).softmax(1))
+            .view(batch, 4, cells)
+            .chunk(2, 1)
+        )
         across = torch.arange(found.shape[3], dtype=found.dtype) + 0.5
-        down, across = torch.meshgrid(torch.arange(found.shape[2], dtype=found.dtype) + 0.5, across, indexing="ij")
+        down, across = torch.meshgrid(
+            torch.arange(found.shape[2], dtype=found.dtype) + 0.5, across, indexing="ij"
+        )
         centres = torch.stack((across, down), -1).view(-1, 2).transpose(0, 1).unsqueeze(0)
         return torch.cat([(centres - before + centres + behind) / 2, classes.sigmoid()], 1)
 
@@ -82,7 +98,11 @@ class Maps(nn.Module):  # type: ignore[misc,name-defined]
 
     def __init__(self) -> None:
         super().__init__()
-        self.box, self.face, self.dense = nn.Conv2d(CHANNELS, 4, 1), nn.Conv2d(CHANNELS, 2, 1), nn.Linear(CHANNELS * 12 * 16, 3)
+        self.box, self.face, self.dense = (
+            nn.Conv2d(CHANNELS, 4, 1),
+            nn.Conv2d(CHANNELS, 2, 1),
+            nn.Linear(CHANNELS * 12 * 16, 3),
+        )
 
     def forward(self, found: Tensor) -> tuple[Tensor, ...]:
         turned = self.dense(found.permute(0, 3, 2, 1).reshape(found.shape[0], -1))
@@ -111,7 +131,9 @@ class Attention(nn.Module):  # type: ignore[misc,name-defined]
 
     def forward(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
         batch, count, width = tokens.shape
-        query, key, value = self.qkv(tokens).reshape(batch, count, 3, HEADS, width // HEADS).permute(2, 0, 3, 1, 4).unbind(0)
+        query, key, value = (
+            self.qkv(tokens).reshape(batch, count, 3, HEADS, width // HEADS).permute(2, 0, 3, 1, 4).unbind(0)
+        )
         if self.fused:
             mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
         else:
@@ -126,10 +148,16 @@ class VisionTransformer(nn.Module):  # type: ignore[misc,name-defined]
     def __init__(self, fused: bool) -> None:
         super().__init__()
         self.patch = nn.Conv2d(CHANNELS, CHANNELS, 4, 4)
-        self.token, self.places = nn.Parameter(torch.randn(1, 1, CHANNELS)), nn.Parameter(torch.randn(1, 13, CHANNELS))
+        self.token, self.places = (
+            nn.Parameter(torch.randn(1, 1, CHANNELS)),
+            nn.Parameter(torch.randn(1, 13, CHANNELS)),
+        )
         self.norms = nn.ModuleList(nn.LayerNorm(CHANNELS) for _ in range(3))
         self.attention, self.gamma = Attention(fused), nn.Parameter(torch.rand(CHANNELS))
-        self.mlp, self.head = nn.Sequential(nn.Linear(CHANNELS, 16), nn.GELU(), nn.Linear(16, CHANNELS)), nn.Linear(CHANNELS, 5)
+        self.mlp, self.head = (
+            nn.Sequential(nn.Linear(CHANNELS, 16), nn.GELU(), nn.Linear(16, CHANNELS)),
+            nn.Linear(CHANNELS, 5),
+        )
 
     def forward(self, found: Tensor) -> Tensor:
         tokens = self.patch(found).flatten(2).transpose(1, 2)
@@ -144,7 +172,9 @@ class Encoder(nn.Module):  # type: ignore[misc,name-defined]
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = nn.TransformerEncoderLayer(CHANNELS, HEADS, 16, batch_first=True, norm_first=True, activation="gelu")
+        self.layer = nn.TransformerEncoderLayer(
+            CHANNELS, HEADS, 16, batch_first=True, norm_first=True, activation="gelu"
+        )
 
     def forward(self, found: Tensor) -> Tensor:
         return self.layer(found.flatten(2).transpose(1, 2)).mean(1)
@@ -155,8 +185,13 @@ class Windows(nn.Module):  # type: ignore[misc,name-defined]
 
     def __init__(self) -> None:
         super().__init__()
-        self.attention, self.table = Attention(fused=False), nn.Parameter(torch.randn((2 * WINDOW - 1) ** 2, HEADS))
-        cells = torch.stack(torch.meshgrid(torch.arange(WINDOW), torch.arange(WINDOW), indexing="ij")).flatten(1)
+        self.attention, self.table = (
+            Attention(fused=False),
+            nn.Parameter(torch.randn((2 * WINDOW - 1) ** 2, HEADS)),
+        )
+        cells = torch.stack(
+            torch.meshgrid(torch.arange(WINDOW), torch.arange(WINDOW), indexing="ij")
+        ).flatten(1)
         apart = (cells[:, :, None] - cells[:, None, :]).permute(1, 2, 0) + WINDOW - 1
         self.register_buffer("index", apart[..., 0] * (2 * WINDOW - 1) + apart[..., 1])
         self.norm, self.merge = nn.LayerNorm(4 * CHANNELS), nn.Linear(4 * CHANNELS, 2 * CHANNELS, bias=False)
@@ -164,10 +199,14 @@ class Windows(nn.Module):  # type: ignore[misc,name-defined]
     def forward(self, found: Tensor) -> Tensor:
         found = torch.roll(found.permute(0, 2, 3, 1), (-2, -2), (1, 2))
         batch, rows, columns, width = found.shape
-        windows = found.view(batch, rows // WINDOW, WINDOW, columns // WINDOW, WINDOW, width).permute(0, 1, 3, 2, 4, 5)
+        windows = found.view(batch, rows // WINDOW, WINDOW, columns // WINDOW, WINDOW, width).permute(
+            0, 1, 3, 2, 4, 5
+        )
         bias = self.table[self.index.view(-1)].view(WINDOW**2, WINDOW**2, -1).permute(2, 0, 1).unsqueeze(0)
         mixed = self.attention(windows.reshape(-1, WINDOW**2, width), bias)
-        mixed = mixed.view(-1, rows // WINDOW, columns // WINDOW, WINDOW, WINDOW, width).permute(0, 1, 3, 2, 4, 5)
+        mixed = mixed.view(-1, rows // WINDOW, columns // WINDOW, WINDOW, WINDOW, width).permute(
+            0, 1, 3, 2, 4, 5
+        )
         whole = torch.roll(mixed.reshape(batch, rows, columns, width), (2, 2), (1, 2))
         parts = [whole[:, down::2, across::2] for across in (0, 1) for down in (0, 1)]
         return self.merge(self.norm(torch.cat(parts, -1))).permute(0, 3, 1, 2)
@@ -184,19 +223,28 @@ class Unfolded(nn.Module):  # type: ignore[misc,name-defined]
         batch, width, rows, columns = found.shape
         down, across = rows // 2, columns // 2
         patches = found.reshape(batch * width * down, 2, across, 2).transpose(1, 2)
-        patches = patches.reshape(batch, width, down * across, 4).transpose(1, 3).reshape(batch * 4, down * across, width)
+        patches = (
+            patches.reshape(batch, width, down * across, 4)
+            .transpose(1, 3)
+            .reshape(batch * 4, down * across, width)
+        )
         mixed = self.attention(patches).contiguous().view(batch, 4, down * across, width)
         mixed = mixed.transpose(1, 3).reshape(batch * width * down, across, 2, 2).transpose(1, 2)
         return self.out(torch.cat((found, mixed.reshape(batch, width, rows, columns)), 1))
 
 
 class Einsums(nn.Module):  # type: ignore[misc,name-defined]
-    """Attention by equations, and products with a table for each row and each column, as SAM's relative positions."""
+    """Attention by equations, and products with a table for each row and each column, as SAM's relative
+    positions.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.kernel = nn.Parameter(torch.randn(CHANNELS, 3, HEADS, CHANNELS // HEADS))
-        self.rows, self.columns = nn.Parameter(torch.randn(12, 5, CHANNELS)), nn.Parameter(torch.randn(31, CHANNELS))
+        self.rows, self.columns = (
+            nn.Parameter(torch.randn(12, 5, CHANNELS)),
+            nn.Parameter(torch.randn(31, CHANNELS)),
+        )
 
     def forward(self, found: Tensor) -> tuple[Tensor, ...]:
         parts = torch.einsum("nlc,ckhd->nklhd", found.flatten(2).transpose(1, 2), self.kernel)
@@ -214,7 +262,9 @@ class Einsums(nn.Module):  # type: ignore[misc,name-defined]
 
 
 class Ensemble(nn.Module):  # type: ignore[misc,name-defined]
-    """The mean of two heads, of which a new first axis counts them, and a table of positions at another size."""
+    """The mean of two heads, of which a new first axis counts them, and a table of positions at another
+    size.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,19 +273,27 @@ class Ensemble(nn.Module):  # type: ignore[misc,name-defined]
 
     def forward(self, found: Tensor) -> Tensor:
         found = found + functional.interpolate(self.table, found.shape[2:], mode="bicubic", antialias=True)
-        found = (found + functional.interpolate(self.table, scale_factor=(12 / 7, 16 / 5), mode="bilinear")).amax((2, 3))
+        found = (
+            found + functional.interpolate(self.table, scale_factor=(12 / 7, 16 / 5), mode="bilinear")
+        ).amax((2, 3))
         return torch.mean(torch.stack([self.one(found), self.other(found)], 0), 0)
 
 
 class Positions(nn.Module):  # type: ignore[misc,name-defined]
-    """Sines that are computed from the size of a map, patches by an unfold, no tokens before the others, precision kept."""
+    """Sines that are computed from the size of a map, patches by an unfold, no tokens before the others,
+    precision kept.
+    """
 
     def forward(self, found: Tensor) -> Tensor:
         with torch.autocast("cpu", enabled=False):
             there = ~torch.zeros(found.shape[0], *found.shape[2:], dtype=torch.bool)
-            rates = 100.0 ** (2 * torch.div(torch.arange(CHANNELS, dtype=found.dtype), 2, rounding_mode="floor") / CHANNELS)
+            rates = 100.0 ** (
+                2 * torch.div(torch.arange(CHANNELS, dtype=found.dtype), 2, rounding_mode="floor") / CHANNELS
+            )
             angles = there.cumsum(1, dtype=found.dtype)[..., None] / rates
-            found = found + torch.stack((angles[..., ::2].sin(), angles[..., 1::2].cos()), 4).flatten(3).permute(0, 3, 1, 2)
+            found = found + torch.stack((angles[..., ::2].sin(), angles[..., 1::2].cos()), 4).flatten(
+                3
+            ).permute(0, 3, 1, 2)
         patches = functional.unfold(found, 2, stride=2).transpose(1, 2)
         return torch.cat((patches[:, :0], patches.softmax(-1)), 1)
 
@@ -245,9 +303,20 @@ class Asked(nn.Module):  # type: ignore[misc,name-defined]
 
     def forward(self, found: Tensor) -> Tensor:
         batch, width, rows, columns = found.shape
-        windows = found.view(batch, width, rows // WINDOW, WINDOW, columns // WINDOW, WINDOW).permute(0, 2, 4, 3, 5, 1)
-        asked = functional.max_pool2d(found, (3, 4)).permute(0, 2, 3, 1).repeat_interleave(12, 0).reshape(-1, WINDOW**2, width)
-        return (asked @ windows.reshape(-1, WINDOW**2, width).transpose(1, 2)).softmax(-1).view(batch, 12, WINDOW**2, -1)
+        windows = found.view(batch, width, rows // WINDOW, WINDOW, columns // WINDOW, WINDOW).permute(
+            0, 2, 4, 3, 5, 1
+        )
+        asked = (
+            functional.max_pool2d(found, (3, 4))
+            .permute(0, 2, 3, 1)
+            .repeat_interleave(12, 0)
+            .reshape(-1, WINDOW**2, width)
+        )
+        return (
+            (asked @ windows.reshape(-1, WINDOW**2, width).transpose(1, 2))
+            .softmax(-1)
+            .view(batch, 12, WINDOW**2, -1)
+        )
 
 
 class Looked(nn.Module):  # type: ignore[misc,name-defined]
@@ -259,18 +328,30 @@ class Looked(nn.Module):  # type: ignore[misc,name-defined]
 
     def forward(self, found: Tensor) -> Tensor:
         rows, columns = found.shape[2:]
-        places = torch.stack(torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij"), -1).view(1, -1, 2)
+        places = torch.stack(
+            torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij"), -1
+        ).view(1, -1, 2)
         places = places.expand(found.shape[0], -1, -1)
-        ones = functional.one_hot(places.flip(-1).clamp(min=2), self.table.shape[1]).permute(0, 2, 1, 3).to(found)
-        return (found.flatten(2).transpose(1, 2) + (ones @ self.table).sum(1)).to(torch.float64).transpose(1, 2)
+        ones = (
+            functional.one_hot(places.flip(-1).clamp(min=2), self.table.shape[1])
+            .permute(0, 2, 1, 3)
+            .to(found)
+        )
+        return (
+            (found.flatten(2).transpose(1, 2) + (ones @ self.table).sum(1)).to(torch.float64).transpose(1, 2)
+        )
 
 
 class Written(nn.Module):  # type: ignore[misc,name-defined]
-    """Tables and values that are written in parts, as ConViT's relative positions, MViT's shares and Swin's masks."""
+    """Tables and values that are written in parts, as ConViT's relative positions, MViT's shares and Swin's
+    masks.
+    """
 
     def forward(self, found: Tensor) -> Tensor:
         rows, columns = found.shape[2:]
-        apart = torch.arange(columns, dtype=found.dtype).view(1, -1) - torch.arange(rows, dtype=found.dtype).view(-1, 1)
+        apart = torch.arange(columns, dtype=found.dtype).view(1, -1) - torch.arange(
+            rows, dtype=found.dtype
+        ).view(-1, 1)
         table = torch.zeros(1, 3, rows, columns, dtype=found.dtype)
         table[:, 2], table[:, 1, 1:-1, ::1] = apart**2, apart.repeat_interleave(2, 1)[1:-1, :columns]
         table[:, 0] = table[:, 1] + 1
@@ -293,12 +374,34 @@ class Numbers(nn.Module):  # type: ignore[misc,name-defined]
 
 
 HEADS_OF: dict[str, Callable[[], Any]] = {
-    **{"ssd": Ssd, "yolo": Yolo, "anchors": Anchors, "maps": Maps, "slots": Slots, "encoder": Encoder, "windows": Windows},
-    **{"vit": lambda: VisionTransformer(False), "vit fused": lambda: VisionTransformer(True), "unfolded": Unfolded},
+    **{
+        "ssd": Ssd,
+        "yolo": Yolo,
+        "anchors": Anchors,
+        "maps": Maps,
+        "slots": Slots,
+        "encoder": Encoder,
+        "windows": Windows,
+    },
+    **{
+        "vit": lambda: VisionTransformer(False),
+        "vit fused": lambda: VisionTransformer(True),
+        "unfolded": Unfolded,
+    },
     "einsums": Einsums,
 }
-EXPORTED = {"sines": Positions, "ensemble": Ensemble, "written": Written, "looked up": Looked, "asked": Asked, "numbers": Numbers}
-CASES = [*((name, form) for name in HEADS_OF for form in (".pt2", ".onnx")), *((name, ".pt2") for name in EXPORTED)]
+EXPORTED = {
+    "sines": Positions,
+    "ensemble": Ensemble,
+    "written": Written,
+    "looked up": Looked,
+    "asked": Asked,
+    "numbers": Numbers,
+}
+CASES = [
+    *((name, form) for name in HEADS_OF for form in (".pt2", ".onnx")),
+    *((name, ".pt2") for name in EXPORTED),
+]
 ATTENTIONS = {"encoder": 1, "vit": 1, "vit fused": 1, "unfolded": 0, "windows": 0}
 """How often a network's heads are `Attention`. Where they lie otherwise, it stays products and a softmax."""
 
@@ -338,10 +441,14 @@ def test_a_network_of_arrays_is_read_as_it_computes(name: str, form: str, free: 
     values = evaluate(found.graph, held, images.numpy())
     with torch.no_grad():
         given = net(images)
-    for path, wanted in zip(found.graph.outputs, given if isinstance(given, tuple) else (given,), strict=True):
+    for path, wanted in zip(
+        found.graph.outputs, given if isinstance(given, tuple) else (given,), strict=True
+    ):
         ours, theirs = values[path], wanted.numpy()
         limit = 1e-12 if form == ".pt2" else 1e-10  # ONNX keeps an epsilon of 1e-5 in float32
-        assert ours.shape == theirs.shape and np.linalg.norm(ours - theirs) <= limit * np.linalg.norm(theirs), path
+        assert ours.shape == theirs.shape and np.linalg.norm(ours - theirs) <= limit * np.linalg.norm(
+            theirs
+        ), path
 
 
 class Over(nn.Module):  # type: ignore[misc,name-defined]
@@ -356,17 +463,23 @@ class Over(nn.Module):  # type: ignore[misc,name-defined]
 
 
 @pytest.mark.parametrize(
-    "over", [lambda x: x.sum(0), lambda x: x.cumsum(0), lambda x: x.softmax(0)], ids=["sum", "cumsum", "softmax"]
+    "over",
+    [lambda x: x.sum(0), lambda x: x.cumsum(0), lambda x: x.softmax(0)],
+    ids=["sum", "cumsum", "softmax"],
 )
 def test_a_constant_of_all_images_is_refused(over: Callable[[Tensor], Tensor], tmp_path: Path) -> None:
-    checkpoint = read_checkpoint(export(Net(Over(over)).eval(), torch.randn(2, 3, *SIZE), True, tmp_path / "net.pt2"))
+    checkpoint = read_checkpoint(
+        export(Net(Over(over)).eval(), torch.randn(2, 3, *SIZE), True, tmp_path / "net.pt2")
+    )
     assert checkpoint.graph is not None
     with pytest.raises(MappingError, match="add by something that is not one number per channel"):
         translated(checkpoint.graph, checkpoint.tensors)
 
 
 class Mixed(nn.Module):  # type: ignore[misc,name-defined]
-    """Queries of one value, keys and values of another; `apart` are heads that are laid out as no `Attention` has them."""
+    """Queries of one value, keys and values of another; `apart` are heads that are laid out as no `Attention`
+    has them.
+    """
 
     def __init__(self, apart: str = "") -> None:
         super().__init__()
@@ -374,13 +487,24 @@ class Mixed(nn.Module):  # type: ignore[misc,name-defined]
         self.query, self.both = nn.Linear(CHANNELS, CHANNELS), nn.Linear(CHANNELS, 2 * CHANNELS)
 
     def forward(self, found: Tensor) -> Tensor:
-        tokens, few = found.flatten(2).transpose(1, 2), functional.max_pool2d(found, 4).flatten(2).transpose(1, 2)
+        tokens, few = (
+            found.flatten(2).transpose(1, 2),
+            functional.max_pool2d(found, 4).flatten(2).transpose(1, 2),
+        )
         query = self.query(tokens).unflatten(-1, (HEADS, -1)).transpose(1, 2)
-        sizes, order = ((HEADS, 2, -1), (3, 0, 2, 1, 4)) if self.apart == "parts of heads" else ((2, HEADS, -1), (2, 0, 3, 1, 4))
+        sizes, order = (
+            ((HEADS, 2, -1), (3, 0, 2, 1, 4))
+            if self.apart == "parts of heads"
+            else ((2, HEADS, -1), (2, 0, 3, 1, 4))
+        )
         key, value = self.both(few).unflatten(-1, sizes).permute(order).unbind(0)
         shares = (0.3 * query @ key.transpose(-2, -1)).softmax(-1)
         mixed = (0.5 * shares if self.apart == "a factor behind" else shares) @ value
-        return mixed.permute(0, 2, 3, 1).flatten(2) if self.apart == "channels before heads" else mixed.transpose(1, 2).flatten(2)
+        return (
+            mixed.permute(0, 2, 3, 1).flatten(2)
+            if self.apart == "channels before heads"
+            else mixed.transpose(1, 2).flatten(2)
+        )
 
 
 MIXED = ("", "parts of heads", "a factor behind", "channels before heads")
@@ -388,7 +512,9 @@ MIXED = ("", "parts of heads", "a factor behind", "channels before heads")
 
 @pytest.mark.parametrize("apart", MIXED)
 def test_attention_is_one_op(apart: str, tmp_path: Path) -> None:
-    """Where heads lie otherwise, or something stands in between, it stays products and a softmax, and is exact all the same."""
+    """Where heads lie otherwise, or something stands in between, it stays products and a softmax, and is
+    exact all the same.
+    """
     torch.manual_seed(0)
     net, images = Net(Mixed(apart)).eval().double(), torch.randn(2, 3, *SIZE, dtype=torch.float64)
     checkpoint = read_checkpoint(export(net, images, True, tmp_path / "net.pt2"))
@@ -402,14 +528,21 @@ def test_attention_is_one_op(apart: str, tmp_path: Path) -> None:
 
 
 class Registers(nn.Module):  # type: ignore[misc,name-defined]
-    """Stored tokens between others, as DINOv2 with registers has them, positions out of a table, as CLIP's are, and a
-    mean of all tokens by a pool of one axis.
+    """Stored tokens between others, as DINOv2 with registers has them, positions out of a table, as CLIP's
+    are, and a mean of all tokens by a pool of one axis.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.token, self.registers = nn.Parameter(torch.randn(1, 1, CHANNELS)), nn.Parameter(torch.randn(1, 3, CHANNELS))
-        self.attention, self.pool, self.places = Attention(True), nn.AdaptiveAvgPool1d(1), nn.Embedding(5, CHANNELS)
+        self.token, self.registers = (
+            nn.Parameter(torch.randn(1, 1, CHANNELS)),
+            nn.Parameter(torch.randn(1, 3, CHANNELS)),
+        )
+        self.attention, self.pool, self.places = (
+            Attention(True),
+            nn.AdaptiveAvgPool1d(1),
+            nn.Embedding(5, CHANNELS),
+        )
         self.register_buffer("ids", torch.tensor([[4, 0, 3, 1]]))
 
     def forward(self, found: Tensor) -> Tensor:

@@ -40,7 +40,9 @@ class Pair(Squeezed):
 @pytest.mark.usefixtures("one_recipe")
 @pytest.mark.parametrize("make", [Squeezed, Mean, Pair])
 @pytest.mark.parametrize("to", ["torch", "tf", "onnx", "caffe", "mxnet"])
-def test_a_number_of_each_image_has_no_further_axis(make: Callable[[], nn.Module], to: str, tmp_path: Path) -> None:
+def test_a_number_of_each_image_has_no_further_axis(
+    make: Callable[[], nn.Module], to: str, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     network, image = make().eval(), torch.randn(3, 3, 12, 13)
     torch.export.save(torch.export.export(network, (image,)), tmp_path / "model.pt2")
@@ -56,7 +58,9 @@ def test_a_number_of_each_image_has_no_further_axis(make: Callable[[], nn.Module
     pairs = zip(found, wanted, strict=True) if make is Pair else [(found, wanted)]
     for ours, theirs in pairs:
         as_array = ours.detach() if to == "torch" else ours
-        np.testing.assert_allclose(np.asarray(as_array), theirs.detach().numpy(), rtol=1e-4, atol=1e-6, strict=True)
+        np.testing.assert_allclose(
+            np.asarray(as_array), theirs.detach().numpy(), rtol=1e-4, atol=1e-6, strict=True
+        )
 
 
 class Sure(Squeezed):

@@ -1,4 +1,6 @@
-"""What a reader makes of a file is what its framework computes: every case in every form, by the oracle in float64."""
+"""What a reader makes of a file is what its framework computes: every case in every form, by the oracle in
+float64.
+"""
 
 from __future__ import annotations
 
@@ -79,16 +81,23 @@ def keras(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def model(keras: Any) -> tuple[Any, list[str]]:
-    return keras_model(keras, KERAS_CASES if keras.__name__ == "tf_keras" else {**KERAS_CASES, **KERAS_3_CASES})
+    return keras_model(
+        keras, KERAS_CASES if keras.__name__ == "tf_keras" else {**KERAS_CASES, **KERAS_3_CASES}
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
-def test_what_is_read_computes_what_keras_computes(form: str, keras: Any, model: tuple[Any, list[str]], tmp_path: Path) -> None:
-    """The oracle's values of porter's graph are Keras's own, and at every tap those of the file's own graph as porter runs it."""
+def test_what_is_read_computes_what_keras_computes(
+    form: str, keras: Any, model: tuple[Any, list[str]], tmp_path: Path
+) -> None:
+    """The oracle's values of porter's graph are Keras's own, and at every tap those of the file's own graph
+    as porter runs it.
+    """
     whole, cases = model
     said = [*range(len(cases))]
-    if form == "saved-model":  # Keras takes a second for each few layers, and the graph is read as a frozen one is
+    # Keras takes a second for each few layers, and the graph is read as a frozen one is.
+    if form == "saved-model":
         said = [place for place in said[::5] if cases[place] not in RESIZING]
     for few in (said[::2], said[1::2]) if form == "h5" else (said,):  # a small .h5 holds few names
         part = keras.Model(whole.input, [whole.outputs[place] for place in few])
@@ -117,10 +126,14 @@ def expect_read(model: Any, path: Path, cases: list[str]) -> None:
     assert checkpoint.graph is not None
     assert not [node for node in checkpoint.graph.nodes if isinstance(node.op, Foreign)]
     values = values_as_run(checkpoint, images())
-    # Of one more image, because Keras's addition takes N×1×1×1 for a bias where the other value has N channels.
-    wanted = [np.asarray(value)[:2] for value in model(np.concatenate([images(), images()[:1]]), training=False)]
+    # Of one more image, because Keras's addition takes N×1×1×1 for a bias where the other value has N
+    # channels.
+    wanted = [
+        np.asarray(value)[:2] for value in model(np.concatenate([images(), images()[:1]]), training=False)
+    ]
     for name, case, whole in zip(checkpoint.graph.outputs, cases, wanted, strict=True):
         theirs = whole if isinstance(values[name], OfAxes) else channels_first(whole)
-        # TensorFlow rounds a GELU's constants and a leaky ReLU's slope to float32, also in float64, and resizes in float32.
+        # TensorFlow rounds a GELU's constants and a leaky ReLU's slope to float32, also in float64, and
+        # resizes in float32.
         limit = 1e-6 if case == "other cells" else 1e-8 if "gelu" in case or "leaky" in case else 1e-12
         assert values[name].shape == theirs.shape and distance(values[name], theirs) <= limit, case

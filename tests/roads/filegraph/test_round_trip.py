@@ -31,9 +31,14 @@ LIMIT = 1e-12
 def with_a_tensor(sample: Sample) -> Sample:
     """The sample after a scale by 1, because a file without tensors is none of weights."""
     first = Node("first", ChannelScale(), (INPUT,))
-    nodes = (replace(node, inputs=tuple("first" if path == INPUT else path for path in node.inputs)) for node in sample.graph.nodes)
+    nodes = (
+        replace(node, inputs=tuple("first" if path == INPUT else path for path in node.inputs))
+        for node in sample.graph.nodes
+    )
     graph = replace(sample.graph, nodes=(first, *nodes))
-    return replace(sample, graph=graph, tensors={**sample.tensors, "first": {"gamma": np.ones(graph.channels)}})
+    return replace(
+        sample, graph=graph, tensors={**sample.tensors, "first": {"gamma": np.ones(graph.channels)}}
+    )
 
 
 def read_back(graph: Graph, tensors: Tensors, size: tuple[int, int], folder: Path) -> Opened:
@@ -61,7 +66,9 @@ def _in_keras(value: Array) -> Array:
 
 
 def test_what_porter_writes_for_keras_it_reads(tmp_path: Path) -> None:
-    """Most graphs are read: an average that leaves out some pads, and a Flatten channel by channel, are written in parts."""
+    """Most graphs are read: an average that leaves out some pads, and a Flatten channel by channel, are
+    written in parts.
+    """
     outcomes: Counter[bool] = Counter()
 
     @settings(max_examples=12, derandomize=True, phases=UNSHRUNK, suppress_health_check=list(HealthCheck))
@@ -75,8 +82,13 @@ def test_what_porter_writes_for_keras_it_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", IN_PARTS)
 def test_what_is_written_in_parts_is_read_in_parts(name: str, tmp_path: Path) -> None:
-    graph = Graph((Node("scale", ChannelScale(), (INPUT,)), Node("parts", IN_PARTS[name], ("scale",))), 4, "parts")
-    tensors, batch = {"scale": {"gamma": np.linspace(0.5, 2, 4)}}, np.random.default_rng(0).normal(size=(2, 4, 6, 6))
+    graph = Graph(
+        (Node("scale", ChannelScale(), (INPUT,)), Node("parts", IN_PARTS[name], ("scale",))), 4, "parts"
+    )
+    tensors, batch = (
+        {"scale": {"gamma": np.linspace(0.5, 2, 4)}},
+        np.random.default_rng(0).normal(size=(2, 4, 6, 6)),
+    )
     opened = read_back(graph, tensors, (6, 6), tmp_path)
     found = evaluate(opened.graph, opened.tensors, batch)[opened.graph.output]
     assert difference(_in_keras(found), _in_keras(evaluate(graph, tensors, batch)["parts"])) <= LIMIT

@@ -16,7 +16,10 @@ from tests.support.standin import smooth_images
 
 CLASSES, SIZE = 7, (64, 65)
 HEADS: dict[str, tuple[Callable[[], nn.Module], str | None]] = {
-    "own": (lambda: nn.Sequential(nn.Dropout(), nn.Conv2d(512, CLASSES, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1)), None),
+    "own": (
+        lambda: nn.Sequential(nn.Dropout(), nn.Conv2d(512, CLASSES, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1)),
+        None,
+    ),
     "elsewhere": (
         lambda: nn.Sequential(nn.Conv2d(512, CLASSES, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1)),
         "classifier.0=head/logits",
@@ -34,7 +37,9 @@ HEADS: dict[str, tuple[Callable[[], nn.Module], str | None]] = {
 LATER = ("own", "none", "dense")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.full] if name in LATER else []) for name in HEADS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] if name in LATER else []) for name in HEADS]
+)
 def test_a_head_of_ones_own_is_that_or_is_asked_for(name: str, tmp_path: Path) -> None:
     head, setting = HEADS[name]
     torch.manual_seed(0)
@@ -44,7 +49,9 @@ def test_a_head_of_ones_own_is_that_or_is_asked_for(name: str, tmp_path: Path) -
 
     def ported(*mapped: str) -> Conversion:
         files = {"weights": tmp_path / "own.pth", "out": tmp_path / "port", "overwrite": True}
-        return porter.convert("squeezenet1_1", "torchvision", "torch", input_size="64x65", mapped=mapped, **files)
+        return porter.convert(
+            "squeezenet1_1", "torchvision", "torch", input_size="64x65", mapped=mapped, **files
+        )
 
     if setting:
         with pytest.raises(MappingError, match=r"where it has 'classifier\.\d'") as caught:

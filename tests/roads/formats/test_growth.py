@@ -23,7 +23,9 @@ KERNEL = np.random.default_rng(0).normal(size=(3, 3, 4, 4)).astype(np.float32)
 NAMES: dict[str, Callable[[int], str]] = {
     "plain": lambda place: f"relu{place}",
     "alike at the end": lambda place: f"block{place}/end",
-    "without an ASCII letter": lambda place: "é" + "".join(chr(0x4E00 + place // size % 128) for size in (1, 128)),
+    "without an ASCII letter": lambda place: (
+        "é" + "".join(chr(0x4E00 + place // size % 128) for size in (1, 128))
+    ),
 }
 
 
@@ -37,12 +39,15 @@ def onnx_chain(path: Path, names: Callable[[int], str], count: int) -> None:
         op, read = ("Relu", before[-1:]) if place % 2 == 0 else ("Add", before)
         nodes.append(make(op, read, [f"{names(place)}:0"], name=names(place)))
     image, end = (
-        onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [1, 4, 8, 8]), (nodes[-1].output[0], None))
+        onnx.helper.make_tensor_value_info(name, 1, shape)
+        for name, shape in (("x", [1, 4, 8, 8]), (nodes[-1].output[0], None))
     )
     kernel = onnx.numpy_helper.from_array(KERNEL.transpose(), "k")
     graph = onnx.helper.make_graph(nodes, "chain", [image], [end], [kernel])
     path.write_bytes(
-        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8
+        ).SerializeToString()
     )
 
 
@@ -50,15 +55,23 @@ def keras_chain(path: Path, names: Callable[[int], str], count: int) -> None:
     """Tangents behind a convolution."""
     layers: list[dict[str, Any]] = [
         {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [None, 8, 8, 4]}},
-        {"class_name": "Conv2D", "config": {"name": "conv", "filters": 4, "kernel_size": [3, 3], "use_bias": False}},
-        *({"class_name": "Activation", "config": {"name": names(place), "activation": "tanh"}} for place in range(count)),
+        {
+            "class_name": "Conv2D",
+            "config": {"name": "conv", "filters": 4, "kernel_size": [3, 3], "use_bias": False},
+        },
+        *(
+            {"class_name": "Activation", "config": {"name": names(place), "activation": "tanh"}}
+            for place in range(count)
+        ),
     ]
     weights = path.with_suffix(".h5")
     with h5py.File(weights, "w") as file:
         file["layers/conv2d/vars/0"] = KERNEL
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("metadata.json", '{"keras_version": "3.5.0"}')
-        archive.writestr("config.json", json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": layers}}))
+        archive.writestr(
+            "config.json", json.dumps({"class_name": "Sequential", "config": {"name": "m", "layers": layers}})
+        )
         archive.write(weights, "model.weights.h5")
 
 
@@ -82,10 +95,13 @@ def calls(function: Callable[[], object]) -> int:
 
 @pytest.mark.usefixtures("one_recipe")
 @pytest.mark.parametrize(
-    ("format", "names"), [("onnx", "alike at the end"), ("onnx", "without an ASCII letter"), ("keras", "plain")]
+    ("format", "names"),
+    [("onnx", "alike at the end"), ("onnx", "without an ASCII letter"), ("keras", "plain")],
 )
 def test_twice_the_nodes_take_twice_the_calls(format: str, names: str, tmp_path: Path) -> None:
-    """Of names that end alike each group was compared with all others, which took minutes for 16,000 nodes."""
+    """Of names that end alike each group was compared with all others, which took minutes for 16,000
+    nodes.
+    """
     found = {}
     for count in (20, 100, 200, 400):  # the first one imports
         path = tmp_path / f"{count}.{format}"
@@ -99,7 +115,9 @@ def test_a_graph_of_more_layers_is_refused(tmp_path: Path, monkeypatch: pytest.M
         make(tmp_path / format, NAMES["plain"], 30)
     monkeypatch.setattr("porter.formats.reading.MOST_LAYERS", 30)
     for format in CHAINS:
-        with pytest.raises(FileError, match="the file's graph has 31 layers, more than the 30 that porter takes"):
+        with pytest.raises(
+            FileError, match="the file's graph has 31 layers, more than the 30 that porter takes"
+        ):
             read_checkpoint(tmp_path / format)
     monkeypatch.setattr("porter.formats.keras.flow.MOST_NODES", 10)
     with pytest.raises(FileError, match="its layers are called more than 10 times"):

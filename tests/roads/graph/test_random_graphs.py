@@ -38,7 +38,9 @@ def check(sample: Sample) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_shapes_signs_and_records_of_every_op(name: str) -> None:
-    """`find` draws until the op fits: how many graphs of chance that takes differs with what else a process has imported."""
+    """`find` draws until the op fits: how many graphs of chance that takes differs with what else a process
+    has imported.
+    """
     one = settings(max_examples=1000, derandomize=True, database=None, phases=UNSHRUNK)
     few = samples(ops=(name, "rearrange", "flatten"), least=8)
     check(find(few, lambda sample: any(node.op_name == name for node in sample.graph.nodes), settings=one))

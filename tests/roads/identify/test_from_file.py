@@ -52,7 +52,10 @@ def of_a_conv_head() -> keras.Model:
 
 def of_a_layer_without_an_op() -> keras.Model:
     image = keras.Input((20, 20, 3))
-    return keras.Model(image, LAYERS.GlobalMaxPooling2D()(LAYERS.Discretization([0.5], name="length", dtype="float32")(image)))
+    return keras.Model(
+        image,
+        LAYERS.GlobalMaxPooling2D()(LAYERS.Discretization([0.5], name="length", dtype="float32")(image)),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Small models' files, by name."""
     folder = tmp_path_factory.mktemp("files")
     keras.utils.set_random_seed(0)
-    models = {"small.keras": small(), "small.h5": small(), "free.keras": small(None), "two.keras": of_two_outputs()}
+    models = {
+        "small.keras": small(),
+        "small.h5": small(),
+        "free.keras": small(None),
+        "two.keras": of_two_outputs(),
+    }
     models["head.keras"] = of_a_conv_head()
     models["grouped.keras"] = of_a_layer_without_an_op()
     for name, model in models.items():
@@ -91,30 +99,47 @@ def test_the_commands_work_on_such_a_port(saved: Callable[[str], Path], tmp_path
     refused(cli("verify", port), "made from small.keras", "add --weights")
     refused(cli("predict", port, "photo.jpg"), "nothing says how a photo becomes", "--preprocess")
     assert "small.keras" in (Path(cli("report", port).out.strip())).read_text()
-    assert [site["site"] for site in json.loads(cli("pads", file, "--to", "torch", "--json").out)["sites"]] == ["stem"]
+    assert [
+        site["site"] for site in json.loads(cli("pads", file, "--to", "torch", "--json").out)["sites"]
+    ] == ["stem"]
     (line,) = [line for line in cli("inspect", file).out.splitlines() if "porter convert" in line]
     assert line.split() == ["porter", "convert", str(file), "--to", "torch"]
     again = cli("convert", port, "--to", "tf", "--out", tmp_path / "again", "--input-size", "20")
     assert again.status == 0 and read_port(tmp_path / "again").record.source.format == "port"
     for said in (again.out, cli("verify", tmp_path / "again", "--weights", port).out):
-        assert "the original file's own graph is not at hand" in said and "own build of the source in torch" in said
+        assert (
+            "the original file's own graph is not at hand" in said
+            and "own build of the source in torch" in said
+        )
     refused(cli("verify", tmp_path / "again"), "made from another port", "--weights with that port")
 
 
 @pytest.mark.parametrize(("kept", "output"), [(False, "logits"), (True, "probabilities")])
-def test_what_a_port_gives_is_said(kept: bool, output: str, saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+def test_what_a_port_gives_is_said(
+    kept: bool, output: str, saved: Callable[[str], Path], tmp_path: Path, cli: Cli
+) -> None:
     onnx = pytest.importorskip("onnx")
     ran = cli("convert", saved("small.keras"), "--to", "onnx", "--no-check", *["--keep-activation"] * kept)
     assert ("its softmax is taken off: --keep-activation keeps it" in ran.out) == (not kept)
-    stated = {entry.key: entry.value for entry in onnx.load(tmp_path / "small-onnx" / "model.onnx").metadata_props}
+    stated = {
+        entry.key: entry.value for entry in onnx.load(tmp_path / "small-onnx" / "model.onnx").metadata_props
+    }
     assert stated["porter.output"] == output == read_port(tmp_path / "small-onnx").record.output
     again = porter.convert(tmp_path / "small-onnx", to="torch", out=tmp_path / "again", check=False)
     assert again.record()["output"] == output
-    ran = cli("convert", "small-onnx", "--to", "torch", "--no-check", "--keep-activation", "--keep-background")
+    ran = cli(
+        "convert", "small-onnx", "--to", "torch", "--no-check", "--keep-activation", "--keep-background"
+    )
     if kept:
-        assert "warning  --keep-background: no background row is known in the 7 classes of small-onnx" in ran.out
+        assert (
+            "warning  --keep-background: no background row is known in the 7 classes of small-onnx" in ran.out
+        )
     else:
-        refused(ran, "without the softmax of its source", "leave out --keep-activation, or convert small.keras, which")
+        refused(
+            ran,
+            "without the softmax of its source",
+            "leave out --keep-activation, or convert small.keras, which",
+        )
 
 
 def test_a_file_of_a_recipes_graph_gets_its_names(weights_file: WeightsMaker, tmp_path: Path) -> None:
@@ -124,7 +149,9 @@ def test_a_file_of_a_recipes_graph_gets_its_names(weights_file: WeightsMaker, tm
     assert any("mobilenet_v1_0.25 from keras" in note for note in record.source.notes)
 
 
-def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_file_without_a_size_is_asked_for_one(
+    saved: Callable[[str], Path], tmp_path: Path, cli: Cli
+) -> None:
     file = saved("free.keras")
     refused(cli("convert", file, "--to", "torch"), "states no input size", "--input-size")
     assert cli("convert", file, "--to", "torch", "--input-size", "17x23").status == 0
@@ -135,17 +162,32 @@ def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tm
 
 
 @pytest.mark.parametrize("to", ["onnx", "caffe", "mxnet"])
-def test_a_bare_file_of_a_port_says_its_native_size_and_protocol(to: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_bare_file_of_a_port_says_its_native_size_and_protocol(
+    to: str, saved: Callable[[str], Path], tmp_path: Path
+) -> None:
     protocol = "resize=squash,size=17,interpolation=pil_bilinear,divide=99"
-    made = porter.convert(saved("free.keras"), to=to, out=tmp_path / "port", preprocess=protocol, input_size="17x23", check=False)
+    made = porter.convert(
+        saved("free.keras"),
+        to=to,
+        out=tmp_path / "port",
+        preprocess=protocol,
+        input_size="17x23",
+        check=False,
+    )
     (made.port.folder / "port.json").unlink()
     file = made.port.folder / made.port.destination.MODEL_FILE
     record = porter.convert(file, to="torch", out=tmp_path / "again", check=False).port.record
-    assert record.input.native_size == (17, 23) and record.preprocess == made.port.record.preprocess is not None
+    assert (
+        record.input.native_size == (17, 23) and record.preprocess == made.port.record.preprocess is not None
+    )
 
 
-def test_a_port_of_any_size_is_compared_at_the_size_that_is_asked_for(saved: Callable[[str], Path], tmp_path: Path) -> None:
-    made = porter.convert(saved("two.keras"), to="torch", out=tmp_path / "port", check=True, input_size="24x27")
+def test_a_port_of_any_size_is_compared_at_the_size_that_is_asked_for(
+    saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    made = porter.convert(
+        saved("two.keras"), to="torch", out=tmp_path / "port", check=True, input_size="24x27"
+    )
     assert made.port.record.input.size is None and made.verdict is not None
     float32 = next(parity for parity in made.verdict.parities if parity.dtype == "float32")
     assert float32.sizes == ((24, 27),)
@@ -180,7 +222,10 @@ WRONG = {
     "no YAML": ("zoos: [", "2:1: not valid YAML"),
     "an unknown key": (RECIPE.replace("input:", "inptu:"), "4:1: there is no key 'inptu'"),
     "an unknown variable": (RECIPE.replace("=width", "=widht"), "6:32: 'widht' is not a variable"),
-    "a node without a name": (RECIPE.replace("stem/norm: norm, ", ""), "14:5: zoo 'own' does not name 'stem/norm'"),
+    "a node without a name": (
+        RECIPE.replace("stem/norm: norm, ", ""),
+        "14:5: zoo 'own' does not name 'stem/norm'",
+    ),
 }
 
 
@@ -193,10 +238,14 @@ def test_a_wrong_recipe_spoils_itself_only_and_is_spoken_of(
     said = f"this recipe was left out: own/small.yaml:{WRONG[name][1]}"
     ran = cli("convert", saved("small.keras"), "--to", "torch", "--recipes", "own", "--no-check")
     assert ran.status == 0 and said in ran.out
-    refused(cli("convert", saved("free.keras"), "--to", "torch", "--recipes", "own"), "states no input size", said)
+    refused(
+        cli("convert", saved("free.keras"), "--to", "torch", "--recipes", "own"), "states no input size", said
+    )
 
 
-def test_a_recipe_of_ones_own_is_used_with_its_labels(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_recipe_of_ones_own_is_used_with_its_labels(
+    saved: Callable[[str], Path], tmp_path: Path, cli: Cli
+) -> None:
     (tmp_path / "own").mkdir()
     square = "{resize: squash, size: 20, interpolation: pil_bilinear, divide: 255}"
     (tmp_path / "own" / "small.yaml").write_text(f"{RECIPE}    labels: seven.txt\n    protocol: {square}\n")
@@ -209,10 +258,15 @@ def test_a_recipe_of_ones_own_is_used_with_its_labels(saved: Callable[[str], Pat
     for port in ("small-torch", "again"):
         said = cli("predict", port, PHOTO)
         assert said.status == 0 and said.out.count("kind ") == 5
-    assert cli("report", "small-torch").status == 0 and "7, seven.txt" in (tmp_path / "small-torch" / "report.html").read_text()
+    assert (
+        cli("report", "small-torch").status == 0
+        and "7, seven.txt" in (tmp_path / "small-torch" / "report.html").read_text()
+    )
 
 
-def test_a_much_larger_variant_is_not_expanded_to_its_end(saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_much_larger_variant_is_not_expanded_to_its_end(
+    saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file of four layers is compared with every recipe in the time of its own layers."""
     named = []
     monkeypatch.setattr(candidate, "name_layers", lambda recipe, *rest: named.append(recipe.architecture))
@@ -224,7 +278,9 @@ def test_a_convolution_of_one_cell_is_a_head(saved: Callable[[str], Path], tmp_p
     assert (record.classes, record.output) == (5, "logits")
 
 
-@pytest.mark.parametrize(("name", "given"), [("free.keras", ("--input-size", "any")), ("small.keras", ("--keep-activation",))])
+@pytest.mark.parametrize(
+    ("name", "given"), [("free.keras", ("--input-size", "any")), ("small.keras", ("--keep-activation",))]
+)
 def test_the_reports_line_makes_the_port_again(
     name: str, given: tuple[str, ...], saved: Callable[[str], Path], tmp_path: Path, cli: Cli
 ) -> None:
@@ -239,7 +295,10 @@ def test_the_reports_line_makes_the_port_again(
 REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a variant without a zoo": (("resnet50",), ("a variant without its zoo", "--from")),
     "no file": (("nowhere.h5",), ("no file", "porter convert FILE")),
-    "a zoo for a file": (("small.keras", "--from", "torch"), ("is a file, expected a variant", "porter inspect")),
+    "a zoo for a file": (
+        ("small.keras", "--from", "torch"),
+        ("is a file, expected a variant", "porter inspect"),
+    ),
     "tensors without a graph": (("tensors.weights.h5",), ("no graph",)),
     "a layer without an op": (
         ("grouped.keras",),
@@ -267,11 +326,15 @@ def test_a_port_gives_what_the_file_gives(saved: Callable[[str], Path], tmp_path
     wanted = [np.asarray(value) for value in keras.models.load_model(file)(batch)]
     with torch.no_grad():
         maps, most = porter.load(tmp_path / "port")(torch.from_numpy(batch.transpose(0, 3, 1, 2).copy()))
-    assert np.allclose(maps.numpy().transpose(0, 2, 3, 1), wanted[0], atol=1e-5) and np.allclose(most.numpy(), wanted[1], atol=1e-5)
+    assert np.allclose(maps.numpy().transpose(0, 2, 3, 1), wanted[0], atol=1e-5) and np.allclose(
+        most.numpy(), wanted[1], atol=1e-5
+    )
 
 
 def test_a_keras_model_without_a_graph_is_told_what_keeps_one(tmp_path: Path, cli: Cli) -> None:
-    """Its calls are code of its own, so that its files hold tensors only; what `export` writes is the calls themselves."""
+    """Its calls are code of its own, so that its files hold tensors only; what `export` writes is the calls
+    themselves.
+    """
 
     class Own(keras.Model):  # type: ignore[name-defined,misc]
         def __init__(self) -> None:
@@ -288,7 +351,10 @@ def test_a_keras_model_without_a_graph_is_told_what_keeps_one(tmp_path: Path, cl
     for name in ("own.keras", "own.weights.h5"):
         assert advice in str(porter.inspect(tmp_path / name).problem)
         refused(cli("convert", tmp_path / name, "--to", "torch"), "tensors and no graph", advice)
-        refused(cli("recipe", "new", "own", "--from-model", tmp_path / name, "--out", tmp_path / "own.yaml"), advice)
+        refused(
+            cli("recipe", "new", "own", "--from-model", tmp_path / name, "--out", tmp_path / "own.yaml"),
+            advice,
+        )
     model.export(str(tmp_path / "own"), verbose=False)
     assert "same function as the file's own graph" in cli("convert", tmp_path / "own", "--to", "torch").out
 
@@ -312,7 +378,12 @@ def small_of_logarithms() -> keras.Model:
 def export_of_logarithms(path: Path) -> Path:
     import torch
 
-    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 7)
+    layers = (
+        torch.nn.Conv2d(3, 8, 3),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 7),
+    )
     model = torch.nn.Sequential(*layers, torch.nn.LogSoftmax(1)).eval()
     torch.export.save(torch.export.export(model, (torch.zeros(1, 3, 20, 20),)), path / "net.pt2")
     return path / "net.pt2"
@@ -327,15 +398,25 @@ def onnx_of_logarithms(path: Path) -> Path:
     return path / "net.onnx"
 
 
-@pytest.mark.parametrize("make", [keras_of_logarithms, saved_model_of_logarithms, export_of_logarithms, onnx_of_logarithms])
-def test_a_log_softmax_at_the_end_is_taken_off(make: Callable[[Path], Path], tmp_path: Path, cli: Cli) -> None:
+@pytest.mark.parametrize(
+    "make", [keras_of_logarithms, saved_model_of_logarithms, export_of_logarithms, onnx_of_logarithms]
+)
+def test_a_log_softmax_at_the_end_is_taken_off(
+    make: Callable[[Path], Path], tmp_path: Path, cli: Cli
+) -> None:
     file = make(tmp_path)
     size = ("--input-size", "any") if file.suffix == ".onnx" else ()
     ran = cli("convert", file, "--to", "torch", "--out", "port", *size)
-    assert "its log_softmax is taken off" in ran.out and "float64: same function as the file's own graph" in ran.out, ran.err
+    assert (
+        "its log_softmax is taken off" in ran.out
+        and "float64: same function as the file's own graph" in ran.out
+    ), ran.err
     record = read_port(tmp_path / "port").record
     assert (record.activation, record.output) == ("log_softmax", "logits")
     assert cli("verify", "port", "--weights", file).status == 0
     kept = cli("convert", file, "--to", "torch", "--out", "kept", "--keep-activation", *size)
     assert "float64: same function as the file's own graph" in kept.out, kept.err
-    assert read_port(tmp_path / "kept").graph.by_path[read_port(tmp_path / "kept").graph.output].op == LogSoftmax()
+    assert (
+        read_port(tmp_path / "kept").graph.by_path[read_port(tmp_path / "kept").graph.output].op
+        == LogSoftmax()
+    )

@@ -1,4 +1,5 @@
-"""The frameworks themselves against windows laid cell by cell (windows.py): their own layers, and what porter builds of them.
+"""The frameworks themselves against windows laid cell by cell (windows.py): their own layers, and what porter
+builds of them.
 
 Rows and columns have different geometries throughout, and every comparison is in float64.
 """
@@ -17,7 +18,19 @@ import pytest
 
 from porter.base.errors import PaddingError
 from porter.frameworks import Destination, get_destination
-from porter.graph import INPUT, AvgPool, ConcatChannels, Conv, GlobalAvgPool, Graph, MaxPool, Node, Relu, site_of, tensor_shapes
+from porter.graph import (
+    INPUT,
+    AvgPool,
+    ConcatChannels,
+    Conv,
+    GlobalAvgPool,
+    Graph,
+    MaxPool,
+    Node,
+    Relu,
+    site_of,
+    tensor_shapes,
+)
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Average, Convention, Rounding, Rule, SiteKind, Size, Window, realise
 from tests.support.padding.windows import Array, evaluate_map
@@ -47,11 +60,17 @@ def evaluate_pair(
     for geometry, size in zip((rows, columns), maps.shape[1:], strict=True):
         if size not in defined_sizes(geometry, kind, average, fill):
             return None
-    return evaluate_map(kind, rows.lay(maps.shape[1]), columns.lay(maps.shape[2]), maps, fill, average, kernel)
+    return evaluate_map(
+        kind, rows.lay(maps.shape[1]), columns.lay(maps.shape[2]), maps, fill, average, kernel
+    )
 
 
-def check_native(wanted: Array | None, layer: Callable[[], Array], case: object, refusal: type[Exception] | None = None) -> str:
-    """Runs a framework's own layer where the case is defined: it has to give the values wanted, or the refusal that is due."""
+def check_native(
+    wanted: Array | None, layer: Callable[[], Array], case: object, refusal: type[Exception] | None = None
+) -> str:
+    """Runs a framework's own layer where the case is defined: it has to give the values wanted, or the
+    refusal that is due.
+    """
     if wanted is None:
         return "undefined"
     if refusal is not None:
@@ -64,8 +83,12 @@ def check_native(wanted: Array | None, layer: Callable[[], Array], case: object,
     return "equal"
 
 
-def pairs(rule: Rule, rounding: Rounding = "floor", dilated: bool = True) -> Iterator[tuple[Geometry, Geometry]]:
-    """Symmetrically padded geometries of one axis, each with another for the columns that shares what a layer has only one of."""
+def pairs(
+    rule: Rule, rounding: Rounding = "floor", dilated: bool = True
+) -> Iterator[tuple[Geometry, Geometry]]:
+    """Symmetrically padded geometries of one axis, each with another for the columns that shares what a layer
+    has only one of.
+    """
     chosen = [
         geometry
         for geometry in geometries()
@@ -82,7 +105,9 @@ def maps_for(sizes: range, draw: random.Random) -> Iterator[Array]:
 
 
 def window_of(rows: Geometry, columns: Geometry) -> Window:
-    return Window((rows.kernel, columns.kernel), (rows.stride, columns.stride), (rows.dilation, columns.dilation))
+    return Window(
+        (rows.kernel, columns.kernel), (rows.stride, columns.stride), (rows.dilation, columns.dilation)
+    )
 
 
 SHORT, LONG = range(1, 13), range(13, 41)
@@ -135,20 +160,38 @@ def test_torch_pads_as_the_windows_say(sizes: range, wanted: dict[str, int]) -> 
         weight = KERNEL[:, :, : rows.kernel, : columns.kernel].copy()
         for maps in maps_for(sizes, draw):
             expected = evaluate_pair("conv", rows, columns, maps, kernel=weight)
-            layer = run(functional.conv2d, maps, torch.from_numpy(weight), None, window.stride, padding, window.dilation)
+            layer = run(
+                functional.conv2d,
+                maps,
+                torch.from_numpy(weight),
+                None,
+                window.stride,
+                padding,
+                window.dilation,
+            )
             counts["conv " + check_native(expected, layer, (rows, columns, maps.shape))] += 1
     for rounding in ("floor", "ceil"):
         ceil = rounding == "ceil"
         for rows, columns in pairs("explicit", rounding):
             window, padding = window_of(rows, columns), (rows.pads[0], columns.pads[0])
-            refusal = RuntimeError if any(pad > window.kernel[axis] // 2 for axis, pad in enumerate(padding)) else None
+            refusal = (
+                RuntimeError
+                if any(pad > window.kernel[axis] // 2 for axis, pad in enumerate(padding))
+                else None
+            )
             for maps in maps_for(sizes, draw):
                 expected = evaluate_pair("max_pool", rows, columns, maps, fill=LOWEST)
-                layer = run(functional.max_pool2d, maps, window.kernel, window.stride, padding, window.dilation, ceil)
+                layer = run(
+                    functional.max_pool2d, maps, window.kernel, window.stride, padding, window.dilation, ceil
+                )
                 counts["max_pool " + check_native(expected, layer, (rows, columns, maps.shape), refusal)] += 1
         for rows, columns in pairs("explicit", rounding, dilated=False):
             window, padding = window_of(rows, columns), (rows.pads[0], columns.pads[0])
-            refusal = RuntimeError if any(pad > window.kernel[axis] // 2 for axis, pad in enumerate(padding)) else None
+            refusal = (
+                RuntimeError
+                if any(pad > window.kernel[axis] // 2 for axis, pad in enumerate(padding))
+                else None
+            )
             for maps, average in product(maps_for(sizes, draw), ("real_cells", "clipped_window")):
                 expected = evaluate_pair("avg_pool", rows, columns, maps, average=average)
                 options = (ceil, average == "clipped_window")
@@ -227,7 +270,10 @@ class Case:
         site = site_of(self.op)
         assert site is not None
         convention = site.convention
-        found = [defined_sizes(axis, site.kind, convention.average, convention.fill) for axis in (self.rows, self.columns)]
+        found = [
+            defined_sizes(axis, site.kind, convention.average, convention.fill)
+            for axis in (self.rows, self.columns)
+        ]
         rows, columns = ([size for size in sizes if size in SIZES] for sizes in found)
         return rows, columns
 
@@ -244,7 +290,9 @@ def cases_of(rows: Geometry, columns: Geometry) -> Iterator[Case]:
 
 
 def pair_up(chosen: list[Geometry], seed: int) -> Iterator[tuple[Geometry, Geometry]]:
-    """Every geometry once for the rows and once for the columns, beside one of its own rule, rounding and dilation."""
+    """Every geometry once for the rows and once for the columns, beside one of its own rule, rounding and
+    dilation.
+    """
     groups: dict[Any, list[Geometry]] = defaultdict(list)
     for geometry in chosen:
         groups[geometry.rule, geometry.rounding, geometry.dilation].append(geometry)
@@ -253,10 +301,12 @@ def pair_up(chosen: list[Geometry], seed: int) -> Iterator[tuple[Geometry, Geome
 
 
 def prove_builds(name: str, cases: list[Case], size: Size, batches: int) -> Counter[str]:
-    """Builds the cases and compares what they compute with the windows; counts realisations, refusals, and values compared.
+    """Builds the cases and compares what they compute with the windows; counts realisations, refusals, and
+    values compared.
 
-    Cases stand beside each other in one model, because a Keras model takes a good second to make: those that are defined from the
-    same input size on together, so that the smallest inputs are tried too. With a known size all stand in one.
+    Cases stand beside each other in one model, because a Keras model takes a good second to make: those that
+    are defined from the same input size on together, so that the smallest inputs are tried too. With a known
+    size all stand in one.
 
     Args:
         size: that the plan is made for, or ANY.
@@ -284,9 +334,13 @@ def prove_builds(name: str, cases: list[Case], size: Size, batches: int) -> Coun
 
 
 def _company(case: Case) -> Any:
-    """What cases of one model share: the least input from which on all is defined, or, where such gaps recur, all sizes."""
+    """What cases of one model share: the least input from which on all is defined, or, where such gaps recur,
+    all sizes.
+    """
     rows, columns = case.sizes()
-    return max(rows[0], columns[0]) if _without_gaps(rows) and _without_gaps(columns) else (*rows, 0, *columns)
+    return (
+        max(rows[0], columns[0]) if _without_gaps(rows) and _without_gaps(columns) else (*rows, 0, *columns)
+    )
 
 
 def _without_gaps(sizes: list[int]) -> bool:
@@ -294,8 +348,13 @@ def _without_gaps(sizes: list[int]) -> bool:
 
 
 def _common_sizes(cases: list[Case], batches: int, draw: random.Random) -> list[tuple[int, int]]:
-    """Input sizes at which all cases are defined: the least rows, as many as `batches`, with columns drawn."""
-    rows, columns = (sorted(set.intersection(*map(set, sizes))) for sizes in zip(*(case.sizes() for case in cases), strict=True))
+    """Input sizes at which all cases are defined: the least rows, as many as `batches`, with columns
+    drawn.
+    """
+    rows, columns = (
+        sorted(set.intersection(*map(set, sizes)))
+        for sizes in zip(*(case.sizes() for case in cases), strict=True)
+    )
     return list(zip(rows[:batches], draw.choices(columns, k=min(batches, len(rows))), strict=True))
 
 
@@ -310,7 +369,8 @@ def _compare(framework: Destination, cases: list[Case], size: Size, sizes: list[
     graph = Graph(tuple(nodes), CHANNELS, "join")
     draw = np.random.default_rng(11)
     tensors = {
-        path: {role: draw.normal(0, 1, shape) for role, shape in roles.items()} for path, roles in tensor_shapes(graph).items()
+        path: {role: draw.normal(0, 1, shape) for role, shape in roles.items()}
+        for path, roles in tensor_shapes(graph).items()
     }
     plan = make_plan(graph, size, framework.CAPABILITIES)
     # onnxruntime runs what porter writes in single precision only.
@@ -342,7 +402,9 @@ def _wanted(case: Case, maps: Array, tensors: dict[str, Array]) -> Array:
 
 
 def everyday() -> list[Geometry]:
-    """Stride 2 with every kernel: every rule and rounding, pads of half the kernel, and those of SAME on even maps."""
+    """Stride 2 with every kernel: every rule and rounding, pads of half the kernel, and those of SAME on even
+    maps.
+    """
     return [
         geometry
         for geometry in geometries()
@@ -363,19 +425,60 @@ def cases_at(chosen: list[Geometry], size: Size) -> list[Case]:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("torch", {"native": 257, "pad layer": 257, "dynamic pad layer": 84, "composition": 50, "compared": 3240}),
-        ("tf", {"native": 106, "pad layer": 382, "composition": 94, "depends on the input size": 66, "compared": 2910}),
-        ("onnx", {"native": 545, "pad layer": 74, "dynamic pad layer": 24, "composition": 5, "compared": 1296}),
+        (
+            "torch",
+            {"native": 257, "pad layer": 257, "dynamic pad layer": 84, "composition": 50, "compared": 3240},
+        ),
+        (
+            "tf",
+            {
+                "native": 106,
+                "pad layer": 382,
+                "composition": 94,
+                "depends on the input size": 66,
+                "compared": 2910,
+            },
+        ),
+        (
+            "onnx",
+            {"native": 545, "pad layer": 74, "dynamic pad layer": 24, "composition": 5, "compared": 1296},
+        ),
         pytest.param(
-            *("flax", {"native": 544, "pad layer": 68, "dynamic pad layer": 12, "composition": 24, "compared": 648}),
+            *(
+                "flax",
+                {"native": 544, "pad layer": 68, "dynamic pad layer": 12, "composition": 24, "compared": 648},
+            ),
             marks=pytest.mark.full,
         ),
-        ("caffe", {"native": 140, "larger kernel": 54, "composition": 358, "depends on the input size": 96, "compared": 552}),
-        ("mxnet", {"native": 227, "pad layer": 278, "composition": 47, "depends on the input size": 96, "compared": 552}),
+        (
+            "caffe",
+            {
+                "native": 140,
+                "larger kernel": 54,
+                "composition": 358,
+                "depends on the input size": 96,
+                "compared": 552,
+            },
+        ),
+        (
+            "mxnet",
+            {
+                "native": 227,
+                "pad layer": 278,
+                "composition": 47,
+                "depends on the input size": 96,
+                "compared": 552,
+            },
+        ),
     ],
 )
 def test_builds_that_are_right_at_every_size(name: str, wanted: dict[str, int]) -> None:
-    assert prove_builds(name, cases_at(everyday(), ANY), ANY, 1 if name in ("onnx", "flax", "caffe", "mxnet") else 5) == wanted
+    assert (
+        prove_builds(
+            name, cases_at(everyday(), ANY), ANY, 1 if name in ("onnx", "flax", "caffe", "mxnet") else 5
+        )
+        == wanted
+    )
 
 
 REFUSED = {"no dilated pool": 36, "pads that hold no zeros": 12}
@@ -384,17 +487,40 @@ REFUSED = {"no dilated pool": 36, "pads that hold no zeros": 12}
 @pytest.mark.parametrize(
     ("name", "size", "wanted"),
     [
-        ("torch", (9, 12), {"native": 101, "pad layer": 1634, "composition": 170, "no dilated pool": 570, "compared": 1905}),
-        ("torch", (12, 7), {"native": 99, "pad layer": 1429, "composition": 171, "no dilated pool": 442, "compared": 1699}),
-        ("tf", (9, 12), {"native": 9, "pad layer": 109, "composition": 77, "no dilated pool": 36, "compared": 195}),
+        (
+            "torch",
+            (9, 12),
+            {"native": 101, "pad layer": 1634, "composition": 170, "no dilated pool": 570, "compared": 1905},
+        ),
+        (
+            "torch",
+            (12, 7),
+            {"native": 99, "pad layer": 1429, "composition": 171, "no dilated pool": 442, "compared": 1699},
+        ),
+        (
+            "tf",
+            (9, 12),
+            {"native": 9, "pad layer": 109, "composition": 77, "no dilated pool": 36, "compared": 195},
+        ),
         ("onnx", (9, 12), {"native": 175, "pad layer": 51, "composition": 5, "compared": 462}),
         pytest.param(
             *("caffe", (9, 12)),
-            {"native": 11, "larger kernel": 21, "pad layer": 6, "composition": 145, **REFUSED, "compared": 183},
+            {
+                "native": 11,
+                "larger kernel": 21,
+                "pad layer": 6,
+                "composition": 145,
+                **REFUSED,
+                "compared": 183,
+            },
             marks=pytest.mark.full,
         ),
         pytest.param(
-            *("tf", (12, 7), {"native": 9, "pad layer": 105, "composition": 67, "no dilated pool": 30, "compared": 181}),
+            *(
+                "tf",
+                (12, 7),
+                {"native": 9, "pad layer": 105, "composition": 67, "no dilated pool": 30, "compared": 181},
+            ),
             marks=pytest.mark.full,
         ),
     ],
@@ -406,7 +532,11 @@ def test_builds_that_are_right_at_one_size(name: str, size: tuple[int, int], wan
 
 def most_of_the_grid() -> list[Geometry]:
     """All of it except explicit pads other than 0, half the kernel and the kernel less one."""
-    return [geometry for geometry in geometries() if {*geometry.pads} <= {0, geometry.kernel // 2, geometry.kernel - 1}]
+    return [
+        geometry
+        for geometry in geometries()
+        if {*geometry.pads} <= {0, geometry.kernel // 2, geometry.kernel - 1}
+    ]
 
 
 @pytest.mark.full

@@ -1,4 +1,6 @@
-"""The zoo of MXNet's Gluon: the names and shapes of MXNet 1.9.1's own parameters, and under `full` what MXNet computes."""
+"""The zoo of MXNet's Gluon: the names and shapes of MXNet 1.9.1's own parameters, and under `full` what MXNet
+computes.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,8 @@ NETWORKS = {
     "mobilenet_v2": ("884fc94ed7aa9ef2", "81d2d2c9f1df9222"),
     "inception_v3": ("dd0bc1464e2571b3", "d7030b21087a67fa"),
 }
-"""By variant: digests of the names and shapes of its parameters, by attributes (`_collect_params_with_prefix()`) and by prefixes
-(`collect_params()`, without the network's own prefix).
+"""By variant: digests of the names and shapes of its parameters, by attributes
+(`_collect_params_with_prefix()`) and by prefixes (`collect_params()`, without the network's own prefix).
 """
 
 
@@ -56,7 +58,10 @@ def parameters(variant: str, generation: str | None) -> Iterator[tuple[str, tupl
         between = "_" if generation else "."
         for role, names in dialect.tensor_names(graph, node, layer.name).items():
             name = next(name for name in names if name.startswith(f"{layer.name}{between}"))
-            yield name, undo_transforms(layer.transforms, role, np.broadcast_to(np.float32(0), roles[role])).shape
+            yield (
+                name,
+                undo_transforms(layer.transforms, role, np.broadcast_to(np.float32(0), roles[role])).shape,
+            )
         if isinstance(node.op, BatchNorm) and not node.op.scale:
             (ignored,) = (
                 name
@@ -75,14 +80,22 @@ def test_every_parameter_is_mxnets(variant: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "mobilenet0_", "mobilenet12_"])
 def test_a_network_may_be_the_second_of_its_process(prefix: str, tmp_path: Path) -> None:
-    arrays = {f"{prefix}{name}": np.zeros(shape, np.float32) for name, shape in parameters("mobilenet_v1_0.25", "save_params")}
+    arrays = {
+        f"{prefix}{name}": np.zeros(shape, np.float32)
+        for name, shape in parameters("mobilenet_v1_0.25", "save_params")
+    }
     member = find_recipe("mobilenet_v1").member("mobilenet_v1_0.25", "gluon")
     naming = name_layers(member, expand(member), Checkpoint(tmp_path, "mxnet", "mxnet", arrays), {})
-    assert (naming.generation, naming.layers["block1/pointwise/conv"].name) == ("save_params", f"{prefix}conv4")
+    assert (naming.generation, naming.layers["block1/pointwise/conv"].name) == (
+        "save_params",
+        f"{prefix}conv4",
+    )
 
 
 def ported(variant: str, file: Path, to: str) -> Verdict | None:
-    return porter.convert(variant, source="gluon", weights=file, to=to, out=file.with_name(to), overwrite=True).verdict
+    return porter.convert(
+        variant, source="gluon", weights=file, to=to, out=file.with_name(to), overwrite=True
+    ).verdict
 
 
 @needs_mxnet
@@ -93,7 +106,9 @@ def test_a_port_of_each_form_of_its_file_is_what_mxnet_computes(variant: str, tm
     for to in ("torch", "tf", "onnx", "mxnet"):
         verdict = ported(variant, tmp_path / "net-0000.params", to)
         assert verdict is not None and verdict.ok and verdict.proof.reference == "the file's own graph"
-    for file in (tmp_path / name for name in ("net-0000.params", "structured/net.params", "stripped/net.params")):
+    for file in (
+        tmp_path / name for name in ("net-0000.params", "structured/net.params", "stripped/net.params")
+    ):
         assert porter.inspect(file).matches[0].is_a == (variant, "gluon")
         ported(variant, file, "torch")
         for each in seen:

@@ -36,7 +36,11 @@ def test_the_document_holds_what_the_code_says(name: str) -> None:
 
 def test_the_words_of_tables_are_about_what_there_is() -> None:
     words = {*get_args(Rule)} - {"explicit"}
-    assert guide.CONVENTIONS.keys() == words and guide.DETAILS.keys() == {"fill", *get_args(Average), *get_args(Rounding)}
+    assert guide.CONVENTIONS.keys() == words and guide.DETAILS.keys() == {
+        "fill",
+        *get_args(Average),
+        *get_args(Rounding),
+    }
     assert guide.OPTIONS.keys() == STANDARD_OPTIONS.keys() and guide.USES.keys() == FUNCTIONS.keys()
 
 

@@ -49,7 +49,9 @@ def test_every_tensor_is_torchs(zoo: str, model: Any) -> None:
 def test_what_torchvision_does_to_its_input_is_a_node() -> None:
     node = read("inception_v3", "torchvision")[1].nodes[0]
     assert isinstance(node.op, Affine)
-    assert not any("transform_input" in read("inception_v3", zoo)[1].by_path for zoo in ZOOS if zoo != "torchvision")
+    assert not any(
+        "transform_input" in read("inception_v3", zoo)[1].by_path for zoo in ZOOS if zoo != "torchvision"
+    )
     batch = np.random.default_rng(0).normal(size=(2, 3, 5, 4))
     with torch.device("meta"):
         stock = import_models().inception_v3(weights=None, init_weights=False, transform_input=True)
@@ -75,10 +77,17 @@ def test_averages_divide_by_real_cells_only_in_tensorflow(zoo: str) -> None:
 @pytest.mark.parametrize("zoo", ZOOS)
 def test_torchs_norms_have_gammas_and_tensorflows_have_none(zoo: str) -> None:
     _, graph, _ = read("inception_v3", zoo)
-    norms = [roles for path, roles in tensor_shapes(graph).items() if isinstance(graph.by_path[path].op, BatchNorm)]
-    assert len(norms) == 94 and all(("gamma" in roles) == (RECIPE.zoos[zoo].framework != "tf") for roles in norms)
+    norms = [
+        roles for path, roles in tensor_shapes(graph).items() if isinstance(graph.by_path[path].op, BatchNorm)
+    ]
+    assert len(norms) == 94 and all(
+        ("gamma" in roles) == (RECIPE.zoos[zoo].framework != "tf") for roles in norms
+    )
 
 
 def test_parameters_are_as_many_as_keras_counts() -> None:
     _, graph, _ = read("inception_v3", "keras")  # of keras.io's table
-    assert sum(int(np.prod(shape)) for roles in tensor_shapes(graph).values() for shape in roles.values()) == 23_851_784
+    assert (
+        sum(int(np.prod(shape)) for roles in tensor_shapes(graph).values() for shape in roles.values())
+        == 23_851_784
+    )

@@ -1,7 +1,8 @@
-"""What the recipes meant before architectures and zoos were split: the layout of recipes may change, and this may not.
+"""What the recipes meant before architectures and zoos were split: the layout of recipes may change, and this
+may not.
 
-A line of meaning.txt has a variant, a zoo, an older generation of its names if it is one, and the digest of everything that the
-recipe says of them. `python -m tests.roads.recipe.test_meaning` prints the table.
+A line of meaning.txt has a variant, a zoo, an older generation of its names if it is one, and the digest of
+everything that the recipe says of them. `python -m tests.roads.recipe.test_meaning` prints the table.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from tests.support.recipe.recipes import all_recipes
 
 TABLE = Path(__file__).with_name("meaning.txt")
 SWITCHES = {"fb", "stem_norm", "shortcut_from", "shortcut_norm", "stride_in", "biases", "normed_biases"}
-SWITCHES |= {"input_norm", "pointwise_biases", "relu6", "of_8", "expand_first", "head_bias", "stem_bias", "halved_at"}
+SWITCHES |= {
+    "input_norm",
+    "pointwise_biases",
+    "relu6",
+    "of_8",
+    "expand_first",
+    "head_bias",
+    "stem_bias",
+    "halved_at",
+}
 """Options with which a graph can be that of resnet200v2, or of Gluon's. What they do is in the graph."""
 
 WAS_CALLED = {"nth": "place"}
@@ -53,7 +63,9 @@ def _meaning(recipe: Recipe, variant: str, name: str, generation: str | None) ->
         "input": [recipe.channels, *recipe.native_size(recipe.variants[variant]), graph.channels],
         "output": graph.outputs,
         "nodes": _nodes(graph),
-        "as_trained": [after for before, after in zip(_nodes(graph), _nodes(trained), strict=True) if before != after],
+        "as_trained": [
+            after for before, after in zip(_nodes(graph), _nodes(trained), strict=True) if before != after
+        ],
         "names": {path: [layer.name, layer.transforms] for path, layer in names.items()},
         "taps": dict(tap_names(Member(recipe, variant, zoo), graph)),
         "options": {
@@ -63,7 +75,13 @@ def _meaning(recipe: Recipe, variant: str, name: str, generation: str | None) ->
         },
         "assumed": dict(zoo.assumed),
         "ignore": sorted([rule.pattern, rule.reason, rule.equals] for rule in zoo.ignore),
-        "facts": [zoo.framework, zoo.reference, zoo.labels and zoo.labels.name, zoo.activation, zoo.licence_of(variant)],
+        "facts": [
+            zoo.framework,
+            zoo.reference,
+            zoo.labels and zoo.labels.name,
+            zoo.activation,
+            zoo.licence_of(variant),
+        ],
         "protocol": _plain(zoo.preprocess),
         "file": _plain(zoo.files.get(variant)),
         "published": _plain(zoo.published.get(variant)),
@@ -76,7 +94,10 @@ def meanings() -> Iterator[tuple[str, dict[str, Any]]]:
         for variant in recipe.variants:
             for name, zoo in recipe.zoos_of(variant).items():
                 for generation in (None, *zoo.generations):
-                    yield " ".join((variant, name, generation or "")).strip(), _meaning(recipe, variant, name, generation)
+                    yield (
+                        " ".join((variant, name, generation or "")).strip(),
+                        _meaning(recipe, variant, name, generation),
+                    )
 
 
 def _digest(meaning: dict[str, Any]) -> str:

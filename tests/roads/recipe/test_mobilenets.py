@@ -1,4 +1,6 @@
-"""The shipped recipes against keras.applications and torchvision: names, shapes, strides, pads, epsilons, for every width."""
+"""The shipped recipes against keras.applications and torchvision: names, shapes, strides, pads, epsilons, for
+every width.
+"""
 
 from functools import cache
 from typing import Any
@@ -49,7 +51,9 @@ def test_every_layer_is_kerass(variant: str) -> None:
             assert roles["gamma"] == tuple(layer.gamma.shape)
             assert layer.epsilon == node.op.epsilon and layer.momentum == pytest.approx(1 - node.op.momentum)
         else:
-            assert canonical_kernel(graph, node, layer) == roles["kernel"] and layer.use_bias == ("bias" in roles)
+            assert canonical_kernel(graph, node, layer) == roles["kernel"] and layer.use_bias == (
+                "bias" in roles
+            )
         if isinstance(node.op, Conv):
             assert layer.strides == node.op.window.stride
             assert keras_pads(layer, graph, node) == graph_pads(graph, node)
@@ -76,7 +80,10 @@ def keras_pads(layer: Any, graph: Graph, node: Node) -> tuple[tuple[int, int], .
     before = layer.input._keras_history.operation
     if layer.padding == "valid":
         return before.padding if before.__class__.__name__ == "ZeroPadding2D" else ((0, 0), (0, 0))
-    return tuple(pad_amounts(Convention("same"), node.op.window, axis, n) for axis, n in enumerate(before.output.shape[1:3]))
+    return tuple(
+        pad_amounts(Convention("same"), node.op.window, axis, n)
+        for axis, n in enumerate(before.output.shape[1:3])
+    )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -86,14 +93,20 @@ def test_the_other_names_are_layers_of_keras_too(variant: str) -> None:
     for path, layer in layers.items():
         if layer.name != "global_average_pooling2d":  # Keras counts these by session
             channels, *size = (*known[path], 1, 1)[:3]
-            assert tuple(model.get_layer(layer.name).output.shape[1:]) in ((*size, channels), (channels,)), path
+            assert tuple(model.get_layer(layer.name).output.shape[1:]) in ((*size, channels), (channels,)), (
+                path
+            )
     unnamed = {node.path for node in graph.nodes} - layers.keys()
     assert not unnamed
 
 
 def test_keras_v1_differs_from_same_on_odd_maps_only() -> None:
     _, graph, _ = read("mobilenet_v1", "keras")
-    fixed = [node.path for node in graph.nodes if isinstance(node.op, Conv) and node.op.convention.pads == (0, 1, 0, 1)]
+    fixed = [
+        node.path
+        for node in graph.nodes
+        if isinstance(node.op, Conv) and node.op.convention.pads == (0, 1, 0, 1)
+    ]
     assert fixed == [
         node.path
         for node in graph.nodes
@@ -126,7 +139,9 @@ def expect_module(model: Any, graph: Graph, layers: dict[str, LayerName]) -> Non
     framework, shape_of = get_destination("torch"), tensor_shapes(graph)
     ours: dict[str, tuple[int, ...]] = {}
     for path, roles in shape_of.items():
-        for role, names in get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name).items():
+        for role, names in (
+            get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name).items()
+        ):
             ours[names[0]] = roles.get(role, ())
     assert ours == {name: tuple(value.shape) for name, value in model.state_dict().items()}
     for path, layer in layers.items():
@@ -156,9 +171,11 @@ def test_slims_names(variant: str, path: str, name: str) -> None:
     assert layers[path].name == name
     assert layers["head/logits"].transforms == ("conv1x1_to_dense", "drop_background")
     assert graph.by_path["head/logits"].op.units == 1001  # type: ignore[union-attr]
-    assert {node.op.convention.rule for node in graph.nodes if isinstance(node.op, Conv) and node.op.window.kernel == (3, 3)} == {
-        "same"
-    }
+    assert {
+        node.op.convention.rule
+        for node in graph.nodes
+        if isinstance(node.op, Conv) and node.op.window.kernel == (3, 3)
+    } == {"same"}
 
 
 def test_every_zoo_of_every_recipe_is_complete() -> None:
@@ -167,21 +184,31 @@ def test_every_zoo_of_every_recipe_is_complete() -> None:
             for zoo in recipe.zoos_of(variant).values():
                 layer_names(Member(recipe, variant, zoo), expand(Member(recipe, variant, zoo)))
                 assert (zoo.preprocess is None) == ((recipe.architecture, zoo.name) in NO_PROTOCOL)
-                # Those of MXNet and Caffe are held to their own nets under `full`, Flax's examples to code of the tests.
+                # Those of MXNet and Caffe are held to their own nets under `full`, Flax's examples to code of
+                # the tests.
                 unproved = zoo.name in {*OWN_CODE, "flax_examples"} or zoo.framework in ("mxnet", "caffe")
                 assert (zoo.labels == Labels("imagenet-1000") and zoo.reference) or unproved
-                assert zoo.published.keys() <= zoo.files.keys() and all(file.licence for file in zoo.files.values())
+                assert zoo.published.keys() <= zoo.files.keys() and all(
+                    file.licence for file in zoo.files.values()
+                )
 
 
 def test_the_default_zoo_of_a_framework() -> None:
     recipe = find_recipe("mobilenet_v2")
-    assert recipe.zoo("tf", "mobilenet_v2").name == "keras" and recipe.zoo("torch", "mobilenet_v2").name == "torchvision"
+    assert (
+        recipe.zoo("tf", "mobilenet_v2").name == "keras"
+        and recipe.zoo("torch", "mobilenet_v2").name == "torchvision"
+    )
 
 
 def test_keras_2_2_called_mobilenet_v2s_head_otherwise() -> None:
-    """keras_applications/mobilenet_v2.py of keras-applications 1.0.2 to 1.0.8: `name='Logits'`; the rest as today."""
+    """keras_applications/mobilenet_v2.py of keras-applications 1.0.2 to 1.0.8: `name='Logits'`; the rest as
+    today.
+    """
     recipe = find_recipe("mobilenet_v2")
     member = recipe.member("mobilenet_v2", "keras")
     graph = expand(member)
     today, then = (layer_names(member, graph, label) for label in (None, "keras-2.2"))
-    assert {path: name for path, name in then.items() if name != today[path]} == {"head/logits": LayerName("Logits", ())}
+    assert {path: name for path, name in then.items() if name != today[path]} == {
+        "head/logits": LayerName("Logits", ())
+    }

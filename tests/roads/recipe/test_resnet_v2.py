@@ -50,7 +50,8 @@ def test_every_variable_of_the_deeper_ones_is_slims(variant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "parameters"), [("resnet50v2", 25_613_800), ("resnet101v2", 44_675_560), ("resnet152v2", 60_380_648)]
+    ("variant", "parameters"),
+    [("resnet50v2", 25_613_800), ("resnet101v2", 44_675_560), ("resnet152v2", 60_380_648)],
 )
 def test_parameters_are_as_many_as_keras_counts(variant: str, parameters: int) -> None:
     _, graph, _ = read(variant, "keras")  # of keras.io's table
@@ -61,7 +62,11 @@ def test_parameters_are_as_many_as_keras_counts(variant: str, parameters: int) -
 def test_the_stride_is_in_the_last_unit_of_a_stage_but_the_last() -> None:
     _, graph, _ = read("resnet50v2", "keras")
     units = ("stage1/unit3", "stage2/unit4", "stage3/unit6")
-    assert strided(graph) == ["stem/conv", "stem/pool", *(f"{unit}/{node}" for unit in units for node in ("shortcut", "conv2"))]
+    assert strided(graph) == [
+        "stem/conv",
+        "stem/pool",
+        *(f"{unit}/{node}" for unit in units for node in ("shortcut", "conv2")),
+    ]
 
 
 def test_keras_pads_its_pool_with_zeros_and_was_trained_without() -> None:

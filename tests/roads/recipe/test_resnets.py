@@ -1,4 +1,6 @@
-"""The recipes of ResNet v1, ResNeXt and wide ResNets against the zoos' own models: names, shapes, strides, pads and epsilons."""
+"""The recipes of ResNet v1, ResNeXt and wide ResNets against the zoos' own models: names, shapes, strides,
+pads and epsilons.
+"""
 
 from math import prod
 from pathlib import Path
@@ -34,7 +36,9 @@ IN_TORCH = [
 ]
 
 
-def read(variant: str, zoo_name: str, generation: str | None = None) -> tuple[Recipe, Graph, dict[str, LayerName]]:
+def read(
+    variant: str, zoo_name: str, generation: str | None = None
+) -> tuple[Recipe, Graph, dict[str, LayerName]]:
     recipe = find_recipe(variant)
     member = recipe.member(variant, zoo_name)
     graph = expand(Member(recipe, variant, member.zoo.at(generation)))
@@ -45,7 +49,9 @@ def tensors_by_name(framework: str, graph: Graph, layers: dict[str, LayerName]) 
     """Canonical shapes by the likeliest name of each tensor."""
     found = {}
     for path, roles in tensor_shapes(graph).items():
-        for role, names in get_dialect(framework).tensor_names(graph, graph.by_path[path], layers[path].name).items():
+        for role, names in (
+            get_dialect(framework).tensor_names(graph, graph.by_path[path], layers[path].name).items()
+        ):
             found[names[0]] = roles.get(role, ())
     return found
 
@@ -53,7 +59,9 @@ def tensors_by_name(framework: str, graph: Graph, layers: dict[str, LayerName]) 
 def strided(graph: Graph) -> list[str]:
     """Convolutions of the units that stride."""
     return [
-        node.path for node in graph.nodes if "unit" in node.path and isinstance(node.op, Conv) and node.op.window.stride == (2, 2)
+        node.path
+        for node in graph.nodes
+        if "unit" in node.path and isinstance(node.op, Conv) and node.op.window.stride == (2, 2)
     ]
 
 
@@ -61,7 +69,9 @@ def _model(variant: str, zoo: str) -> Any:
     if zoo != "transformers":
         return getattr(import_timm() if zoo == "timm" else import_models(), variant)()
     library, (kind, settings) = import_transformers(), TRANSFORMERS[variant]
-    return library.AutoModelForImageClassification.from_config(library.AutoConfig.for_model(kind, num_labels=1000, **settings))
+    return library.AutoModelForImageClassification.from_config(
+        library.AutoConfig.for_model(kind, num_labels=1000, **settings)
+    )
 
 
 @pytest.mark.parametrize(("variant", "zoo"), IN_TORCH)
@@ -71,23 +81,37 @@ def test_every_tensor_and_layer_is_torchs(variant: str, zoo: str) -> None:
     _, graph, layers = read(variant, zoo)
     with torch.device("meta"):
         model = _model(variant, zoo)
-    assert tensors_by_name("torch", graph, layers) == {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    assert tensors_by_name("torch", graph, layers) == {
+        name: tuple(value.shape) for name, value in model.state_dict().items()
+    }
     for path, layer in layers.items():
         op, module = graph.by_path[path].op, model.get_submodule(layer.name)
         if isinstance(op, BatchNorm):
             assert (module.eps, module.momentum) == (op.epsilon, op.momentum)
         elif isinstance(op, Conv):
-            assert (module.stride, module.groups, module.kernel_size) == (op.window.stride, op.groups, op.window.kernel)
+            assert (module.stride, module.groups, module.kernel_size) == (
+                op.window.stride,
+                op.groups,
+                op.window.kernel,
+            )
             assert module.padding == (op.convention.pads[0], op.convention.pads[2])
         elif isinstance(op, MaxPool):
-            assert (module.kernel_size, module.stride, module.padding) == (3, 2, 1) and op.convention.fill == LOWEST
+            assert (module.kernel_size, module.stride, module.padding) == (
+                3,
+                2,
+                1,
+            ) and op.convention.fill == LOWEST
     unnamed = {node.op_name for node in graph.nodes} - {graph.by_path[path].op_name for path in layers}
     assert unnamed == {"add"}, "of which torch keeps no module"
 
 
 def test_every_layer_is_kerass() -> None:
     _, graph, layers = read("resnet50", "keras")
-    model, tensors, known = import_keras().applications.ResNet50(weights=None), tensor_shapes(graph), shapes(graph, (224, 224))
+    model, tensors, known = (
+        import_keras().applications.ResNet50(weights=None),
+        tensor_shapes(graph),
+        shapes(graph, (224, 224)),
+    )
     assert {layers[path].name for path in tensors} == {layer.name for layer in model.layers if layer.weights}
     assert {node.path for node in graph.nodes} == layers.keys()
     for path, named in layers.items():
@@ -103,24 +127,35 @@ def test_every_layer_is_kerass() -> None:
             before = layer.input._keras_history.operation
             pads = before.padding if before.__class__.__name__ == "ZeroPadding2D" else ((0, 0), (0, 0))
             if layer.padding == "same":
-                pads = tuple(pad_amounts(Convention("same"), op.window, axis, before.output.shape[1 + axis]) for axis in (0, 1))
+                pads = tuple(
+                    pad_amounts(Convention("same"), op.window, axis, before.output.shape[1 + axis])
+                    for axis in (0, 1)
+                )
             assert pads == tuple(pad_amounts(op.convention, op.window, axis, 224) for axis in (0, 1)), path
 
 
 @pytest.mark.parametrize(
     ("variant", "zoo", "parameters"),  # keras-applications' README, torchvision's weights
-    [("resnet50", "keras", 25_636_712), ("resnet101", "keras", 44_707_176), ("resnet152", "keras", 60_419_944)],
+    [
+        ("resnet50", "keras", 25_636_712),
+        ("resnet101", "keras", 44_707_176),
+        ("resnet152", "keras", 60_419_944),
+    ],
 )
 def test_as_many_parameters_as_published(variant: str, zoo: str, parameters: int) -> None:
     _, graph, _ = read(variant, zoo)
-    assert sum(prod(shape) for roles in tensor_shapes(graph).values() for shape in roles.values()) == parameters
+    assert (
+        sum(prod(shape) for roles in tensor_shapes(graph).values() for shape in roles.values()) == parameters
+    )
 
 
 def check_slim(variant: str) -> None:
     _, graph, layers = read(variant, "slim")
     tensorflow = import_tensorflow()
     with tensorflow.Graph().as_default():
-        network = construct(variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, 224, 224, 3]), 1000)
+        network = construct(
+            variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, 224, 224, 3]), 1000
+        )
     framework, theirs = get_destination("tf"), dict(network.variables)
     for path, roles in tensor_shapes(graph).items():
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
@@ -146,7 +181,13 @@ def test_where_bottlenecks_stride() -> None:
     def units(*paths: str) -> list[str]:
         return [f"stage{path}" for path in paths]
 
-    first = ["2/unit1/conv{k}", "2/unit1/shortcut/conv", "3/unit1/conv{k}", "3/unit1/shortcut/conv", "4/unit1/conv{k}"]
+    first = [
+        "2/unit1/conv{k}",
+        "2/unit1/shortcut/conv",
+        "3/unit1/conv{k}",
+        "3/unit1/shortcut/conv",
+        "4/unit1/conv{k}",
+    ]
     first = units(*first, "4/unit1/shortcut/conv")
     assert strided(read("resnet50", "keras")[1]) == [path.format(k=1) for path in first]
     assert strided(read("resnet50", "torchvision")[1]) == [path.format(k=2) for path in first]
@@ -155,18 +196,24 @@ def test_where_bottlenecks_stride() -> None:
     _, slim, _ = read("resnet50", "slim")
     assert strided(slim) == units("1/unit3/conv2", "2/unit4/conv2", "3/unit6/conv2")
     pools = [node for node in slim.nodes if node.path.endswith("shortcut/pool")]
-    assert [node.path for node in pools] == units("1/unit3/shortcut/pool", "2/unit4/shortcut/pool", "3/unit6/shortcut/pool")
+    assert [node.path for node in pools] == units(
+        "1/unit3/shortcut/pool", "2/unit4/shortcut/pool", "3/unit6/shortcut/pool"
+    )
 
 
 def test_the_pads_that_caffes_weights_were_trained_with() -> None:
     recipe = find_recipe("resnet50")
     member = recipe.member("resnet50", "keras")
     shipped, trained = (expand(member, as_trained=choice) for choice in (False, True))
-    changed = [node.path for node, other in zip(shipped.nodes, trained.nodes, strict=True) if node.op != other.op]
+    changed = [
+        node.path for node, other in zip(shipped.nodes, trained.nodes, strict=True) if node.op != other.op
+    ]
     assert changed == ["stem/pool"]
     pool = trained.by_path["stem/pool"].op
     assert isinstance(pool, MaxPool) and pool.convention == Convention(fill=LOWEST, rounding="ceil")
-    assert shapes(trained, (224, 224))["stem/pool"] == shapes(shipped, (224, 224))["stem/pool"] == (64, 56, 56)
+    assert (
+        shapes(trained, (224, 224))["stem/pool"] == shapes(shipped, (224, 224))["stem/pool"] == (64, 56, 56)
+    )
     assert shapes(trained, (297, 297))["stem/pool"] == (64, 74, 74), "Caffe's windows on an odd map"
 
 
@@ -185,7 +232,11 @@ def older_checkpoint(generation: str, variant: str = "resnet50") -> Checkpoint:
 @pytest.mark.parametrize(
     ("generation", "names", "epsilon"),
     [
-        ("keras-applications-1.0.8", ("conv1_conv", "conv4_block6_2_bn", "conv5_block1_0_conv", "probs"), 1.001e-5),
+        (
+            "keras-applications-1.0.8",
+            ("conv1_conv", "conv4_block6_2_bn", "conv5_block1_0_conv", "probs"),
+            1.001e-5,
+        ),
         ("keras-2.2", ("conv1", "bn4f_branch2b", "res5a_branch1", "fc1000"), 1e-3),
     ],
 )
@@ -199,14 +250,19 @@ def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: flo
     assert {node.op.epsilon for node in fit.graph.nodes if isinstance(node.op, BatchNorm)} == {epsilon}
     same = epsilon == 1.001e-5
     # Today's Keras is no reference for what older code computed otherwise.
-    assert bool(fit.reference_names) == same and any("bn_epsilon 0.001" in warning for warning in fit.warnings) != same
+    assert (
+        bool(fit.reference_names) == same
+        and any("bn_epsilon 0.001" in warning for warning in fit.warnings) != same
+    )
     assert not same or fit.reference_names["probs/kernel"] == "predictions/kernel"
 
 
 @pytest.mark.parametrize("variant", ["resnet101", "resnet152"])
 def test_older_names_are_no_trouble_to_other_depths(variant: str) -> None:
     recipe = find_recipe(variant)
-    fit = fit_by_names(Candidate.of(recipe.member(variant, "keras"), older_checkpoint("keras-applications-1.0.8", variant)))
+    fit = fit_by_names(
+        Candidate.of(recipe.member(variant, "keras"), older_checkpoint("keras-applications-1.0.8", variant))
+    )
     assert fit.own_head and fit.reference_names
 
 

@@ -1,4 +1,6 @@
-"""The zoo `tensornets` of the recipes against the graphs that TensorNets makes, and by hand where it is not installed."""
+"""The zoo `tensornets` of the recipes against the graphs that TensorNets makes, and by hand where it is not
+installed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ FUNCTIONS = {  # of TensorNets, with the number of variables and of parameters t
     "mobilenet_v2_0.5": ("mobilenet50v2", 262, 1_987_224),
     "mobilenet_v2_0.35": ("mobilenet35v2", 262, 1_691_208),
 }
-QUICK = ("resnet50v2", "mobilenet_v1_0.25", "mobilenet_v2_0.35")  # of the others tests/roads/test_parity.py runs every kind
+# Of the others tests/roads/test_parity.py runs every kind.
+QUICK = ("resnet50v2", "mobilenet_v1_0.25", "mobilenet_v2_0.35")
 CASES = [pytest.param(variant, marks=() if variant in QUICK else pytest.mark.full) for variant in FUNCTIONS]
 
 
@@ -60,14 +63,23 @@ def test_every_variable_and_operation_is_tensornets(variant: str) -> None:
     framework, roles_of, tensorflow = get_destination("tf"), tensor_shapes(graph), import_tensorflow()
     size = recipe.native_size()[0] + 1
     with tensorflow.Graph().as_default() as theirs:
-        network = construct(variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, size, size, 3]), 1000)
+        network = construct(
+            variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, size, size, 3]), 1000
+        )
     variables = dict(network.variables)
     for path, roles in roles_of.items():
         node = graph.by_path[path]
-        for role, spellings in get_dialect(framework.NAME).tensor_names(graph, node, layers[path].name).items():
+        for role, spellings in (
+            get_dialect(framework.NAME).tensor_names(graph, node, layers[path].name).items()
+        ):
             shape = variables.pop(next(name for name in spellings if name in variables))
-            canonical = get_dialect(framework.NAME).to_canonical(graph, node, role, np.broadcast_to(np.float32(0), shape))
-            assert apply_transforms(layers[path].transforms, role, canonical).shape == roles[role], (path, role)
+            canonical = get_dialect(framework.NAME).to_canonical(
+                graph, node, role, np.broadcast_to(np.float32(0), shape)
+            )
+            assert apply_transforms(layers[path].transforms, role, canonical).shape == roles[role], (
+                path,
+                role,
+            )
         if isinstance(node.op, BatchNorm):
             norm = theirs.get_operation_by_name(f"{layers[path].name}/FusedBatchNormV3")
             assert node.op.epsilon == pytest.approx(norm.get_attr("epsilon")), path
@@ -89,7 +101,12 @@ def test_as_many_variables_as_tensornets_counts(variant: str) -> None:
 
 
 def test_every_variant_of_tensornets_is_here() -> None:
-    having = {variant for recipe in all_recipes() for variant in recipe.variants if "tensornets" in recipe.zoos_of(variant)}
+    having = {
+        variant
+        for recipe in all_recipes()
+        for variant in recipe.variants
+        if "tensornets" in recipe.zoos_of(variant)
+    }
     assert having == FUNCTIONS.keys()
 
 
@@ -98,7 +115,13 @@ def test_every_variant_of_tensornets_is_here() -> None:
     [
         ("resnet50", "stem/conv", "bias", "resnet50/conv1/conv/biases", (64,)),
         ("resnet101", "stage3/unit23/norm2", "gamma", "resnet101/conv4/block23/2/bn/gamma", (256,)),
-        ("resnet152", "stage2/unit1/shortcut/conv", "kernel", "resnet152/conv3/block1/0/conv/weights", (512, 256, 1, 1)),
+        (
+            "resnet152",
+            "stage2/unit1/shortcut/conv",
+            "kernel",
+            "resnet152/conv3/block1/0/conv/weights",
+            (512, 256, 1, 1),
+        ),
         ("resnet50v2", "stem/conv", "kernel", "resnet50v2/conv1/weights", (64, 3, 7, 7)),
         ("resnet50v2", "stage1/unit1/preact/norm", "beta", "resnet50v2/conv2/block1/preact/beta", (64,)),
         ("resnet50v2", "stage4/unit1/shortcut/conv", "bias", "resnet50v2/conv5/block1/0/biases", (2048,)),
@@ -114,12 +137,36 @@ def test_every_variant_of_tensornets_is_here() -> None:
             "resnext101c64/conv2/block1/2/sconv/depthwise_weights",
             (256, 4, 3, 3),
         ),
-        ("wide_resnet50_2", "stage4/unit3/conv2", "kernel", "wideresnet50/conv5/block3/2/conv/weights", (1024, 1024, 3, 3)),
+        (
+            "wide_resnet50_2",
+            "stage4/unit3/conv2",
+            "kernel",
+            "wideresnet50/conv5/block3/2/conv/weights",
+            (1024, 1024, 3, 3),
+        ),
         ("wide_resnet50_2", "head/logits", "kernel", "wideresnet50/logits/weights", (1000, 2048)),
         ("inception_v3", "conv4a_3x3/bn", "beta", "inception3/block4a/bn/beta", (192,)),
-        ("inception_v3", "mixed5b/branch5x5_2/conv", "kernel", "inception3/block5b/3x3/1/conv/weights", (64, 48, 5, 5)),
-        ("inception_v3", "mixed6b/branch7x7dbl_2/conv", "kernel", "inception3/block6b/d7x7/1/conv/weights", (128, 128, 7, 1)),
-        ("inception_v3", "mixed7c/branch3x3dbl_3b/conv", "kernel", "inception3/block7c/d3x3/22/conv/weights", (384, 384, 3, 1)),
+        (
+            "inception_v3",
+            "mixed5b/branch5x5_2/conv",
+            "kernel",
+            "inception3/block5b/3x3/1/conv/weights",
+            (64, 48, 5, 5),
+        ),
+        (
+            "inception_v3",
+            "mixed6b/branch7x7dbl_2/conv",
+            "kernel",
+            "inception3/block6b/d7x7/1/conv/weights",
+            (128, 128, 7, 1),
+        ),
+        (
+            "inception_v3",
+            "mixed7c/branch3x3dbl_3b/conv",
+            "kernel",
+            "inception3/block7c/d3x3/22/conv/weights",
+            (384, 384, 3, 1),
+        ),
         (
             "mobilenet_v1_0.75",
             "block12/depthwise/conv",
@@ -127,8 +174,20 @@ def test_every_variant_of_tensornets_is_here() -> None:
             "mobilenet75/conv14/sconv/sconv/depthwise_weights",
             (768, 1, 3, 3),
         ),
-        ("mobilenet_v2_1.4", "block0/project/conv", "kernel", "mobilenet140v2/pconv1/conv/weights", (24, 48, 1, 1)),
-        ("mobilenet_v2_0.35", "block16/expand/norm", "mean", "mobilenet35v2/conv17/conv/bn/moving_mean", (336,)),
+        (
+            "mobilenet_v2_1.4",
+            "block0/project/conv",
+            "kernel",
+            "mobilenet140v2/pconv1/conv/weights",
+            (24, 48, 1, 1),
+        ),
+        (
+            "mobilenet_v2_0.35",
+            "block16/expand/norm",
+            "mean",
+            "mobilenet35v2/conv17/conv/bn/moving_mean",
+            (336,),
+        ),
     ],
 )
 def test_tensornets_names(variant: str, path: str, role: str, name: str, shape: tuple[int, ...]) -> None:
@@ -142,36 +201,58 @@ def stem_pools(variant: str) -> list[Convention]:
     recipe = find_recipe(variant)
     graphs = [expand(recipe.member(variant, "tensornets"), as_trained=trained) for trained in (False, True)]
     return [
-        node.op.convention for graph in graphs for node in graph.nodes if node.path == "stem/pool" and isinstance(node.op, MaxPool)
+        node.op.convention
+        for graph in graphs
+        for node in graph.nodes
+        if node.path == "stem/pool" and isinstance(node.op, MaxPool)
     ]
 
 
 def test_the_stems_pools() -> None:
-    """TensorNets mirrors the border (tensornets/resnets.py, `pad_info` and 'SYMMETRIC'), of which a maximum takes no notice."""
+    """TensorNets mirrors the border (tensornets/resnets.py, `pad_info` and 'SYMMETRIC'), of which a maximum
+    takes no notice.
+    """
     around = Convention("explicit", (1, 1, 1, 1), LOWEST)
     assert stem_pools("resnet50") == [around, Convention(fill=LOWEST, rounding="ceil")]
-    assert stem_pools("resnet50v2") == [Convention("explicit", (0, 1, 0, 1), LOWEST), Convention("same", fill=LOWEST)]
-    assert stem_pools("resnet200v2") == stem_pools("resnext50_32x4d") == stem_pools("wide_resnet50_2") == [around, around]
+    assert stem_pools("resnet50v2") == [
+        Convention("explicit", (0, 1, 0, 1), LOWEST),
+        Convention("same", fill=LOWEST),
+    ]
+    assert (
+        stem_pools("resnet200v2")
+        == stem_pools("resnext50_32x4d")
+        == stem_pools("wide_resnet50_2")
+        == [around, around]
+    )
 
 
 def test_tensornets_pool_is_slims_only_on_even_maps() -> None:
     graphs = [read("resnet50v2", zoo)[1] for zoo in ("tensornets", "slim")]
-    assert [[shapes(graph, (size, size))["stem/pool"][1] for graph in graphs] for size in (224, 225)] == [[56, 56], [56, 57]]
+    assert [[shapes(graph, (size, size))["stem/pool"][1] for graph in graphs] for size in (224, 225)] == [
+        [56, 56],
+        [56, 57],
+    ]
 
 
 def test_resnet200v2_is_another_graph() -> None:
-    """resnet200v2: convolution, norm and ReLU in the stem; `_block2` projects what it is given, with a norm behind, and has the
-    stride in a stage's first unit; every convolution has a bias.
+    """resnet200v2: convolution, norm and ReLU in the stem; `_block2` projects what it is given, with a norm
+    behind, and has the stride in a stage's first unit; every convolution has a bias.
     """
     graph = read("resnet200v2", "tensornets")[1]
-    assert graph.by_path["stem/pool"].inputs == ("stem/relu",) and graph.by_path["stem/norm"].inputs == ("stem/conv",)
+    assert graph.by_path["stem/pool"].inputs == ("stem/relu",) and graph.by_path["stem/norm"].inputs == (
+        "stem/conv",
+    )
     projections = [node for node in graph.nodes if node.path.endswith("shortcut/conv")]
     assert [node.inputs for node in projections] == [
         ("stem/pool",),
         *((f"stage{s}/unit{n}/out",) for s, n in ((1, 3), (2, 24), (3, 36))),
     ]
-    assert all(graph.by_path[node.path.replace("/conv", "/norm")].inputs == (node.path,) for node in projections)
-    assert strided_units(graph) == [f"stage{s}/unit1/{node}" for s in (2, 3, 4) for node in ("shortcut/conv", "conv2")]
+    assert all(
+        graph.by_path[node.path.replace("/conv", "/norm")].inputs == (node.path,) for node in projections
+    )
+    assert strided_units(graph) == [
+        f"stage{s}/unit1/{node}" for s in (2, 3, 4) for node in ("shortcut/conv", "conv2")
+    ]
     assert all(node.op.bias for node in graph.nodes if isinstance(node.op, Conv))
 
 
@@ -184,13 +265,19 @@ def strided_units(graph: Graph) -> list[str]:
 def test_where_the_others_stride() -> None:
     first = [(f"stage{s}/unit1/conv1", f"stage{s}/unit1/shortcut/conv") for s in (2, 3, 4)]
     assert strided_units(read("resnet50", "tensornets")[1]) == [path for pair in first for path in pair]
-    for variant, zoo in (("resnet50v2", "slim"), ("resnext50_32x4d", "torchvision"), ("wide_resnet50_2", "torchvision")):
+    for variant, zoo in (
+        ("resnet50v2", "slim"),
+        ("resnext50_32x4d", "torchvision"),
+        ("wide_resnet50_2", "torchvision"),
+    ):
         assert strided_units(read(variant, "tensornets")[1]) == strided_units(read(variant, zoo)[1])
 
 
 def test_norms_of_resnets_have_tensorflow_ones_least_epsilon() -> None:
     for variant in FUNCTIONS:
-        epsilons = {node.op.epsilon for node in read(variant, "tensornets")[1].nodes if isinstance(node.op, BatchNorm)}
+        epsilons = {
+            node.op.epsilon for node in read(variant, "tensornets")[1].nodes if isinstance(node.op, BatchNorm)
+        }
         assert epsilons == {1.001e-5 if "resne" in variant else 1e-3}, variant
 
 
@@ -226,7 +313,9 @@ def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoin
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
             zeros = undo_transforms(layers[path].transforms, role, np.zeros(shape, np.float32))
-            tensors[before + names[role][-1]] = get_dialect(framework.NAME).from_canonical(graph, graph.by_path[path], role, zeros)
+            tensors[before + names[role][-1]] = get_dialect(framework.NAME).from_canonical(
+                graph, graph.by_path[path], role, zeros
+            )
     return Checkpoint(Path("weights.npz"), "npz", "tf", tensors)
 
 
@@ -235,7 +324,11 @@ def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoin
 def test_files_with_names_fit_in_a_scope_or_without(variant: str, before: str) -> None:
     recipe = find_recipe(variant)
     fit = fit_by_names(Candidate.of(recipe.member(variant, "tensornets"), checkpoint(variant, before)))
-    assert len(fit.tensors) == FUNCTIONS[variant][1] and (fit.classes, fit.own_head, fit.background) == (1000, True, False)
+    assert len(fit.tensors) == FUNCTIONS[variant][1] and (fit.classes, fit.own_head, fit.background) == (
+        1000,
+        True,
+        False,
+    )
     assert fit.activation == "softmax" and not fit.warnings
 
 
@@ -249,6 +342,8 @@ def test_a_head_of_ones_own() -> None:
 def test_other_widths_and_depths_do_not_fit() -> None:
     recipe = find_recipe("mobilenet_v1_0.5")
     with pytest.raises(MappingError):
-        fit_by_names(Candidate.of(recipe.member("mobilenet_v1_0.5", "tensornets"), checkpoint("mobilenet_v1_0.25")))
+        fit_by_names(
+            Candidate.of(recipe.member("mobilenet_v1_0.5", "tensornets"), checkpoint("mobilenet_v1_0.25"))
+        )
     with pytest.raises(UsageError, match="zoo 'tensornets' has no 'resnet34'"):
         find_recipe("resnet34").zoo("tensornets", "resnet34")

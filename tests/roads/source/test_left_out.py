@@ -32,7 +32,9 @@ from tests.support.torch7_files import Module, write_torch7
 def flowers(folder: Path) -> Path:
     image = keras.Input((16, 16, 3))
     value = layers.RandomRotation(0.1, name="turned")(layers.RandomFlip("horizontal", name="flipped")(image))
-    value = layers.GaussianNoise(0.25, name="noise")(layers.Conv2D(4, 3, activation="relu", name="stem")(value))
+    value = layers.GaussianNoise(0.25, name="noise")(
+        layers.Conv2D(4, 3, activation="relu", name="stem")(value)
+    )
     value = layers.SpatialDropout2D(0.1, name="maps")(layers.BatchNormalization(name="norm")(value))
     value = layers.Dropout(0.5, name="half")(layers.GlobalAveragePooling2D(name="pool")(value))
     keras.Model(image, layers.Dense(3, name="kinds")(value)).save(folder / "flowers.keras")
@@ -62,7 +64,11 @@ def test_convert_port_json_and_model_py_say_what_is_left_out(tmp_path: Path, cli
         "after": "pool",
     }
     code = (tmp_path / "port" / "model.py").read_text()
-    for place, words in (("stem", "RandomFlip, RandomRotation"), ("norm", "SpatialDropout2D(0.1)"), ("pool", "Dropout(0.5)")):
+    for place, words in (
+        ("stem", "RandomFlip, RandomRotation"),
+        ("norm", "SpatialDropout2D(0.1)"),
+        ("pool", "Dropout(0.5)"),
+    ):
         before, _, _ = code.partition(f"self.{place} =")
         assert words in before.rsplit("self.", 1)[-1].replace("\n        # ", " "), place
     # The code is the one that porter writes for the record, and what is left out goes on from port to port.
@@ -74,7 +80,12 @@ def test_convert_port_json_and_model_py_say_what_is_left_out(tmp_path: Path, cli
 class Network(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.drop, self.maps, self.head = nn.Conv2d(3, 4, 3), nn.Dropout(0.3), nn.Dropout2d(0.2), nn.Linear(4, 2)
+        self.stem, self.drop, self.maps, self.head = (
+            nn.Conv2d(3, 4, 3),
+            nn.Dropout(0.3),
+            nn.Dropout2d(0.2),
+            nn.Linear(4, 2),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.head(self.drop(self.maps(self.stem(x)).mean((2, 3))))
@@ -82,7 +93,9 @@ class Network(nn.Module):
 
 
 def exported(folder: Path) -> Path:
-    torch.export.save(torch.export.export(Network().eval(), (torch.zeros(1, 3, 8, 8),)), folder / "network.pt2")
+    torch.export.save(
+        torch.export.export(Network().eval(), (torch.zeros(1, 3, 8, 8),)), folder / "network.pt2"
+    )
     return folder / "network.pt2"
 
 
@@ -94,7 +107,9 @@ def of_onnx(folder: Path) -> Path:
     del model.graph.initializer[:]
     random = np.random.default_rng(0)
     stored = {"w": random.normal(size=(4, 3, 3, 3)), "k": random.normal(size=(2, 4)), "r": np.array(0.3)}
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(held.astype(np.float32), name) for name, held in stored.items())
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(held.astype(np.float32), name) for name, held in stored.items()
+    )
     onnx.save(model, folder / "model.onnx")
     return folder / "model.onnx"
 
@@ -105,7 +120,9 @@ def of_caffe(folder: Path) -> Path:
     layer { name: "drop" type: "Dropout" bottom: "stem" top: "stem" dropout_param { dropout_ratio: 0.3 } }
     layer { name: "fc" type: "InnerProduct" bottom: "stem" top: "fc" inner_product_param { num_output: 2 } }"""
     shapes = {"stem": ((4, 3, 3, 3), (4,)), "fc": ((2, 144), (2,))}
-    return write_caffe(folder / "net", net, {name: [np.ones(shape, "f") for shape in held] for name, held in shapes.items()})
+    return write_caffe(
+        folder / "net", net, {name: [np.ones(shape, "f") for shape in held] for name, held in shapes.items()}
+    )
 
 
 def of_mxnet(folder: Path) -> Path:
@@ -120,7 +137,11 @@ def of_mxnet(folder: Path) -> Path:
 def of_torch7(folder: Path) -> Path:
     kernel, bias = np.ones((4, 3, 3, 3), "f"), np.ones(4, "f")
     sides = {"kW": 3, "kH": 3, "dW": 1, "dH": 1, "padW": 0, "padH": 0, "nInputPlane": 3, "nOutputPlane": 4}
-    modules = Module("SpatialConvolution", weight=kernel, bias=bias, **sides), Module("Dropout", p=0.3, v2=True), Module("ReLU")
+    modules = (
+        Module("SpatialConvolution", weight=kernel, bias=bias, **sides),
+        Module("Dropout", p=0.3, v2=True),
+        Module("ReLU"),
+    )
     return write_torch7(folder / "net.t7", Module("Sequential", *modules))
 
 
@@ -155,9 +176,20 @@ def test_a_strangers_record_writes_no_code(tmp_path: Path) -> None:
 def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: Path, cli: Cli) -> None:
     file, folder = flowers(tmp_path), tmp_path / "port"
     made = porter.convert(file, to=framework, out=folder, keep_dropout=True, check=True)
-    kept = {node.path: (node.op.rate, node.op.maps) for node in made.port.graph.nodes if isinstance(node.op, Dropout)}
-    assert kept == {"norm_dropout": (0.1, True), "pool_dropout": (0.5, False)} and made.port.record.check == "passed"
-    assert [layer.kind for layer in made.port.record.left_out] == ["RandomFlip", "RandomRotation", "GaussianNoise"]
+    kept = {
+        node.path: (node.op.rate, node.op.maps)
+        for node in made.port.graph.nodes
+        if isinstance(node.op, Dropout)
+    }
+    assert (
+        kept == {"norm_dropout": (0.1, True), "pool_dropout": (0.5, False)}
+        and made.port.record.check == "passed"
+    )
+    assert [layer.kind for layer in made.port.record.left_out] == [
+        "RandomFlip",
+        "RandomRotation",
+        "GaussianNoise",
+    ]
     assert not made.warnings
     assert porter.verify(folder, weights=file).ok
     image = np.random.default_rng(0).uniform(0, 255, (1, 16, 16, 3)).astype(np.float32)
@@ -169,8 +201,13 @@ def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: 
         from flax import nnx
 
         for network in (loaded(folder), porter.load(folder)):
-            drops = {path[-1]: each for path, each in nnx.iter_modules(network) if isinstance(each, nnx.Dropout)}
-            assert {name: each.broadcast_dims for name, each in drops.items()} == {"norm_dropout": (1, 2), "pool_dropout": ()}
+            drops = {
+                path[-1]: each for path, each in nnx.iter_modules(network) if isinstance(each, nnx.Dropout)
+            }
+            assert {name: each.broadcast_dims for name, each in drops.items()} == {
+                "norm_dropout": (1, 2),
+                "pool_dropout": (),
+            }
             assert np.array_equal(network(image), network(image))
             drops["pool_dropout"].deterministic = False
             drawn = [np.asarray(network(image)) for _ in range(12)]
@@ -178,7 +215,9 @@ def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: 
         names: dict[str, Any] = {"__name__": "model", "__file__": str(folder / "model.py")}
         exec((folder / "model.py").read_text(), names)
         network = names["load"]()
-        assert [type(module).__name__ for module in network.modules() if "Dropout" in type(module).__name__] == [
+        assert [
+            type(module).__name__ for module in network.modules() if "Dropout" in type(module).__name__
+        ] == [
             "Dropout2d",
             "Dropout",
         ]
@@ -189,16 +228,18 @@ def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: 
     porter.convert(folder, to="onnx", out=tmp_path / "onnx", check=False)
     back = porter.convert(tmp_path / "onnx", to="torch", out=tmp_path / "back", check=False).port
     assert {node.path for node in back.graph.nodes if isinstance(node.op, Dropout)} == kept.keys()
-    refused(cli("convert", file, "--to", "onnx", "--keep-dropout"), "porter's models of onnx have no dropouts")
+    refused(
+        cli("convert", file, "--to", "onnx", "--keep-dropout"), "porter's models of onnx have no dropouts"
+    )
 
 
 def test_dropouts_that_have_no_place_are_warned_of(tmp_path: Path) -> None:
     image = keras.Input((8, 8, 3))
     value = layers.Conv2D(4, 3, name="stem")(image)
     value = layers.Add(name="sum")([value, layers.Dropout(0.5, name="half")(value)])
-    keras.Model(image, layers.AlphaDropout(0.2, name="alpha")(layers.GlobalAveragePooling2D(name="pool")(value))).save(
-        tmp_path / "two.keras"
-    )
+    keras.Model(
+        image, layers.AlphaDropout(0.2, name="alpha")(layers.GlobalAveragePooling2D(name="pool")(value))
+    ).save(tmp_path / "two.keras")
     made = porter.convert(tmp_path / "two.keras", to="torch", out=tmp_path / "port", keep_dropout=True)
     assert [warning.partition(": ")[2] for warning in made.warnings] == [
         "Dropout(0.5) 'half' is left out all the same: stem is read by other layers too, or is an output",
@@ -212,7 +253,9 @@ def test_rates_that_are_none(rate: float, said: str | None, tmp_path: Path) -> N
     (stored,) = (tensor for tensor in model.graph.initializer if tensor.name == "r")
     stored.CopyFrom(onnx.numpy_helper.from_array(np.array(rate, np.float32), "r"))
     onnx.save(model, tmp_path / "model.onnx")
-    made = porter.convert(tmp_path / "model.onnx", to="torch", out=tmp_path / "port", keep_dropout=True, check=False)
+    made = porter.convert(
+        tmp_path / "model.onnx", to="torch", out=tmp_path / "port", keep_dropout=True, check=False
+    )
     assert [layer.rate for layer in made.port.record.left_out] == [None if said is None else rate]
     assert any((said or "keeps Dropout") in warning for warning in made.warnings)
 

@@ -34,11 +34,23 @@ def mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Mista
     monkeypatch.delitem(sys.modules, "changed", raising=False)
     found = mistakes_in(tmp_path / "changed.py")
     kinds = [each.kind for each in found]
-    return {f"{kind} {kinds[:place].count(kind)}": each for place, (kind, each) in enumerate(zip(kinds, found, strict=True))}
+    return {
+        f"{kind} {kinds[:place].count(kind)}": each
+        for place, (kind, each) in enumerate(zip(kinds, found, strict=True))
+    }
 
 
 def test_they_are_in_functions_and_not_in_words(mistakes: dict[str, Mistake]) -> None:
-    of_padded = {"branch 0", "comparison 0", "constant 0", "branch 1", "operator 0", "and, or 0", "comparison 1", "constant 1"}
+    of_padded = {
+        "branch 0",
+        "comparison 0",
+        "constant 0",
+        "branch 1",
+        "operator 0",
+        "and, or 0",
+        "comparison 1",
+        "constant 1",
+    }
     assert set(mistakes) == of_padded | {"swapped arguments 0", "constant 2", "order 0"}
 
 
@@ -66,5 +78,8 @@ def test_a_function_without_a_name_has_mistakes_too(mistakes: dict[str, Mistake]
 
 
 def test_the_table_counts_by_room() -> None:
-    found = [{"key": "porter/graph/plan.py:1:order:0", "state": state} for state in ("refused", "refused", "proved and wrong")]
+    found = [
+        {"key": "porter/graph/plan.py:1:order:0", "state": state}
+        for state in ("refused", "refused", "proved and wrong")
+    ]
     assert "| graph | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 0 |" in table(found) and "| padding | 0 |" in table(found)

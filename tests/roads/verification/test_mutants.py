@@ -1,6 +1,8 @@
-"""The proof itself is tested: every kind of mistake, planted in right ports, is refused where it makes another function.
+"""The proof itself is tested: every kind of mistake, planted in right ports, is refused where it makes
+another function.
 
-`scripts/mutants` plants thousands (docs/mutants.md); these are a few of each kind, in the ports where they have a place.
+`scripts/mutants` plants thousands (docs/mutants.md); these are a few of each kind, in the ports where they
+have a place.
 """
 
 from __future__ import annotations
@@ -49,13 +51,21 @@ def test_a_mistake_that_moves_an_output_is_refused(kind: str) -> None:
 
 
 def test_a_bound_that_one_image_in_fifty_reaches_is_compared() -> None:
-    right, mutant = trials(made("hand:net:loud:plain:given:torch:3"), ["activation's constant"], EACH, index=6)
+    right, mutant = trials(
+        made("hand:net:loud:plain:given:torch:3"), ["activation's constant"], EACH, index=6
+    )
     assert mutant.what == "clip: Clip(low=-0.6, high=0.7) is Clip(low=-0.6, high=0.77)"
     assert (right.state, mutant.state) == ("right", "killed")
 
 
 def test_a_mistake_is_refused_by_a_given_reference_some_of_whose_names_are_wrong() -> None:
-    found = list(trials(made("recipe:mobilenet_v1_0.25/keras:calibrated:plain:given:torch:0"), ["sign of a number"], EACH))
+    found = list(
+        trials(
+            made("recipe:mobilenet_v1_0.25/keras:calibrated:plain:given:torch:0"), ["sign of a number"], EACH
+        )
+    )
     right = [outcome for outcome in found if outcome.index < 0]
-    assert all(outcome.state == "right" and "are other layers of the port" in outcome.why for outcome in right)
+    assert all(
+        outcome.state == "right" and "are other layers of the port" in outcome.why for outcome in right
+    )
     assert [outcome.state for outcome in found if outcome not in right] == ["killed"] * EACH

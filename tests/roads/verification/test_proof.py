@@ -1,4 +1,6 @@
-"""What the proof says of right and of wrong ports: it refuses a wrong one, and no right one for how it rounds or is written."""
+"""What the proof says of right and of wrong ports: it refuses a wrong one, and no right one for how it rounds
+or is written.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,8 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.0
     net(make_images((32, 32), 8, 3, PIXELS).transpose(0, 2, 3, 1).astype(np.float32), training=True)
-    # As for a network of real weights: on noise around 0 it would see black, and its probabilities would be the same for all.
+    # As for a network of real weights: on noise around 0 it would see black, and its probabilities would be
+    # the same for all.
     net.get_layer("two_norm").moving_variance.assign(net.get_layer("two_norm").moving_variance * 0.01)
     net.save_weights(folder / "scaled.weights.h5")
     greys = maker(folder / "model.py", "greys")()
@@ -112,7 +115,9 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("protocol", ["", PROTOCOL])
-def test_a_recipe_of_pixels_is_proved_on_pixels_and_a_wrong_epsilon_is_found(protocol: str, networks: Path, cli: Cli) -> None:
+def test_a_recipe_of_pixels_is_proved_on_pixels_and_a_wrong_epsilon_is_found(
+    protocol: str, networks: Path, cli: Cli
+) -> None:
     given = (
         "--weights",
         networks / "scaled.weights.h5",
@@ -125,7 +130,11 @@ def test_a_recipe_of_pixels_is_proved_on_pixels_and_a_wrong_epsilon_is_found(pro
     recipe = networks / "recipes" / "scaled.yaml"
     recipe.write_text(RECIPE % "" + protocol)
     ran = cli("convert", "scaled", "--from", "own", "--to", "torch", *given, "--out", "right", "--overwrite")
-    assert ran.status == 0 and "float64: same function as the given model.py:build" in ran.out and "9 nodes" in ran.out, ran.err
+    assert (
+        ran.status == 0
+        and "float64: same function as the given model.py:build" in ran.out
+        and "9 nodes" in ran.out
+    ), ran.err
     recipe.write_text(RECIPE % ", epsilon: 0.02" + protocol)
     wrong = cli("convert", "scaled", "--from", "own", "--to", "torch", *given, "--out", "wrong")
     refused(wrong, "two_norm is the first node that differs", "in float64", status=1)
@@ -133,7 +142,9 @@ def test_a_recipe_of_pixels_is_proved_on_pixels_and_a_wrong_epsilon_is_found(pro
 
 def test_a_file_that_scales_pixels_is_proved_on_pixels(networks: Path, tmp_path: Path) -> None:
     def verdict(name: str) -> Verdict | None:
-        return porter.convert(networks / name, to="torch", reference=networks / "greys.keras", out=tmp_path / name).verdict
+        return porter.convert(
+            networks / name, to="torch", reference=networks / "greys.keras", out=tmp_path / name
+        ).verdict
 
     found = verdict("greys.keras")
     assert found is not None and found.ok and found.fed.words == "0 to 255"
@@ -147,8 +158,14 @@ net (float[N,3,16,16] x) => (float[N,%s] y) {%s}"""
 NETWORKS = {
     "sigmoid far below": ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Sigmoid (c)"),
     "sigmoid that saturates": ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, steep, low) y = Sigmoid (c)"),
-    "softmax that saturates": ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, steep, low) y = Softmax <axis=1> (c)"),
-    "maps with equal cells": ("4,8,8", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = MaxPool <kernel_shape=[2,2],strides=[2,2]> (c)"),
+    "softmax that saturates": (
+        "4,16,16",
+        "c = Conv <pads=[1,1,1,1]> (x, steep, low) y = Softmax <axis=1> (c)",
+    ),
+    "maps with equal cells": (
+        "4,8,8",
+        "c = Conv <pads=[1,1,1,1]> (x, k, low) y = MaxPool <kernel_shape=[2,2],strides=[2,2]> (c)",
+    ),
     "zero everywhere": ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Relu (c)"),
 }
 NUMBERS: Mapping[str, Array] = {
@@ -183,10 +200,16 @@ def test_a_right_port_is_not_refused_for_what_its_outputs_are(name: str, tmp_pat
 @pytest.mark.usefixtures("one_recipe")
 def test_where_no_input_tells_nothing_is_proved_and_nothing_written(tmp_path: Path, cli: Cli) -> None:
     file = written(
-        HEAD % ("4", "p = GlobalAveragePool (x) f = Flatten (p) y = Gemm <transB=1> (f, none, b)"), tmp_path / "net.onnx"
+        HEAD % ("4", "p = GlobalAveragePool (x) f = Flatten (p) y = Gemm <transB=1> (f, none, b)"),
+        tmp_path / "net.onnx",
     )
     ran = cli("convert", file, "--to", "torch", "--out", "port")
-    refused(ran, "not proved: the network answers alike, whatever it sees: the reference's y is the same", "--no-check", status=1)
+    refused(
+        ran,
+        "not proved: the network answers alike, whatever it sees: the reference's y is the same",
+        "--no-check",
+        status=1,
+    )
     assert "train the network further" in ran.err and "--reference" not in ran.err
     assert not (tmp_path / "port").exists()
     assert cli("convert", file, "--to", "torch", "--out", "port", "--no-check").status == 0
@@ -197,13 +220,19 @@ def test_where_no_input_tells_nothing_is_proved_and_nothing_written(tmp_path: Pa
 def test_a_port_that_rounds_more_than_it_should_is_written_and_that_is_said(
     tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = written(HEAD % ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Tanh (c)"), tmp_path / "net.onnx")
+    file = written(
+        HEAD % ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Tanh (c)"), tmp_path / "net.onnx"
+    )
     for name, number in {"FLOAT32_LIMIT": 1e-12, "OWN_ROUNDING": 0.0, "_NO_ROUNDING": 1e9}.items():
         monkeypatch.setattr(parity, name, number)
     ran = cli("convert", file, "--to", "torch", "--out", "port")
     assert ran.status == 0 and "the float32 error is above its limit from " in ran.out, ran.err
     record = read_port(tmp_path / "port").record
-    assert record.proved and record.parity is not None and record.parity["dtypes"]["float32"]["rounds_from"] in ("c", "y")
+    assert (
+        record.proved
+        and record.parity is not None
+        and record.parity["dtypes"]["float32"]["rounds_from"] in ("c", "y")
+    )
     assert "The float32 error is above its limit from " in Path(cli("report", "port").out.strip()).read_text()
     ran = cli("verify", "port", "--weights", file)
     assert ran.status == 0 and "note: the float32 error is above its limit" in ran.out
@@ -214,9 +243,16 @@ def not_to_be_run(source: object, batch: Array) -> NoReturn:
 
 
 @pytest.mark.usefixtures("one_recipe")
-def test_a_disagreement_of_two_references_is_named_as_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
-    """SqueezeNet of the ONNX zoo: ONNX's reference gives ones for the softmax before opset 13 over N x C x 1 x 1."""
-    text = HEAD.replace("13", "11") % ("4,1,1", "p = GlobalAveragePool (x) c = Conv (p, point, low) y = Softmax (c)")
+def test_a_disagreement_of_two_references_is_named_as_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    """SqueezeNet of the ONNX zoo: ONNX's reference gives ones for the softmax before opset 13 over N x C x 1
+    x 1.
+    """
+    text = HEAD.replace("13", "11") % (
+        "4,1,1",
+        "p = GlobalAveragePool (x) c = Conv (p, point, low) y = Softmax (c)",
+    )
     file = written(text, tmp_path / "net.onnx")
     assert cli("convert", file, "--to", "torch", "--out", "right").status == 0
     monkeypatch.setattr("porter.frameworks.onnx.double.own_operators", lambda opset: [])
@@ -225,7 +261,9 @@ def test_a_disagreement_of_two_references_is_named_as_theirs(tmp_path: Path, mon
         wrong = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
         refused(wrong, "the port is not the source's function: y is the first node that differs", status=1)
     ran = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
-    refused(ran, "not proved: onnxruntime and ONNX's reference implementation disagree on 'y' (Softmax", status=1)
+    refused(
+        ran, "not proved: onnxruntime and ONNX's reference implementation disagree on 'y' (Softmax", status=1
+    )
 
 
 @pytest.mark.usefixtures("one_recipe")
@@ -240,15 +278,25 @@ def test_a_batch_without_end_is_not_filled(images: int, tmp_path: Path, cli: Cli
 def test_images_whose_maps_are_large_are_few_and_run_one_by_one(tmp_path: Path) -> None:
     """An image of 16x16 that is stretched 250 times: 64 of them, half at once, took 21 GB and were killed."""
     scale = "s = Constant <value = float[4] {1.0, 1.0, 250.0, 250.0}> ()"
-    large = 'r = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (c, , s)'
-    text = HEAD % ("4,1,1", f"c = Conv <pads=[1,1,1,1]> (x, k, low) {scale} {large} y = GlobalAveragePool (r)")
-    port = porter.convert(written(text, tmp_path / "net.onnx"), to="torch", out=tmp_path / "port", check=False).port
+    large = (
+        'r = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", '
+        'nearest_mode="floor"> (c, , s)'
+    )
+    text = HEAD % (
+        "4,1,1",
+        f"c = Conv <pads=[1,1,1,1]> (x, k, low) {scale} {large} y = GlobalAveragePool (r)",
+    )
+    port = porter.convert(
+        written(text, tmp_path / "net.onnx"), to="torch", out=tmp_path / "port", check=False
+    ).port
     for batches in Check(port).batches(Sizes(((16, 16),), ((16, 16),))).values():
         assert {len(batch) for batch in batches} == {1} and 2 <= len(batches) < 20
 
 
 class Chaotic:
-    """A source that rounds as much as its port would have to be away to be refused, but on photos or inputs up to `calm`."""
+    """A source that rounds as much as its port would have to be away to be refused, but on photos or inputs
+    up to `calm`.
+    """
 
     name = "the file's own graph"
 
@@ -270,8 +318,13 @@ class Chaotic:
 
 @pytest.mark.usefixtures("one_recipe")
 @pytest.mark.parametrize(("off", "ok"), [(1e-9, True), (1e-6, False)])
-def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(off: float, ok: bool, tmp_path: Path) -> None:
-    file = written((HEAD % ("4,H,W", "y = Conv <pads=[1,1,1,1]> (x, k, low)")).replace("16,16", "H,W", 1), tmp_path / "net.onnx")
+def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(
+    off: float, ok: bool, tmp_path: Path
+) -> None:
+    file = written(
+        (HEAD % ("4,H,W", "y = Conv <pads=[1,1,1,1]> (x, k, low)")).replace("16,16", "H,W", 1),
+        tmp_path / "net.onnx",
+    )
     port = porter.convert(file, to="torch", input_size="224x224", out=tmp_path / "port", check=False).port
     source = next(references_of(source_of(port, file, None), "float32"))
     found = Check(port, ("float64",)).against(Chaotic(source, off), Sizes(((224, 224),), ()))
@@ -280,9 +333,13 @@ def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(off:
 
 @pytest.mark.usefixtures("one_recipe")
 @pytest.mark.parametrize(("calm", "ok"), [(1.001, True), (1e-9, False)])
-def test_a_range_that_makes_the_source_chaotic_on_all_images_gives_way_to_another(calm: float, ok: bool, tmp_path: Path) -> None:
+def test_a_range_that_makes_the_source_chaotic_on_all_images_gives_way_to_another(
+    calm: float, ok: bool, tmp_path: Path
+) -> None:
     text = HEAD % ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Tanh (c)")
-    port = porter.convert(written(text, tmp_path / "net.onnx"), to="torch", out=tmp_path / "port", check=False).port
+    port = porter.convert(
+        written(text, tmp_path / "net.onnx"), to="torch", out=tmp_path / "port", check=False
+    ).port
     source = Chaotic(next(references_of(source_of(port, tmp_path / "net.onnx", None), "float32")), 1e-9, calm)
     found = Check(port, ("float64",)).prove(source, Sizes(((16, 16),), ()))
     assert found.ok is ok and (ok or "multiplies its own rounding" in (found.proof.silent or ""))
@@ -293,7 +350,12 @@ def test_bounds_that_no_value_reaches_are_named(tmp_path: Path, cli: Cli) -> Non
     """A convolution of 27 numbers below 3 gives no 1000; a port without that bound would be proved too."""
     nodes = "c = Conv (x, k) one = Clip (c, zero, far) two = Clip (c, zero, near) y = Add (one, two)"
     model: Any = onnx.parser.parse_model(HEAD.replace("16,16", "64,64", 1) % ("4,62,62", nodes))
-    for name, array in {**NUMBERS, "zero": np.array(0.0), "near": np.array(0.5), "far": np.array(1000.0)}.items():
+    for name, array in {
+        **NUMBERS,
+        "zero": np.array(0.0),
+        "near": np.array(0.5),
+        "far": np.array(1000.0),
+    }.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
     onnx.save(model, tmp_path / "net.onnx")
     ran = cli("convert", tmp_path / "net.onnx", "--to", "torch", "--out", "port")
@@ -307,7 +369,9 @@ def test_bounds_that_no_value_reaches_are_named(tmp_path: Path, cli: Cli) -> Non
 
 
 @pytest.mark.usefixtures("one_recipe")
-def test_images_in_which_bounds_were_sought_are_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_in_which_bounds_were_sought_are_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran, run = Counter[str](), engine.run
 
     def counted(model: Any, batch: Array, taps: Any) -> Mapping[str, Array]:
@@ -316,5 +380,7 @@ def test_images_in_which_bounds_were_sought_are_run_once(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(engine, "run", counted)
     nodes = "c = Conv (x, k) y = Relu (c)"
-    porter.convert(written(HEAD % ("4,14,14", nodes), tmp_path / "net.onnx"), to="torch", out=tmp_path / "port")
+    porter.convert(
+        written(HEAD % ("4,14,14", nodes), tmp_path / "net.onnx"), to="torch", out=tmp_path / "port"
+    )
     assert ran["float64"] == ran["float32"] == 64

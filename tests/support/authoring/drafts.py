@@ -10,7 +10,9 @@ from porter.graph import Dense, Graph, channels_of
 from porter.recipe import Recipe, expand, layer_names, load_recipe
 
 
-def read_back(graph: Graph, names: dict[str, str], folder: Path, size: tuple[int, int] = (224, 224)) -> tuple[Draft, Recipe]:
+def read_back(
+    graph: Graph, names: dict[str, str], folder: Path, size: tuple[int, int] = (224, 224)
+) -> tuple[Draft, Recipe]:
     """A graph's draft, which expands to the same nodes and names them as `names` does."""
     head = graph.by_path[graph.output]
     classes = channels_of(graph)[head.path] if isinstance(head.op, Dense) else 0

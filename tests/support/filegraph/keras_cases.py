@@ -1,4 +1,6 @@
-"""Keras's layers and operations that every format has to say: one list of cases, which are the outputs of one model."""
+"""Keras's layers and operations that every format has to say: one list of cases, which are the outputs of one
+model.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,19 @@ Make = Callable[[Any, Any, Any], Any]
 def _excited(layers: Any, ops: Any, x: Any) -> Any:
     """Squeeze-and-excite, as EfficientNet writes it."""
     weights = layers.Reshape((1, 1, CHANNELS))(layers.GlobalAveragePooling2D()(x))
-    weights = layers.Conv2D(CHANNELS, 1, activation="sigmoid")(layers.Conv2D(2, 1, activation="swish")(weights))
+    weights = layers.Conv2D(CHANNELS, 1, activation="sigmoid")(
+        layers.Conv2D(2, 1, activation="swish")(weights)
+    )
     return layers.Multiply()([x, weights])
 
 
 def _heads(layers: Any, ops: Any, x: Any) -> Any:
     features = layers.Flatten()(layers.MaxPooling2D(2, padding="same")(x))
-    return [layers.Dense(3, activation="softmax")(features), layers.Dense(2)(features), layers.GlobalMaxPooling2D()(x)]
+    return [
+        layers.Dense(3, activation="softmax")(features),
+        layers.Dense(2)(features),
+        layers.GlobalMaxPooling2D()(x),
+    ]
 
 
 def _row(*names: str) -> Make:
@@ -56,7 +64,9 @@ def _transformer(layers: Any, ops: Any, x: Any) -> Any:
 def _crossed(layers: Any, ops: Any, x: Any) -> Any:
     """Attention of some tokens to others of other channels."""
     few = _tokens(layers, layers.Conv2D(3, 2, strides=2)(x), 3)
-    return layers.MultiHeadAttention(3, 4, value_dim=5, use_bias=False, output_shape=7)(few, _tokens(layers, x))
+    return layers.MultiHeadAttention(3, 4, value_dim=5, use_bias=False, output_shape=7)(
+        few, _tokens(layers, x)
+    )
 
 
 def _non_local(layers: Any, ops: Any, x: Any) -> Any:
@@ -82,7 +92,9 @@ def _boxes(layers: Any, ops: Any, x: Any) -> Any:
     """A detector's scores and boxes over two maps."""
     maps = [x, layers.MaxPooling2D(2)(x)]
     scores = layers.Concatenate(axis=1)([layers.Reshape((-1, 3))(layers.Conv2D(6, 1)(each)) for each in maps])
-    boxes = layers.Concatenate(axis=1)([layers.Reshape((-1, 1, 4))(layers.Conv2D(8, 1)(each)) for each in maps])
+    boxes = layers.Concatenate(axis=1)(
+        [layers.Reshape((-1, 1, 4))(layers.Conv2D(8, 1)(each)) for each in maps]
+    )
     return [layers.Softmax()(scores), boxes]
 
 
@@ -237,7 +249,9 @@ def _shuffled(layers: Any, ops: Any, x: Any) -> Any:
 
 def _by_cells(layers: Any, ops: Any, x: Any) -> Any:
     """Layers of a list of cells, and arithmetic with the channels first."""
-    cells = layers.LayerNormalization()(layers.Dense(CHANNELS, activation="relu")(layers.Reshape((-1, CHANNELS))(x)))
+    cells = layers.LayerNormalization()(
+        layers.Dense(CHANNELS, activation="relu")(layers.Reshape((-1, CHANNELS))(x))
+    )
     first = ops.transpose(layers.Reshape((ROWS, COLUMNS, CHANNELS))(cells), (0, 3, 1, 2))
     return ops.mean((first * 3.0 + 0.5) * ops.sigmoid(first), (2, 3))
 
@@ -247,7 +261,9 @@ def _in_parts(layers: Any, ops: Any, x: Any) -> Any:
     joined = ops.reshape(layers.Dense(3 * CHANNELS)(x), (-1, ROWS * COLUMNS, 3, 2, CHANNELS // 2))
     query, key, value = ops.unstack(ops.transpose(joined, (2, 0, 3, 1, 4)), axis=0)
     shares = ops.softmax(ops.matmul(query, ops.swapaxes(key, -1, -2)) * 0.7)
-    first = ops.reshape(ops.transpose(ops.matmul(shares, value), (0, 2, 1, 3)), (-1, ROWS * COLUMNS, CHANNELS))
+    first = ops.reshape(
+        ops.transpose(ops.matmul(shares, value), (0, 2, 1, 3)), (-1, ROWS * COLUMNS, CHANNELS)
+    )
     query, key, value = ops.split(layers.Dense(8)(first), [2, 4], axis=-1)
     return ops.einsum("bts,bsc->btc", layers.Softmax()(ops.einsum("btc,bsc->bts", query, key)), value)
 
@@ -264,8 +280,12 @@ def _shifted(layers: Any, ops: Any, x: Any) -> Any:
 def _with_arrays(layers: Any, ops: Any, x: Any) -> Any:
     """Stored arrays beside a map, and beside tokens."""
     random = np.random.default_rng(5)
-    tokens = _tokens(layers, x + random.normal(size=(ROWS, COLUMNS, CHANNELS))) * random.normal(size=(1, ROWS * COLUMNS, 1))
-    return ops.subtract(random.normal(size=(ROWS * COLUMNS, CHANNELS)), tokens / random.uniform(1, 2, (ROWS * COLUMNS, 1)))
+    tokens = _tokens(layers, x + random.normal(size=(ROWS, COLUMNS, CHANNELS))) * random.normal(
+        size=(1, ROWS * COLUMNS, 1)
+    )
+    return ops.subtract(
+        random.normal(size=(ROWS * COLUMNS, CHANNELS)), tokens / random.uniform(1, 2, (ROWS * COLUMNS, 1))
+    )
 
 
 def _stacks(layers: Any, ops: Any, x: Any) -> Any:
@@ -304,7 +324,12 @@ def _by_constants(layers: Any, ops: Any, x: Any) -> Any:
     rows = np.random.default_rng(7).normal(size=(2, COLUMNS))
     positive = ops.square(x) + 1
     bounded = ops.maximum(x, vector) - ops.minimum(vector, x) + ops.divide(vector, positive) + 3.0 / positive
-    return [bounded + ops.power(x, 2), ops.matmul(x, matrix), ops.matmul(_tokens(layers, x), matrix[:, :1]), ops.matmul(rows, x)]
+    return [
+        bounded + ops.power(x, 2),
+        ops.matmul(x, matrix),
+        ops.matmul(_tokens(layers, x), matrix[:, :1]),
+        ops.matmul(rows, x),
+    ]
 
 
 KERAS_3_CASES: Mapping[str, Make] = {
@@ -368,22 +393,30 @@ KERAS_3_CASES: Mapping[str, Make] = {
 }  # fmt: skip
 """Cases that only Keras 3 has."""
 RESIZING = ("other cells", "the nearest cells", "a kept aspect", "a padded aspect")
-"""Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm then trains."""
+"""Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm
+then trains.
+"""
 
 
 def keras_model(keras: Any, cases: Mapping[str, Make]) -> tuple[Any, list[str]]:
-    """One model with the outputs of `cases`, each after a convolution of its own, and the case of each output; `keras` is set to
-    float64.
+    """One model with the outputs of `cases`, each after a convolution of its own, and the case of each
+    output; `keras` is set to float64.
     """
     image, ops = keras.Input((ROWS, COLUMNS, CHANNELS), name="image"), getattr(keras, "ops", None)
-    found = [(name, output) for name, make in cases.items() for output in _outputs(make, keras.layers, ops, image)]
+    found = [
+        (name, output) for name, make in cases.items() for output in _outputs(make, keras.layers, ops, image)
+    ]
     # Keras 2's SavedModels sort outputs by the names of their layers.
-    named = [keras.layers.Activation("linear", name=f"output_{place:02}")(output) for place, (_, output) in enumerate(found)]
+    named = [
+        keras.layers.Activation("linear", name=f"output_{place:02}")(output)
+        for place, (_, output) in enumerate(found)
+    ]
     model = keras.Model(image, named)
     random = np.random.default_rng(0)
     for weight in model.weights:
         weight.assign(
-            random.uniform(0.5, 1.2, weight.shape) * random.choice([-1, 1], weight.shape) ** ("variance" not in weight.name)
+            random.uniform(0.5, 1.2, weight.shape)
+            * random.choice([-1, 1], weight.shape) ** ("variance" not in weight.name)
         )
     return model, [name for name, _ in found]
 

@@ -1,4 +1,6 @@
-"""Steps of an op graph one after the other, in files of both layouts: which ops they become, and what porter lacks."""
+"""Steps of an op graph one after the other, in files of both layouts: which ops they become, and what porter
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from porter.graph.ops import Order
 Step = tuple[Callable[..., Any], *tuple[Any, ...]]
 """A function of a walk, a node and a value, and its other arguments."""
 Cases = Mapping[str, tuple[list[Step], list[Step], list[Op | Foreign]]]
-"""By name, steps over maps that have their channels last, such steps over maps that have them first, and what both become."""
+"""By name, steps over maps that have their channels last, such steps over maps that have them first, and what
+both become.
+"""
 IMAGE: Reference = ("image", 0)
 
 
@@ -27,7 +31,9 @@ class Node(NamedTuple):
 
 
 def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | None] = (8, 6)) -> FileGraph:
-    """The graph of steps one after the other, over an image of four channels; after a split with all parts."""
+    """The graph of steps one after the other, over an image of four channels; after a split with all
+    parts.
+    """
     builder = Builder(4, size, order)
     names = [f"step{place}" for place in range(len(steps))]
     flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), lambda node: node.op)

@@ -1,4 +1,6 @@
-"""A file's graph with its tensors as porter has them, and its values by the oracle: for the tests of every format's reader."""
+"""A file's graph with its tensors as porter has them, and its values by the oracle: for the tests of every
+format's reader.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ from porter.graph import tensor_shapes
 from tests.support.oracle import evaluate
 
 
-def translated(file: FileGraph, tensors: Mapping[str, Array]) -> tuple[Translated, dict[str, dict[str, Array]]]:
+def translated(
+    file: FileGraph, tensors: Mapping[str, Array]
+) -> tuple[Translated, dict[str, dict[str, Array]]]:
     """The graph that gives the file's outputs, and its canonical tensors."""
     found = to_graph(file, keep_activation=True)
     held: dict[str, dict[str, Array]] = {}
     for path, roles in tensor_shapes(found.graph).items():
         stored = file.by_name[found.names[path]].tensors
-        held[path] = {role: canonical(tensors[stored[role].name], stored[role], shape) for role, shape in roles.items()}
+        held[path] = {
+            role: canonical(tensors[stored[role].name], stored[role], shape) for role, shape in roles.items()
+        }
     return found, held
 
 
@@ -34,7 +40,9 @@ def values_of(file: FileGraph, tensors: Mapping[str, Array], batch: Array) -> di
 
 
 def values_as_run(checkpoint: Checkpoint, batch: Array) -> dict[str, Array]:
-    """As `values_of`, for a batch N×H×W×C. At every tap they are the values of the file's own graph as porter runs it."""
+    """As `values_of`, for a batch N×H×W×C. At every tap they are the values of the file's own graph as porter
+    runs it.
+    """
     graph, engine, images = checkpoint.graph, get_engine(engine_name(checkpoint)), channels_first(batch)
     assert graph is not None
     values = values_of(graph, checkpoint.tensors, images)

@@ -1,4 +1,6 @@
-"""File graphs made from a recipe's own graph, for tests: the same layers under other names, and with something changed in them."""
+"""File graphs made from a recipe's own graph, for tests: the same layers under other names, and with
+something changed in them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def layer_of(graph: Graph, path: str) -> str:
 
 def changed(file: FileGraph, name: str, **changes: object) -> FileGraph:
     """The file's graph with some fields of one layer set otherwise."""
-    return replace(file, nodes=tuple(replace(node, **changes) if node.name == name else node for node in file.nodes))
+    return replace(
+        file, nodes=tuple(replace(node, **changes) if node.name == name else node for node in file.nodes)
+    )
 
 
 def inserted(file: FileGraph, before: str, node: FileNode) -> FileGraph:

@@ -1,4 +1,6 @@
-"""What destinations that refuse some ops can say of a graph with every op, and that it is what the oracle computes."""
+"""What destinations that refuse some ops can say of a graph with every op, and that it is what the oracle
+computes.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,15 @@ AT_SIZES = pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, 
 
 
 def sayable(
-    graph: Graph, size: Size, capabilities: Capabilities, make: Callable[[Plan], object], known: Collection[Any]
+    graph: Graph,
+    size: Size,
+    capabilities: Capabilities,
+    make: Callable[[Plan], object],
+    known: Collection[Any],
 ) -> tuple[Graph, set[str]]:
-    """The graph without the nodes that `make` refuses, and what it says of those whose op is among the `known`."""
+    """The graph without the nodes that `make` refuses, and what it says of those whose op is among the
+    `known`.
+    """
     said, gone = set[str](), {node.path for node in graph.nodes if type(node.op) not in (*known, *WINDOWED)}
     while True:
         for node in graph.nodes:
@@ -45,13 +53,19 @@ def sayable(
             said.add(error.message)
 
 
-def sayable_plan(framework: NetDestination, known: Collection[Any], size: Size, of_maps: Any) -> tuple[Plan, set[str]]:
+def sayable_plan(
+    framework: NetDestination, known: Collection[Any], size: Size, of_maps: Any
+) -> tuple[Plan, set[str]]:
     graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, known)
     return make_plan(graph, size, framework.CAPABILITIES), said
 
 
-def expect_every_op(framework: NetDestination, known: Collection[Any], plan: Plan) -> Iterator[tuple[Array, dict[str, Array]]]:
-    """The ops that it knows give what the oracle gives, at every size of the plan; gives these images and values."""
+def expect_every_op(
+    framework: NetDestination, known: Collection[Any], plan: Plan
+) -> Iterator[tuple[Array, dict[str, Array]]]:
+    """The ops that it knows give what the oracle gives, at every size of the plan; gives these images and
+    values.
+    """
     graph, tensors, fixed = plan.graph, tensors_of(plan.graph), plan.only_size
     assert {*known, *WINDOWED} - {type(node.op) for node in graph.nodes} == (set() if fixed else {Flatten})
     assert fixed in (None, SIZE)
@@ -59,7 +73,9 @@ def expect_every_op(framework: NetDestination, known: Collection[Any], plan: Pla
     for batch in map(images, [SIZE] if fixed else [SIZE, (10, 9)]):
         wanted = evaluate(graph, tensors, batch)
         found = framework.ENGINE.run(model, batch, [*wanted][1:])
-        assert not {path: value.shape for path, value in found.items() if difference(value, wanted[path]) > EXACT}
+        assert not {
+            path: value.shape for path, value in found.items() if difference(value, wanted[path]) > EXACT
+        }
         yield batch, wanted
 
 
@@ -69,9 +85,13 @@ def expect_read_back(framework: NetDestination, known: Collection[Any], folder: 
     tensors = tensors_of(plan.graph)
     framework.write(folder, plan, tensors, {}, "float32", {})
     found = framework.read_port(folder, plan, {})
-    assert {path: [*roles] for path, roles in found.items()} == {path: [*roles] for path, roles in tensors.items()}
+    assert {path: [*roles] for path, roles in found.items()} == {
+        path: [*roles] for path, roles in tensors.items()
+    }
     for path, roles in tensors.items():
-        assert all(np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items())
+        assert all(
+            np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items()
+        )
     return plan.graph
 
 

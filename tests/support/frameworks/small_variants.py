@@ -1,4 +1,6 @@
-"""A small variant of each recipe, with sizes to run it at: for the destinations whose files another program runs."""
+"""A small variant of each recipe, with sizes to run it at: for the destinations whose files another program
+runs.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,23 @@ REFUSED = {
 }
 """What porter says of networks that a destination cannot say, by architecture."""
 
-WITHOUT_LAYER_NORMS = sorted(path.stem for path in recipes_folder().glob("*.yaml") if path.stem not in REFUSED["caffe"])
+WITHOUT_LAYER_NORMS = sorted(
+    path.stem for path in recipes_folder().glob("*.yaml") if path.stem not in REFUSED["caffe"]
+)
 
 
 def small(recipe: Recipe) -> Iterator[Member]:
     """A small variant of a recipe in each of its zoos."""
     for zoo in recipe.zoos:
         variants = [variant for variant in recipe.variants if zoo in recipe.zoos_of(variant)]
-        yield recipe.member(next((name for least in LEAST for name in variants if least in name), variants[0]), zoo)
+        yield recipe.member(
+            next((name for least in LEAST for name in variants if least in name), variants[0]), zoo
+        )
 
 
-def plans(graph: Graph, native: tuple[int, int], destination: Destination) -> Iterator[tuple[Plan, tuple[tuple[int, int], ...]]]:
+def plans(
+    graph: Graph, native: tuple[int, int], destination: Destination
+) -> Iterator[tuple[Plan, tuple[tuple[int, int], ...]]]:
     """The plan for every size with the sizes to run it at, or one for each size."""
     sizes = (native, ODD if takes(graph, ODD) else LARGER)
     try:
@@ -70,7 +78,9 @@ def by_torch(graph: Graph, tensors: Tensors, images: Array, dtype: Dtype) -> Arr
 
 
 def expect_spelled(parts: Callable[[Plan], Sized], destination: Destination) -> None:
-    """Every recipe has its net, of which `parts` gives the parts, but those that are refused with their words."""
+    """Every recipe has its net, of which `parts` gives the parts, but those that are refused with their
+    words.
+    """
     refused = REFUSED[destination.NAME]
     for recipe in all_recipes():
         member = next(small(recipe))

@@ -1,4 +1,5 @@
-"""Inputs of one reader, chosen by the lines of porter that they reach: `python -m tests.support.fuzzing.guided READER SECONDS DIR`.
+"""Inputs of one reader, chosen by the lines of porter that they reach: `python -m
+tests.support.fuzzing.guided READER SECONDS DIR`.
 
 The first two bytes of an input say which seed and which of its files it stands for.
 """
@@ -47,10 +48,21 @@ def main() -> None:
 
         def mutated(data: bytes, most: int, seed: int) -> bytes:
             random = Random(seed)
-            return (data[:2] + damaged(data[2:], random))[:most] if random.random() < 0.5 else atheris.Mutate(data, most)
+            return (
+                (data[:2] + damaged(data[2:], random))[:most]
+                if random.random() < 0.5
+                else atheris.Mutate(data, most)
+            )
 
-        limits = [f"-timeout={MOST_SECONDS:.0f}", "-rss_limit_mb=4096", "-max_len=100000", f"-artifact_prefix={folder}/{reader}-"]
-        atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", *limits, str(corpus)], one, custom_mutator=mutated)
+        limits = [
+            f"-timeout={MOST_SECONDS:.0f}",
+            "-rss_limit_mb=4096",
+            "-max_len=100000",
+            f"-artifact_prefix={folder}/{reader}-",
+        ]
+        atheris.Setup(
+            [sys.argv[0], f"-max_total_time={seconds}", *limits, str(corpus)], one, custom_mutator=mutated
+        )
         atheris.Fuzz()
 
 

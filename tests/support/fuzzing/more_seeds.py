@@ -1,4 +1,6 @@
-"""Right files of every op that the tests of a reader know. They take minutes to make, so that only scripts/fuzz uses them."""
+"""Right files of every op that the tests of a reader know. They take minutes to make, so that only
+scripts/fuzz uses them.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ def _tfjs(folder: Path) -> Iterator[Path]:
     yield graph_model(next(places), size=(8, 8))
     yield layers_model(next(places))
     for model, place in zip(_keras_models(), places, strict=False):
-        stated = {"model_config": json.loads(model.to_json()), "keras_version": "3.0", "backend": "tensorflow"}
+        stated = {
+            "model_config": json.loads(model.to_json()),
+            "keras_version": "3.0",
+            "backend": "tensorflow",
+        }
         yield write(place, stated, {weight.path: np.asarray(weight) for weight in model.weights})
 
 

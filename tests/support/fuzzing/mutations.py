@@ -1,4 +1,6 @@
-"""Damage to a file's bytes, and to what they mean: values of JSON, fields of protobuf, members of archives, checksums right."""
+"""Damage to a file's bytes, and to what they mean: values of JSON, fields of protobuf, members of archives,
+checksums right.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,41 @@ from typing import Any
 from porter.files.crc32c import masked_crc32c
 
 Damage = Callable[[bytes, Random], bytes]
-_WHOLE = (0, 1, 2, 7, 127, 128, 255, 256, 32767, 65535, 1 << 20, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 62)
+_WHOLE = (
+    0,
+    1,
+    2,
+    7,
+    127,
+    128,
+    255,
+    256,
+    32767,
+    65535,
+    1 << 20,
+    1 << 24,
+    (1 << 31) - 1,
+    1 << 31,
+    (1 << 32) - 1,
+    1 << 40,
+    1 << 62,
+)
 EXTREMES = (*_WHOLE, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, *(-number for number in _WHOLE[1:]))
-_WORDS = ("", "0", "-1", "1e308", "nan", "inf", "null", "true", "../x", "/", "a" * 300, "é\u202e\x1b[31m", "x" * 40 + "/" * 200)
+_WORDS = (
+    "",
+    "0",
+    "-1",
+    "1e308",
+    "nan",
+    "inf",
+    "null",
+    "true",
+    "../x",
+    "/",
+    "a" * 300,
+    "é\u202e\x1b[31m",
+    "x" * 40 + "/" * 200,
+)
 _TABLE_MAGIC = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"
 
 
@@ -36,13 +70,24 @@ def _by_meaning(data: bytes, random: Random) -> bytes:
         if found(data):
             try:
                 return damage(data, random)
-            except (ValueError, TypeError, LookupError, ArithmeticError, struct.error, zipfile.BadZipFile, OSError, RuntimeError):
+            except (
+                ValueError,
+                TypeError,
+                LookupError,
+                ArithmeticError,
+                struct.error,
+                zipfile.BadZipFile,
+                OSError,
+                RuntimeError,
+            ):
                 break  # it only looks like it, or cannot be written so
     return _numbers(data, random)
 
 
 def _place(data: bytes, random: Random) -> int:
-    """Most of a file is tensors, in which few faults matter: half of the places are near its beginning or its end."""
+    """Most of a file is tensors, in which few faults matter: half of the places are near its beginning or its
+    end.
+    """
     near = random.randrange(min(len(data), 512) or 1)
     return random.choice((near, max(len(data) - 1 - near, 0), *[random.randrange(len(data) or 1)] * 2))
 
@@ -54,7 +99,11 @@ def _flipped(data: bytes, random: Random) -> bytes:
 
 def _run(data: bytes, random: Random) -> bytes:
     at, length = _place(data, random), random.choice((1, 2, 4, 16))
-    return data[:at] + random.choice((random.randbytes(length), b"\0" * length, b"\xff" * length)) + data[at + length :]
+    return (
+        data[:at]
+        + random.choice((random.randbytes(length), b"\0" * length, b"\xff" * length))
+        + data[at + length :]
+    )
 
 
 def _cut(data: bytes, random: Random) -> bytes:
@@ -108,7 +157,20 @@ def value(value: Any, random: Random) -> Any:
     elif act < 6:
         within[key] = json.loads(json.dumps(other[source]))  # a copy, because it may hold itself
     else:
-        empty: tuple[Any, ...] = (None, True, [], {}, [[]], {"": 0}, [None], 0.5, 1e308, float("nan"), float("inf"), -0.0)
+        empty: tuple[Any, ...] = (
+            None,
+            True,
+            [],
+            {},
+            [[]],
+            {"": 0},
+            [None],
+            0.5,
+            1e308,
+            float("nan"),
+            float("inf"),
+            -0.0,
+        )
         within[key] = random.choice((*EXTREMES, *_WORDS, *empty, "\ud800"))
     return value
 
@@ -184,7 +246,9 @@ def _fields(data: bytes) -> list[tuple[int, int, Any]]:
 
 
 def _protobuf(data: bytes, random: Random) -> bytes:
-    """A message with one of its fields, or of those within, replaced, doubled or taken away; the lengths around it are right."""
+    """A message with one of its fields, or of those within, replaced, doubled or taken away; the lengths
+    around it are right.
+    """
     fields = _fields(data)
     at = random.randrange(len(fields))
     number, kind, content = fields[at]
@@ -204,7 +268,11 @@ def _protobuf(data: bytes, random: Random) -> bytes:
     elif kind == 0:
         fields[at] = number, kind, random.choice(EXTREMES) % (1 << 64)
     else:
-        fields[at] = number, kind, random.choice((random.randbytes(len(content)), b"\0" * len(content), b"\xff" * len(content)))
+        fields[at] = (
+            number,
+            kind,
+            random.choice((random.randbytes(len(content)), b"\0" * len(content), b"\xff" * len(content))),
+        )
     heads = ((_varint(number << 3 | kind), kind, content) for number, kind, content in fields)
     return b"".join(
         head + (_varint(content) if kind == 0 else (_varint(len(content)) if kind == 2 else b"") + content)
@@ -264,7 +332,13 @@ def _table(data: bytes, random: Random) -> bytes:
     block = data[offset : offset + size]
     changed = random.choice((_flipped, _numbers, _run, _spliced))(block, random)[:size].ljust(size, b"\0")
     kind = data[offset + size : offset + size + 1]
-    return data[:offset] + changed + kind + struct.pack("<I", masked_crc32c(changed + kind)) + data[offset + size + 5 :]
+    return (
+        data[:offset]
+        + changed
+        + kind
+        + struct.pack("<I", masked_crc32c(changed + kind))
+        + data[offset + size + 5 :]
+    )
 
 
 def _record(data: bytes, random: Random) -> bytes:
@@ -272,15 +346,27 @@ def _record(data: bytes, random: Random) -> bytes:
     (size,) = struct.unpack("<Q", data[:8])
     record = _protobuf(data[12 : 12 + size], random)
     length = struct.pack("<Q", len(record))
-    return length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record)) + data[16 + size :]
+    return (
+        length
+        + struct.pack("<I", masked_crc32c(length))
+        + record
+        + struct.pack("<I", masked_crc32c(record))
+        + data[16 + size :]
+    )
 
 
 def _tar(data: bytes, random: Random) -> bytes:
     """A tar with a word of a header changed, and the header's checksum right."""
     at = 512 * random.choice(
-        [place for place in range(len(data) // 512) if data[512 * place + 257 : 512 * place + 262] == b"ustar"]
+        [
+            place
+            for place in range(len(data) // 512)
+            if data[512 * place + 257 : 512 * place + 262] == b"ustar"
+        ]
     )
-    start, end = random.choice(((0, 100), (100, 108), (124, 136), (156, 157), (157, 257), (257, 265), (345, 500)))
+    start, end = random.choice(
+        ((0, 100), (100, 108), (124, 136), (156, 157), (157, 257), (257, 265), (345, 500))
+    )
     words = (
         b"",
         b"0",
@@ -297,7 +383,11 @@ def _tar(data: bytes, random: Random) -> bytes:
         b"S",
         random.randbytes(9),
     )
-    header = data[at : at + start] + random.choice(words)[: end - start].ljust(end - start, b"\0") + data[at + end : at + 512]
+    header = (
+        data[at : at + start]
+        + random.choice(words)[: end - start].ljust(end - start, b"\0")
+        + data[at + end : at + 512]
+    )
     total = sum(header[:148]) + sum(header[156:]) + 8 * 32
     return data[:at] + header[:148] + b"%06o\0 " % total + header[156:] + data[at + 512 :]
 
@@ -316,13 +406,21 @@ def _hdf5(data: bytes, random: Random) -> bytes:
         if act < 4 and one.attrs:
             key = random.choice(list(one.attrs))
             held = one.attrs[key]
-            text = held.encode() if isinstance(held, str) else bytes(held) if isinstance(held, bytes | np.bytes_) else b""
+            text = (
+                held.encode()
+                if isinstance(held, str)
+                else bytes(held)
+                if isinstance(held, bytes | np.bytes_)
+                else b""
+            )
             if act == 0:
                 del one.attrs[key]
             elif text[:1] == b"{" and act < 3:
                 one.attrs[key] = _json(text, random).replace(b"\\u0000", b"")
             else:
-                one.attrs[key] = random.choice((np.float32(1), np.zeros((2, 3)), np.array([b"a", b"b"]), random.choice(_WORDS)))
+                one.attrs[key] = random.choice(
+                    (np.float32(1), np.zeros((2, 3)), np.array([b"a", b"b"]), random.choice(_WORDS))
+                )
         elif name == "/":
             file[random.choice(("x", "layers/x", "model_weights/x", "vars"))] = np.zeros(3, np.float32)
         elif act == 4:

@@ -1,4 +1,6 @@
-"""Many inputs of one reader, read in a child with limits of memory and of time, so that none of them ends the run."""
+"""Many inputs of one reader, read in a child with limits of memory and of time, so that none of them ends the
+run.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ MOST_SECONDS = 20.0
 MOST_MEGABYTES = 300
 """Beside three times the bytes of the tensors."""
 _ADDRESSES = 8 << 30
-"""Bytes of addresses that a child may take beside those that it has: what protects the machine, not what is measured."""
+"""Bytes of addresses that a child may take beside those that it has: what protects the machine, not what is
+measured.
+"""
 _FORK = multiprocessing.get_context("fork")
 _FRESH: Any = multiprocessing.get_context("spawn")
 Read = Callable[[Path], int]
@@ -62,11 +66,18 @@ class Tally:
         return " | ".join((self.reader.ljust(12), *(str(each).rjust(9) for each in shown)))
 
 
-HEADER = " | ".join(("reader".ljust(12), *(word.rjust(9) for word in (*("inputs", READ, REFUSED), "finds", "slowest", "memory"))))
+HEADER = " | ".join(
+    (
+        "reader".ljust(12),
+        *(word.rjust(9) for word in (*("inputs", READ, REFUSED), "finds", "slowest", "memory")),
+    )
+)
 
 
 def made_seeds(reader: str) -> list[Seed]:
-    """The seeds of a reader, and those of every op, made in a process of their own: frameworks that have run survive no fork."""
+    """The seeds of a reader, and those of every op, made in a process of their own: frameworks that have run
+    survive no fork.
+    """
     with _FRESH.Pool(1) as pool, tempfile.TemporaryDirectory() as folder:
         found: list[Seed] = pool.apply(_made, (reader, folder))
     return found
@@ -87,7 +98,9 @@ def run(reader: str, seeds: Sequence[Seed], seed: int, indices: range, read: Rea
     return tally
 
 
-def _in_a_child(tally: Tally, seeds: Sequence[Seed], seed: int, indices: range, read: Read, until: float) -> int:
+def _in_a_child(
+    tally: Tally, seeds: Sequence[Seed], seed: int, indices: range, read: Read, until: float
+) -> int:
     """The number of the last input that the child took; it is ended where one takes too long."""
     ours, theirs = _FORK.Pipe(duplex=False)
     child = _FORK.Process(target=_child, args=(theirs, tally.reader, seeds, seed, indices, read, until))
@@ -96,7 +109,8 @@ def _in_a_child(tally: Tally, seeds: Sequence[Seed], seed: int, indices: range, 
     at, started = indices.start, time.monotonic()
     try:
         while True:
-            if not ours.poll(MOST_SECONDS if at > indices.start else 6 * MOST_SECONDS):  # the first one imports
+            # The first one imports.
+            if not ours.poll(MOST_SECONDS if at > indices.start else 6 * MOST_SECONDS):
                 tally.note(at, FIND, f"not ended after {MOST_SECONDS:.0f} s", time.monotonic() - started, 0)
                 break
             index, *result = ours.recv()
@@ -106,7 +120,11 @@ def _in_a_child(tally: Tally, seeds: Sequence[Seed], seed: int, indices: range, 
     except EOFError:
         child.join()
         if child.exitcode:
-            killed = signal.Signals(-child.exitcode).name if child.exitcode < 0 else f"exit status {child.exitcode}"
+            killed = (
+                signal.Signals(-child.exitcode).name
+                if child.exitcode < 0
+                else f"exit status {child.exitcode}"
+            )
             tally.note(at, FIND, f"the process ended: {killed}", time.monotonic() - started, 0)
         else:
             at = indices.stop
@@ -116,7 +134,9 @@ def _in_a_child(tally: Tally, seeds: Sequence[Seed], seed: int, indices: range, 
     return at
 
 
-def _child(out: Connection, reader: str, seeds: Sequence[Seed], seed: int, indices: range, read: Read, until: float) -> None:
+def _child(
+    out: Connection, reader: str, seeds: Sequence[Seed], seed: int, indices: range, read: Read, until: float
+) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with scratch() as folder:
         place = Place(folder, seeds)

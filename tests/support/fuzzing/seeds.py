@@ -1,4 +1,6 @@
-"""Small right inputs of every reader, by the makers of the tests. They are few bytes, so that damage meets what matters."""
+"""Small right inputs of every reader, by the makers of the tests. They are few bytes, so that damage meets
+what matters.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,11 @@ def seeds_of(reader: str, folder: Path) -> list[Seed]:
 
 
 def seed_in(folder: Path, named: Path) -> Seed:
-    files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    files = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
     return Seed(files, str(named.relative_to(folder)))
 
 
@@ -77,8 +83,17 @@ def _caffe(net: str, legacy: bool = False, of_weights: bool = False) -> Callable
     def make(folder: Path) -> Path:
         from tests.support.caffe_files import write_caffe
 
-        shapes = {"conv1": ((4, 3, 3, 3), (4,)), "bn1": ((4,), (4,), (1,)), "fc": ((3, 64), (3,)), "up": ((2, 2, 2, 2), (2,))}
-        blobs = {name: [abs(_array(*shape)) for shape in each] for name, each in shapes.items() if f'"{name}"' in net}
+        shapes = {
+            "conv1": ((4, 3, 3, 3), (4,)),
+            "bn1": ((4,), (4,), (1,)),
+            "fc": ((3, 64), (3,)),
+            "up": ((2, 2, 2, 2), (2,)),
+        }
+        blobs = {
+            name: [abs(_array(*shape)) for shape in each]
+            for name, each in shapes.items()
+            if f'"{name}"' in net
+        }
         file = write_caffe(folder / "model", net, blobs, legacy)
         return file.with_suffix(".caffemodel") if of_weights else file
 
@@ -90,9 +105,24 @@ _NORM = ("gamma", "beta", "moving_mean", "moving_var")
 
 def _mxnet(version: int, attrs: str, of_arrays: bool = False) -> Callable[[Path], Path]:
     lines: list[Any] = [
-        ("conv", "Convolution", {"kernel": (3, 3), "num_filter": 4, "pad": (1, 1)}, ["data", "conv_weight", "conv_bias"]),
-        ("norm", "BatchNorm", {"eps": 2e-5}, ["conv", *(f"norm_{role}" for role in _NORM[: 4 if version else 2])]),
-        ("most", "Pooling", {"kernel": (3, 3), "stride": (2, 2), "pool_type": "max", "pooling_convention": "full"}, ["norm"]),
+        (
+            "conv",
+            "Convolution",
+            {"kernel": (3, 3), "num_filter": 4, "pad": (1, 1)},
+            ["data", "conv_weight", "conv_bias"],
+        ),
+        (
+            "norm",
+            "BatchNorm",
+            {"eps": 2e-5},
+            ["conv", *(f"norm_{role}" for role in _NORM[: 4 if version else 2])],
+        ),
+        (
+            "most",
+            "Pooling",
+            {"kernel": (3, 3), "stride": (2, 2), "pool_type": "max", "pooling_convention": "full"},
+            ["norm"],
+        ),
         ("parts", "SliceChannel", {"num_outputs": 2}, ["most"]),
         ("both", "Concat", {"dim": 1, "num_args": 2}, ["parts:1", "parts"]),
         ("mean", "Pooling", {"kernel": (1, 1), "global_pool": True, "pool_type": "avg"}, ["both"]),
@@ -104,7 +134,10 @@ def _mxnet(version: int, attrs: str, of_arrays: bool = False) -> Callable[[Path]
     def make(folder: Path) -> Path:
         from tests.support.mxnet_files import write_mxnet
 
-        arrays = {name: abs(_array(*shape)) for name, shape in {**shapes, **{f"norm_{role}": (4,) for role in _NORM}}.items()}
+        arrays = {
+            name: abs(_array(*shape))
+            for name, shape in {**shapes, **{f"norm_{role}": (4,) for role in _NORM}}.items()
+        }
         file = write_mxnet(folder / "model", lines, arrays, version, attrs)
         return folder / "model-0000.params" if of_arrays else file
 
@@ -117,14 +150,36 @@ def _torch7(width: int, more: bool = False) -> Callable[[Path], Path]:
 
         window = {"kW": 3, "kH": 3, "dW": 1, "dH": 1, "padW": 1, "padH": 1}
         halved = {**window, "dW": 2, "dH": 2}
-        conv = Module("SpatialConvolution", nInputPlane=3, nOutputPlane=4, **halved, weight=_array(4, 3, 3, 3), bias=_array(4))
-        norm = Module("SpatialBatchNormalization", eps=1e-3, running_mean=_array(4), running_var=np.abs(_array(4)), nDim=4)
-        table = Module("ConcatTable", Module("Identity"), Module("SpatialMaxPooling", **window, ceil_mode=True))
+        conv = Module(
+            "SpatialConvolution",
+            nInputPlane=3,
+            nOutputPlane=4,
+            **halved,
+            weight=_array(4, 3, 3, 3),
+            bias=_array(4),
+        )
+        norm = Module(
+            "SpatialBatchNormalization",
+            eps=1e-3,
+            running_mean=_array(4),
+            running_var=np.abs(_array(4)),
+            nDim=4,
+        )
+        table = Module(
+            "ConcatTable", Module("Identity"), Module("SpatialMaxPooling", **window, ceil_mode=True)
+        )
         view = Module("View", size=Sizes([-1]), numElements=1, numInputDims=3)
         head = [view, Module("Linear", weight=_array(3, 4 * 16), bias=_array(3)), Module("LogSoftMax")]
-        turned = Module("Concat", Module("ReLU"), Module("Padding", dim=1, pad=2, nInputDim=3, value=0, index=1), dimension=2)
+        turned = Module(
+            "Concat",
+            Module("ReLU"),
+            Module("Padding", dim=1, pad=2, nInputDim=3, value=0, index=1),
+            dimension=2,
+        )
         ends = [turned, Module("Mean", dimension=2)] if more else head
-        return write_torch7(folder / "model.t7", Module("Sequential", conv, norm, table, Module("CAddTable"), *ends), width)
+        return write_torch7(
+            folder / "model.t7", Module("Sequential", conv, norm, table, Module("CAddTable"), *ends), width
+        )
 
     return make
 
@@ -138,7 +193,10 @@ def _tflite(kind: str) -> Callable[[Path], Path]:
 
         def compute(image: Any) -> Any:
             x = tf.nn.relu6(tf.nn.conv2d(image, kernel, 2, "SAME"))
-            x = tf.concat([x, tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [0, 2], [0, 0]]), 3, 1, "VALID")[:, :4, :4]], -1)
+            x = tf.concat(
+                [x, tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [0, 2], [0, 0]]), 3, 1, "VALID")[:, :4, :4]],
+                -1,
+            )
             return tf.nn.softmax(tf.reduce_mean(x, [1, 2]) @ matrix)
 
         source = tf.function(compute, [tf.TensorSpec((1, 8, 8, 3), tf.float32)])
@@ -155,13 +213,25 @@ def _tflite(kind: str) -> Callable[[Path], Path]:
 def _tfjs_graph(folder: Path) -> Path:
     from tests.unit.formats.tfjs.test_read import node, write
 
-    arrays: dict[str, Any] = {"k": _array(3, 3, 3, 4), "b": _array(4), "w": _array(4, 3), "axes": np.array([1, 2], np.int32)}
+    arrays: dict[str, Any] = {
+        "k": _array(3, 3, 3, 4),
+        "b": _array(4),
+        "w": _array(4, 3),
+        "axes": np.array([1, 2], np.int32),
+    }
     sides = {"dim": [{"size": str(size)} for size in (-1, 8, 8, 3)]}
-    window: dict[str, Any] = {"padding": "SAME", "data_format": "NHWC", "dilations": [1, 1, 1, 1], "strides": [1, 2, 2, 1]}
+    window: dict[str, Any] = {
+        "padding": "SAME",
+        "data_format": "NHWC",
+        "dilations": [1, 1, 1, 1],
+        "strides": [1, 2, 2, 1],
+    }
     nodes = [
         node("image", "Placeholder", dtype="DT_FLOAT", shape=sides),
         *(node(name, "Const", dtype="DT_INT32" if name == "axes" else "DT_FLOAT") for name in arrays),
-        node("first", "_FusedConv2D", "image", "k", "b", fused_ops=["BiasAdd", "Relu6"], num_args=1, **window),
+        node(
+            "first", "_FusedConv2D", "image", "k", "b", fused_ops=["BiasAdd", "Relu6"], num_args=1, **window
+        ),
         node("mean", "Mean", "first", "axes", Tidx="DT_INT32", keep_dims=False),
         node("head", "MatMul", "mean", "w", transpose_a=False, transpose_b=False),
     ]
@@ -196,7 +266,9 @@ def _keras_layers(folder: Path) -> Path:
     layers, image = keras.layers, keras.Input((6, 6, 3))
     conv = layers.Conv2D(3, 1)
     x = layers.PReLU()(layers.LayerNormalization(axis=1)(layers.Subtract()([conv(image), conv(conv(image))])))
-    x = layers.MaxPooling2D(2, data_format="channels_first")(layers.SpectralNormalization(layers.Conv2D(4, 2))(x))
+    x = layers.MaxPooling2D(2, data_format="channels_first")(
+        layers.SpectralNormalization(layers.Conv2D(4, 2))(x)
+    )
     x = layers.AdaptiveAveragePooling2D((2, 1))(layers.Resizing(4, 3, crop_to_aspect_ratio=True)(x))
     x = layers.Conv1D(3, 2, padding="causal")(layers.Reshape((-1, 2))(x))
     keras.Model(image, layers.UnitNormalization(axis=[1, 2])(x)).save(folder / "model.keras")
@@ -224,7 +296,9 @@ def _keras_legacy(folder: Path) -> Path:
             file.create_group(layer).attrs["weight_names"] = np.array([f"{name}:0".encode() for name in own])
             for name in own:
                 shape = VARIABLES[name]
-                packing = {"chunks": shape, "compression": "gzip", "fletcher32": True} if layer == b"conv1" else {}
+                packing = (
+                    {"chunks": shape, "compression": "gzip", "fletcher32": True} if layer == b"conv1" else {}
+                )
                 file[layer].create_dataset(f"{name}:0", data=abs(_array(*shape)), **packing)
     return folder / "model.h5"
 
@@ -243,7 +317,11 @@ def _sharded(folder: Path) -> Path:
 
     held = {name: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, name in enumerate(STATE)}
     for shard in set(held.values()):
-        save_file({name: _array(*STATE[name]) for name in held if held[name] == shard}, folder / shard, {"format": "pt"})
+        save_file(
+            {name: _array(*STATE[name]) for name in held if held[name] == shard},
+            folder / shard,
+            {"format": "pt"},
+        )
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {"total_size": 0}, "weight_map": held}))
     return index
@@ -257,7 +335,12 @@ def _torch(zipped: bool, whole: bool = False) -> Callable[[Path], Path]:
         state: Any = {name: torch.from_numpy(abs(_array(*shape))) for name, shape in shapes.items()}
         dense = "fc.weight_orig" if whole else "fc.weight"
         state[dense] = state[dense].t().contiguous().t()
-        wrapped = {"epoch": 3, "state_dict": state, "args": {"lr": 0.1}, "optimizer": [torch.ones(2), None, (1, "a")]}
+        wrapped = {
+            "epoch": 3,
+            "state_dict": state,
+            "args": {"lr": 0.1},
+            "optimizer": [torch.ones(2), None, (1, "a")],
+        }
         torch.save(wrapped if whole else state, folder / "model.pth", _use_new_zipfile_serialization=zipped)
         return folder / "model.pth"
 
@@ -276,7 +359,11 @@ def _msgpack(folder: Path) -> Path:
         tree[name.split("/")[0]][name.split("/")[1]] = array(abs(_array(*shape)))
     halves = {str(number): array(half) for number, half in enumerate(np.split(_array(8), 2))}
     chunked = {"__msgpack_chunked_array__": True, "shape": {"0": 2, "1": 4}, "chunks": halves}
-    state = {"step": array(np.int32(3), 3), "params": {**tree, "chunked": chunked, "rest": [1.5, None]}, "opt_state": {"0": {}}}
+    state = {
+        "step": array(np.int32(3), 3),
+        "params": {**tree, "chunked": chunked, "rest": [1.5, None]},
+        "opt_state": {"0": {}},
+    }
     (folder / "model.msgpack").write_bytes(msgpack.packb(state, strict_types=True))
     return folder / "model.msgpack"
 
@@ -287,7 +374,11 @@ def _orbax(driver: str, ocdbt: bool) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         import tensorstore
 
-        store = {"driver": "ocdbt", "base": f"file://{folder}/"} if ocdbt else {"driver": "file", "path": f"{folder}/"}
+        store = (
+            {"driver": "ocdbt", "base": f"file://{folder}/"}
+            if ocdbt
+            else {"driver": "file", "path": f"{folder}/"}
+        )
         tree = {}
         for name, shape in VARIABLES.items():
             array, keys = abs(_array(*shape)), (*name.split("/"), "value")
@@ -295,7 +386,10 @@ def _orbax(driver: str, ocdbt: bool) -> Callable[[Path], Path]:
             spec = {"driver": driver, "kvstore": place}
             tensorstore.open(spec, create=True, dtype=array.dtype, shape=shape).result().write(array).result()
             value = {"value_type": "jax.Array", "skip_deserialize": False, "write_shape": shape}
-            tree[str(keys)] = {"key_metadata": [{"key": key, "key_type": 2} for key in keys], "value_metadata": value}
+            tree[str(keys)] = {
+                "key_metadata": [{"key": key, "key_type": 2} for key in keys],
+                "value_metadata": value,
+            }
         stated = {"tree_metadata": tree, "use_ocdbt": ocdbt, "use_zarr3": driver == "zarr3"}
         (folder / "_METADATA").write_text(json.dumps(stated))
         return folder
@@ -311,7 +405,9 @@ def _npz(folder: Path) -> Path:
 def _npz_of_objects(folder: Path) -> Path:
     values = np.empty(len(VARIABLES), object)
     values[:] = [abs(_array(*shape)) for shape in VARIABLES.values()]
-    np.savez_compressed(folder / "model.npz", names=np.array([f"{name}:0" for name in VARIABLES]), values=values)
+    np.savez_compressed(
+        folder / "model.npz", names=np.array([f"{name}:0" for name in VARIABLES]), values=values
+    )
     return folder / "model.npz"
 
 
@@ -323,9 +419,19 @@ def _pt2(free: bool, decomposed: bool = False) -> Callable[[Path], Path]:
         from tests.support.formats.torch_export.exports import export
 
         torch.manual_seed(0)
-        stack = [nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)]
+        stack = [
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.AdaptiveAvgPool2d(1),
+        ]
         return export(
-            nn.Sequential(*stack, nn.Flatten(), nn.Linear(4, 3)).eval(), torch.randn(2, 3, 8, 8), folder, free, decomposed
+            nn.Sequential(*stack, nn.Flatten(), nn.Linear(4, 3)).eval(),
+            torch.randn(2, 3, 8, 8),
+            folder,
+            free,
+            decomposed,
         )[0]
 
     return make
@@ -345,7 +451,13 @@ def _onnx_beside(folder: Path) -> Path:
 
     from tests.unit.formats.onnx.test_read import model
 
-    onnx.save(model("y = Conv (x, k1, b4)"), folder / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    onnx.save(
+        model("y = Conv (x, k1, b4)"),
+        folder / "m.onnx",
+        save_as_external_data=True,
+        location="m.data",
+        size_threshold=0,
+    )
     return folder / "m.onnx"
 
 
@@ -355,8 +467,12 @@ def _frozen(folder: Path) -> Path:
     tf = tensorflow()
 
     def compute(x: Any) -> Any:
-        x = tf.nn.relu6(tf.nn.bias_add(tf.nn.conv2d(x, variable("k", 3, 3, 3, 4), 2, "SAME"), variable("b", 4)))
-        return tf.nn.softmax(tf.matmul(tf.reduce_mean(tf.nn.max_pool2d(x, 3, 2, "VALID"), [1, 2]), variable("w", 4, 3)))
+        x = tf.nn.relu6(
+            tf.nn.bias_add(tf.nn.conv2d(x, variable("k", 3, 3, 3, 4), 2, "SAME"), variable("b", 4))
+        )
+        return tf.nn.softmax(
+            tf.matmul(tf.reduce_mean(tf.nn.max_pool2d(x, 3, 2, "VALID"), [1, 2]), variable("w", 4, 3))
+        )
 
     frozen(folder / "model.pb", compute)
     return folder / "model.pb"
@@ -387,7 +503,9 @@ def _saved_model(folder: Path) -> Path:
 def _checkpoint_of_a_network(folder: Path) -> Path:
     from tests.support.slim_files import write_checkpoint
 
-    return write_checkpoint(folder / "model.ckpt", {name: abs(_array(*shape)) for name, shape in VARIABLES.items()})
+    return write_checkpoint(
+        folder / "model.ckpt", {name: abs(_array(*shape)) for name, shape in VARIABLES.items()}
+    )
 
 
 def _checkpoint(version: int) -> Callable[[Path], Path]:
@@ -426,7 +544,11 @@ def _settings(of_timm: bool) -> Callable[[Path], Path]:
                 "image_std": [0.2] * 3,
             },
         }
-        config = {"pretrained_cfg": timm, "label_names": ["a", "b"]} if of_timm else {"id2label": {"0": "a", "1": "b"}}
+        config = (
+            {"pretrained_cfg": timm, "label_names": ["a", "b"]}
+            if of_timm
+            else {"id2label": {"0": "a", "1": "b"}}
+        )
         (folder / "config.json").write_text(json.dumps(config))
         if not of_timm:
             (folder / "preprocessor_config.json").write_text(json.dumps(processor))
@@ -462,13 +584,18 @@ def _port(destination: str) -> Callable[[Path], Path]:
 def _parquet(folder: Path) -> Path:
     from tests.support.data.layouts.making import table
 
-    return table(folder / "data" / "validation.parquet", [("a.jpg", 1), ("b.jpg", 2)], ["tench", "goldfish", "shark"]).parent
+    return table(
+        folder / "data" / "validation.parquet", [("a.jpg", 1), ("b.jpg", 2)], ["tench", "goldfish", "shark"]
+    ).parent
 
 
 def _tar(folder: Path) -> Path:
     from tests.support.data.layouts.making import shard
 
-    return shard(folder / "photos.tar", {name: {"jpg": _jpeg(), "cls": b"5", "json": b'{"a": 1}'} for name in ("a", "b")})
+    return shard(
+        folder / "photos.tar",
+        {name: {"jpg": _jpeg(), "cls": b"5", "json": b'{"a": 1}'} for name in ("a", "b")},
+    )
 
 
 def _tfrecord(folder: Path) -> Path:
@@ -484,7 +611,9 @@ def _tfrecord(folder: Path) -> Path:
     photo, label = _field(1, _field(1, _jpeg())), _field(3, _field(1, b"\x05"))
     record = _field(1, feature("image/encoded", photo) + feature("image/class/label", label))
     length = struct.pack("<Q", len(record))
-    framed = length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
+    framed = (
+        length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
+    )
     (folder / "validation-00000-of-00001").write_bytes(framed)
     return folder / "validation-00000-of-00001"
 

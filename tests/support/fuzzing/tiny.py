@@ -1,4 +1,6 @@
-"""A recipe for weights without a graph: the smallest with every kind of tensor, in the names of torch and of Keras."""
+"""A recipe for weights without a graph: the smallest with every kind of tensor, in the names of torch and of
+Keras.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ READ, REFUSED, FIND = "read", "refused", "find"
 
 
 def mutant(reader: str, seeds: Sequence[Seed], seed: int, index: int) -> tuple[int, dict[str, bytes | None]]:
-    """The input of a number, always the same: which seed it is, and the files in it that differ, None where one is missing."""
+    """The input of a number, always the same: which seed it is, and the files in it that differ, None where
+    one is missing.
+    """
     random = Random(f"{reader} {seed} {index}")
     number = random.randrange(len(seeds))
     files = seeds[number].files
@@ -68,8 +70,8 @@ def _write(folder: Path, files: Mapping[str, bytes | None]) -> None:
 
 
 def tried(read: Callable[[Path], int], path: Path) -> tuple[str, str, int]:
-    """Whether porter reads or refuses an input, or another thing happens; with the error's text, and the bytes of the tensors.
-    What a library prints is another thing, because --json prints one object.
+    """Whether porter reads or refuses an input, or another thing happens; with the error's text, and the
+    bytes of the tensors. What a library prints is another thing, because --json prints one object.
     """
     printed = StringIO()
     with redirect_stdout(printed):

@@ -1,4 +1,6 @@
-"""Small files of each format, one operator or layer in each, with images and what the file's own framework gives for them."""
+"""Small files of each format, one operator or layer in each, with images and what the file's own framework
+gives for them.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def read(folder: Path) -> list[Item]:
     for stated in sorted(folder.glob("*/item.json")):
         with np.load(stated.with_name("values.npz")) as values:
             images, *outputs = (values[name] for name in values.files)
-        found.append(Item(stated.parent.name, folder / json.loads(stated.read_text())["file"], images, tuple(outputs)))
+        found.append(
+            Item(stated.parent.name, folder / json.loads(stated.read_text())["file"], images, tuple(outputs))
+        )
     return found
 
 
@@ -71,7 +75,9 @@ def same(found: Array, wanted: Array) -> bool:
 
 
 def _same_in_some_order(found: Array, wanted: Array) -> bool:
-    """Whether they are the same but for the order of their axes: a map is channels first here, and last in Keras."""
+    """Whether they are the same but for the order of their axes: a map is channels first here, and last in
+    Keras.
+    """
     if found.ndim != wanted.ndim:
         return False
     orders = [order for order in permutations(range(wanted.ndim)) if order[0] == 0]
@@ -138,6 +144,7 @@ def _onnx(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
         batch = case.batch().astype(np.float32)
         try:
             wanted = ReferenceEvaluator(made).run(None, {"x": batch})
-        except (TypeError, ValueError):  # ONNX's own code lacks transposed convolutions in groups and norms in training
+        except (TypeError, ValueError):
+            # ONNX's own code lacks transposed convolutions in groups and norms in training.
             continue
         yield place.name, place / "model.onnx", batch, [np.asarray(each) for each in wanted]

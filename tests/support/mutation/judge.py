@@ -1,4 +1,5 @@
-"""Whether a mutant is another function: it is run beside the right port on many images of what the network takes.
+"""Whether a mutant is another function: it is run beside the right port on many images of what the network
+takes.
 
 The judge knows nothing of the proof: it runs torch in float64 and looks at the outputs only.
 """
@@ -23,14 +24,18 @@ from porter.verification.inputs import NORMAL, InputRange, make_images
 MOVED = 1e-9
 """A mutant whose outputs are further away, in relative L2 distance, is another function."""
 _LEAST = 1e-6
-"""Of the largest output of a batch: where an output cancels to less, its rounding is measured against this."""
+"""Of the largest output of a batch: where an output cancels to less, its rounding is measured against
+this.
+"""
 _ROUNDING = 1e3
 """As many times the right port's own rounding is no rounding."""
 _BATCH = 6
 
 
 def judges_images(size: tuple[int, int], channels: int, taken: InputRange, seed: int) -> Array:
-    """Twenty-four images N x C x H x W in a range: as pictures, noise, flat colours, boards, edges, extremes and single cells."""
+    """Twenty-four images N x C x H x W in a range: as pictures, noise, flat colours, boards, edges, extremes
+    and single cells.
+    """
     rng = np.random.default_rng(seed)
     unit = InputRange("", lambda images: images)
     rows, columns = np.indices(size)
@@ -131,7 +136,9 @@ class Judge:
                 yield images, *self._right[key]
 
     def moved(self, graph: Graph, tensors: Tensors) -> float:
-        """The distance of the first image on which a mutant is another function, or the largest of all, which is none."""
+        """The distance of the first image on which a mutant is another function, or the largest of all, which
+        is none.
+        """
         worst, model = 0.0, Model(graph, tensors)
         for images, wanted, rounding in self.batches():
             try:
@@ -146,12 +153,14 @@ class Judge:
 
 
 def distances(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> Array:
-    """For each image, the relative L2 distance of the output where it is largest; infinite if one is finite only, or both are zero
-    and one is not.
+    """For each image, the relative L2 distance of the output where it is largest; infinite if one is finite
+    only, or both are zero and one is not.
     """
     worst: Array | None = None
     for path, right in wanted.items():
-        other = got[path].reshape(right.shape) if got[path].size == right.size else np.full(right.shape, np.nan)
+        other = (
+            got[path].reshape(right.shape) if got[path].size == right.size else np.full(right.shape, np.nan)
+        )
         one, two = (value.reshape(len(value), -1).astype(np.float64) for value in (right, other))
         with np.errstate(all="ignore"):
             both = np.isfinite(one) & np.isfinite(two)

@@ -1,4 +1,6 @@
-"""Files that carry their graph, made for mutants: whole Keras files that scale pixels, .pt2 and .onnx, with random weights."""
+"""Files that carry their graph, made for mutants: whole Keras files that scale pixels, .pt2 and .onnx, with
+random weights.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def _keras(scaling: str) -> Callable[[Path, int], Path]:
         value = layers.Multiply()([value, layers.Conv2D(8, 1, activation="hard_sigmoid")(squeezed)])
         value = layers.Add()([short, layers.Conv2D(8, 3, padding="same")(value)])
         value = layers.LeakyReLU(negative_slope=0.2)(value)
-        value = layers.Concatenate()([layers.MaxPooling2D(3, 1, "same")(value), layers.AveragePooling2D(3, 1, "same")(value)])
+        value = layers.Concatenate()(
+            [layers.MaxPooling2D(3, 1, "same")(value), layers.AveragePooling2D(3, 1, "same")(value)]
+        )
         value = layers.Conv2D(6, (3, 1), padding="same", activation="gelu")(value)
         value = layers.Flatten()(value) if scaling == "flat" else layers.GlobalAveragePooling2D()(value)
         model = keras.Model(image, layers.Dense(5, activation="softmax")(value))
@@ -48,7 +52,10 @@ def _keras(scaling: str) -> Callable[[Path, int], Path]:
         for variable in model.trainable_variables:
             if variable.path.rpartition("/")[2] in ("beta", "bias", "gamma"):
                 variable.assign(variable + random.normal(0, 0.2, variable.shape))
-        model(make_images((SIDE, SIDE), 8, 3, PIXELS, seed).transpose(0, 2, 3, 1).astype(np.float32), training=True)
+        model(
+            make_images((SIDE, SIDE), 8, 3, PIXELS, seed).transpose(0, 2, 3, 1).astype(np.float32),
+            training=True,
+        )
         path = folder / f"{scaling}.keras"
         model.save(path)
         return path
@@ -77,10 +84,14 @@ def _torch(kind: str, suffix: str) -> Callable[[Path, int], Path]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if suffix == ".pt2":
-                torch.export.save(torch.export.export(model, (one,), dynamic_shapes=({0: torch.export.Dim.AUTO},)), path)
+                torch.export.save(
+                    torch.export.export(model, (one,), dynamic_shapes=({0: torch.export.Dim.AUTO},)), path
+                )
             else:
                 axes = {"x": {0: "n", 2: "h", 3: "w"}}
-                torch.onnx.export(model, (one,), str(path), input_names=["x"], dynamic_axes=axes, dynamo=False)
+                torch.onnx.export(
+                    model, (one,), str(path), input_names=["x"], dynamic_axes=axes, dynamo=False
+                )
         return path
 
     return write
@@ -97,17 +108,49 @@ def _model(kind: str) -> Any:
         def forward(self, x: Any) -> Any:
             return x + self.layers(x)
 
-    stem = (nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True))
+    stem = (
+        nn.Conv2d(3, 8, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, ceil_mode=True),
+    )
     if kind == "classes":
-        unit = Residual(nn.Conv2d(8, 8, 3, padding=1, groups=4), nn.BatchNorm2d(8), nn.GELU(), nn.Conv2d(8, 8, 3, padding=1))
-        tail = (nn.AvgPool2d(2, 2, count_include_pad=False), nn.PReLU(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+        unit = Residual(
+            nn.Conv2d(8, 8, 3, padding=1, groups=4),
+            nn.BatchNorm2d(8),
+            nn.GELU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+        )
+        tail = (
+            nn.AvgPool2d(2, 2, count_include_pad=False),
+            nn.PReLU(8),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 5),
+        )
         return nn.Sequential(*stem, unit, nn.GroupNorm(2, 8), nn.Hardswish(), *tail)
     if kind == "twice":  # one module, and a layer of its own, in two places
-        unit = Residual(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.PReLU(8), shared := nn.Conv2d(8, 8, 1))
+        unit = Residual(
+            nn.Conv2d(8, 8, 3, padding=1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.PReLU(8),
+            shared := nn.Conv2d(8, 8, 1),
+        )
         tail = (nn.AdaptiveAvgPool2d((2, 3)), shared, nn.Flatten(), nn.Linear(48, 5))
         return nn.Sequential(*stem, unit, nn.Tanh(), unit, *tail)
-    unit = Residual(nn.Conv2d(8, 8, 3, padding=2, dilation=2, bias=False), nn.BatchNorm2d(8), nn.SiLU(), nn.Conv2d(8, 8, 1))
-    tail = (nn.ConvTranspose2d(8, 6, 4, 2, 1), nn.ELU(), nn.Upsample(scale_factor=2), nn.Conv2d(6, 2, 3, padding=1), nn.Sigmoid())
+    unit = Residual(
+        nn.Conv2d(8, 8, 3, padding=2, dilation=2, bias=False),
+        nn.BatchNorm2d(8),
+        nn.SiLU(),
+        nn.Conv2d(8, 8, 1),
+    )
+    tail = (
+        nn.ConvTranspose2d(8, 6, 4, 2, 1),
+        nn.ELU(),
+        nn.Upsample(scale_factor=2),
+        nn.Conv2d(6, 2, 3, padding=1),
+        nn.Sigmoid(),
+    )
     return nn.Sequential(*stem, unit, nn.LeakyReLU(0.1), *tail)
 
 

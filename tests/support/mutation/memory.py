@@ -41,7 +41,9 @@ class MemoryPort(Port):
         return {path: dict(roles) for path, roles in self.held.items()}
 
 
-def memory_port(graph: Graph, tensors: Tensors, size: Size, native: tuple[int, int], destination: str, **facts: Any) -> MemoryPort:
+def memory_port(
+    graph: Graph, tensors: Tensors, size: Size, native: tuple[int, int], destination: str, **facts: Any
+) -> MemoryPort:
     """A port of a graph.
 
     Args:
@@ -52,7 +54,14 @@ def memory_port(graph: Graph, tensors: Tensors, size: Size, native: tuple[int, i
     writer = get_destination(destination)
     plan = make_plan(graph, size, writer.CAPABILITIES)
     shown = SimpleNamespace(channels=graph.channels, native_size=native, size=plan.only_size)
-    stated = {"input": shown, "dtype": "float32", "framework": destination, "layers": {}, "preprocess": None, "absorbed": {}}
+    stated = {
+        "input": shown,
+        "dtype": "float32",
+        "framework": destination,
+        "layers": {},
+        "preprocess": None,
+        "absorbed": {},
+    }
     record = Record.model_construct(**{**stated, "folded": None, "evaluated": (), **facts})
     return MemoryPort(Path("memory"), record, graph, plan, writer, tensors)
 
@@ -74,8 +83,8 @@ class Shown:
 
 @dataclass(frozen=True)
 class MemorySource:
-    """What a port is compared with (porter.source.opened.Opened): one reference, which runs each batch once, or as `--reference`
-    the one that is `given`.
+    """What a port is compared with (porter.source.opened.Opened): one reference, which runs each batch once,
+    or as `--reference` the one that is `given`.
     """
 
     reference: Remembered
@@ -110,14 +119,19 @@ def given_source(source: MemorySource, native: tuple[int, int], misnamed: Mappin
 
     def shown(batch: Array, dtype: Dtype) -> Models:
         values = remembered.run(batch, dtype)
-        return Models(tuple(values[path] for path in paths), {path: values[other] for path, other in misnamed.items()})
+        return Models(
+            tuple(values[path] for path in paths), {path: values[other] for path, other in misnamed.items()}
+        )
 
     file = GivenFile(file="own.py", sha256="0" * 64, maker="make")
-    return replace(source, given=UserReference("the given own.py:make", file, source.graph, InputSizes(native), shown))
+    return replace(
+        source, given=UserReference("the given own.py:make", file, source.graph, InputSizes(native), shown)
+    )
 
 
 def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:
-    """The proof's verdict on a port, and what it says: as `porter convert` asks it. None if it raises an error of porter's.
+    """The proof's verdict on a port, and what it says: as `porter convert` asks it. None if it raises an
+    error of porter's.
 
     float64 is asked first: where its values tell and differ, no other type makes the verdict better.
     """
@@ -136,11 +150,16 @@ def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:
 
 def _asked(port: Port, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, tuple[str, ...]]:
     if opened.given is None:
-        with patch.object(source_forms, "references_of", _references_of), patch.object(reverify, "references_of", _references_of):
+        with (
+            patch.object(source_forms, "references_of", _references_of),
+            patch.object(reverify, "references_of", _references_of),
+        ):
             return reverify.check_against(Check(port, tuple(dtypes)), opened)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
     unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
-    proof = check_given(Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given, unfolded)
+    proof = check_given(
+        Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given, unfolded
+    )
     return Verdict((), proof.fed, given=proof), proof.notes
 
 

@@ -79,7 +79,9 @@ def plant(right: Right, kind: str, planter: Planter, rng: np.random.Generator) -
 
 def _other_layers(graph: Graph, change: Change) -> set[str]:
     """The paths of nodes that are layers by themselves after a change."""
-    changed = {new.path for path, found in change.nodes.items() for new in found if new.op != graph.by_path[path].op}
+    changed = {
+        new.path for path, found in change.nodes.items() for new in found if new.op != graph.by_path[path].op
+    }
     return {*change.tensors, *changed}
 
 
@@ -87,7 +89,10 @@ def _mutant(right: Right, kind: str, place: str, change: Change) -> Mutant | Non
     nodes = [new for node in right.graph.nodes for new in change.nodes.get(node.path, (node,))]
     # Of a layer that is called several times, the mistake is in one call.
     graph = with_own_tensors(replace(right.graph, nodes=tuple(nodes)), _other_layers(right.graph, change))
-    tensors = {**right.tensors, **{path: {**right.tensors.get(path, {}), **roles} for path, roles in change.tensors.items()}}
+    tensors = {
+        **right.tensors,
+        **{path: {**right.tensors.get(path, {}), **roles} for path, roles in change.tensors.items()},
+    }
     try:
         known, needed = shapes(graph, right.size), tensor_shapes(graph)
     except PorterError:
@@ -101,10 +106,14 @@ def _mutant(right: Right, kind: str, place: str, change: Change) -> Mutant | Non
     ):
         return None
     kept = {
-        path: {role: array for role, array in roles.items() if role in needed.get(path, {}) or role == "batches"}
+        path: {
+            role: array for role, array in roles.items() if role in needed.get(path, {}) or role == "batches"
+        }
         for path, roles in tensors.items()
     }
     same = graph == right.graph and all(
-        np.array_equal(right.tensors[path][role], array) for path, roles in change.tensors.items() for role, array in roles.items()
+        np.array_equal(right.tensors[path][role], array)
+        for path, roles in change.tensors.items()
+        for role, array in roles.items()
     )
     return None if same else Mutant(kind, place, f"{place}: {change.what}", graph, kept)

@@ -1,4 +1,6 @@
-"""Mistakes in porter's own source, one at a time: another constant, comparison, sign, order, branch or argument."""
+"""Mistakes in porter's own source, one at a time: another constant, comparison, sign, order, branch or
+argument.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,25 @@ from pathlib import Path
 from types import CodeType, FunctionType
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
+    **{
+        ast.Lt: ast.LtE,
+        ast.LtE: ast.Lt,
+        ast.Gt: ast.GtE,
+        ast.GtE: ast.Gt,
+        ast.Eq: ast.NotEq,
+        ast.NotEq: ast.Eq,
+    },
     **{ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is},
 }
 _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv},
+    **{
+        ast.Add: ast.Sub,
+        ast.Sub: ast.Add,
+        ast.Mult: ast.Add,
+        ast.Div: ast.Mult,
+        ast.FloorDiv: ast.Mult,
+        ast.Mod: ast.FloorDiv,
+    },
     **{ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr},
 }
 _LEFT_OUT = (ast.Raise, ast.Assert, ast.JoinedStr, ast.AnnAssign)
@@ -42,7 +58,9 @@ def mistakes_in(file: Path) -> list[Mistake]:
 
 
 def plant(mistake: Mistake) -> int:
-    """Gives the functions of this process the code of the file with the mistake; returns how many are others now."""
+    """Gives the functions of this process the code of the file with the mistake; returns how many are others
+    now.
+    """
     text = mistake.file.read_text(encoding="utf-8")
     tree = ast.parse(text)
     for place, (node, _, changed) in enumerate(_changes(tree)):
@@ -54,7 +72,10 @@ def plant(mistake: Mistake) -> int:
     planted = 0
     for function in [each for each in gc.get_objects() if isinstance(each, FunctionType)]:
         code = function.__code__
-        if code.co_filename == str(mistake.file) and (new := others.get((code.co_qualname, code.co_firstlineno))) is not None:
+        if (
+            code.co_filename == str(mistake.file)
+            and (new := others.get((code.co_qualname, code.co_firstlineno))) is not None
+        ):
             function.__code__ = new
             planted += 1
     return planted
@@ -121,7 +142,9 @@ def _of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield "branch", ast.IfExp(node.test, node.orelse, node.body)
         case ast.If():
             yield "branch", ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
-        case ast.Tuple(elts=[first, second], ctx=ast.Load()) if not any(isinstance(each, ast.Starred) for each in (first, second)):
+        case ast.Tuple(elts=[first, second], ctx=ast.Load()) if not any(
+            isinstance(each, ast.Starred) for each in (first, second)
+        ):
             yield "order", ast.Tuple([second, first], ast.Load())
         case ast.Call():
             yield from _of_call(node)
@@ -129,7 +152,10 @@ def _of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     if len(node.args) > 1 and not any(isinstance(each, ast.Starred) for each in node.args[:2]):
-        yield "swapped arguments", ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords)
+        yield (
+            "swapped arguments",
+            ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords),
+        )
     for index in range(len(node.keywords)):
         rest = [*node.keywords[:index], *node.keywords[index + 1 :]]
         yield "dropped argument", ast.Call(node.func, node.args, rest)

@@ -17,7 +17,9 @@ from tests.support.mutation.of_code import Mistake, mistakes_in
 
 ROOMS = ("formats", "filegraph", "fitting", "graph", "padding", "source", "frameworks")
 EACH = 3
-"""So many files are ported under a mistake: those that run the fewest lines, among those that run its line."""
+"""So many files are ported under a mistake: those that run the fewest lines, among those that run its
+line.
+"""
 
 
 def run(folder: Path, log: Path, count: int, seed: int) -> list[dict[str, str]]:
@@ -28,7 +30,10 @@ def run(folder: Path, log: Path, count: int, seed: int) -> list[dict[str, str]]:
     """
     if not any(folder.glob("*/item.json")):
         # In another process, because one that has run TensorFlow cannot be forked.
-        making = f"from pathlib import Path; from tests.support.mutation.corpus import make; make(Path({str(folder)!r}))"
+        making = (
+            "from pathlib import Path; from tests.support.mutation.corpus import make; "
+            f"make(Path({str(folder)!r}))"
+        )
         subprocess.run([sys.executable, "-W", "ignore", "-c", making], cwd=ROOT, check=True)
     from tests.support.mutation.of_code_trial import lines_of, outcome, warm
 
@@ -53,7 +58,13 @@ def run(folder: Path, log: Path, count: int, seed: int) -> list[dict[str, str]]:
         start = time.monotonic()
         state, shown = outcome(mistake, ported(mistake))
         known.append(
-            {"key": key, "kind": mistake.kind, "state": state, "file": shown, "seconds": f"{time.monotonic() - start:.1f}"}
+            {
+                "key": key,
+                "kind": mistake.kind,
+                "state": state,
+                "file": shown,
+                "seconds": f"{time.monotonic() - start:.1f}",
+            }
         )
         with log.open("a", encoding="utf-8") as out:
             out.write(json.dumps(known[-1]) + "\n")
@@ -65,7 +76,12 @@ def run(folder: Path, log: Path, count: int, seed: int) -> list[dict[str, str]]:
 def table(found: Sequence[Mapping[str, str]]) -> str:
     """A line for each room: how many of its mistakes ended in which way."""
     states = ("refused", "crashed", "slow", "unproved", "equal", "proved and wrong", "not planted")
-    rows = {room: Counter(each["state"] for each in found if each["key"].split("/")[1] == room) for room in ROOMS}
+    rows = {
+        room: Counter(each["state"] for each in found if each["key"].split("/")[1] == room) for room in ROOMS
+    }
     lines = [f"| room | mistakes | {' | '.join(states)} |", "|---" * (len(states) + 2) + "|"]
-    lines += [f"| {room} | {sum(row.values())} | {' | '.join(str(row[state]) for state in states)} |" for room, row in rows.items()]
+    lines += [
+        f"| {room} | {sum(row.values())} | {' | '.join(str(row[state]) for state in states)} |"
+        for room, row in rows.items()
+    ]
     return "\n".join(lines)

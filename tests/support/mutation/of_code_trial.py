@@ -1,4 +1,6 @@
-"""Porter with a mistake in its source, asked to port a small file: refused, crashed, equal, or proved and wrong."""
+"""Porter with a mistake in its source, asked to port a small file: refused, crashed, equal, or proved and
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ SECONDS = 60
 
 
 def warm() -> None:
-    """Imports what a conversion imports, and runs nothing: a process that has run TensorFlow cannot be forked."""
+    """Imports what a conversion imports, and runs nothing: a process that has run TensorFlow cannot be
+    forked.
+    """
     for name in ("torch", "tensorflow", "keras", "onnx.reference", "onnxruntime", "onnxscript"):
         importlib.import_module(name)
     for module in pkgutil.walk_packages(porter.__path__, "porter."):
@@ -32,7 +36,9 @@ def warm() -> None:
 
 
 def lines_of(item: Item) -> dict[str, set[int]]:
-    """The lines of porter that run when a file is ported, by their file. In a child, because it runs TensorFlow."""
+    """The lines of porter that run when a file is ported, by their file. In a child, because it runs
+    TensorFlow.
+    """
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         os.close(read)

@@ -96,7 +96,9 @@ def pads_of(right: Right, node: Node) -> tuple[int, int, int, int]:
     """The cells added at the top, bottom, left and right of a windowed node's map."""
     site, (_, *size) = node.op.site, right.known[node.inputs[0]]
     assert site is not None
-    (top, bottom), (left, rest) = (pad_amounts(site.convention, site.window, axis, size[axis] or 0) for axis in (0, 1))
+    (top, bottom), (left, rest) = (
+        pad_amounts(site.convention, site.window, axis, size[axis] or 0) for axis in (0, 1)
+    )
     return top, bottom, left, rest
 
 
@@ -114,7 +116,9 @@ def _moved(pads: tuple[int, ...], least: int = 0) -> Iterator[tuple[int, int, in
 def _pad(op: Any, right: Right, node: Node) -> Iterator[Op]:
     for pads in _moved(pads_of(right, node)):
         convention = op.convention
-        yield replace(op, convention=Convention.stated(pads, convention.fill, convention.average, convention.rounds))
+        yield replace(
+            op, convention=Convention.stated(pads, convention.fill, convention.average, convention.rounds)
+        )
 
 
 def _rule(op: Any, right: Right, node: Node) -> Iterator[Op]:
@@ -122,13 +126,19 @@ def _rule(op: Any, right: Right, node: Node) -> Iterator[Op]:
     half = tuple((window.extent(axis) - 1) // 2 for axis in (0, 0, 1, 1))
     for rule in ("same", "same_lower", "cntk"):
         yield replace(op, convention=replace(convention, rule=rule, pads=(0, 0, 0, 0)))
-    yield replace(op, convention=Convention.stated(half, convention.fill, convention.average, convention.rounding))
+    yield replace(
+        op, convention=Convention.stated(half, convention.fill, convention.average, convention.rounding)
+    )
 
 
 def _fill(op: Any, right: Right, node: Node) -> Iterator[Op]:
     old = op.fill if isinstance(op, PadMap) else op.convention.fill
     for fill in {0.0, LOWEST, 0.5} - {old} if isinstance(op, MaxPool) else {0.0, 0.5} - {old}:
-        yield replace(op, fill=fill) if isinstance(op, PadMap) else replace(op, convention=replace(op.convention, fill=fill))
+        yield (
+            replace(op, fill=fill)
+            if isinstance(op, PadMap)
+            else replace(op, convention=replace(op.convention, fill=fill))
+        )
 
 
 def _divisor(op: Any, right: Right, node: Node) -> Iterator[Op]:
@@ -149,14 +159,19 @@ def _dilation(op: Any, right: Right, node: Node) -> Iterator[Op]:
             continue
         dilation = list(window.dilation)
         dilation[axis] += 1
-        wider, pads = Window(window.kernel, window.stride, (dilation[0], dilation[1])), [top, bottom, left, rest]
+        wider, pads = (
+            Window(window.kernel, window.stride, (dilation[0], dilation[1])),
+            [top, bottom, left, rest],
+        )
         more = wider.extent(axis) - window.extent(axis)
         pads[2 * axis] += more // 2
         pads[2 * axis + 1] += more - more // 2
         if isinstance(op, ConvTranspose):
             yield replace(op, window=wider, cut=tuple(pads))
         elif op.convention.rule in ("valid", "explicit"):
-            yield replace(op, window=wider, convention=replace(op.convention, rule="explicit", pads=tuple(pads)))
+            yield replace(
+                op, window=wider, convention=replace(op.convention, rule="explicit", pads=tuple(pads))
+            )
         else:
             yield replace(op, window=wider)
 
@@ -206,7 +221,12 @@ def _constant(op: Any, right: Right, node: Node) -> Iterator[Op]:
     if isinstance(op, HardSigmoid):
         yield replace(op, slope=0.2 if abs(op.slope - 1 / 6) < 1e-9 else 1 / 6)
         yield replace(op, offset=op.offset * 1.01)
-    names = {LeakyRelu: ("slope",), Elu: ("alpha",), ThresholdedRelu: ("threshold",), Clip: ("low", "high")}.get(type(op), ())
+    names = {
+        LeakyRelu: ("slope",),
+        Elu: ("alpha",),
+        ThresholdedRelu: ("threshold",),
+        Clip: ("low", "high"),
+    }.get(type(op), ())
     for name in names:
         yield replace(op, **{name: getattr(op, name) * 1.1})
 
@@ -261,7 +281,11 @@ def _slice(op: Any, right: Right, node: Node) -> Iterator[Op]:
 
 def _lost(op: Any, right: Right, node: Node) -> Iterator[Op]:
     """What keeps its input's shape; a layer with a kernel would be missed by the tensors that are left."""
-    if len(node.inputs) == 1 and right.known[node.inputs[0]] == right.known[node.path] and not isinstance(op, Identity | Dropout):
+    if (
+        len(node.inputs) == 1
+        and right.known[node.inputs[0]] == right.known[node.path]
+        and not isinstance(op, Identity | Dropout)
+    ):
         yield Identity()
 
 
@@ -280,11 +304,18 @@ def _resize(op: Any, right: Right, node: Node) -> Iterator[Op]:
 def _upsample(right: Right, node: Node, rng: np.random.Generator) -> Iterator[Change]:
     """The nearest cell by another rule: every cell of the result comes from where its neighbour should."""
     if isinstance(node.op, Upsample):
-        raw, wide, pads = f"{node.path}_raw", f"{node.path}_wide", ((1, 0, 0, 0), (0, 0, 0, 1), (0, 1, 0, 0), (0, 0, 1, 0))
+        raw, wide, pads = (
+            f"{node.path}_raw",
+            f"{node.path}_wide",
+            ((1, 0, 0, 0), (0, 0, 0, 1), (0, 1, 0, 0), (0, 0, 1, 0)),
+        )
         first = replace(node, path=raw)
         for pad in pads:
             top, bottom, left, rest = pad
-            moved = (Node(wide, ExtendMap(pad, "edge"), (raw,)), Node(node.path, CropMap((bottom, top, rest, left)), (wide,)))
+            moved = (
+                Node(wide, ExtendMap(pad, "edge"), (raw,)),
+                Node(node.path, CropMap((bottom, top, rest, left)), (wide,)),
+            )
             yield Change(f"{node.op} is moved by {pad}", {node.path: (first, *moved)})
 
 
@@ -308,16 +339,25 @@ OF_OPS: Mapping[str, Planter] = {
     "scaling": _op(_affine, Affine),
     "response norm": _op(_response, LocalResponseNorm),
     "groups": _op(_groups, GroupNorm, ChannelShuffle),
-    "pool": _op(_pool, AdaptiveAvgPool, AdaptiveMaxPool, GlobalAvgPool, GlobalMaxPool, ReduceMap, MaxPool, AvgPool),
+    "pool": _op(
+        _pool, AdaptiveAvgPool, AdaptiveMaxPool, GlobalAvgPool, GlobalMaxPool, ReduceMap, MaxPool, AvgPool
+    ),
     "join": _op(_join, Add, Multiply, Maximum, Minimum),
     "slice": _op(_slice, SliceChannels),
     "step lost": _op(_lost, Op),
-    "flatten order": _op(_same(lambda op: iter([replace(op, order="HWC" if op.order == "CHW" else "CHW")])), Flatten),
+    "flatten order": _op(
+        _same(lambda op: iter([replace(op, order="HWC" if op.order == "CHW" else "CHW")])), Flatten
+    ),
     "blocks order": _op(
-        _same(lambda op: iter([replace(op, order="CRD" if op.order == "DCR" else "DCR")])), DepthToSpace, SpaceToDepth
+        _same(lambda op: iter([replace(op, order="CRD" if op.order == "DCR" else "DCR")])),
+        DepthToSpace,
+        SpaceToDepth,
     ),
     "channel pad": _op(_same(lambda op: iter([PadChannels(op.after, op.before)])), PadChannels),
-    "edge mode": _op(_same(lambda op: (replace(op, mode=mode) for mode in ("edge", "reflect", "symmetric", "wrap"))), ExtendMap),
+    "edge mode": _op(
+        _same(lambda op: (replace(op, mode=mode) for mode in ("edge", "reflect", "symmetric", "wrap"))),
+        ExtendMap,
+    ),
     "resize": _op(_resize, Resize, ResizeLike),
     "upsample": _upsample,
 }

@@ -32,7 +32,10 @@ def _role(wanted: Mapping[str, float]) -> Planter:
     def planter(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
         for role, array in right.tensors.get(node.path, {}).items():
             if role in wanted:
-                yield Change(f"its {role} is all {wanted[role]:g}", tensors={node.path: {role: np.full_like(array, wanted[role])}})
+                yield Change(
+                    f"its {role} is all {wanted[role]:g}",
+                    tensors={node.path: {role: np.full_like(array, wanted[role])}},
+                )
 
     return planter
 
@@ -44,7 +47,10 @@ def _number(what: str, change: Callable[[float], float]) -> Planter:
                 at = tuple(int(rng.integers(n)) for n in array.shape)
                 changed = array.copy()
                 changed[at] = change(float(array[at]))
-                yield Change(f"{what}: {role}[{', '.join(map(str, at))}] = {array[at]:g}", tensors={node.path: {role: changed}})
+                yield Change(
+                    f"{what}: {role}[{', '.join(map(str, at))}] = {array[at]:g}",
+                    tensors={node.path: {role: changed}},
+                )
 
     return planter
 
@@ -54,20 +60,28 @@ def _rounded(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
         for kind in (ml_dtypes.bfloat16, np.float16) if role != "batches" else ():
             with np.errstate(over="ignore"):
                 rounded = array.astype(kind).astype(array.dtype)
-            yield Change(f"its {role} was rounded to {np.dtype(kind).name}", tensors={node.path: {role: rounded}})
+            yield Change(
+                f"its {role} was rounded to {np.dtype(kind).name}", tensors={node.path: {role: rounded}}
+            )
 
 
 def _swapped_roles(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
     roles = right.tensors.get(node.path, {})
     for one, other in (("mean", "variance"), ("gamma", "beta"), ("beta", "mean")):
         if isinstance(node.op, BatchNorm) and one in roles and other in roles:
-            yield Change(f"{one} and {other} are swapped", tensors={node.path: {one: roles[other], other: roles[one]}})
+            yield Change(
+                f"{one} and {other} are swapped", tensors={node.path: {one: roles[other], other: roles[one]}}
+            )
 
 
 def _swapped_layers(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
     """Two tensors of one shape swapped, the other one at any later node."""
     for role, array in right.tensors.get(node.path, {}).items():
-        alike = [path for path, other in right.tensors.items() if role in other and other[role].shape == array.shape]
+        alike = [
+            path
+            for path, other in right.tensors.items()
+            if role in other and other[role].shape == array.shape
+        ]
         others = [path for path in alike if path != node.path]
         if others and role != "batches":
             other = others[int(rng.integers(len(others)))]
@@ -103,7 +117,9 @@ def _grouped(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
     if each > 1:
         moved = kernel.reshape(groups, each, *kernel.shape[1:]).swapaxes(0, 1).reshape(kernel.shape)
         yield Change("the order of its groups", tensors={node.path: {"kernel": np.ascontiguousarray(moved)}})
-    yield Change("its groups are moved by one", tensors={node.path: {"kernel": np.roll(kernel, each, axis=0)}})
+    yield Change(
+        "its groups are moved by one", tensors={node.path: {"kernel": np.roll(kernel, each, axis=0)}}
+    )
 
 
 def _flattened(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
@@ -113,7 +129,9 @@ def _flattened(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
         kernel, (channels, rows, columns) = right.tensors[node.path]["kernel"], right.known[before.inputs[0]]
         shape = (len(kernel), channels, rows, columns)
         moved = kernel.reshape(shape).transpose(0, 2, 3, 1).reshape(kernel.shape)
-        yield Change("its features in the other order", tensors={node.path: {"kernel": np.ascontiguousarray(moved)}})
+        yield Change(
+            "its features in the other order", tensors={node.path: {"kernel": np.ascontiguousarray(moved)}}
+        )
 
 
 def _rolled(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
@@ -121,7 +139,8 @@ def _rolled(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
     roles = right.tensors.get(node.path, {})
     if node.path in right.graph.outputs and "kernel" in roles and len(roles["kernel"]) > 1:
         yield Change(
-            "its rows are moved by one", tensors={node.path: {role: np.roll(array, 1, axis=0) for role, array in roles.items()}}
+            "its rows are moved by one",
+            tensors={node.path: {role: np.roll(array, 1, axis=0) for role, array in roles.items()}},
         )
 
 
@@ -133,7 +152,9 @@ OF_TENSORS: Mapping[str, Planter] = {
     "kernel transposed": _kernel("rows and columns are swapped", lambda kernel, _: kernel.swapaxes(2, 3), 4),
     "kernel rotated": _kernel("it is turned by 180 degrees", lambda kernel, _: kernel[:, :, ::-1, ::-1], 4),
     "kernel mirrored": _kernel("its columns are reversed", lambda kernel, _: kernel[:, :, :, ::-1], 4),
-    "filters for channels": _kernel("filters and channels are swapped", lambda kernel, _: kernel.swapaxes(0, 1)),
+    "filters for channels": _kernel(
+        "filters and channels are swapped", lambda kernel, _: kernel.swapaxes(0, 1)
+    ),
     "filters swapped": _kernel("two filters are swapped", _two_filters),
     "channel order": _channels_reversed,
     "group order": _grouped,

@@ -41,9 +41,18 @@ def _branches(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
     order = {path: at for at, path in enumerate(right.known)}
     for other in right.graph.nodes:
         one, two = node.inputs[0], other.inputs[0]
-        if order[other.path] > order[node.path] > max(order[two], 0) and one != two and right.known[one] == right.known[two]:
-            first, second = replace(node, inputs=(two, *node.inputs[1:])), replace(other, inputs=(one, *other.inputs[1:]))
-            yield Change(f"it reads {two}, and {other.path} reads {one}", {node.path: (first,), other.path: (second,)})
+        if (
+            order[other.path] > order[node.path] > max(order[two], 0)
+            and one != two
+            and right.known[one] == right.known[two]
+        ):
+            first, second = (
+                replace(node, inputs=(two, *node.inputs[1:])),
+                replace(other, inputs=(one, *other.inputs[1:])),
+            )
+            yield Change(
+                f"it reads {two}, and {other.path} reads {one}", {node.path: (first,), other.path: (second,)}
+            )
 
 
 def _windows(name: str) -> Planter:
@@ -58,10 +67,15 @@ def _windows(name: str) -> Planter:
         if other is None or getattr(other.op.window, name) == getattr(node.op.window, name):
             return
         moved = [
-            replace(one, op=replace(one.op, window=replace(one.op.window, **{name: getattr(two.op.window, name)})))
+            replace(
+                one, op=replace(one.op, window=replace(one.op.window, **{name: getattr(two.op.window, name)}))
+            )
             for one, two in ((node, other), (other, node))
         ]
-        yield Change(f"its {name} is that of {other.path}, and the other way round", {one.path: (one,) for one in moved})
+        yield Change(
+            f"its {name} is that of {other.path}, and the other way round",
+            {one.path: (one,) for one in moved},
+        )
 
     return planter
 

@@ -36,7 +36,9 @@ UNREAD, PADS, SAME, SAME_ABOVE_ZERO, UNREACHED = (
 
 
 def reason(judge: Judge, mutant: Mutant) -> str:
-    """Whether it is proved that no input tells a mutant, and otherwise where its difference ends on the judge's images."""
+    """Whether it is proved that no input tells a mutant, and otherwise where its difference ends on the
+    judge's images.
+    """
     if mutant.place not in _read(judge, mutant):
         return UNREAD
     if _same_windows(judge, mutant):
@@ -50,7 +52,11 @@ def reason(judge: Judge, mutant: Mutant) -> str:
             apart[path] |= bool((distances({path: wanted[path]}, {path: got[path]}) > MOVED).any())
     if not any(apart.values()):
         return _of_any(judge, mutant)
-    last = [node for node in judge.graph.nodes if not apart.get(node.path) and any(apart.get(path) for path in node.inputs)]
+    last = [
+        node
+        for node in judge.graph.nodes
+        if not apart.get(node.path) and any(apart.get(path) for path in node.inputs)
+    ]
     ends = {_kind(judge, node.path) for node in last}
     return f"its difference ends at {' and '.join(sorted(ends)) or 'values that no node reads'}"
 
@@ -59,17 +65,25 @@ def _of_any(judge: Judge, mutant: Mutant) -> str:
     """Whether random numbers tell the op of a mutant from the right one."""
     right, wrong = judge.graph.by_path[mutant.place], mutant.graph.by_path[mutant.place]
     channels, *size = shapes(judge.graph, judge.sizes[0])[right.inputs[0]]
-    if right.inputs != wrong.inputs or len(set(right.inputs)) > 1 or len(mutant.graph.nodes) != len(judge.graph.nodes):
+    if (
+        right.inputs != wrong.inputs
+        or len(set(right.inputs)) > 1
+        or len(mutant.graph.nodes) != len(judge.graph.nodes)
+    ):
         return UNREACHED
     before = (Node("value", Identity() if size else GlobalAvgPool(), (INPUT,)),)
     random = np.random.default_rng(0)
-    numbers = random.standard_normal((8, channels or 1, *(size or (1, 1)))) * 10 ** random.uniform(-2, 2, (8, 1, 1, 1))
+    numbers = random.standard_normal((8, channels or 1, *(size or (1, 1)))) * 10 ** random.uniform(
+        -2, 2, (8, 1, 1, 1)
+    )
     for images, said in ((numbers, SAME), (abs(numbers), SAME_ABOVE_ZERO)):
         values = []
         for node, tensors in ((right, judge.tensors), (wrong, mutant.tensors)):
             nodes = (*before, replace(node, inputs=("value",) * len(node.inputs), shares=None))
             values.append(Model(Graph(nodes, channels or 1, node.path), tensors).run(images, (node.path,)))
-        if (distances(*values) <= MOVED).all() and (said is SAME or right.inputs[0] in nonnegative_paths(judge.graph)):
+        if (distances(*values) <= MOVED).all() and (
+            said is SAME or right.inputs[0] in nonnegative_paths(judge.graph)
+        ):
             return said
     return UNREACHED
 
@@ -88,7 +102,13 @@ def _read(judge: Judge, mutant: Mutant) -> set[str]:
         waiting: Sequence[str] = graph.outputs
         while waiting:
             found.update(waiting)
-            waiting = [path for at in waiting if at in graph.by_path for path in graph.by_path[at].inputs if path not in found]
+            waiting = [
+                path
+                for at in waiting
+                if at in graph.by_path
+                for path in graph.by_path[at].inputs
+                if path not in found
+            ]
     return found
 
 

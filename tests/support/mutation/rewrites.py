@@ -27,9 +27,15 @@ def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:
         except PorterError:  # a norm without a scale
             folded = None
         if folded is not None and folded.folded:
-            stored = {path: {role: _single(array) for role, array in roles.items()} for path, roles in folded.tensors.items()}
+            stored = {
+                path: {role: _single(array) for role, array in roles.items()}
+                for path, roles in folded.tensors.items()
+            }
             facts: dict[str, Any] = {"preprocess": record.preprocess, "folded": dict(folded.folded)}
-            yield "folded norms", memory_port(folded.graph, stored, size, native, port.destination.NAME, **facts)
+            yield (
+                "folded norms",
+                memory_port(folded.graph, stored, size, native, port.destination.NAME, **facts),
+            )
     known = right(graph, tensors, port.plan.only_size or native).known
     nodes, changed = list[Node](), {path: dict(roles) for path, roles in tensors.items()}
     for node in graph.nodes:
@@ -43,8 +49,14 @@ def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:
             changed[node.path]["bias"] = np.zeros(filters, np.float32)
         if site is not None and site.convention.rule == "same" and port.plan.only_size is not None:
             cells = known[inputs[0]][1:]
-            pads = tuple(n for axis in (0, 1) for n in pad_amounts(site.convention, site.window, axis, cells[axis] or 0))
-            stated = Convention.stated((pads[0], pads[1], pads[2], pads[3]), site.convention.fill, site.convention.average)
+            pads = tuple(
+                n
+                for axis in (0, 1)
+                for n in pad_amounts(site.convention, site.window, axis, cells[axis] or 0)
+            )
+            stated = Convention.stated(
+                (pads[0], pads[1], pads[2], pads[3]), site.convention.fill, site.convention.average
+            )
             op = replace(op, convention=stated)
         nodes.append(Node(node.path, op, inputs))
     if tuple(nodes) != graph.nodes:

@@ -1,4 +1,6 @@
-"""Right ports to plant mistakes in: recipes made narrow, and random graphs, with weights that behave well or badly."""
+"""Right ports to plant mistakes in: recipes made narrow, and random graphs, with weights that behave well or
+badly.
+"""
 
 from __future__ import annotations
 
@@ -86,13 +88,46 @@ SIDES = {"inception_v3": 79, "xception": 71, "googlenet": 48, "resnet_cifar": 32
 """By architecture, the native side; 48 for the others."""
 CLASSES = 7
 RECIPES = (
-    *("mobilenet_v1_0.25/keras", "mobilenet_v1_0.25/slim", "mobilenet_v2_0.35/keras", "mobilenet_v2_0.35/torchvision"),
+    *(
+        "mobilenet_v1_0.25/keras",
+        "mobilenet_v1_0.25/slim",
+        "mobilenet_v2_0.35/keras",
+        "mobilenet_v2_0.35/torchvision",
+    ),
     *("mobilenet_v3_small/keras", "mobilenet_v3_small/torchvision", "mobilenet_v3_small_minimalistic/keras"),
-    *("squeezenet1_0/torchvision", "squeezenet1_1/torchvision", "shufflenet_v2_x0_5/torchvision", "mnasnet_0.5/torchvision"),
-    *("efficientnet_lite0/timm", "cifar_resnet20/akamaster", "resnet18/torchvision", "resnet18/timm", "resnet50/keras"),
-    *("resnet50/slim", "resnet50v2/keras", "resnet50v2/slim", "resnet200v2/tensornets", "resnext50_32x4d/keras"),
-    *("resnext50_32x4d/torchvision", "wide_resnet50_2/torchvision", "densenet121/keras", "densenet121/torchvision"),
-    *("googlenet/torchvision", "inception_v3/keras", "inception_v3/torchvision", "vgg11/torchvision", "vgg11_bn/torchvision"),
+    *(
+        "squeezenet1_0/torchvision",
+        "squeezenet1_1/torchvision",
+        "shufflenet_v2_x0_5/torchvision",
+        "mnasnet_0.5/torchvision",
+    ),
+    *(
+        "efficientnet_lite0/timm",
+        "cifar_resnet20/akamaster",
+        "resnet18/torchvision",
+        "resnet18/timm",
+        "resnet50/keras",
+    ),
+    *(
+        "resnet50/slim",
+        "resnet50v2/keras",
+        "resnet50v2/slim",
+        "resnet200v2/tensornets",
+        "resnext50_32x4d/keras",
+    ),
+    *(
+        "resnext50_32x4d/torchvision",
+        "wide_resnet50_2/torchvision",
+        "densenet121/keras",
+        "densenet121/torchvision",
+    ),
+    *(
+        "googlenet/torchvision",
+        "inception_v3/keras",
+        "inception_v3/torchvision",
+        "vgg11/torchvision",
+        "vgg11_bn/torchvision",
+    ),
     *("vgg16/keras", "xception/keras", "xception/timm"),
 )
 
@@ -104,13 +139,19 @@ def seed_of(key: str) -> int:
 
 
 def keys(seed: int, files: Sequence[Path] = ()) -> Iterator[str]:
-    """Subjects without end: each recipe, four random graphs for each, and the files in turn, each time with other weights."""
+    """Subjects without end: each recipe, four random graphs for each, and the files in turn, each time with
+    other weights.
+    """
     n = 0
     others = [*(f"made:{name}" for name in MADE), *(f"file:{path}" for path in files)]
     while True:
         turn, at = divmod(n, len(RECIPES))
-        scale, head, shown = (list(table)[(n + n // len(table)) % len(table)] for table in (SCALES, HEADS, SHOWN))
-        destination = "onnx" if n % 12 == 5 else "tf" if RECIPES[at].startswith(SMALL) and turn % 2 else "torch"
+        scale, head, shown = (
+            list(table)[(n + n // len(table)) % len(table)] for table in (SCALES, HEADS, SHOWN)
+        )
+        destination = (
+            "onnx" if n % 12 == 5 else "tf" if RECIPES[at].startswith(SMALL) and turn % 2 else "torch"
+        )
         yield f"recipe:{RECIPES[at]}:{scale}:{head}:{shown}:{destination}:{seed + turn}"
         for more in range(4):
             scale, shown = list(SCALES)[(n + more) % len(SCALES)], list(SHOWN)[(n // 2 + more) % len(SHOWN)]
@@ -131,7 +172,9 @@ def _destination(n: int) -> str:
 
 
 def subject(key: str) -> Subject | None:
-    """The right port of a key; None if it cannot be made, such as where weights that are too large give nothing finite."""
+    """The right port of a key; None if it cannot be made, such as where weights that are too large give
+    nothing finite.
+    """
     family, name, scale, head, shown, destination, seed = key.split(":")
     rng = np.random.default_rng(seed_of(key))
     if family in ("made", "file"):
@@ -145,7 +188,8 @@ def subject(key: str) -> Subject | None:
         sample = random_sample(1_000_003 * int(seed) + int(name))
         graph, native, protocol = sample.graph, _wider(sample, int(name)), None
         tensors = {
-            path: {role: array.astype(np.float32) for role, array in roles.items()} for path, roles in sample.tensors.items()
+            path: {role: array.astype(np.float32) for role, array in roles.items()}
+            for path, roles in sample.tensors.items()
         }
     graph = HEADS[head](graph)
     tensors = SCALES[scale](graph, tensors, rng)
@@ -180,8 +224,12 @@ def _leading_to(graph: Graph, outputs: tuple[str, ...]) -> Graph:
     return replace(graph, nodes=nodes, output=outputs[0], further=outputs[1:])
 
 
-def _of_file(key: str, family: str, name: str, destination: str, seed: int, rng: np.random.Generator) -> Subject:
-    """A port of a file, made and opened again as `porter verify` opens it, and compared with the file's own graph."""
+def _of_file(
+    key: str, family: str, name: str, destination: str, seed: int, rng: np.random.Generator
+) -> Subject:
+    """A port of a file, made and opened again as `porter verify` opens it, and compared with the file's own
+    graph.
+    """
     with TemporaryDirectory() as folder:
         path = MADE[name](Path(folder), seed) if family == "made" else Path(name)
         made = _converted(path, destination, Path(folder) / "port")
@@ -190,7 +238,9 @@ def _of_file(key: str, family: str, name: str, destination: str, seed: int, rng:
     record = made.record
     reference = next(references_of(opened, "float64" if record.computed else record.dtype))
     port = MemoryPort(made.folder, record, made.graph, made.plan, made.destination, held)
-    source = MemorySource(Remembered(reference), opened.graph, opened.tensors, opened.framework, opened.built_size)
+    source = MemorySource(
+        Remembered(reference), opened.graph, opened.tensors, opened.framework, opened.built_size
+    )
     return Subject(key, port, source, stated_range(made.graph, record.preprocess), _judged_sizes(port, rng))
 
 
@@ -209,7 +259,8 @@ def _varying(graph: Graph, tensors: Tensors, size: tuple[int, int]) -> tuple[str
             for path, value in outputs.items():
                 values.setdefault(path, []).append(value)
         spread = {
-            path: np.concatenate(parts).std(axis=0).max() / np.abs(np.concatenate(parts)).max() for path, parts in values.items()
+            path: np.concatenate(parts).std(axis=0).max() / np.abs(np.concatenate(parts)).max()
+            for path, parts in values.items()
         }
     return tuple(path for path in graph.outputs if spread[path] > 1e-3)
 
@@ -243,16 +294,24 @@ def _of_recipe(name: str, seed: int) -> tuple[Graph, Tensors, tuple[int, int], P
     variant, zoo = name.split("/")
     recipe = find_recipe(variant, shallow_folder())
     side = SIDES.get(recipe.architecture, 48)
-    graph = narrow(expand(recipe.member(variant, zoo), {"classes": CLASSES}), NARROW.get(recipe.architecture, 8), (side, side))
+    graph = narrow(
+        expand(recipe.member(variant, zoo), {"classes": CLASSES}),
+        NARROW.get(recipe.architecture, 8),
+        (side, side),
+    )
     protocol = recipe.zoo(zoo, variant).preprocess
     pools = [graph.by_path.get(node.inputs[0]) for node in graph.nodes if node.op_name == "max_pool"]
     lowered = [node.path for node in pools if node is not None and isinstance(node.op, Conv)]
-    tensors = calibrated_tensors(graph, (side, side), seed, lowered=[path for path in lowered if graph.by_path[path].op.bias])
+    tensors = calibrated_tensors(
+        graph, (side, side), seed, lowered=[path for path in lowered if graph.by_path[path].op.bias]
+    )
     taken = stated_range(graph, protocol) or SIGNED
     spread = float(np.std(taken.of(np.random.default_rng(0).uniform(0, 1, (2, 3, 32, 32)))))
     for node in graph.nodes:  # the norms were calibrated on numbers about 1 in size
         if node.inputs[0] == INPUT and "kernel" in tensors.get(node.path, {}):
-            tensors[node.path]["kernel"] = (tensors[node.path]["kernel"] / np.float32(spread)).astype(np.float32)
+            tensors[node.path]["kernel"] = (tensors[node.path]["kernel"] / np.float32(spread)).astype(
+                np.float32
+            )
     return graph, tensors, (side, side), protocol
 
 
@@ -288,7 +347,9 @@ def narrow(graph: Graph, times: int, size: tuple[int, int]) -> Graph:
             more = max(0, max(4, -(-(old + op.before + op.after) // times)) - new)
             op = replace(op, before=more // 2, after=more - more // 2)
         elif isinstance(op, Flatten):
-            known = shapes(replace(graph, nodes=tuple(nodes), output=nodes[-1].path, further=(), scopes=()), size)
+            known = shapes(
+                replace(graph, nodes=tuple(nodes), output=nodes[-1].path, further=(), scopes=()), size
+            )
             _, rows, columns = known[node.inputs[0]]
             op = replace(op, rows=rows or 1, columns=columns or 1)
         elif hasattr(op, "groups") and not isinstance(op, Conv) and new % op.groups:
@@ -310,7 +371,13 @@ def random_sample(seed: int) -> Sample:
 
     # Of a few, because hypothesis begins with the smallest, and makes later ones alike.
     @seeded(seed)
-    @settings(max_examples=3, database=None, phases=(Phase.generate,), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=3,
+        database=None,
+        phases=(Phase.generate,),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(samples(get_destination("torch").CAPABILITIES, least=3, most=14))
     def collect(sample: Sample) -> None:
         found.append(sample)
@@ -321,7 +388,9 @@ def random_sample(seed: int) -> Sample:
 
 def _ended(op: Any) -> Callable[[Graph], Graph]:
     def ended(graph: Graph) -> Graph:
-        return replace(graph, nodes=(*graph.nodes, Node("ending", op, (graph.output,))), output="ending", scopes=())
+        return replace(
+            graph, nodes=(*graph.nodes, Node("ending", op, (graph.output,))), output="ending", scopes=()
+        )
 
     return ended
 
@@ -367,5 +436,7 @@ SHOWN: Mapping[str, Callable[[Graph, np.random.Generator], frozenset[str]]] = {
     "some": _some,
     "given": _layers,
 }
-"""Which values a reference shows: a file's graph nearly all, a zoo's code those of its layers, a given file its outputs at least;
-and somebody's own code, given as a reference, values of layers by names of which some are another layer's."""
+"""Which values a reference shows: a file's graph nearly all, a zoo's code those of its layers, a given file
+its outputs at least; and somebody's own code, given as a reference, values of layers by names of which some
+are another layer's.
+"""

@@ -20,7 +20,10 @@ from tests.support.mutation.reasons import reason
 from tests.support.mutation.rewrites import rewrites
 from tests.support.mutation.subjects import Subject, subject
 
-BEYOND = "nothing states the range of the inputs, and it is another function beyond the one that the proof took and names"
+BEYOND = (
+    "nothing states the range of the inputs, and it is another function beyond the one that the "
+    "proof took and names"
+)
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,8 @@ class Outcome:
     """What came of a mutant.
 
     Attributes:
-        state: `killed`, `escaped`, `equivalent`, or `refused, equal`, of a mutant that is refused and moves no output; of a right
-            port `right` or `right, refused`.
+        state: `killed`, `escaped`, `equivalent`, or `refused, equal`, of a mutant that is refused and moves
+            no output; of a right port `right` or `right, refused`.
         why: of an equivalent one where its difference ends; of the others what the proof said.
         moved: the judge's distance.
         seconds: of processor time, of all outcomes of a port, at its first.
@@ -54,21 +57,37 @@ def trials(subject: Subject, kinds: Sequence[str], count: int, index: int | None
 
 
 def rights(subject: Subject, also_rewritten: bool = True) -> tuple[list[Outcome], InputRange | None]:
-    """The right port, as it is and written otherwise, and on which inputs it was proved; None if it was not."""
+    """The right port, as it is and written otherwise, and on which inputs it was proved; None if it was
+    not.
+    """
     found, said = ask(subject.port, subject.source)
     if found is None or not found.ok:
-        fair = found is not None and found.proof.silent is not None and _tells_nothing(subject, str(found.proof.silent))
-        return [Outcome(subject.key, -1, "none", "", "right, not provable" if fair else "right, refused", said, 0.0)], None
+        fair = (
+            found is not None
+            and found.proof.silent is not None
+            and _tells_nothing(subject, str(found.proof.silent))
+        )
+        return [
+            Outcome(
+                subject.key, -1, "none", "", "right, not provable" if fair else "right, refused", said, 0.0
+            )
+        ], None
     outcomes = [Outcome(subject.key, -1, "none", "", "right", said, 0.0)]
     for what, rewritten in rewrites(subject.port) if also_rewritten else ():
         other, said = ask(rewritten, subject.source)
         fine = other is not None and other.ok
-        outcomes.append(Outcome(subject.key, -2, f"right: {what}", "", "right" if fine else "right, refused", said, 0.0))
+        outcomes.append(
+            Outcome(subject.key, -2, f"right: {what}", "", "right" if fine else "right, refused", said, 0.0)
+        )
     return outcomes, found.fed
 
 
-def mutants(subject: Subject, fed: InputRange, kinds: Sequence[str], indices: Iterable[int]) -> Iterator[Outcome]:
-    """What becomes of mistakes of these kinds in the right port, which was proved on inputs of the range `fed`."""
+def mutants(
+    subject: Subject, fed: InputRange, kinds: Sequence[str], indices: Iterable[int]
+) -> Iterator[Outcome]:
+    """What becomes of mistakes of these kinds in the right port, which was proved on inputs of the range
+    `fed`.
+    """
     graph, tensors = subject.port.graph, subject.port.held
     native = subject.port.plan.only_size or subject.port.record.input.native_size
     judge = Judge(graph, tensors, subject.taken or fed, subject.sizes, subject.seed)
@@ -84,7 +103,9 @@ def mutants(subject: Subject, fed: InputRange, kinds: Sequence[str], indices: It
 
 
 def of_key(task: tuple[str, str, int, int | None]) -> list[Outcome]:
-    """The outcomes of a right port's key, for kinds that contain a text, how many mutants, and of one index only or of all."""
+    """The outcomes of a right port's key, for kinds that contain a text, how many mutants, and of one index
+    only or of all.
+    """
     key, text, count, index = task
     start = time.process_time()
     with warnings.catch_warnings():
@@ -97,10 +118,15 @@ def of_key(task: tuple[str, str, int, int | None]) -> list[Outcome]:
 
 
 def _tells_nothing(subject: Subject, silent: str) -> bool:
-    """Whether the output that a proof says to tell nothing has the same values for all of the judge's images, or two only."""
+    """Whether the output that a proof says to tell nothing has the same values for all of the judge's images,
+    or two only.
+    """
     path = next((path for path in subject.port.graph.outputs if f"'s {path} " in silent), None)
     for taken in (subject.taken,) if subject.taken else FALLBACKS:
-        judge, values = Judge(subject.port.graph, subject.port.held, taken, subject.sizes[:1], subject.seed), list[Array]()
+        judge, values = (
+            Judge(subject.port.graph, subject.port.held, taken, subject.sizes[:1], subject.seed),
+            list[Array](),
+        )
         values = [outputs[path] for _, outputs, _ in judge.batches()] if path else []
         whole = np.concatenate(values)
         rounded = np.round(whole / (np.abs(whole).max() or 1), 6)
@@ -110,7 +136,9 @@ def _tells_nothing(subject: Subject, silent: str) -> bool:
 
 
 def _moves_beyond(subject: Subject, mutant: Mutant, judge: Judge) -> bool:
-    """Whether a mutant is another function in a range that the network may take, but that the proof did not: nothing states it."""
+    """Whether a mutant is another function in a range that the network may take, but that the proof did not:
+    nothing states it.
+    """
     others = [] if subject.taken else [taken for taken in FALLBACKS if taken is not judge.taken]
     return any(replace(judge, taken=taken).moved(mutant.graph, mutant.tensors) > MOVED for taken in others)
 
@@ -127,6 +155,14 @@ def _outcome(subject: Subject, index: int, mutant: Mutant, judge: Judge) -> Outc
     far = max((shown.get(path, 0.0) for path in mutant.graph.outputs), default=0.0)
     moved = far if not accepted and far > 100 * MOVED else judge.moved(mutant.graph, mutant.tensors)
     is_moved = moved > MOVED
-    state = ("escaped" if is_moved else "equivalent") if accepted else "killed" if is_moved else "refused, equal"
-    why = said if state != "equivalent" else BEYOND if _moves_beyond(subject, mutant, judge) else reason(judge, mutant)
+    state = (
+        ("escaped" if is_moved else "equivalent") if accepted else "killed" if is_moved else "refused, equal"
+    )
+    why = (
+        said
+        if state != "equivalent"
+        else BEYOND
+        if _moves_beyond(subject, mutant, judge)
+        else reason(judge, mutant)
+    )
     return Outcome(subject.key, index, mutant.kind, mutant.what, state, why, moved)

@@ -23,10 +23,14 @@ def _dead(graph: Graph, tensors: Tensors, rng: np.random.Generator) -> dict[str,
     for path, roles in found.items():
         for role in ("bias", "beta"):
             if role in roles and path not in graph.outputs:
-                roles[role] = np.where(rng.random(roles[role].shape) < 0.3, np.float32(-30), roles[role]).astype(np.float32)
+                roles[role] = np.where(
+                    rng.random(roles[role].shape) < 0.3, np.float32(-30), roles[role]
+                ).astype(np.float32)
         if "kernel" in roles and path not in graph.outputs:
             dead = rng.random(len(roles["kernel"])) < 0.1
-            roles["kernel"] = np.where(dead.reshape(-1, *[1] * (roles["kernel"].ndim - 1)), 0, roles["kernel"]).astype(np.float32)
+            roles["kernel"] = np.where(
+                dead.reshape(-1, *[1] * (roles["kernel"].ndim - 1)), 0, roles["kernel"]
+            ).astype(np.float32)
     return found
 
 
@@ -51,7 +55,9 @@ def _head(factor: float) -> Scale:
         found = _calibrated(graph, tensors, rng)
         kernels = [path for path in found if "kernel" in found[path]]
         for path in kernels[-1:]:
-            found[path] = {role: (array * np.float32(factor)).astype(array.dtype) for role, array in found[path].items()}
+            found[path] = {
+                role: (array * np.float32(factor)).astype(array.dtype) for role, array in found[path].items()
+            }
         return found
 
     return scaled

@@ -1,7 +1,8 @@
-"""What every padding convention means, written down cell by cell and without porter's arithmetic: the judge of all padding tests.
+"""What every padding convention means, written down cell by cell and without porter's arithmetic: the judge
+of all padding tests.
 
-Along one axis, a window is the list of the cells that it reads. Cell 0 is the first of the input; what is below it or past the
-input's last is a pad, or, past the pads, nothing at all.
+Along one axis, a window is the list of the cells that it reads. Cell 0 is the first of the input; what is
+below it or past the input's last is a pad, or, past the pads, nothing at all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ class Layout:
 
 @cache
 def lay(
-    rule: str, kernel: int, stride: int, dilation: int, size: int, pads: tuple[int, int] = (0, 0), rounding: str = "floor"
+    rule: str,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    size: int,
+    pads: tuple[int, int] = (0, 0),
+    rounding: str = "floor",
 ) -> Layout:
     """Lays the windows of a convention over an input of `size` cells."""
     reach = (kernel - 1) * dilation
@@ -44,7 +51,8 @@ def lay(
             first = -(reach // 2)
             windows = tuple(window(first + index * stride) for index in range(count))
             return Layout(windows, min(first, 0), max(size, windows[-1][-1] + 1))
-        # The fewest pads with which they all fit, shared out by halves, the odd one at the end (SAME) or first (SAME_LOWER).
+        # The fewest pads with which they all fit, shared out by halves, the odd one at the end (SAME) or
+        # first (SAME_LOWER).
         total = 0
         while (count - 1) * stride + reach >= size + total:
             total += 1
@@ -82,7 +90,9 @@ def evaluate(kind: str, taps: Array, real: Array, counted: Array, fill: float, w
     return (zero_padded * weights).sum(-1) if kind == "conv" else zero_padded.sum(-1) / counted.sum(-1)
 
 
-def counted_cells(average: str, cells: Array, size: Array | int, low: Array | int, high: Array | int) -> Array:
+def counted_cells(
+    average: str, cells: Array, size: Array | int, low: Array | int, high: Array | int
+) -> Array:
     """Which of `cells` an average counts: those of the input, of the padded input, or all."""
     if average == "full_window":
         return np.ones(cells.shape, bool)
@@ -100,7 +110,8 @@ def evaluate_map(
 ) -> Array:
     """A windowed layer over `maps` (channels × rows × columns).
 
-    A convolution's `kernel` is filters × channels × rows × columns, or filters × 1 × rows × columns, a filter for each channel.
+    A convolution's `kernel` is filters × channels × rows × columns, or filters × 1 × rows × columns, a filter
+    for each channel.
     """
     down, along = (np.array(layout.windows) for layout in (rows, columns))
     height, width = maps.shape[1:]
@@ -113,7 +124,8 @@ def evaluate_map(
     taps = picked.reshape(len(maps), *shape)
     real = over_both((down >= 0) & (down < height), (along >= 0) & (along < width))
     counted = over_both(
-        counted_cells(average, down, height, rows.low, rows.high), counted_cells(average, along, width, columns.low, columns.high)
+        counted_cells(average, down, height, rows.low, rows.high),
+        counted_cells(average, along, width, columns.low, columns.high),
     )
     if kernel is None:
         return evaluate(kind, taps, real, counted, fill, np.ones(1))
@@ -126,5 +138,13 @@ def evaluate_map(
 def divisors(convention: Convention, window: Window, axis: int, size: int) -> Array:
     """How many cells the average of each window along an axis divides by."""
     pads = (convention.pads[2 * axis], convention.pads[2 * axis + 1])
-    laid = lay(convention.rule, window.kernel[axis], window.stride[axis], window.dilation[axis], size, pads, convention.rounding)
+    laid = lay(
+        convention.rule,
+        window.kernel[axis],
+        window.stride[axis],
+        window.dilation[axis],
+        size,
+        pads,
+        convention.rounding,
+    )
     return counted_cells(convention.average, np.array(laid.windows), size, laid.low, laid.high).sum(axis=1)

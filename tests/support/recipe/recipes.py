@@ -55,7 +55,9 @@ def write(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
 
 
 def copied(folder: Path, changes: Mapping[str, str], *names: str) -> Path:
-    """A folder of copies of porter's own files (`resnet_v1`, `zoos/keras`), with regular expressions replaced: each occurs."""
+    """A folder of copies of porter's own files (`resnet_v1`, `zoos/keras`), with regular expressions
+    replaced: each occurs.
+    """
     texts = {name: (recipes_folder() / f"{name}.yaml").read_text(encoding="utf-8") for name in names}
     for old, new in changes.items():
         assert any(re.search(old, text) for text in texts.values()), old
@@ -94,7 +96,9 @@ def line_of(error: RecipeError) -> str:
 
 
 def mistake(folder: Path, old: str, new: str) -> RecipeError:
-    """The error of the valid recipe with one mistake in it; it must stand on the line of `new`'s first line."""
+    """The error of the valid recipe with one mistake in it; it must stand on the line of `new`'s first
+    line.
+    """
     path = write(folder, changed(old, new))
     with pytest.raises(RecipeError) as caught:
         use(load_recipe(path))
@@ -104,8 +108,8 @@ def mistake(folder: Path, old: str, new: str) -> RecipeError:
 
 
 NO_PROTOCOL = {("efficientnet", "transformers"), ("resnet_v1", "flax_examples")}
-"""No protocol says to the last bit what these do: the processor of one divides by the deviations twice, the other crops before it
-resizes.
+"""No protocol says to the last bit what these do: the processor of one divides by the deviations twice, the
+other crops before it resizes.
 """
 
 

@@ -1,4 +1,6 @@
-"""Recipes against the zoos' own models: names, shapes, strides, pads and epsilons, layer by layer, without weights."""
+"""Recipes against the zoos' own models: names, shapes, strides, pads and epsilons, layer by layer, without
+weights.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def windowed_pads(graph: Graph, path: str, size: tuple[int, int]) -> Pads:
 
 
 def assert_kerass(variant: str, model: Any) -> None:
-    """Every node is a layer of `model`, in its form, and the other way round except for pad layers, the input and flattening."""
+    """Every node is a layer of `model`, in its form, and the other way round except for pad layers, the input
+    and flattening.
+    """
     recipe, graph, names = read(variant, "keras")
     layers, tensors, size = keras_layers(model), tensor_shapes(graph), recipe.native_size()
     known = shapes(graph, size)
@@ -50,13 +54,19 @@ def assert_kerass(variant: str, model: Any) -> None:
             assert (layer.scale, layer.center) == (node.op.scale, node.op.center)
         elif "kernel" in roles:
             shape = tuple(layer.kernel.shape)
-            assert roles["kernel"] == (*shape[:1:-1], *shape[:2]) if len(shape) == 4 else roles["kernel"] == shape[::-1]
+            assert (
+                roles["kernel"] == (*shape[:1:-1], *shape[:2])
+                if len(shape) == 4
+                else roles["kernel"] == shape[::-1]
+            )
             assert layer.use_bias == ("bias" in roles), path
         else:
             assert not layer.weights
         if isinstance(node.op, Conv | MaxPool | AvgPool):
             kernel = layer.kernel_size if isinstance(node.op, Conv) else layer.pool_size
-            assert (tuple(kernel), tuple(layer.strides)) == (node.op.window.kernel, node.op.window.stride), path
+            assert (tuple(kernel), tuple(layer.strides)) == (node.op.window.kernel, node.op.window.stride), (
+                path
+            )
             assert keras_pads(layer, node.op.window) == windowed_pads(graph, path, size), path
 
 
@@ -64,7 +74,9 @@ def keras_pads(layer: Any, window: Any) -> Pads:
     before = layer.input._keras_history.operation
     if layer.padding == "valid":
         return tuple(before.padding) if type(before).__name__ == "ZeroPadding2D" else ((0, 0), (0, 0))
-    return tuple(pad_amounts(Convention("same"), window, axis, n) for axis, n in enumerate(layer.input.shape[1:3]))
+    return tuple(
+        pad_amounts(Convention("same"), window, axis, n) for axis, n in enumerate(layer.input.shape[1:3])
+    )
 
 
 def assert_slims(variant: str) -> None:
@@ -76,15 +88,21 @@ def assert_slims(variant: str) -> None:
         images = tensorflow.compat.v1.placeholder(tensorflow.float32, [None, rows, columns, 3])
         theirs = dict(construct(variant, images, 1001).variables)
     for path, roles in tensor_shapes(graph).items():
-        for role, spellings in get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items():
+        for role, spellings in (
+            get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items()
+        ):
             shape = theirs.pop(next(name for name in spellings if name in theirs))
             expected = roles[role]
-            assert ((*shape[:1:-1], *shape[:2])[: len(expected)] if len(shape) == 4 else shape) == expected, (path, role)
+            assert ((*shape[:1:-1], *shape[:2])[: len(expected)] if len(shape) == 4 else shape) == expected, (
+                path,
+                role,
+            )
     assert not theirs
 
 
 def assert_torchs(variant: str, zoo: str, model: Any, taps: dict[str, str], outside: str) -> None:
-    """Every tensor of `model` is one of the recipe's, and the other way round, but those that lead with `outside`.
+    """Every tensor of `model` is one of the recipe's, and the other way round, but those that lead with
+    `outside`.
 
     Args:
         taps: by path, the modules whose outputs the zoo reads.
@@ -93,9 +111,13 @@ def assert_torchs(variant: str, zoo: str, model: Any, taps: dict[str, str], outs
     framework, roles_of = get_destination("torch"), tensor_shapes(graph)
     ours: dict[str, tuple[int, ...]] = {}
     for path, roles in roles_of.items():
-        for role, spellings in get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items():
+        for role, spellings in (
+            get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items()
+        ):
             ours[spellings[0]] = roles.get(role, ())
-    state = {name: tuple(value.shape) for name, value in model.state_dict().items() if not name.startswith(outside)}
+    state = {
+        name: tuple(value.shape) for name, value in model.state_dict().items() if not name.startswith(outside)
+    }
     assert ours == state
     modules = dict(model.named_modules())
     for path, name in names.items():

@@ -23,7 +23,9 @@ def find_chromium() -> str | None:
 
 @dataclass
 class Browser:
-    """The DevTools protocol: `send` waits for a command's answer, and keeps the events that come meanwhile."""
+    """The DevTools protocol: `send` waits for a command's answer, and keeps the events that come
+    meanwhile.
+    """
 
     write: BinaryIO
     read: BinaryIO
@@ -54,9 +56,17 @@ class Browser:
             self.events.append(got)
 
     def open(self, page: Path, width: int, scheme: str = "light") -> None:
-        """Shows a file on a screen of `width` px and waits until it is loaded; `events` then tell what happened."""
+        """Shows a file on a screen of `width` px and waits until it is loaded; `events` then tell what
+        happened.
+        """
         self.events.clear()
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.send("Page.navigate", url=page.resolve().as_uri())
         if not any(event["method"] == "Page.loadEventFired" for event in self.events):
@@ -85,7 +95,14 @@ def browser(profile: Path) -> Iterator[Browser]:
         for number, end in enumerate(ends, 3):
             os.dup2(end, number)
 
-    arguments = [program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe"]
+    arguments = [
+        program,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--remote-debugging-pipe",
+    ]
     process = subprocess.Popen(
         [*arguments, f"--user-data-dir={profile}", "about:blank"],
         preexec_fn=descriptors,

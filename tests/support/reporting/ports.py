@@ -1,4 +1,6 @@
-"""Ports with records made up for a report: a graph of three nodes, a model file of nothing, and whatever figures a test wants."""
+"""Ports with records made up for a report: a graph of three nodes, a model file of nothing, and whatever
+figures a test wants.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ GRAPH = Graph(
     channels=3,
     nodes=(
         Node("stem/conv", Conv(4, Window((3, 3), (2, 2)), Convention("same")), (INPUT,)),
-        Node("stem/pool", MaxPool(Window((3, 3), (2, 2)), Convention("explicit", (1, 1, 1, 1), fill=0.0)), ("stem/conv",)),
+        Node(
+            "stem/pool",
+            MaxPool(Window((3, 3), (2, 2)), Convention("explicit", (1, 1, 1, 1), fill=0.0)),
+            ("stem/conv",),
+        ),
         Node("stage1/conv", Conv(4, Window((1, 1), (1, 1)), Convention("valid")), ("stem/pool",)),
         Node("head/pool", GlobalAvgPool(), ("stage1/conv",)),
         Node("head/logits", Dense(1000), ("head/pool",)),
@@ -38,7 +44,14 @@ PROTOCOL = {
     **{"mean": [0.485, 0.456, 0.406], "std": [0.5, 0.5, 0.5]},
 }
 
-LOGITS = {"max_abs": 3e-14, "l1": 1e-14, "rel_l2": 1.3e-14, "snr_db": 277.6, "psnr_db": 288.3, "argmax_equal": True}
+LOGITS = {
+    "max_abs": 3e-14,
+    "l1": 1e-14,
+    "rel_l2": 1.3e-14,
+    "snr_db": 277.6,
+    "psnr_db": 288.3,
+    "argmax_equal": True,
+}
 
 
 def parity(*errors: float | None, limit: float | None = 1e-10, **changes: Any) -> dict[str, Any]:
@@ -49,8 +62,22 @@ def parity(*errors: float | None, limit: float | None = 1e-10, **changes: Any) -
         for index, error in enumerate(errors)
     ]
     return {
-        **{"ok": True, "reference": "keras", "dtype": "float64", "sizes": [[224, 224], [225, 201]], "inputs": 4, "limit": 1e-10},
-        **{"source_rounding": 0.0, "logits": LOGITS, "first_bad": None, "nodes": nodes, "uncompared": [], "shipped": None},
+        **{
+            "ok": True,
+            "reference": "keras",
+            "dtype": "float64",
+            "sizes": [[224, 224], [225, 201]],
+            "inputs": 4,
+            "limit": 1e-10,
+        },
+        **{
+            "source_rounding": 0.0,
+            "logits": LOGITS,
+            "first_bad": None,
+            "nodes": nodes,
+            "uncompared": [],
+            "shipped": None,
+        },
         "dtypes": {"float32": summary, "float64": summary},
         **changes,
     }
@@ -62,16 +89,44 @@ def write_port(folder: Path, **changes: Any) -> Path:
     (folder / "model.safetensors").write_bytes(b"nothing is read of it")
     plan = make_plan(GRAPH, (224, 224), get_destination("torch").CAPABILITIES)
     record = {
-        **{"format": 1, "architecture": "resnet_v2", "variant": "resnet50v2", "zoo": "keras", "framework": "torch"},
+        **{
+            "format": 1,
+            "architecture": "resnet_v2",
+            "variant": "resnet50v2",
+            "zoo": "keras",
+            "framework": "torch",
+        },
         "graph": to_record(GRAPH),
         "input": {"layout": "NCHW", "size": plan.only_size, "native_size": [224, 224], "channels": 3},
-        "source": {"file": "weights.h5", "format": "keras-h5", "sha256": "ab" * 32, "notes": ["averaged weights"]},
+        "source": {
+            "file": "weights.h5",
+            "format": "keras-h5",
+            "sha256": "ab" * 32,
+            "notes": ["averaged weights"],
+        },
         "model": {"model.safetensors": digest(folder / "model.safetensors")},
         "pads": [pad.model_dump() for pad in pads_of(plan)],
-        **{"padding": "shipped", "options": {"classes": 1000}, "layers": {}, "batches": {}, "mapped": [], "dtype": "float32"},
-        "tensors": {"used": {"a": "stem/conv:kernel"}, "ignored": {"b": "a step counter", "c": "a step counter"}, "filled": {}},
+        **{
+            "padding": "shipped",
+            "options": {"classes": 1000},
+            "layers": {},
+            "batches": {},
+            "mapped": [],
+            "dtype": "float32",
+        },
+        "tensors": {
+            "used": {"a": "stem/conv:kernel"},
+            "ignored": {"b": "a step counter", "c": "a step counter"},
+            "filled": {},
+        },
         "preprocess": PROTOCOL,
-        **{"labels": "imagenet-1000", "classes": 1000, "source_classes": 1001, "background": False, "output": "logits"},
+        **{
+            "labels": "imagenet-1000",
+            "classes": 1000,
+            "source_classes": 1001,
+            "background": False,
+            "output": "logits",
+        },
         **{
             "activation": "softmax",
             "licence": "CC-BY-NC-4.0",
@@ -119,7 +174,9 @@ def study(*cases: Case) -> Study:
     why = "every other case has a larger log-loss: p is below 0.05 / 1, at most 1.0e-03 for 'case 2'"
     trained = StudyAnswer(cases[0].name, True, (), why)
     photos = ("sample/val", "class folders")
-    return Study("resnet50v2", "keras", "weights.h5", photos, 500, (), {}, cases, "log_loss", trained, trained)
+    return Study(
+        "resnet50v2", "keras", "weights.h5", photos, 500, (), {}, cases, "log_loss", trained, trained
+    )
 
 
 def jpeg(side: int = 64) -> str:
@@ -129,16 +186,28 @@ def jpeg(side: int = 64) -> str:
 
 
 def details(**changes: Any) -> dict[str, Any]:
-    source = [{"index": index, "name": f"class {index}", "probability": 0.5 / (index + 1)} for index in range(5)]
+    source = [
+        {"index": index, "name": f"class {index}", "probability": 0.5 / (index + 1)} for index in range(5)
+    ]
     port = [source[0], source[2], source[1], *source[3:]]
-    photo = {"name": "val/n01440764/a.JPEG", "labels": [0], "thumbnail": jpeg(), "source": source, "port": port}
+    photo = {
+        "name": "val/n01440764/a.JPEG",
+        "labels": [0],
+        "thumbnail": jpeg(),
+        "source": source,
+        "port": port,
+    }
     pairs = [[number / 10, number / 10 + 1e-6] for number in range(-40, 90)]
     return {"pairs": pairs, "photos": [photo, {**photo, "source": None, "thumbnail": None}], **changes}
 
 
 def full_port(folder: Path, **changes: Any) -> Path:
     """A port with every part that a report can show."""
-    made = {"parity": parity(0.0, 2e-15, 3e-14, 1e-16), "check": "passed", "evaluation": evaluation().summary()}
+    made = {
+        "parity": parity(0.0, 2e-15, 3e-14, 1e-16),
+        "check": "passed",
+        "evaluation": evaluation().summary(),
+    }
     write_port(folder, **{**made, "study": study().record(), **changes})
     (folder / "evaluation.json").write_text(json.dumps(details()))
     return folder

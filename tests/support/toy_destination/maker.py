@@ -21,7 +21,9 @@ class ToyMaker(Maker):
         self.layers: list[dict[str, Any]] = []
 
     def layer(self, kind: str, name: str, *inputs: str, held: tuple[Held, ...] = (), **stated: Any) -> str:
-        """Adds a layer and returns its value's name. A path in `inputs` or as `name` stands for the value of that path."""
+        """Adds a layer and returns its value's name. A path in `inputs` or as `name` stands for the value of
+        that path.
+        """
         name, sources = self.values.get(name, name), [self.values.get(source, source) for source in inputs]
         weights = {f"{name}/{place}": tensor for place, tensor in enumerate(held)}
         self.held |= weights
@@ -36,5 +38,12 @@ class ToyMaker(Maker):
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
         image = {"channels": self.graph.channels, "size": [*(size if None in self.size else self.size)]}
         outputs = [self.values[path] for path in self.graph.outputs]
-        stated = {"toy": 1, "layout": "NCHW", "image": image, "layers": self.layers, "outputs": outputs, "about": dict(about or {})}
+        stated = {
+            "toy": 1,
+            "layout": "NCHW",
+            "image": image,
+            "layers": self.layers,
+            "outputs": outputs,
+            "about": dict(about or {}),
+        }
         return json.dumps(stated)

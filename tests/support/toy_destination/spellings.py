@@ -16,7 +16,9 @@ from tests.support.toy_destination.maker import ToyMaker
 Spelling: TypeAlias = Callable[[ToyMaker, Node, Any], object]
 
 
-def _plain(kind: str, stated: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: tuple[str, ...] = ()) -> Spelling:
+def _plain(
+    kind: str, stated: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: tuple[str, ...] = ()
+) -> Spelling:
     """One layer of the values that the op takes, and of its tensors of these roles."""
     return lambda maker, node, op: maker.layer(
         kind, node.path, *node.inputs, held=maker.trained(node.path, *roles) if roles else (), **stated(op)
@@ -25,7 +27,10 @@ def _plain(kind: str, stated: Callable[[Any], Mapping[str, Any]] = lambda op: {}
 
 def _norm(maker: ToyMaker, node: Node, op: ops.BatchNorm) -> None:
     """The format's norm has both factors."""
-    neutral: Mapping[str, Held] = {"gamma": np.ones(maker.channels(node.path)), "beta": np.zeros(maker.channels(node.path))}
+    neutral: Mapping[str, Held] = {
+        "gamma": np.ones(maker.channels(node.path)),
+        "beta": np.zeros(maker.channels(node.path)),
+    }
     factors = [maker.trained(node.path, role) or (neutral[role],) for role in ("gamma", "beta")]
     held = (*maker.trained(node.path, "mean", "variance"), *factors[0], *factors[1])
     maker.layer("norm", node.path, *node.inputs, held=held, epsilon=op.epsilon)
@@ -35,7 +40,9 @@ def _transposed(maker: ToyMaker, node: Node, op: ops.ConvTranspose) -> None:
     if min(op.cut) < 0:
         raise GraphError("a toy deconv adds no cells", where=node.path)
     held = maker.trained(node.path, "kernel", "bias")
-    maker.layer("deconv", node.path, *node.inputs, held=held, groups=op.groups, pads=op.cut, **_steps(node, op))
+    maker.layer(
+        "deconv", node.path, *node.inputs, held=held, groups=op.groups, pads=op.cut, **_steps(node, op)
+    )
 
 
 def _steps(node: Node, op: Conv | MaxPool | AvgPool | ops.ConvTranspose) -> dict[str, Any]:
@@ -60,7 +67,9 @@ def _flatten(maker: ToyMaker, node: Node, op: ops.Flatten) -> None:
 def _lrn(maker: ToyMaker, node: Node, op: ops.LocalResponseNorm) -> None:
     if op.size % 2 == 0:
         raise GraphError("a toy lrn has an odd size", where=node.path)
-    maker.layer("lrn", node.path, *node.inputs, size=op.size, alpha=op.alpha * op.size, beta=op.beta, bias=op.bias)
+    maker.layer(
+        "lrn", node.path, *node.inputs, size=op.size, alpha=op.alpha * op.size, beta=op.beta, bias=op.bias
+    )
 
 
 def _pool(maker: ToyMaker, node: Node, op: ops.GlobalAvgPool) -> None:
@@ -91,13 +100,25 @@ SPELLINGS: Mapping[type[Op], Spelling] = {
 def windowed(maker: ToyMaker, node: Node, op: Conv | MaxPool | AvgPool, realisation: Realisation) -> None:
     """The format says every pad of zeros around a convolution, and none that is real around a pool."""
     native, window, pool = realisation.native, op.window, not isinstance(op, Conv)
-    if realisation.front or realisation.subsample or realisation.by_cell or native.rule not in ("valid", "explicit"):
+    if (
+        realisation.front
+        or realisation.subsample
+        or realisation.by_cell
+        or native.rule not in ("valid", "explicit")
+    ):
         raise PaddingError(f"a toy model has no layers for '{realisation}'", where=node.path)
     if pool and len({*window.kernel}) > 1:
         raise GraphError("a toy pool has one side", where=node.path)
     stated = {"pads": native.pads, **_steps(node, op)}
     if isinstance(op, Conv):
-        maker.layer("conv", node.path, *node.inputs, held=maker.trained(node.path, "kernel", "bias"), groups=op.groups, **stated)
+        maker.layer(
+            "conv",
+            node.path,
+            *node.inputs,
+            held=maker.trained(node.path, "kernel", "bias"),
+            groups=op.groups,
+            **stated,
+        )
         return
     stated |= {"side": window.kernel[0], "ceil": native.rounding == "ceil"}
     stated |= {"divisor": native.average} if isinstance(op, AvgPool) else {}

@@ -1,7 +1,8 @@
-"""A format that porter only reads, as a stranger would add it: this folder, and its line in porter/formats/recognition.py.
+"""A format that porter only reads, as a stranger would add it: this folder, and its line in
+porter/formats/recognition.py.
 
-A model is `NAME.toy`, JSON that says the layers in order, and `NAME.npz` beside it, with their tensors. Maps are laid out as the
-file says, NCHW or NHWC; kernels are O×I×H×W in both, dense kernels O×F.
+A model is `NAME.toy`, JSON that says the layers in order, and `NAME.npz` beside it, with their tensors. Maps
+are laid out as the file says, NCHW or NHWC; kernels are O×I×H×W in both, dense kernels O×F.
 """
 
 from __future__ import annotations

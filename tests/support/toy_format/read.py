@@ -62,12 +62,21 @@ def read_toy(path: Path) -> Checkpoint:
     """
     text, beside = path.read_bytes(), path.with_suffix(".npz")
     if not beside.is_file():
-        raise FileError(f"its tensors are not beside it: there is no {beside.name}", where=str(path), next="fetch both files")
+        raise FileError(
+            f"its tensors are not beside it: there is no {beside.name}",
+            where=str(path),
+            next="fetch both files",
+        )
     tensors = read_npz(beside).tensors
     with refusing_damage(path):
         stated = read_json(text)
         layers = [
-            Layer(each["name"], each["kind"], tuple((name, 0) for name in (*each["from"], *each.get("weights", ()))), each)
+            Layer(
+                each["name"],
+                each["kind"],
+                tuple((name, 0) for name in (*each["from"], *each.get("weights", ()))),
+                each,
+            )
             for each in stated["layers"]
         ]
         graph = _graph(stated, layers, tensors, most_bytes(len(text)))
@@ -75,10 +84,14 @@ def read_toy(path: Path) -> Checkpoint:
     return Checkpoint(path, "toy", None, tensors, graph=graph, files=(path, beside))
 
 
-def _graph(stated: Mapping[str, Any], layers: list[Layer], tensors: Mapping[str, Any], budget: int) -> FileGraph:
+def _graph(
+    stated: Mapping[str, Any], layers: list[Layer], tensors: Mapping[str, Any], budget: int
+) -> FileGraph:
     image, last = stated["image"], stated["layout"] == "NHWC"
     live, rows_and_columns = {IMAGE, *(layer.name for layer in layers)}, (image["size"][0], image["size"][1])
-    flow = Dataflow({layer.name: layer for layer in layers}, live, Arrays(tensors), lambda layer: layer.op, budget=budget)
+    flow = Dataflow(
+        {layer.name: layer for layer in layers}, live, Arrays(tensors), lambda layer: layer.op, budget=budget
+    )
     given = Image((IMAGE, 0), image["channels"], rows_and_columns, order="HWC" if last else "CHW")
     graph = read_graph(flow, given, tensors, READERS, ((name, 0) for name in stated["outputs"]))
     return replace(graph, output_names=tuple(stated["outputs"]))
@@ -87,7 +100,11 @@ def _graph(stated: Mapping[str, Any], layers: list[Layer], tensors: Mapping[str,
 def _window(layer: Layer, sides: tuple[int, int]) -> tuple[Window, Convention]:
     stride, dilation = layer.stated.get("stride", 1), layer.stated.get("dilation", 1)
     top, bottom, left, right = layer.stated.get("pads", (0, 0, 0, 0))
-    convention = Convention("explicit", (top, bottom, left, right)) if any((top, bottom, left, right)) else Convention()
+    convention = (
+        Convention("explicit", (top, bottom, left, right))
+        if any((top, bottom, left, right))
+        else Convention()
+    )
     return Window(sides, (stride, stride), (dilation, dilation)), convention
 
 
@@ -117,7 +134,9 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     side, largest = layer.stated["side"], layer.op == "max_pool"
     window, convention = _window(layer, (side, side))
     convention = replace(convention, rounding="ceil" if layer.stated.get("ceil") else "floor")
-    convention = replace(convention, fill=LOWEST) if largest else replace(convention, average=layer.stated["divisor"])
+    convention = (
+        replace(convention, fill=LOWEST) if largest else replace(convention, average=layer.stated["divisor"])
+    )
     return walk.builder.pool(layer.name, walk.first(layer), "max" if largest else "mean", window, convention)
 
 
@@ -135,7 +154,9 @@ def _dense(walk: Walk[Layer], layer: Layer) -> Read:
 def _flatten(walk: Walk[Layer], layer: Layer) -> Read:
     """The numbers of a map in the order in which the file has them."""
     _, rows, columns = walk.first(layer).shape or (None, None, None)
-    return walk.builder.add(layer.name, Flatten(rows or 1, columns or 1, walk.builder.order), walk.first(layer))
+    return walk.builder.add(
+        layer.name, Flatten(rows or 1, columns or 1, walk.builder.order), walk.first(layer)
+    )
 
 
 def _op(op: Op) -> Reader[Layer]:

@@ -1,4 +1,6 @@
-"""What the layers of toy models compute, for porter's own engine: as the file says it, not as read.py takes it."""
+"""What the layers of toy models compute, for porter's own engine: as the file says it, not as read.py takes
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,14 @@ Stated = Mapping[str, Any]
 
 def program(definition: bytes) -> Program:
     stated = json.loads(definition)
-    steps = [Step(each["kind"], (*each["from"], *each.get("weights", ())), (each["name"],), each) for each in stated["layers"]]
+    steps = [
+        Step(each["kind"], (*each["from"], *each.get("weights", ())), (each["name"],), each)
+        for each in stated["layers"]
+    ]
     last = stated["layout"] == "NHWC"
-    return Program("image", tuple(steps), _rows(channels_last if last else lambda kernel: kernel, 3 if last else 1), last)
+    return Program(
+        "image", tuple(steps), _rows(channels_last if last else lambda kernel: kernel, 3 if last else 1), last
+    )
 
 
 def _rows(on_maps: Callable[..., Any], channels: int) -> Mapping[str, Row]:
@@ -31,7 +38,9 @@ def _rows(on_maps: Callable[..., Any], channels: int) -> Mapping[str, Row]:
         on_maps: a kernel of maps N×C×H×W, for those of the layout.
         channels: their axis.
     """
-    conv, deconv, max_pool, average_pool = map(on_maps, (windows.conv, windows.transposed, windows.max_pool, windows.average_pool))
+    conv, deconv, max_pool, average_pool = map(
+        on_maps, (windows.conv, windows.transposed, windows.max_pool, windows.average_pool)
+    )
     norm, lrn, upsample = map(on_maps, (values.batch_norm, values.response_norm, resize_nearest))
     cells = tuple({1, 2, 3} - {channels})
 
@@ -42,8 +51,12 @@ def _rows(on_maps: Callable[..., Any], channels: int) -> Mapping[str, Row]:
         return average_pool(x, sides, _grid(stated), stated["divisor"])
 
     return {
-        "conv": lambda stated, x, kernel, bias=None: conv(x, kernel, bias, _grid(stated), stated.get("groups", 1)),
-        "deconv": lambda stated, x, kernel, bias=None: deconv(x, kernel, bias, _grid(stated), stated.get("groups", 1)),
+        "conv": lambda stated, x, kernel, bias=None: conv(
+            x, kernel, bias, _grid(stated), stated.get("groups", 1)
+        ),
+        "deconv": lambda stated, x, kernel, bias=None: deconv(
+            x, kernel, bias, _grid(stated), stated.get("groups", 1)
+        ),
         "max_pool": pool,
         "average_pool": pool,
         "norm": lambda stated, x, *held: norm(x, *held, stated["epsilon"]),

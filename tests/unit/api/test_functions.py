@@ -25,10 +25,15 @@ for name in porter.__all__:
     getattr(porter, name)
 print({"torch", "keras", "tensorflow", "onnx", "timm", "transformers"} & set(sys.modules))
 """
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "set()\n"
+    )
 
 
-@pytest.mark.parametrize("function", [porter.convert, porter.verify, porter.evaluate, porter.Port.evaluate, porter.Port.verify])
+@pytest.mark.parametrize(
+    "function", [porter.convert, porter.verify, porter.evaluate, porter.Port.evaluate, porter.Port.verify]
+)
 def test_help_shows_every_option(function: object) -> None:
     shown = pydoc.render_doc(function, renderer=pydoc.plaintext)
     assert "recipes: 'AnyPath | None' = None" in shown and "Any," not in shown and "kwargs" not in shown
@@ -51,8 +56,12 @@ def test_every_error_is_at_the_top() -> None:
 
 def test_a_typed_script_of_a_user_runs(tmp_path: Path) -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
-    assert settings["strict"] and "tests/support/users_script.py" in settings["files"], "the script is checked with porter"
+    assert settings["strict"] and "tests/support/users_script.py" in settings["files"], (
+        "the script is checked with porter"
+    )
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)
+    )
     logits = run(module.eval(), ROOT / "scripts" / "photos" / "chelsea.png", tmp_path)
     assert np.allclose(logits[:2], logits[2:4], rtol=0, atol=1e-5) and logits[:2] == logits[4:]

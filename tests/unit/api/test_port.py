@@ -21,7 +21,13 @@ PREPARED = "resize=squash,size=24,interpolation=pil_bilinear,divide=255"
 @pytest.fixture(scope="module")
 def module() -> nn.Module:
     torch.manual_seed(0)
-    layers = (nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+    layers = (
+        nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 10),
+    )
     return nn.Sequential(*layers).eval()
 
 
@@ -46,7 +52,10 @@ def test_photos_are_paths_images_and_arrays(port: porter.Port, module: nn.Module
     assert [str(each.image) for each in several] == [str(PHOTO), "photo 2", "photo 3"]
     for each in several:
         assert np.array_equal(each.logits, one.logits)
-    (of_image,), (of_array,) = porter.predict(port, image), porter.predict(port, np.asarray(image.convert("RGB")))
+    (of_image,), (of_array,) = (
+        porter.predict(port, image),
+        porter.predict(port, np.asarray(image.convert("RGB"))),
+    )
     assert np.array_equal(of_image.logits, one.logits) and np.array_equal(of_array.logits, one.logits)
     prepared: Any = port.transform()(image)
     with torch.no_grad():
@@ -68,7 +77,9 @@ def test_a_port_is_a_path_and_is_opened_saved_and_ported_further(port: porter.Po
     with pytest.raises(porter.UsageError, match="give overwrite=True"):
         port.save(tmp_path / "saved")
     opened = porter.open(saved.folder)
-    assert sorted(path.name for path in opened.folder.iterdir()) == sorted(path.name for path in port.folder.iterdir())
+    assert sorted(path.name for path in opened.folder.iterdir()) == sorted(
+        path.name for path in port.folder.iterdir()
+    )
     assert opened.proof == port.proof and opened.proof is not None and opened.proof.holds
     assert isinstance(opened.model(), nn.Module) and isinstance(porter.load(opened), nn.Module)
     further = porter.convert(opened, to="onnx", out=tmp_path / "onnx", check=False)

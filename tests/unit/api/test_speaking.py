@@ -26,8 +26,12 @@ SAID = {
     "--from keras --origin keras": 'source="keras" origin="keras"',
     "add one of these:\n--map 'a b=head/logits'": 'add one of these:\nmapped="a b=head/logits"',
     "--option name=3 changes nothing": 'options={"name": 3} changes nothing',
-    "porter convert 'my file.h5' --to tf --no-check, or": 'porter.convert("my file.h5", to="tf", check=False), or',
-    "porter eval DIR --data PATH --source measures it": "porter.evaluate(DIR, data=PATH, source=True) measures it",
+    "porter convert 'my file.h5' --to tf --no-check, or": (
+        'porter.convert("my file.h5", to="tf", check=False), or'
+    ),
+    "porter eval DIR --data PATH --source measures it": (
+        "porter.evaluate(DIR, data=PATH, source=True) measures it"
+    ),
     "porter predict DIR photos/*": 'porter.predict(DIR, glob.glob("photos/*"))',
     "porter convert makes one": "porter.convert makes one",
     "porter recipe new NAME --weights FILE drafts one": "porter recipe new NAME --weights FILE drafts one",
@@ -41,7 +45,11 @@ def test_messages_in_the_words_of_python(typed: str) -> None:
 
 
 def test_where_an_argument_is_wrong() -> None:
-    assert parameter_of("--no-check") == "check" and parameter_of("--from") == "source" and parameter_of("a/b") == "a/b"
+    assert (
+        parameter_of("--no-check") == "check"
+        and parameter_of("--from") == "source"
+        and parameter_of("a/b") == "a/b"
+    )
 
 
 def messages() -> Iterator[str]:
@@ -53,20 +61,40 @@ def messages() -> Iterator[str]:
         documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in (each for each in nodes if id(each) not in documentation):
             if isinstance(node, ast.JoinedStr):
-                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+                yield "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values
+                )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
 
 
-OF_OTHERS = ("pip ", "--no-input", "--quiet", "--no-deps", "--dest", "--only-binary", "--disable-pip", "--from-model", "--zoo")
+OF_OTHERS = (
+    "pip ",
+    "--no-input",
+    "--quiet",
+    "--no-deps",
+    "--dest",
+    "--only-binary",
+    "--disable-pip",
+    "--from-model",
+    "--zoo",
+)
 """pip's options, and those of commands that no function of the API is."""
 
 
 def test_no_flag_is_left_in_any_message() -> None:
-    left = {text: in_python(text) for text in messages() if "--" in text and not any(each in text for each in OF_OTHERS)}
+    left = {
+        text: in_python(text)
+        for text in messages()
+        if "--" in text and not any(each in text for each in OF_OTHERS)
+    }
     assert len(left) > 100, "the search has found porter's messages"
     commands = ("porter recipe", "porter inspect FILE --tensors", "porter verify --layers")
-    assert {text for text, said in left.items() if " --" in f" {said}" and not any(each in text for each in commands)} == set()
+    assert {
+        text
+        for text, said in left.items()
+        if " --" in f" {said}" and not any(each in text for each in commands)
+    } == set()
 
 
 def test_an_error_is_told_once_and_keeps_its_kind() -> None:

@@ -21,7 +21,14 @@ from tests.support.random_graphs import Sample, samples
 from tests.support.recipe.recipes import all_recipes
 
 SAME = Convention("same")
-MOST_LINES = {"resnet_v2": 60, "resnet_v1": 55, "mobilenet_v1": 50, "mobilenet_v2": 55, "resnext": 55, "wide_resnet": 55}
+MOST_LINES = {
+    "resnet_v2": 60,
+    "resnet_v1": 55,
+    "mobilenet_v1": 50,
+    "mobilenet_v2": 55,
+    "resnext": 55,
+    "wide_resnet": 55,
+}
 
 
 def check_recipes(folder: Path, whole: bool) -> None:
@@ -30,7 +37,9 @@ def check_recipes(folder: Path, whole: bool) -> None:
             for zoo in list(recipe.zoos_of(variant).values())[: None if whole else 1]:
                 member = Member(recipe, variant, zoo)
                 graph = expand(member)
-                draft, _ = read_back(graph, {node.path: node.path for node in graph.nodes}, folder, member.native_size())
+                draft, _ = read_back(
+                    graph, {node.path: node.path for node in graph.nodes}, folder, member.native_size()
+                )
                 most = MOST_LINES.get(recipe.architecture, len(graph.nodes) + 100)
                 assert len(draft.text.splitlines()) <= most, draft.text
 
@@ -45,17 +54,27 @@ def test_every_shipped_graph_is_drafted_and_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.filterwarnings("ignore:overflow encountered in exp")  # the oracle's sigmoid of a large negative number, which is 0
+# The oracle's sigmoid of a large negative number, which is 0.
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp")
 @settings(max_examples=500)
 @given(samples())
-def test_a_graph_without_blocks_is_drafted_and_read_back(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> None:
+def test_a_graph_without_blocks_is_drafted_and_read_back(
+    tmp_path_factory: pytest.TempPathFactory, sample: Sample
+) -> None:
     graph = sample.graph
     if not graph.further:
-        read_back(graph, {node.path: node.path for node in graph.nodes}, tmp_path_factory.mktemp("drafts"), sample.size)
+        read_back(
+            graph,
+            {node.path: node.path for node in graph.nodes},
+            tmp_path_factory.mktemp("drafts"),
+            sample.size,
+        )
 
 
 def residual_blocks() -> tuple[Graph, dict[str, str]]:
-    """Two stages of three units, the first of each with a projection, under Keras's names; the sums are numbered by Keras."""
+    """Two stages of three units, the first of each with a projection, under Keras's names; the sums are
+    numbered by Keras.
+    """
     nodes: list[Node] = []
     names: dict[str, str] = {}
 
@@ -74,7 +93,9 @@ def residual_blocks() -> tuple[Graph, dict[str, str]]:
             value = node(f"{at}_1_relu", Relu(), value)
             value = node(f"{at}_2_conv", Conv(4 * filters, Window((1, 1)), Convention()), value)
             if unit == 1:
-                entry = node(f"{at}_0_conv", Conv(4 * filters, Window((1, 1), (stride, stride)), Convention()), entry)
+                entry = node(
+                    f"{at}_0_conv", Conv(4 * filters, Window((1, 1), (stride, stride)), Convention()), entry
+                )
             number = 3 * (stage - 2) + unit - 1
             value = node(f"add_{number}" if number else "add", Add(), entry, value)
     value = node("avg_pool", GlobalAvgPool(), value)
@@ -125,7 +146,9 @@ def test_a_draft_reads_as_a_person_would_write_it(tmp_path: Path) -> None:
 
 
 def staged() -> tuple[Graph, dict[str, str]]:
-    """Stages of a convolution and 1, 2 and 4 residual blocks, under the names of torch's modules; a norm holds its activation."""
+    """Stages of a convolution and 1, 2 and 4 residual blocks, under the names of torch's modules; a norm
+    holds its activation.
+    """
     nodes: list[Node] = []
     names: dict[str, str] = {}
 
@@ -184,7 +207,9 @@ def test_modules_give_the_blocks_and_stages_repeat_them(tmp_path: Path) -> None:
 
 
 def test_layers_that_a_framework_numbers_are_in_blocks_too(tmp_path: Path) -> None:
-    """Without a name that says more than the layer's kind, the graph's form gives the blocks, and the names count."""
+    """Without a name that says more than the layer's kind, the graph's form gives the blocks, and the names
+    count.
+    """
     graph, _ = residual_blocks()
     kinds = {
         Conv: "conv2d",
@@ -209,7 +234,9 @@ def test_a_convolution_as_head_becomes_the_dense_layer_that_a_recipe_ends_in() -
         Node("flatten", Flatten(), ("logits",)),
     )
     draft = draft_recipe(
-        Graph(nodes, 3, "flatten"), {node.path: node.path for node in nodes}, DraftFacts("x", "own", "tf", (8, 8), 5)
+        Graph(nodes, 3, "flatten"),
+        {node.path: node.path for node in nodes},
+        DraftFacts("x", "own", "tf", (8, 8), 5),
     )
     assert "  - {dense: logits, units: =classes}" in draft.text
     assert "logits: {name: logits, transforms: [conv1x1_to_dense]}" in draft.text
@@ -246,7 +273,8 @@ def test_the_names_of_a_tensorflow_graph_give_the_same_blocks(tmp_path: Path) ->
     graph, names = residual_blocks()
     ends = {Conv: "convolution", Relu: "Relu", Add: "AddV2"}
     spoken = {
-        node.path: "/".join(("net_1", f"{names[node.path]}_1", *filter(None, [ends.get(type(node.op))]))) for node in graph.nodes
+        node.path: "/".join(("net_1", f"{names[node.path]}_1", *filter(None, [ends.get(type(node.op))])))
+        for node in graph.nodes
     }
     draft, _ = read_back(graph, spoken, tmp_path, (32, 32))
     assert draft.blocks == {"block": 6}
@@ -257,10 +285,24 @@ def test_what_some_uses_of_a_block_do_not_read_has_a_default() -> None:
     """Their rows in a draft would state a stride that they do not have."""
 
     def use(filters: int, stride: int | None) -> Use:
-        first = UseStep("conv", "conv", {"filters": filters, "kernel": 1}, {"filters": None, "kernel": 1}, (INPUT,))
-        second = UseStep("dw", "depthwise_conv", {"kernel": 3, "stride": stride or 1}, {"kernel": None, "stride": 1}, ("conv",))
+        first = UseStep(
+            "conv", "conv", {"filters": filters, "kernel": 1}, {"filters": None, "kernel": 1}, (INPUT,)
+        )
+        second = UseStep(
+            "dw",
+            "depthwise_conv",
+            {"kernel": 3, "stride": stride or 1},
+            {"kernel": None, "stride": 1},
+            ("conv",),
+        )
         return Use((first, second) if stride else (first,), 8)
 
     template = Template([use(8, 2), use(12, None), use(16, 3), use(20, None), use(28, 2)])
-    assert template.defaults == {"stride": 2, "has_dw": True} and template.parameters["stride"] == (2, 2, 3, 2, 2)
+    assert template.defaults == {"stride": 2, "has_dw": True} and template.parameters["stride"] == (
+        2,
+        2,
+        3,
+        2,
+        2,
+    )
     assert template.parameters["filters"] == (8, 12, 16, 20, 28)

@@ -45,7 +45,9 @@ def inverted_residuals() -> keras.Model:
         if strides == 2:
             value = LAYERS.ZeroPadding2D(((0, 1), (0, 1)))(value)
         pads = "valid" if strides == 2 else "same"
-        value = LAYERS.DepthwiseConv2D(3, strides=strides, padding=pads, use_bias=False, name=f"block_{number}_depthwise")(value)
+        value = LAYERS.DepthwiseConv2D(
+            3, strides=strides, padding=pads, use_bias=False, name=f"block_{number}_depthwise"
+        )(value)
         value = LAYERS.Conv2D(filters, 1, use_bias=False, name=f"block_{number}_project")(value)
         value = LAYERS.Add()([entry, value]) if entry.shape == value.shape else value
     value = LAYERS.GlobalAveragePooling2D(keepdims=True)(value)
@@ -62,25 +64,69 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_draft_ports_the_file_that_it_is_of(saved: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draft_ports_the_file_that_it_is_of(
+    saved: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    ran = cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml", "--weights", str(saved), "--json")
+    ran = cli(
+        "recipe",
+        "new",
+        "mine",
+        "--from-model",
+        str(saved),
+        "--out",
+        "recipes/mine.yaml",
+        "--weights",
+        str(saved),
+        "--json",
+    )
     made = json.loads(ran.out)
     assert ran.status == 0, ran.out
     assert made["blocks"] == {"block": 4} and made["tensors"]["used"] == 35 and made["lines"] < 45
     text = (tmp_path / "recipes" / "mine.yaml").read_text()
-    assert "pad: [0, 1, 0, 1]" in text and '"block{b}/expand": "block_{b}_expand"' in text and "activation: softmax" in text
+    assert (
+        "pad: [0, 1, 0, 1]" in text
+        and '"block{b}/expand": "block_{b}_expand"' in text
+        and "activation: softmax" in text
+    )
     ported = json.loads(cli(*shlex.split(made["next"])[1:], "--check", "--json").out)
     assert ported["parity"]["ok"] and ported["variant"] == "mine" and ported["zoo"] == "own"
-    refused(cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml"), "this file exists")
-    again = cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml", "--zoo", "ours", "--overwrite")
+    refused(
+        cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml"),
+        "this file exists",
+    )
+    again = cli(
+        "recipe",
+        "new",
+        "mine",
+        "--from-model",
+        str(saved),
+        "--out",
+        "recipes/mine.yaml",
+        "--zoo",
+        "ours",
+        "--overwrite",
+    )
     assert "mine from ours" in again.out and "porter convert mine --from ours --to torch" in again.out
     tensors = dict(read_checkpoint(saved).tensors)
     kernel = next(name for name, array in tensors.items() if array.ndim == 4)
     save_file({**tensors, kernel: np.zeros((3, 3, 3, 5), np.float32)}, "other.safetensors")
-    other = ("recipe", "new", "third", "--from-model", str(saved), "--out", "third.yaml", "--weights", "other.safetensors")
+    other = (
+        "recipe",
+        "new",
+        "third",
+        "--from-model",
+        str(saved),
+        "--out",
+        "third.yaml",
+        "--weights",
+        "other.safetensors",
+    )
     tried = cli(*other)
-    assert tried.status == 2 and "next     porter recipe check third.yaml --weights other.safetensors" in tried.out
+    assert (
+        tried.status == 2
+        and "next     porter recipe check third.yaml --weights other.safetensors" in tried.out
+    )
     (place,) = re.findall(r"\((\S+):\d+:\d+\)", tried.out)[:1] or [None]
     assert Path(str(place)) == Path("third.yaml") and Path("third.yaml").is_file(), tried.out
 
@@ -97,8 +143,13 @@ TAKEN = {
 def test_a_draft_has_a_name_of_its_own(name: str, saved: Path, cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, VALID)
     before = sorted(tmp_path.rglob("*"))
-    refused(cli("recipe", "new", name, "--from-model", str(saved), "--out", "new.yaml"), "NAME: ", TAKEN[name])
-    refused(cli("recipe", "new", "mine", "--from-model", str(saved), "--zoo", "my zoo"), "--zoo: 'my zoo' cannot be a name")
+    refused(
+        cli("recipe", "new", name, "--from-model", str(saved), "--out", "new.yaml"), "NAME: ", TAKEN[name]
+    )
+    refused(
+        cli("recipe", "new", "mine", "--from-model", str(saved), "--zoo", "my zoo"),
+        "--zoo: 'my zoo' cannot be a name",
+    )
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -136,7 +187,16 @@ def test_weights_alone_give_a_draft_that_the_authors_code_proves(cli: Cli, tmp_p
     checked = cli(*shlex.split(made["next"])[1:])
     assert checked.status == 0 and checked.out.count("to decide: ") == made["to_do"] == 5
     assert "own/mine.yaml:8:" in checked.out and "the size that the network was trained at" in checked.out
-    given = ("--weights", "mine.pth", "--recipes", "own", "--reference", "network.py:Net", "--input-size", "32")
+    given = (
+        "--weights",
+        "mine.pth",
+        "--recipes",
+        "own",
+        "--reference",
+        "network.py:Net",
+        "--input-size",
+        "32",
+    )
     ported = cli("convert", "mine", "--from", "own", "--to", "torch", *given)
     assert "float64: same function as the given network.py:Net" in ported.out, ported.err
 
@@ -178,9 +238,14 @@ def test_trained_scales_that_no_layer_holds_have_names(cli: Cli, tmp_path: Path)
 def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path) -> None:
     np.savez(tmp_path / "numbers.npz", first=np.zeros((3, 3), np.float32))
     refused(cli("recipe", "new", "mine"), "drafted from a file", "--weights FILE")
-    np.savez(tmp_path / "headless.npz", **{"conv.weight": np.zeros((4, 3, 3, 3), np.float32), "conv.bias": np.zeros(4, np.float32)})
+    np.savez(
+        tmp_path / "headless.npz",
+        **{"conv.weight": np.zeros((4, 3, 3, 3), np.float32), "conv.bias": np.zeros(4, np.float32)},
+    )
     ran = cli("recipe", "new", "mine", "--weights", "headless.npz")
-    assert ran.status == 0 and "  problem  the graph ends in" in ran.out and (tmp_path / "mine.yaml").is_file()
+    assert (
+        ran.status == 0 and "  problem  the graph ends in" in ran.out and (tmp_path / "mine.yaml").is_file()
+    )
     refused(
         cli("recipe", "new", "mine", "--weights", "numbers.npz", "--overwrite"),
         "no tensor's name says what its layer is",
@@ -190,7 +255,9 @@ def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path
 
 @pytest.mark.usefixtures("one_recipe")
 def test_a_port_without_a_recipe_has_blocks(saved: Path, tmp_path: Path) -> None:
-    """model.py has a class for them, the paths show them, and port.json says what the file calls its layers."""
+    """model.py has a class for them, the paths show them, and port.json says what the file calls its
+    layers.
+    """
     made = porter.convert(saved, to="torch", out=tmp_path / "port", check=True)
     assert made.verdict is not None and made.verdict.ok
     text = (tmp_path / "port" / "model.py").read_text()
@@ -237,18 +304,28 @@ def test_a_draft_names_a_recipe_that_has_a_part_of_the_file(tmp_path: Path) -> N
     ],
     ids=["a pool of the whole map", "a largest of the whole map", "a pool of parts", "the map itself"],
 )
-def test_the_line_after_a_draft_ports_a_file_of_one_size(layers: list[keras.Layer], cli: Cli, tmp_path: Path) -> None:
-    first = [keras.Input((32, 32, 3)), LAYERS.Conv2D(8, 3, strides=2, padding="same", name="stem"), LAYERS.ReLU()]
+def test_the_line_after_a_draft_ports_a_file_of_one_size(
+    layers: list[keras.Layer], cli: Cli, tmp_path: Path
+) -> None:
+    first = [
+        keras.Input((32, 32, 3)),
+        LAYERS.Conv2D(8, 3, strides=2, padding="same", name="stem"),
+        LAYERS.ReLU(),
+    ]
     keras.Sequential([*first, *layers, LAYERS.Dense(5, name="fc")]).save(tmp_path / "net.keras")
     recipe = tmp_path / "recipes" / "mine.yaml"
     ran = cli("recipe", "new", "mine", "--from-model", tmp_path / "net.keras", "--out", recipe, "--json")
     assert ran.status == 0, ran.err
-    ported = json.loads(cli(*shlex.split(json.loads(ran.out)["next"])[1:], "--out", tmp_path / "port", "--json").out)
+    ported = json.loads(
+        cli(*shlex.split(json.loads(ran.out)["next"])[1:], "--out", tmp_path / "port", "--json").out
+    )
     assert ported["parity"]["ok"] and ported["variant"] == "mine" and ported["input"]["size"] == [32, 32]
 
 
 def test_blocks_have_the_names_of_layers_with_tensors_where_sums_and_activations_have_others() -> None:
-    """As of a Caffe net whose authors named its convolutions from 0 on, and whose converter named the rest."""
+    """As of a Caffe net whose authors named its convolutions from 0 on, and whose converter named the
+    rest.
+    """
     nodes, names, before = list[Node](), dict[str, str](), "input"
 
     def add(name: str, op: Op, *inputs: str) -> str:
@@ -259,7 +336,11 @@ def test_blocks_have_the_names_of_layers_with_tensors_where_sums_and_activations
     for stage in range(2):
         for block in range(3):
             own, others = f"stage{stage}_block{block}_branch2", f"stage{stage + 1}_unit{block + 1}"
-            entry = before if block else add(f"stage{stage}_block{block}_branch1", Conv(3, Window((1, 1)), Convention()), before)
+            entry = (
+                before
+                if block
+                else add(f"stage{stage}_block{block}_branch1", Conv(3, Window((1, 1)), Convention()), before)
+            )
             value = add(f"{own}a", Conv(3, Window((1, 1)), Convention()), before)
             value = add(f"{others}_relu1", Relu(), add(f"{own}a_scale", BatchNorm(1e-5, 0.1), value))
             value = add(f"{own}b", Conv(3, Window((3, 3)), Convention("same")), value)
@@ -269,4 +350,6 @@ def test_blocks_have_the_names_of_layers_with_tensors_where_sums_and_activations
     assert {scope.path for scope in found.graph.scopes} == {
         f"stage{stage}/block{block}" for stage in range(2) for block in range(3)
     }
-    assert {scope.block for scope in found.graph.scopes} == {"block"} and "stage0/block1/branch2b" in found.paths
+    assert {scope.block for scope in found.graph.scopes} == {
+        "block"
+    } and "stage0/block1/branch2b" in found.paths

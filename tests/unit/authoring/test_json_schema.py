@@ -43,7 +43,9 @@ def validators() -> tuple[Any, Any]:
 def wrong(path: Path) -> list[str]:
     """The places of a file that the schema refuses."""
     data = json.loads(json.dumps(read_source(path).data))
-    places = [sorted({error.json_path for error in validator.iter_errors(data)}) for validator in validators()]
+    places = [
+        sorted({error.json_path for error in validator.iter_errors(data)}) for validator in validators()
+    ]
     assert places[0] == places[1]
     return places[0]
 
@@ -51,7 +53,9 @@ def wrong(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(recipes_folder())) for path in FILES])
 def test_porters_own_recipes_are_accepted_and_name_their_schema(path: Path) -> None:
     assert wrong(path) == []
-    modeline = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", path.read_text(encoding="utf-8").splitlines()[0])
+    modeline = re.fullmatch(
+        r"# yaml-language-server: \$schema=(\S+)", path.read_text(encoding="utf-8").splitlines()[0]
+    )
     assert modeline and (path.parent / modeline[1]).resolve() == recipes_folder() / "schema.json"
 
 
@@ -73,12 +77,19 @@ def test_a_recipe_of_ones_own_is_accepted(tmp_path: Path) -> None:
 
 
 WITHOUT_BLOCKS = VALID.replace('  - {unit: stage1/unit, repeat: "=depths[0]", filters: =width}\n', "")
-WITHOUT_BLOCKS = WITHOUT_BLOCKS[: WITHOUT_BLOCKS.index("blocks:")] + WITHOUT_BLOCKS[WITHOUT_BLOCKS.index("zoos:") :]
+WITHOUT_BLOCKS = (
+    WITHOUT_BLOCKS[: WITHOUT_BLOCKS.index("blocks:")] + WITHOUT_BLOCKS[WITHOUT_BLOCKS.index("zoos:") :]
+)
 REFUSED = [
     (VALID, "kernel: 3, stride: 2, pad: same", "kernal: 3, stride: 2, pad: same", "$.graph[0]"),
     (VALID, "stride: 2, pad: same", "stride: two, pad: same", "$.graph[0].stride"),
     (VALID, "stride: 2, pad: same", "stride: 2, pad: sme", "$.graph[0].pad"),
-    (VALID, "kernel: 3, stride: 2, pad: same", "kernel: [3, 3, 3], stride: 2, pad: same", "$.graph[0].kernel"),
+    (
+        VALID,
+        "kernel: 3, stride: 2, pad: same",
+        "kernel: [3, 3, 3], stride: 2, pad: same",
+        "$.graph[0].kernel",
+    ),
     (VALID, "filters: =width, kernel: 3, stride", "kernel: 3, stride", "$.graph[0]"),
     (VALID, "relu: stem/relu", "relu: 5", "$.graph[2].relu"),
     (VALID, "when: =stem_pool", "when: stem_pool", "$.graph[3].when"),

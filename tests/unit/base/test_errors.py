@@ -36,4 +36,8 @@ def test_what_acts_on_a_terminal_is_written_out(text: str, shown: str) -> None:
 
 def test_what_a_stranger_called_something_makes_no_page() -> None:
     error = FileError(f"tensor '{'a' * 70_000}' is damaged", where="x.onnx")
-    assert len(str(error)) < 2100 and str(error).startswith("x.onnx: tensor 'aaa") and str(error).endswith("aaa' is damaged")
+    assert (
+        len(str(error)) < 2100
+        and str(error).startswith("x.onnx: tensor 'aaa")
+        and str(error).endswith("aaa' is damaged")
+    )

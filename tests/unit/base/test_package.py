@@ -31,9 +31,13 @@ def test_only_the_command_line_imports_the_package_above_it() -> None:
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_what_a_message_says_to_install_is_the_extra(extra: str) -> None:
-    stated = [requirement.partition(";") for requirement in PROJECT["project"]["optional-dependencies"][extra]]
+    stated = [
+        requirement.partition(";") for requirement in PROJECT["project"]["optional-dependencies"][extra]
+    ]
     here = "== 'Linux'" if sys.platform == "linux" else "!= 'Linux'"
-    assert EXTRAS[extra] == tuple(package for package, _, when in stated if not when or when.strip() == f"platform_system {here}")
+    assert EXTRAS[extra] == tuple(
+        package for package, _, when in stated if not when or when.strip() == f"platform_system {here}"
+    )
 
 
 def test_every_message_names_packages_that_the_index_has() -> None:
@@ -43,7 +47,9 @@ def test_every_message_names_packages_that_the_index_has() -> None:
 
 
 def test_the_wheel_has_the_folder_of_recipes_with_that_of_the_zoos() -> None:
-    assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]["recipes"] == "porter/recipes"
+    assert (
+        PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]["recipes"] == "porter/recipes"
+    )
     assert any((ROOT / "recipes").glob("*.yaml")) and any((ROOT / "recipes" / "zoos").glob("*.yaml"))
 
 
@@ -51,5 +57,7 @@ def test_the_wheel_has_the_pages_that_errors_name() -> None:
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "porter").rglob("*.py")]
     named = {page for text in sources for page in re.findall(r"""\{page\(['"](\w+\.md)['"]\)\}""", text)}
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert {f"docs/{page}": f"porter/docs/{page}" for page in named} == {key: included[key] for key in included if key != "recipes"}
+    assert {f"docs/{page}": f"porter/docs/{page}" for page in named} == {
+        key: included[key] for key in included if key != "recipes"
+    }
     assert named and all((ROOT / "docs" / page).is_file() for page in named)

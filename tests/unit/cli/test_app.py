@@ -41,7 +41,18 @@ def state(weights_file: WeightsMaker) -> dict[str, np.ndarray]:
 
 
 ROLES = ("weight", "bias")
-CONVERT = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--no-check", "--out", "port", "--weights")
+CONVERT = (
+    "convert",
+    "mobilenet_v2",
+    "--from",
+    "torchvision",
+    "--to",
+    "torch",
+    "--no-check",
+    "--out",
+    "port",
+    "--weights",
+)
 
 
 def test_wrong_file_type(cli: Cli, tmp_path: Path) -> None:
@@ -57,7 +68,9 @@ def test_truncated_file(cli: Cli, tmp_path: Path, weights_file: WeightsMaker) ->
     assert not (tmp_path / "port").exists()
 
 
-def test_missing_and_extra_tensors_are_listed_together(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
+def test_missing_and_extra_tensors_are_listed_together(
+    cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]
+) -> None:
     changed = {name: value for name, value in state.items() if name != "features.1.conv.0.0.weight"}
     save_file({**changed, "stray.weight": np.zeros(3, np.float32)}, "changed.safetensors")
     refused(cli(*CONVERT, "changed.safetensors"), "features.1.conv.0.0.weight 32x1x3x3", "stray.weight")
@@ -72,14 +85,29 @@ def test_wrong_shape(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> 
 
 def test_weights_of_another_variant_say_which(cli: Cli, weights_file: WeightsMaker, tmp_path: Path) -> None:
     other = weights_file("mobilenet_v1_0.25", "keras", ".h5")
-    ran = cli("convert", "mobilenet_v2", "--from", "keras", "--to", "torch", "--no-check", "--weights", other, "--out", "port")
+    ran = cli(
+        "convert",
+        "mobilenet_v2",
+        "--from",
+        "keras",
+        "--to",
+        "torch",
+        "--no-check",
+        "--weights",
+        other,
+        "--out",
+        "port",
+    )
     refused(ran, "mobilenet_v1_0.25", "keras")
     assert not (tmp_path / "port").exists()
 
 
 def test_weights_of_another_framework_say_which(cli: Cli, weights_file: WeightsMaker) -> None:
     other = weights_file("mobilenet_v2", "torchvision", ".pth")
-    refused(cli("convert", "mobilenet_v2", "--from", "keras", "--to", "tf", "--weights", other), "--from torchvision")
+    refused(
+        cli("convert", "mobilenet_v2", "--from", "keras", "--to", "tf", "--weights", other),
+        "--from torchvision",
+    )
 
 
 def test_an_unknown_variant_gets_the_nearest(cli: Cli) -> None:
@@ -87,7 +115,8 @@ def test_an_unknown_variant_gets_the_nearest(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--to", "tourch"), ("--from", "kerras"), ("--input-size", "big"), ("--dtype", "int8")]
+    ("option", "value"),
+    [("--to", "tourch"), ("--from", "kerras"), ("--input-size", "big"), ("--dtype", "int8")],
 )
 def test_unknown_values(cli: Cli, option: str, value: str) -> None:
     arguments = {"--from": "tf", "--to": "torch", option: value}
@@ -95,7 +124,11 @@ def test_unknown_values(cli: Cli, option: str, value: str) -> None:
 
 
 def test_a_wrong_zoo_is_told_as_the_argument_that_it_is(cli: Cli) -> None:
-    refused(cli("convert", "resnet50v2", "--from", "kears", "--to", "torch"), "error: --from kears: ", "did you mean 'keras'?")
+    refused(
+        cli("convert", "resnet50v2", "--from", "kears", "--to", "torch"),
+        "error: --from kears: ",
+        "did you mean 'keras'?",
+    )
 
 
 def test_arguments_that_are_missing_point_to_the_help_of_their_command(cli: Cli) -> None:
@@ -109,7 +142,11 @@ def test_the_help_of_map_spells_layers_in_a_row(cli: Cli) -> None:
 
 
 def test_a_size_beyond_the_bound_is_told_it(cli: Cli) -> None:
-    refused(cli("pads", "mobilenet_v2", "--from", "tf", "--to", "torch", "--input-size", "99999"), "99999", "at most 8192")
+    refused(
+        cli("pads", "mobilenet_v2", "--from", "tf", "--to", "torch", "--input-size", "99999"),
+        "99999",
+        "at most 8192",
+    )
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which even root cannot write")
@@ -121,7 +158,21 @@ def test_an_unwritable_folder(cli: Cli, torch_file: Path) -> None:
 def test_a_file_where_the_folder_should_be(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for out in ("file", "file/port"):
-        refused(cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--weights", torch_file, "--out", out), "file")
+        refused(
+            cli(
+                "convert",
+                "mobilenet_v2_0.35",
+                "--from",
+                "tf",
+                "--to",
+                "torch",
+                "--weights",
+                torch_file,
+                "--out",
+                out,
+            ),
+            "file",
+        )
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -146,16 +197,30 @@ def test_an_existing_port_stays_without_overwrite(cli: Cli, tmp_path: Path, torc
     assert cli(*arguments, "--overwrite").status == 0
 
 
-def test_versions_are_those_of_the_packages_that_are_named(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+def test_versions_are_those_of_the_packages_that_are_named(
+    cli: Cli, tmp_path: Path, torch_file: Path
+) -> None:
     for framework, package in (("torch", "torch"), ("tf", "keras")):
-        arguments = ("--from", "tf", "--to", framework, "--no-check", "--weights", torch_file, "--out", framework)
+        arguments = (
+            "--from",
+            "tf",
+            "--to",
+            framework,
+            "--no-check",
+            "--weights",
+            torch_file,
+            "--out",
+            framework,
+        )
         assert cli("convert", "mobilenet_v2_0.35", *arguments).status == 0
         versions = json.loads((tmp_path / framework / "port.json").read_text())["versions"]
         assert {name: version(name) for name in versions if name != "porter"}.keys() == {"numpy", package}
         assert versions[package] == version(package)
 
 
-def test_no_network_says_where_to_put_the_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_network_says_where_to_put_the_file(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PORTER_MIRROR", "http://127.0.0.1:9")
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -194,12 +259,38 @@ def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
         "--json",
     )
     found = json.loads(ran.out)
-    fields = ["port", "variant", "zoo", "framework", "classes", "source_classes", "tensors", "pads", "parity", "check", "warnings"]
+    fields = [
+        "port",
+        "variant",
+        "zoo",
+        "framework",
+        "classes",
+        "source_classes",
+        "tensors",
+        "pads",
+        "parity",
+        "check",
+        "warnings",
+    ]
     assert ran.status == 0 and set(fields) <= set(found)
     assert found["classes"] == found["source_classes"] == 1000
-    assert found["tensors"] == {"used": 262, "ignored": 0, "filled": 52, "reasons": {}, "fillings": {"num_batches_tracked = 0": 52}}
-    assert (found["source"]["file"], found["source"]["format"], found["licence"]) == (torch_file.name, "keras-h5", None)
-    assert (found["padding"], found["input"]["size"], found["input"]["native_size"]) == ("shipped", [224, 224], [224, 224])
+    assert found["tensors"] == {
+        "used": 262,
+        "ignored": 0,
+        "filled": 52,
+        "reasons": {},
+        "fillings": {"num_batches_tracked = 0": 52},
+    }
+    assert (found["source"]["file"], found["source"]["format"], found["licence"]) == (
+        torch_file.name,
+        "keras-h5",
+        None,
+    )
+    assert (found["padding"], found["input"]["size"], found["input"]["native_size"]) == (
+        "shipped",
+        [224, 224],
+        [224, 224],
+    )
     assert (found["stock_arguments"], found["absorbed"]) == ({}, {})
     assert all({"site", "source", "realised", "why"} <= set(pad) for pad in found["pads"])
 
@@ -209,13 +300,27 @@ def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
     stem = next(pad for pad in pads if pad["site"] == "stem/conv")
     assert stem["source"] == "same" and "(0,1)" in stem["realised"] and stem["trained"] is None
     inspected = json.loads(cli("inspect", torch_file, "--json").out)
-    assert {"format", "framework", "classes", "size", "head", "convert", "tensors", "matches"} <= set(inspected)
+    assert {"format", "framework", "classes", "size", "head", "convert", "tensors", "matches"} <= set(
+        inspected
+    )
     assert (inspected["classes"], inspected["size"], inspected["head"]) == (1000, [224, 224], "predictions")
-    assert (inspected["source_classes"], inspected["activation"], inspected["differs"]) == (1000, "softmax", [])
+    assert (inspected["source_classes"], inspected["activation"], inspected["differs"]) == (
+        1000,
+        "softmax",
+        [],
+    )
     assert inspected["commands"] == [inspected["convert"]]
-    assert inspected["convert"] == f"porter convert mobilenet_v2_0.35 --from keras --to torch --weights {torch_file}"
-    assert (inspected["matches"][0]["variant"], inspected["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
-    assert inspected["matches"][0]["score"] == 1.0 and all(match["score"] >= 0.98 for match in inspected["matches"])
+    assert (
+        inspected["convert"]
+        == f"porter convert mobilenet_v2_0.35 --from keras --to torch --weights {torch_file}"
+    )
+    assert (inspected["matches"][0]["variant"], inspected["matches"][0]["zoo"]) == (
+        "mobilenet_v2_0.35",
+        "keras",
+    )
+    assert inspected["matches"][0]["score"] == 1.0 and all(
+        match["score"] >= 0.98 for match in inspected["matches"]
+    )
     listed = json.loads(cli("recipe", "list", "--json").out)["recipes"]
     assert {"mobilenet_v1", "mobilenet_v2"} <= {recipe["architecture"] for recipe in listed}
 
@@ -227,7 +332,9 @@ def test_pads_hides_the_sites_that_pad_nothing(cli: Cli) -> None:
     assert (len(sites), len(telling)) == (52, 18)
     shown, every = cli(*arguments).out.splitlines(), cli(*arguments, "--all").out.splitlines()
     assert [line.split()[0] for line in shown[1:-2]] == [site["site"] for site in telling]
-    assert shown[-2].startswith("34 more, ") and [line.split()[0] for line in every[1:-1]] == [site["site"] for site in sites]
+    assert shown[-2].startswith("34 more, ") and [line.split()[0] for line in every[1:-1]] == [
+        site["site"] for site in sites
+    ]
 
 
 def test_convert_says_what_was_ignored_and_filled_where_something_was(
@@ -240,7 +347,10 @@ def test_convert_says_what_was_ignored_and_filled_where_something_was(
 
 
 def test_pads_of_training_have_to_be_known(cli: Cli) -> None:
-    refused(cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--padding", "trained"), "no pads of training")
+    refused(
+        cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--padding", "trained"),
+        "no pads of training",
+    )
     pads = cli("pads", "resnet50v2", "--from", "keras", "--to", "torch").out.splitlines()
     stem = next(number for number, line in enumerate(pads) if line.startswith("stem/pool"))
     assert pads[stem + 1].split()[:4] == ["as", "trained", "same,", "-inf"]
@@ -250,7 +360,9 @@ def small_keras(path: Path) -> Path:
     """A whole MobileNet of an input into which other recipes' windows do not fit."""
     from porter.frameworks.tf.runtime import import_keras
 
-    import_keras().applications.MobileNet(input_shape=(32, 32, 3), alpha=0.25, classes=10, weights=None).save(path)
+    import_keras().applications.MobileNet(input_shape=(32, 32, 3), alpha=0.25, classes=10, weights=None).save(
+        path
+    )
     return path
 
 
@@ -266,10 +378,25 @@ def test_the_lines_that_inspect_prints_work_as_they_are_typed(
     save_file(trunk | heads, tmp_path / "two heads.safetensors")
     cli(*CONVERT_TF, torch_file)
     cases: dict[Path, tuple[str, str, str, list[str]]] = {
-        torch_file: ("mobilenet_v2_0.35 --from keras --to torch", "224x224, as the recipe has it", "1000", []),
-        small_keras(tmp_path / "small.keras"): ("mobilenet_v1_0.25 --from keras --to torch", "32x32", "10", []),
+        torch_file: (
+            "mobilenet_v2_0.35 --from keras --to torch",
+            "224x224, as the recipe has it",
+            "1000",
+            [],
+        ),
+        small_keras(tmp_path / "small.keras"): (
+            "mobilenet_v1_0.25 --from keras --to torch",
+            "32x32",
+            "10",
+            [],
+        ),
         tmp_path / "p": ("mobilenet_v2_0.35 --from keras --to tf", "224x224", "1000", []),
-        tmp_path / "two heads.safetensors": ("mobilenet_v2 --from torchvision --to tf", "224x224", "", ["age", "breed"]),
+        tmp_path / "two heads.safetensors": (
+            "mobilenet_v2 --from torchvision --to tf",
+            "224x224",
+            "",
+            ["age", "breed"],
+        ),
     }
     for path, (what, size, classes, maps) in cases.items():
         lines = cli("inspect", path).out.splitlines()
@@ -279,20 +406,46 @@ def test_the_lines_that_inspect_prints_work_as_they_are_typed(
         said = {line[2:13].rstrip(): line[13:] for line in lines[1:]}
         assert len(lines) <= 12 and said["input"].startswith(size) and said.get("classes", "") == classes
         for number, line in enumerate(typed):
-            assert cli(*shlex.split(line)[1:], "--no-check", "--out", tmp_path / f"{path.stem}-{number}").status == 0
+            assert (
+                cli(*shlex.split(line)[1:], "--no-check", "--out", tmp_path / f"{path.stem}-{number}").status
+                == 0
+            )
 
 
 def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: dict[str, np.ndarray]) -> None:
-    save_file({"features.0.1.bias": state["features.0.1.bias"], "own.weight": np.zeros((5, 5), np.float32)}, "own.safetensors")
-    ran, found = cli("inspect", "own.safetensors"), json.loads(cli("inspect", "own.safetensors", "--json").out)
-    assert ran.status == 0 and "no recipe fits" in ran.out and "porter recipe list" in ran.out and "to port it" not in ran.out
+    save_file(
+        {"features.0.1.bias": state["features.0.1.bias"], "own.weight": np.zeros((5, 5), np.float32)},
+        "own.safetensors",
+    )
+    ran, found = (
+        cli("inspect", "own.safetensors"),
+        json.loads(cli("inspect", "own.safetensors", "--json").out),
+    )
+    assert (
+        ran.status == 0
+        and "no recipe fits" in ran.out
+        and "porter recipe list" in ran.out
+        and "to port it" not in ran.out
+    )
     assert "porter convert PORT --weights FILE" in ran.out
     assert found["convert"] is None and found["matches"] == []
     refused(cli(*CONVERT, "own.safetensors"), "no recipe fits this file")
 
 
 def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path: Path) -> None:
-    arguments = ("--from", "tf", "--to", "torch", "--no-check", "--input-size", "96", "--weights", torch_file, "--out", "p")
+    arguments = (
+        "--from",
+        "tf",
+        "--to",
+        "torch",
+        "--no-check",
+        "--input-size",
+        "96",
+        "--weights",
+        torch_file,
+        "--out",
+        "p",
+    )
     assert cli("convert", "mobilenet_v2_0.35", *arguments).status == 0
     good = cli("verify", "p", "--weights", torch_file, "--float64", "--layers", "--json")
     found = json.loads(good.out)
@@ -305,7 +458,9 @@ def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path:
     bad = cli("verify", "p", "--weights", torch_file, "--json")
     found = json.loads(bad.out)
     assert bad.status == 1 and not found["ok"] and found["first_bad"]["path"] == "stem/conv"
-    assert [note.split(",")[0] for note in found["notes"]] == ["model.py is not what this porter writes for the port"]
+    assert [note.split(",")[0] for note in found["notes"]] == [
+        "model.py is not what this porter writes for the port"
+    ]
 
 
 def damage(port: Path, key: str) -> None:
@@ -320,21 +475,48 @@ def infect(port: Path) -> None:
     path.write_text('import os\n\nos.system("echo ran")\n' + path.read_text())
 
 
-def test_verify_wants_the_file_that_the_port_was_made_from(cli: Cli, torch_file: Path, weights_file: WeightsMaker) -> None:
-    cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", torch_file, "--out", "p")
+def test_verify_wants_the_file_that_the_port_was_made_from(
+    cli: Cli, torch_file: Path, weights_file: WeightsMaker
+) -> None:
+    cli(
+        "convert",
+        "mobilenet_v2_0.35",
+        "--from",
+        "tf",
+        "--to",
+        "torch",
+        "--no-check",
+        "--weights",
+        torch_file,
+        "--out",
+        "p",
+    )
     keras3 = weights_file("mobilenet_v2_0.35", "keras", ".keras")
     refused(cli("verify", "p", "--weights", keras3), torch_file.name)
 
 
 def imported_by(*arguments: str | Path) -> set[str]:
-    code = "import sys\nfrom porter.cli.app import main\ntry:\n main()\nfinally:\n print('\\n'.join(sys.modules), file=sys.stderr)"
+    code = (
+        "import sys\nfrom porter.cli.app import main\ntry:\n main()\nfinally:\n "
+        "print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
     ran = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return set(ran.stderr.split())
 
 
 def test_help_imports_no_framework_and_nothing_heavy() -> None:
-    assert not imported_by("--help") & {"torch", "triton", "tensorflow", "keras", "numpy", "pydantic", "yaml", "h5py", "rich"}
+    assert not imported_by("--help") & {
+        "torch",
+        "triton",
+        "tensorflow",
+        "keras",
+        "numpy",
+        "pydantic",
+        "yaml",
+        "h5py",
+        "rich",
+    }
 
 
 def test_a_variants_pads_are_made_without_arrays() -> None:
@@ -352,7 +534,13 @@ TENSORS_ONLY = [
 @pytest.mark.parametrize(("destination", "file"), [("torch", "model.safetensors"), ("tf", "model.keras")])
 @pytest.mark.parametrize(("variant", "zoo", "suffix"), TENSORS_ONLY)
 def test_converting_without_a_check_imports_no_framework(
-    variant: str, zoo: str, suffix: str, destination: str, file: str, weights_file: WeightsMaker, tmp_path: Path
+    variant: str,
+    zoo: str,
+    suffix: str,
+    destination: str,
+    file: str,
+    weights_file: WeightsMaker,
+    tmp_path: Path,
 ) -> None:
     weights = weights_file(variant, zoo, suffix)
     arguments = ("convert", variant, "--from", zoo, "--to", destination, "--no-check", "--weights", weights)
@@ -366,24 +554,67 @@ def test_without_tensorflow_a_keras_port_is_written_and_not_checked(
     for name in ("tensorflow", "keras"):
         monkeypatch.setitem(sys.modules, name, None)
     weights = weights_file("mobilenet_v2", "torchvision", ".pth")
-    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "tf", "--weights", weights, "--out", tmp_path / "p")
+    arguments = (
+        "convert",
+        "mobilenet_v2",
+        "--from",
+        "torchvision",
+        "--to",
+        "tf",
+        "--weights",
+        weights,
+        "--out",
+        tmp_path / "p",
+    )
     ran = cli(*arguments)
     assert ran.status == 0 and (tmp_path / "p" / "model.keras").exists()
-    assert json.loads((tmp_path / "p" / "port.json").read_text())["check"].startswith("skipped: TensorFlow cannot be imported")
+    assert json.loads((tmp_path / "p" / "port.json").read_text())["check"].startswith(
+        "skipped: TensorFlow cannot be imported"
+    )
     assert cli(*arguments, "--overwrite", "--check").status == 2
 
 
-def test_converting_only_weights_imports_no_reader_of_graphs(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_converting_only_weights_imports_no_reader_of_graphs(
+    weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
-    arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", weights)
-    unneeded = {"ml_dtypes", "porter.fitting.by_graph", "porter.formats.keras.graph", "porter.verification.references"}
+    arguments = (
+        "convert",
+        "mobilenet_v2_0.35",
+        "--from",
+        "tf",
+        "--to",
+        "torch",
+        "--no-check",
+        "--weights",
+        weights,
+    )
+    unneeded = {
+        "ml_dtypes",
+        "porter.fitting.by_graph",
+        "porter.formats.keras.graph",
+        "porter.verification.references",
+    }
     assert not imported_by(*arguments, "--out", tmp_path / "p") & unneeded
 
 
-CONVERT_TF = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--out", "p", "--weights")
+CONVERT_TF = (
+    "convert",
+    "mobilenet_v2_0.35",
+    "--from",
+    "tf",
+    "--to",
+    "torch",
+    "--no-check",
+    "--out",
+    "p",
+    "--weights",
+)
 
 
-def test_overwriting_never_takes_what_porter_did_not_write(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+def test_overwriting_never_takes_what_porter_did_not_write(
+    cli: Cli, tmp_path: Path, torch_file: Path
+) -> None:
     cli(*CONVERT_TF, torch_file)
     (tmp_path / "p" / "notes.txt").write_text("mine")
     refused(cli(*CONVERT_TF, torch_file, "--overwrite"), "notes.txt")
@@ -395,16 +626,27 @@ def test_only_a_ports_own_files_stand_for_the_port(cli: Cli, torch_file: Path) -
     refused(cli(*CONVERT_TF, "p/absent.h5", "--overwrite"), "absent.h5")
 
 
-def test_a_port_json_that_lists_another_file_is_not_that_files(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+def test_a_port_json_that_lists_another_file_is_not_that_files(
+    cli: Cli, tmp_path: Path, torch_file: Path
+) -> None:
     shutil.copy(torch_file, "model.h5")
-    for record in (b"{}", b"no JSON", b"[1]", b'{"model": ["a"]}', b'{"model": {"other.h5": "0"}}', b"[" * 10**5):
+    for record in (
+        b"{}",
+        b"no JSON",
+        b"[1]",
+        b'{"model": ["a"]}',
+        b'{"model": {"other.h5": "0"}}',
+        b"[" * 10**5,
+    ):
         (tmp_path / "port.json").write_bytes(record)
         assert "mobilenet_v2_0.35 from keras" in cli("inspect", "model.h5").out
     cli(*CONVERT_TF, "model.h5")
     assert "a port of mobilenet_v2_0.35" in cli("inspect", "p/model.safetensors").out
 
 
-def test_weights_that_are_not_finite_prove_nothing(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
+def test_weights_that_are_not_finite_prove_nothing(
+    cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]
+) -> None:
     arguments = (*CONVERT[:6], "--input-size", "96", "--out", "q", "--weights", "bad.safetensors")
     save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.inf, np.float32)}, "bad.safetensors")
     refused(cli(*arguments), "not finite", status=1)
@@ -430,7 +672,9 @@ def test_a_tolerance_is_a_small_positive_number(cli: Cli, torch_file: Path) -> N
         ("graph", {"nodes": []}),
     ],
 )
-def test_a_forged_record_is_refused(cli: Cli, tmp_path: Path, torch_file: Path, key: str, value: object) -> None:
+def test_a_forged_record_is_refused(
+    cli: Cli, tmp_path: Path, torch_file: Path, key: str, value: object
+) -> None:
     cli(*CONVERT_TF, torch_file)
     record = json.loads((tmp_path / "p" / "port.json").read_text())
     (tmp_path / "p" / "port.json").write_text(json.dumps({**record, key: value}))
@@ -453,7 +697,12 @@ def test_every_file_of_a_port_is_held_to_its_digest(cli: Cli, tmp_path: Path, to
     assert "  is         a port of mobilenet_v2_0.35 from keras" in cli("inspect", "p").out
     infect(tmp_path / "p")
     for arguments in READERS:
-        refused(cli(*arguments), "p/model.py: this is not the file that porter wrote: its sha256 is", "port.json says", status=1)
+        refused(
+            cli(*arguments),
+            "p/model.py: this is not the file that porter wrote: its sha256 is",
+            "port.json says",
+            status=1,
+        )
     with pytest.raises(ChecksumError):
         porter.load("p")
     (tmp_path / "p" / "model.py").unlink()
@@ -467,10 +716,27 @@ def test_without_a_reference_a_build_is_not_compared_with_itself(
 ) -> None:
     weights = weights_file("mobilenet_v2", "torchvision", ".pth")
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    monkeypatch.setattr("porter.base.package.find_spec", lambda name: None if name == "torchvision" else object())
-    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", weights, "--out", "p")
+    monkeypatch.setattr(
+        "porter.base.package.find_spec", lambda name: None if name == "torchvision" else object()
+    )
+    arguments = (
+        "convert",
+        "mobilenet_v2",
+        "--from",
+        "torchvision",
+        "--to",
+        "torch",
+        "--weights",
+        weights,
+        "--out",
+        "p",
+    )
     ran = cli(*arguments, "--json")
-    assert ran.status == 0 and json.loads(ran.out)["parity"] is None and json.loads(ran.out)["check"].startswith("skipped")
+    assert (
+        ran.status == 0
+        and json.loads(ran.out)["parity"] is None
+        and json.loads(ran.out)["check"].startswith("skipped")
+    )
     said = cli(*arguments, "--overwrite").out
     assert said.count("skipped: ") == 1 and said.count("torchvision cannot") <= 1
     assert said.count("  warning  ") == said.count("  warning  photos are prepared as torchvision's") == 1
@@ -485,7 +751,17 @@ def test_the_digest_picks_the_protocol(cli: Cli, tmp_path: Path, weights_file: W
     changes = {"sha256_prefix: b0353104": f"sha256_prefix: '{digest(weights)[:8]}'"}
     copied(tmp_path / "recipes", changes, "mobilenet_v2", "zoos/torchvision")
     ran = cli(
-        *("convert", "mobilenet_v2", "--from", "torchvision_v2", "--to", "torch", "--no-check", "--weights", weights),
+        *(
+            "convert",
+            "mobilenet_v2",
+            "--from",
+            "torchvision_v2",
+            "--to",
+            "torch",
+            "--no-check",
+            "--weights",
+            weights,
+        ),
         *("--out", "p", "--recipes", "recipes", "--json"),
     )
     found = json.loads(ran.out)
@@ -502,9 +778,14 @@ def test_inspect_knows_a_port(cli: Cli, torch_file: Path) -> None:
     assert "porter convert mobilenet_v2_0.35 --from keras --to tf --weights p" in cli("inspect", "p").out
 
 
-def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state: dict[str, np.ndarray]) -> None:
+def test_inspect_names_what_the_best_match_lacks_and_has_besides(
+    cli: Cli, state: dict[str, np.ndarray]
+) -> None:
     head = {"classifier.1.weight", "classifier.1.bias"}
-    save_file({name: array for name, array in state.items() if name not in head} | {"own": np.zeros(3)}, "other.safetensors")
+    save_file(
+        {name: array for name, array in state.items() if name not in head} | {"own": np.zeros(3)},
+        "other.safetensors",
+    )
     lines = cli("inspect", "other.safetensors").out.splitlines()
     assert lines[-4:] == [
         "  problem    1 tensors unexpected: own",
@@ -517,16 +798,29 @@ def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state
 def test_recipe_show_says_what_the_weights_are_licensed_as(cli: Cli) -> None:
     lines = cli("recipe", "show", "resnext50_32x4d").out.splitlines()
     zoos = {line.split()[0]: line.split()[-1].partition(":")[0] for line in lines[4:8]}
-    assert zoos == {zoo: f"zoos/{zoo}.yaml" for zoo in ("keras", "tensornets", "torchvision", "torchvision_v2")}
+    assert zoos == {
+        zoo: f"zoos/{zoo}.yaml" for zoo in ("keras", "tensornets", "torchvision", "torchvision_v2")
+    }
     assert any(line.startswith("keras ") and "CC BY-NC 4.0" in line for line in lines)
     assert any(line.startswith("torchvision ") and "BSD-3-Clause" in line for line in lines)
 
 
 def test_recipe_show_says_the_same_as_json(cli: Cli) -> None:
     shown = json.loads(cli("recipe", "show", "resnet18", "--json").out)
-    assert (shown["paper"], shown["variant"], shown["nodes"][0]["output"]) == ("arXiv:1512.03385", "resnet18", [64, 112, 112])
-    assert {"zoo": "torchvision", "framework": "torch", "top1": 69.758, "top5": 89.078}.items() <= shown["weights"][0].items()
-    words = {str(value) for row in (*shown["weights"], *shown["nodes"]) for key, value in row.items() if key != "output" and value}
+    assert (shown["paper"], shown["variant"], shown["nodes"][0]["output"]) == (
+        "arXiv:1512.03385",
+        "resnet18",
+        [64, 112, 112],
+    )
+    assert {"zoo": "torchvision", "framework": "torch", "top1": 69.758, "top5": 89.078}.items() <= shown[
+        "weights"
+    ][0].items()
+    words = {
+        str(value)
+        for row in (*shown["weights"], *shown["nodes"])
+        for key, value in row.items()
+        if key != "output" and value
+    }
     said = cli("recipe", "show", "resnet18").out
     assert words == {word for word in words if word.removesuffix("0") in said}
 
@@ -538,7 +832,11 @@ WRITTEN_OUT = "\\x1b]0;owned\\x07\\u202estem\\nerror: none\\x7f"
 def test_tensor_names_cannot_write_to_the_terminal(cli: Cli) -> None:
     save_file({HOSTILE: np.zeros(3, np.float32), "größe.重": np.zeros(3, np.float32)}, "hostile.safetensors")
     out = cli("inspect", "hostile.safetensors", "--tensors").out
-    assert f"\n{WRITTEN_OUT} " in out and "\ngröße.重 " in out and all(line.isprintable() for line in out.splitlines())
+    assert (
+        f"\n{WRITTEN_OUT} " in out
+        and "\ngröße.重 " in out
+        and all(line.isprintable() for line in out.splitlines())
+    )
 
 
 def test_recipes_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
@@ -547,7 +845,9 @@ def test_recipes_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
     arguments = ("recipe", "show", "a", "--recipes", "recipes")
     refused(cli(*arguments), WRITTEN_OUT)
     out = cli(*arguments, "--json").out
-    assert HOSTILE in json.loads(out)["error"]["message"] and all(line.isprintable() for line in out.splitlines())
+    assert HOSTILE in json.loads(out)["error"]["message"] and all(
+        line.isprintable() for line in out.splitlines()
+    )
 
 
 def test_a_name_that_is_no_text_is_an_error_like_others(cli: Cli) -> None:

@@ -92,7 +92,10 @@ def test_a_table_for_people() -> None:
         "port       82.800  96.600  0.7123  79.25 to 85.85",
         "source     83.000  96.800          79.46 to 86.03",
         "published  71.878  90.286",
-        "agreement  486 of 493 photos with torchvision; logits differ by 3.1e-05 at most, relative L2 1.7e-06",
+        (
+            "agreement  486 of 493 photos with torchvision; logits differ by 3.1e-05 at "
+            "most, relative L2 1.7e-06"
+        ),
         "differs    n01440764/d0.JPEG: source 3, port 4, right 3",
         "           and 2 more (--json names all)",
         "failed     n01440764/4.JPEG: a broken image",
@@ -100,20 +103,28 @@ def test_a_table_for_people() -> None:
     ):
         assert f"  {line}\n" in text + "\n"
     assert (
-        "n01440764/5.JPEG" not in text and "n01440764/d5.JPEG" not in text and "INCOMPLETE" not in text and "expected" not in text
+        "n01440764/5.JPEG" not in text
+        and "n01440764/d5.JPEG" not in text
+        and "INCOMPLETE" not in text
+        and "expected" not in text
     )
 
 
 def test_a_part_of_the_photos_is_told_from_all_of_them() -> None:
     lines = evaluation(replace(FOUND, limit=500))
-    assert "  images     500 (--limit), of which 7 failed and count as not recognised; 498 classes present" in lines
+    assert (
+        "  images     500 (--limit), of which 7 failed and count as not recognised; 498 classes present"
+        in lines
+    )
 
 
 def test_photos_cannot_write_to_the_terminal(ended: Ended) -> None:
     failed = (Failure("\x1b[8mn01440764/a\nverdict    reproduced", "its label is \u202e7"),)
     _, out, _ = ended(replace(FOUND, photos=("val\x1b[0m", "class folders"), failed=failed))
     assert "\n  failed     \\x1b[8mn01440764/a\\nverdict    reproduced: its label is \\u202e7\n" in out
-    assert out.startswith("val\\x1b[0m (class folders)\n") and all(line.isprintable() for line in out.splitlines())
+    assert out.startswith("val\\x1b[0m (class folders)\n") and all(
+        line.isprintable() for line in out.splitlines()
+    )
     _, out, _ = ended(replace(FOUND, failed=failed), "--json")
     assert json.loads(out)["failed"][0]["file"] == failed[0].name
     assert out.isascii() and all(line.isprintable() for line in out.splitlines())
@@ -122,18 +133,33 @@ def test_photos_cannot_write_to_the_terminal(ended: Ended) -> None:
 def test_json_is_one_object(ended: Ended) -> None:
     status, out, err = ended(replace(FOUND, source=BESIDE), "--json")
     record = json.loads(out)
-    assert status == 0 and err == "" and record["verdict"] == "not comparable" and record["ci95"] == [79.25, 85.85]
+    assert (
+        status == 0
+        and err == ""
+        and record["verdict"] == "not comparable"
+        and record["ci95"] == [79.25, 85.85]
+    )
     assert len(record["failed"]) == 7 and len(record["source"]["differing"]) == 7
 
 
-def test_several_ports_are_one_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_several_ports_are_one_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     found = (
         OfPort("one", "lenet", "torch", replace(FOUND, failed=(), expected=(82.0, 1.0)), 61_706),
         OfPort(
             "two",
             "vgg16",
             "onnx",
-            replace(FOUND, failed=(), protocol="squashed", loss=None, expected=(80.0, 1.0), ok=False, preprocess=SQUASHED),
+            replace(
+                FOUND,
+                failed=(),
+                protocol="squashed",
+                loss=None,
+                expected=(80.0, 1.0),
+                ok=False,
+                preprocess=SQUASHED,
+            ),
             138_357_544,
         ),
     )
@@ -152,9 +178,18 @@ def test_several_ports_are_one_table(monkeypatch: pytest.MonkeyPatch, capsys: py
         "  run        fp32 on cpu",
         "  protocol 1 shorter side 256",
         "  protocol 2 squashed",
-        "  port  is     framework  protocol  photos  top-1   top-5   loss    top-1 at 95 %   photos/s  verdict",
-        "  one   lenet  torch      1         500     82.800  96.600  0.7123  79.25 to 85.85  123.4     not comparable",
-        "  two   vgg16  onnx       2         500     82.800  96.600          79.25 to 85.85  123.4     not comparable",
+        (
+            "  port  is     framework  protocol  photos  top-1   top-5   loss    top-1 at 95 %   "
+            "photos/s  verdict"
+        ),
+        (
+            "  one   lenet  torch      1         500     82.800  96.600  0.7123  79.25 to 85.85  123.4     "
+            "not comparable"
+        ),
+        (
+            "  two   vgg16  onnx       2         500     82.800  96.600          79.25 to 85.85  123.4     "
+            "not comparable"
+        ),
         "  expected   two: top-1 80 within 1: MISSED",
     ]
     line = (tmp_path / "figures.csv").read_text().splitlines()[2]
@@ -169,7 +204,9 @@ def test_several_ports_are_one_table(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 @pytest.mark.parametrize("ok", [True, False])
 def test_what_was_expected_decides_the_status(ended: Ended, ok: bool) -> None:
-    status, out, _ = ended(replace(FOUND, expected=(82.0, 0.5), ok=ok), "--expect-top1", "82", "--tolerance", "0.5")
+    status, out, _ = ended(
+        replace(FOUND, expected=(82.0, 0.5), ok=ok), "--expect-top1", "82", "--tolerance", "0.5"
+    )
     assert status == (0 if ok else 1)
     assert f"expected   top-1 82 within 0.5: {'met' if ok else 'MISSED'}" in out
 
@@ -196,7 +233,9 @@ def test_only_the_first_process_prints(ended: Ended, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("option", ["--predictions", "--results"])
-def test_a_table_that_could_not_be_written_is_refused_before_the_run(cli: Cli, option: str, tmp_path: Path) -> None:
+def test_a_table_that_could_not_be_written_is_refused_before_the_run(
+    cli: Cli, option: str, tmp_path: Path
+) -> None:
     (tmp_path / "folder").mkdir()
     for name, words in (("none/seen.csv", "there is no folder"), ("folder", "this is a folder")):
         ran = cli("eval", "port", "--data", "photos", option, tmp_path / name)  # neither of which is there
@@ -209,16 +248,29 @@ def test_among_five_classes_there_is_no_top_5() -> None:
     assert not any("top-5" in line or "96.6" in line for line in lines)
     assert any(line.split() == ["port", "82.800", "0.7123", "79.25", "to", "85.85"] for line in lines)
     few = OfPort("p", "mine", "tf", replace(FOUND, classes=2), 61_706)
-    tables = [" ".join(evaluations(ports, len(ports))) for ports in ([few], [few, replace(few, evaluation=FOUND)])]
+    tables = [
+        " ".join(evaluations(ports, len(ports))) for ports in ([few], [few, replace(few, evaluation=FOUND)])
+    ]
     assert "top-5" not in tables[0] and "top-5" in tables[1]
 
 
 def test_a_long_run_says_what_limited_it_and_a_fast_one_what_it_was_chosen_from(ended: Ended) -> None:
-    tried = (Tried(Run("bf16"), 2000.0), Tried(Run(), 900.0), Tried(Run("fp16"), 0.0, "its logits are not finite"))
-    long = {"run": "bf16", "network": 2000.0, "waited": 0.93, "tried": tried, "fp32": Accuracy(500, 82.6, 96.4, (79.0, 85.7))}
+    tried = (
+        Tried(Run("bf16"), 2000.0),
+        Tried(Run(), 900.0),
+        Tried(Run("fp16"), 0.0, "its logits are not finite"),
+    )
+    long = {
+        "run": "bf16",
+        "network": 2000.0,
+        "waited": 0.93,
+        "tried": tried,
+        "fp32": Accuracy(500, 82.6, 96.4, (79.0, 85.7)),
+    }
     status, out, _ = ended(replace(FOUND, real=Accuracy(490, 90.0, 99.0, (87.0, 92.4)), **long))
     assert status == 0 and out.splitlines()[3:7] == [
-        "  run        bf16 on cpu, 123.4 images/s; preparing photos limits it: the network takes 2,000 by itself, "
+        "  run        bf16 on cpu, 123.4 images/s; preparing photos limits it: the network takes 2,000 "
+        "by itself, "
         "and waited for photos 93 % of the time",
         "  tried      bf16: 2,000 images/s of made photos",
         "  tried      fp32: 900 images/s of made photos",

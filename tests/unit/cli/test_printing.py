@@ -18,7 +18,8 @@ from porter.verification.verdict import Verdict
 
 
 @pytest.mark.parametrize(
-    ("classes", "of_file", "said"), [(7, 7, "7"), (1000, 1001, "1000 of the file's 1001"), (1, 1, "1 (one number"), (0, 0, "none")]
+    ("classes", "of_file", "said"),
+    [(7, 7, "7"), (1000, 1001, "1000 of the file's 1001"), (1, 1, "1 (one number"), (0, 0, "none")],
 )
 def test_inspect_says_classes_and_what_fits_as_well(classes: int, of_file: int, said: str) -> None:
     checkpoint = Checkpoint(Path("own.pth"), "pth", "torch", {})

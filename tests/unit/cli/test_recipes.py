@@ -27,13 +27,33 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
-def test_lines_name_the_folder_that_only_the_option_knows(cli: Cli, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("porter.recipe.find.recipes_folder", lambda: own.parent)  # one recipe is ranked faster than all
-    made = ("convert", "tiny", "--from", "home", "--to", "torch", "--weights", "tiny.safetensors", "--no-check")
+def test_lines_name_the_folder_that_only_the_option_knows(
+    cli: Cli, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One recipe is ranked faster than all.
+    monkeypatch.setattr("porter.recipe.find.recipes_folder", lambda: own.parent)
+    made = (
+        "convert",
+        "tiny",
+        "--from",
+        "home",
+        "--to",
+        "torch",
+        "--weights",
+        "tiny.safetensors",
+        "--no-check",
+    )
     recipes = ("--recipes", "own")
     refused(cli(*made), "no variant 'tiny'")
-    refused(cli("convert", "tiny", "--to", "torch", *recipes), "'tiny' is a variant without its zoo", "add --from ZOO")
-    refused(cli("convert", "tiny.safetensors", "--to", "torch", *recipes), "--weights tiny.safetensors --recipes own")
+    refused(
+        cli("convert", "tiny", "--to", "torch", *recipes),
+        "'tiny' is a variant without its zoo",
+        "add --from ZOO",
+    )
+    refused(
+        cli("convert", "tiny.safetensors", "--to", "torch", *recipes),
+        "--weights tiny.safetensors --recipes own",
+    )
     assert cli(*made, "--out", "port", *recipes).status == 0
     for file in ("tiny.safetensors", "port"):
         assert cli("inspect", file, *recipes).out.splitlines()[-1].endswith(" --recipes own")
@@ -42,16 +62,24 @@ def test_lines_name_the_folder_that_only_the_option_knows(cli: Cli, own: Path, m
     page = re.sub("<[^>]*>", "", Path(cli("report", "port").out.splitlines()[0]).read_text(encoding="utf-8"))
     assert "--layers --recipes own" in page and page.count("--recipes own") == 3
     write(own, "zoos: [", "wrong.yaml")
-    assert "  left out   own/wrong.yaml:2:1: not valid YAML" in cli("inspect", "tiny.safetensors", *recipes).out
+    assert (
+        "  left out   own/wrong.yaml:2:1: not valid YAML" in cli("inspect", "tiny.safetensors", *recipes).out
+    )
     monkeypatch.setenv("PORTER_RECIPES", "own")
     assert cli(*made, "--out", "other").status == 0
     refused(cli("verify", "other", "--weights", "tiny.safetensors"), "porter's own build")
-    for arguments in (("inspect", "tiny.safetensors"), ("inspect", "tiny.safetensors", *recipes), ("report", "other")):
+    for arguments in (
+        ("inspect", "tiny.safetensors"),
+        ("inspect", "tiny.safetensors", *recipes),
+        ("report", "other"),
+    ):
         assert "--recipes" not in cli(*arguments).out
     assert json.loads(Path("other/port.json").read_text(encoding="utf-8"))["recipes"] is None
 
 
-def test_a_recipe_is_tried_on_a_file_and_what_differs_is_named_where_it_is_written(cli: Cli, own: Path) -> None:
+def test_a_recipe_is_tried_on_a_file_and_what_differs_is_named_where_it_is_written(
+    cli: Cli, own: Path
+) -> None:
     tensors, recipe = dict(source_checkpoint("tiny", "home", 10, own).tensors), own / "tiny.yaml"
     ran = cli("recipe", "check", recipe, "--weights", "tiny.safetensors")
     assert ran.status == 0 and ran.out.splitlines()[1] == "weights: tiny from home; 9 used"
@@ -62,7 +90,9 @@ def test_a_recipe_is_tried_on_a_file_and_what_differs_is_named_where_it_is_writt
     for name, words in {
         "misshaped": f"conv1.weight is 8x3x5x5 where stem/conv needs 8x3x3x3 ({recipe}:26:18)",
         "missing": f"1 tensors missing: fc.bias 10 ({recipe}:29:20)",
-        "other": f"has a name of this recipe: its first is conv1.weight ({recipe}:26:18) (the file has a.weight)",
+        "other": (
+            f"has a name of this recipe: its first is conv1.weight ({recipe}:26:18) (the file has a.weight)"
+        ),
     }.items():
         ran = cli("recipe", "check", recipe, "--weights", f"{name}.safetensors")
         assert ran.status == 2 and words in ran.out.splitlines()[-1], ran.out
@@ -71,10 +101,17 @@ def test_a_recipe_is_tried_on_a_file_and_what_differs_is_named_where_it_is_writt
 
 
 @pytest.mark.parametrize(("pad", "status"), [pytest.param(3, 0, marks=pytest.mark.full), (2, 1)])
-def test_the_numbers_of_a_recipe_are_compared_with_its_reference(cli: Cli, tmp_path: Path, pad: int, status: int) -> None:
-    text, step = (recipes_folder() / "resnet_v1.yaml").read_text(encoding="utf-8"), "kernel: 7, stride: 2, pad: 3"
+def test_the_numbers_of_a_recipe_are_compared_with_its_reference(
+    cli: Cli, tmp_path: Path, pad: int, status: int
+) -> None:
+    text, step = (
+        (recipes_folder() / "resnet_v1.yaml").read_text(encoding="utf-8"),
+        "kernel: 7, stride: 2, pad: 3",
+    )
     assert text.count(step) == 1
-    path = write(tmp_path, text.replace("input: {size: 224", "input: {size: 48").replace(step, f"{step[:-1]}{pad}"))
+    path = write(
+        tmp_path, text.replace("input: {size: 224", "input: {size: 48").replace(step, f"{step[:-1]}{pad}")
+    )
     save_file(dict(source_checkpoint("resnet18", "torchvision").tensors), "w.safetensors")
     ran = cli("recipe", "check", path, "--weights", "w.safetensors")
     line = text[: text.index(step)].count("\n") + 1
@@ -107,6 +144,8 @@ def test_the_list_says_where_a_recipe_comes_from_and_what_it_leaves_out(cli: Cli
 def test_a_name_of_porters_own_is_refused_where_it_is_written(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
     write(tmp_path / "recipes", VALID.replace("tiny", "resnet50"))
-    refused(cli("pads", "resnet50", "--from", "home", "--to", "tf"), "recipes/tiny.yaml:3:3", "--recipes recipes")
+    refused(
+        cli("pads", "resnet50", "--from", "home", "--to", "tf"), "recipes/tiny.yaml:3:3", "--recipes recipes"
+    )
     assert cli("pads", "resnet50", "--from", "home", "--to", "tf", "--recipes", "recipes").status == 0
     assert cli("pads", "resnet18", "--from", "torch", "--to", "tf").status == 0

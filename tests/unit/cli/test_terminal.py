@@ -31,12 +31,26 @@ RUN = "import sys; sys.argv[0] = 'porter'; from porter.cli.app import main; main
 def test_without_a_command_it_prints_the_help(cli: Cli, group: tuple[str, ...]) -> None:
     ran = cli(*group)
     assert ran == cli(*group, "--help")
-    assert ran.status == 0 and ran.out.startswith("Usage: ") and "\nCommands:\n" in ran.out and "\\n" not in ran.out
+    assert (
+        ran.status == 0
+        and ran.out.startswith("Usage: ")
+        and "\nCommands:\n" in ran.out
+        and "\\n" not in ran.out
+    )
 
 
 def test_the_readme_has_every_status() -> None:
-    line = (ROOT / "README.md").read_text(encoding="utf-8").partition("Exit status: ")[2].partition("`porter")[0]
-    assert {int(word) for word in line.split() if word.isdigit()} == {0, 1, 2, EX_SOFTWARE, INTERRUPTED, BROKEN_PIPE}
+    line = (
+        (ROOT / "README.md").read_text(encoding="utf-8").partition("Exit status: ")[2].partition("`porter")[0]
+    )
+    assert {int(word) for word in line.split() if word.isdigit()} == {
+        0,
+        1,
+        2,
+        EX_SOFTWARE,
+        INTERRUPTED,
+        BROKEN_PIPE,
+    }
 
 
 def test_the_version(cli: Cli) -> None:
@@ -51,10 +65,15 @@ def test_dir_lists_the_api() -> None:
 
 def test_what_the_api_gives_fits_on_a_screen(weights_file: WeightsMaker, tmp_path: Path) -> None:
     weights = weights_file("mobilenet_v1_0.25", "keras", ".h5", 10)
-    made = porter.convert("mobilenet_v1_0.25", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    made = porter.convert(
+        "mobilenet_v1_0.25", "keras", "torch", weights=weights, out=tmp_path / "p", check=False
+    )
     node = NodeDistance("stem/conv", rel_l2=0.0, max_abs=0.0, limit=1e-10)
     logits = Distance(max_abs=0.0, l1=0.0, rel_l2=0.0, snr_db=None, psnr_db=None, argmax_equal=True)
-    verdict = Verdict((Parity(True, "keras", "float64", ((224, 224),), 2, 1e-10, 0.0, logits, None, (node,) * 200, ()),), SIGNED)
+    verdict = Verdict(
+        (Parity(True, "keras", "float64", ((224, 224),), 2, 1e-10, 0.0, logits, None, (node,) * 200, ()),),
+        SIGNED,
+    )
     prediction = Prediction(image=Path("cat.png"), fed="224x224", top5=(), logits=np.zeros(1000))
     for result in (made, verdict, porter.inspect(weights), prediction):
         assert len(repr(result)) < 1200 and "array" not in repr(result)
@@ -62,12 +81,16 @@ def test_what_the_api_gives_fits_on_a_screen(weights_file: WeightsMaker, tmp_pat
 
 def test_the_shell_completes_commands() -> None:
     typed = {"_PORTER_COMPLETE": "complete_bash", "COMP_WORDS": "porter rec", "COMP_CWORD": "1"}
-    ran = subprocess.run([sys.executable, "-c", RUN], env={**os.environ, **typed}, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN], env={**os.environ, **typed}, capture_output=True, text=True
+    )
     assert ran.stdout.split() == ["recipe"]
 
 
 def test_where_nobody_reads_on_it_ends_quietly() -> None:
-    with subprocess.Popen([sys.executable, "-c", RUN, "recipe", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "recipe", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
         running.stdout.close()  # type: ignore[union-attr]
         said = running.stderr.read()  # type: ignore[union-attr]
     assert (running.returncode, said) == (BROKEN_PIPE, b"")
@@ -77,9 +100,14 @@ def test_where_nobody_reads_on_it_ends_quietly() -> None:
 @pytest.mark.parametrize("arguments", [("recipe", "list"), ("recipe", "list", "--json")])
 def test_output_to_a_full_disk(arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run([sys.executable, "-c", RUN, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+        ran = subprocess.run(
+            [sys.executable, "-c", RUN, *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
     assert ran.returncode == 2
-    assert "json" in str(arguments) or ran.stderr == "error: <stdout>: cannot be written: No space left on device\n"
+    assert (
+        "json" in str(arguments)
+        or ran.stderr == "error: <stdout>: cannot be written: No space left on device\n"
+    )
 
 
 @contextmanager
@@ -100,7 +128,17 @@ def test_a_disk_that_becomes_full_leaves_nothing(
 ) -> None:
     weights = weights_file("mobilenet_v1_0.25", "keras", ".h5", 10)
     with full_after(size):
-        ran = cli("convert", "mobilenet_v1_0.25", "--from", "keras", "--to", framework, "--no-check", "--weights", weights)
+        ran = cli(
+            "convert",
+            "mobilenet_v1_0.25",
+            "--from",
+            "keras",
+            "--to",
+            framework,
+            "--no-check",
+            "--weights",
+            weights,
+        )
     refused(ran, "mobilenet_v1_0.25-keras-", "cannot be written: ")
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".porter-lock")] == []
 
@@ -113,9 +151,40 @@ UNREADABLE = {
     "a port": ("verify", LONG),
     "a folder of photos": ("predict", "port", LONG),
     "weights": ("convert", "vgg16", "--from", "torchvision", "--to", "torch", "--weights", LONG),
-    "a reference": ("convert", "vgg16", "--from", "torchvision", "--to", "torch", "--reference", f"{LONG}.onnx"),
-    "a port to be": ("convert", "vgg16", "--from", "torchvision", "--to", "torch", "--weights", "x", "--out", LONG),
-    "links in a loop": ("convert", "vgg16", "--from", "torchvision", "--to", "torch", "--weights", "x", "--out", "loop"),
+    "a reference": (
+        "convert",
+        "vgg16",
+        "--from",
+        "torchvision",
+        "--to",
+        "torch",
+        "--reference",
+        f"{LONG}.onnx",
+    ),
+    "a port to be": (
+        "convert",
+        "vgg16",
+        "--from",
+        "torchvision",
+        "--to",
+        "torch",
+        "--weights",
+        "x",
+        "--out",
+        LONG,
+    ),
+    "links in a loop": (
+        "convert",
+        "vgg16",
+        "--from",
+        "torchvision",
+        "--to",
+        "torch",
+        "--weights",
+        "x",
+        "--out",
+        "loop",
+    ),
 }
 
 
@@ -163,7 +232,9 @@ main()
 
 @pytest.mark.parametrize("module", ["numpy.exceptions", "pydantic_core._pydantic_core", "yaml"])
 def test_ctrl_c_during_an_import(module: str, tmp_path: Path) -> None:
-    """The compiled part of numpy prints what interrupted its own import, and raises an ImportError instead."""
+    """The compiled part of numpy prints what interrupted its own import, and raises an ImportError
+    instead.
+    """
     file = tmp_path / "weights.h5"
     file.write_bytes(b"\x89HDF\r\n\x1a\n")
     program, arguments = INTERRUPT.replace("MODULE", repr(module)), ("inspect", file)

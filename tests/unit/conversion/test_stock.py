@@ -44,7 +44,9 @@ NARROW = "mobilenet_v2_0.35"
 WRONG = "The shapes would fit, strict loading would succeed and the answers would be wrong"
 
 
-def as_stock(member: Member, framework: Destination, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
+def as_stock(
+    member: Member, framework: Destination, graph: Graph, tensors: Tensors, classes: int, size: Size
+) -> Stock:
     """As the class of the destination's default zoo."""
     libraries, model = stock_libraries(framework.NAME, None), StockModel(member.variant, classes, (224, 224))
     return as_stock_of(member, libraries, model, graph, tensors, size)
@@ -75,20 +77,29 @@ def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answer
     variant: str, weights_file: WeightsMaker, tmp_path: Path
 ) -> None:
     weights = weights_file(variant, "torchvision", ".pth")
-    made = porter.convert(variant, "torchvision", "torch", weights=weights, out=tmp_path / "port", stock=True, check=False)
+    made = porter.convert(
+        variant, "torchvision", "torch", weights=weights, out=tmp_path / "port", stock=True, check=False
+    )
     (said,) = made.warnings
     assert said.startswith("photos are prepared as torchvision's (") and "preprocess states another" in said
     record = read_port(tmp_path / "port").record
     assert made.record()["stock_class"] == record.stock_class and not record.computed
     stock, source = torchvision_class(record), torchvision_class(record)
-    state, original = load_file(tmp_path / "port" / "model.safetensors"), torch.load(weights, weights_only=True)
-    assert state.keys() == original.keys() and all(torch.equal(state[name], original[name]) for name in original)
+    state, original = (
+        load_file(tmp_path / "port" / "model.safetensors"),
+        torch.load(weights, weights_only=True),
+    )
+    assert state.keys() == original.keys() and all(
+        torch.equal(state[name], original[name]) for name in original
+    )
     stock.load_state_dict(state, strict=True)
     source.load_state_dict(original, strict=True)
     found = logits(stock, images())
     assert np.array_equal(found, logits(source, images()))
     # What porter builds, and model.py, read the same file.
-    assert np.allclose(logits(porter.load(tmp_path / "port").double(), images()), found, rtol=1e-10, atol=1e-10)
+    assert np.allclose(
+        logits(porter.load(tmp_path / "port").double(), images()), found, rtol=1e-10, atol=1e-10
+    )
     spec = importlib.util.spec_from_file_location("model", tmp_path / "port" / "model.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -99,14 +110,17 @@ def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answer
         assert verdict.ok and verdict.notes == ()
 
 
-# Slim pads as TensorFlow does, which timm's MobileNets can: at every size, by arguments that its own tf_ models have.
+# Slim pads as TensorFlow does, which timm's MobileNets can: at every size, by arguments that its own tf_
+# models have.
 @pytest.mark.parametrize(
     ("variant", "zoo", "suffix", "arguments"),
     [
         (NARROW, "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}),
         (NARROW, "torchvision", ".pth", {}),
         ("mobilenet_v3_small", "torchvision", ".pth", {"bn_eps": 0.001}),
-        pytest.param("mobilenet_v1", "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}, marks=pytest.mark.full),
+        pytest.param(
+            "mobilenet_v1", "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}, marks=pytest.mark.full
+        ),
         pytest.param("xception", "timm", ".pth", {}, marks=pytest.mark.full),
     ],
 )
@@ -118,7 +132,9 @@ def test_timm_opens_the_folder(
     import timm
     from timm.data import create_transform, resolve_data_config
 
-    made = porter.convert(variant, zoo, "torch", weights=weights, out=tmp_path / "port", stock="timm", check=False)
+    made = porter.convert(
+        variant, zoo, "torch", weights=weights, out=tmp_path / "port", stock="timm", check=False
+    )
     record = made.port.record
     assert record.stock_class == "timm.create_model" and arguments.items() <= record.stock_arguments.items()
     model = timm.create_model(f"local-dir:{tmp_path / 'port'}", pretrained=True).double().eval()
@@ -139,15 +155,30 @@ def test_timm_opens_the_folder(
 @pytest.mark.parametrize(
     ("variant", "zoo", "message"),
     [
-        ("xception", "keras", "timm.create_model is another function: pads 'same, -inf' in the source, '1, -inf'"),
+        (
+            "xception",
+            "keras",
+            "timm.create_model is another function: pads 'same, -inf' in the source, '1, -inf'",
+        ),
         ("resnet50", "slim", "timm.create_model is another function: pads 'same, -inf'"),
-        ("resnet50v2", "keras", "timm has no model of resnet50v2: its resnetv2_50 has strides in the first unit of a stage"),
+        (
+            "resnet50v2",
+            "keras",
+            "timm has no model of resnet50v2: its resnetv2_50 has strides in the first unit of a stage",
+        ),
     ],
 )
 def test_timms_model_of_another_function_is_refused(variant: str, zoo: str, message: str) -> None:
     member = find_recipe(variant).member(variant, zoo)
     with pytest.raises(UsageError, match=re.escape(message)):
-        as_stock_of(member, stock_libraries("torch", "timm"), StockModel(variant, 10, (224, 224)), expand(member), {}, (224, 224))
+        as_stock_of(
+            member,
+            stock_libraries("torch", "timm"),
+            StockModel(variant, 10, (224, 224)),
+            expand(member),
+            {},
+            (224, 224),
+        )
 
 
 def test_what_timms_transforms_do_otherwise_is_said() -> None:
@@ -155,13 +186,21 @@ def test_what_timms_transforms_do_otherwise_is_said() -> None:
     plain = Preprocess("shorter_side", 341, "pil_bicubic", crop=299, divide=255)
     assert unlike_timm(Preprocess("none", 96, "none")) == ("they resize",)
     assert unlike_timm(Preprocess("shorter_side", 256, "pil_bilinear")) == ("they feed squares",)
-    assert len(unlike_timm(said)) == 3 and not unlike_timm(plain) and read_preprocess(from_timm(to_timm(plain))) == plain
+    assert (
+        len(unlike_timm(said)) == 3
+        and not unlike_timm(plain)
+        and read_preprocess(from_timm(to_timm(plain))) == plain
+    )
 
 
 def test_a_stock_port_is_a_source_like_any_other(weights_file: WeightsMaker, tmp_path: Path) -> None:
     weights = weights_file(NARROW, "torchvision", ".pth")
-    stock = porter.convert(NARROW, "torchvision", "torch", weights=weights, out=tmp_path / "stock", stock=True, check=False)
-    plain = porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "stock", out=tmp_path / "plain", check=False)
+    stock = porter.convert(
+        NARROW, "torchvision", "torch", weights=weights, out=tmp_path / "stock", stock=True, check=False
+    )
+    plain = porter.convert(
+        NARROW, "torchvision", "torch", weights=tmp_path / "stock", out=tmp_path / "plain", check=False
+    )
     assert plain.port.record.stock_class is None
     held = plain.port.tensors()
     for path, roles in stock.port.tensors().items():
@@ -171,7 +210,9 @@ def test_a_stock_port_is_a_source_like_any_other(weights_file: WeightsMaker, tmp
 
 # v1's head is a 1x1 convolution there; v2's layers are compared in frameworks/tf/test_build.py too.
 @pytest.mark.parametrize("variant", ["mobilenet_v1_0.25", pytest.param(NARROW, marks=pytest.mark.full)])
-def test_the_tf_port_is_the_class_of_keras_applications(variant: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_the_tf_port_is_the_class_of_keras_applications(
+    variant: str, weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     keras, weights = import_keras(), weights_file(variant, "keras", ".h5")
     options: dict[str, Any] = {"weights": weights, "stock": True, "input_size": "97x65"}
     porter.convert(variant, "keras", "tf", out=tmp_path / "port", check=False, **options)
@@ -181,7 +222,9 @@ def test_the_tf_port_is_the_class_of_keras_applications(variant: str, weights_fi
     loaded = keras.models.load_model(tmp_path / "port" / "model.keras")
     stock = getattr(keras.applications, name)(**arguments)
     assert [type(layer) for layer in loaded.layers] == [type(layer) for layer in stock.layers]
-    assert [layer.name for layer in loaded.layers if layer.weights] == [layer.name for layer in stock.layers if layer.weights]
+    assert [layer.name for layer in loaded.layers if layer.weights] == [
+        layer.name for layer in stock.layers if layer.weights
+    ]
     stock.load_weights(weights)
     batch, theirs = images().numpy().transpose(0, 2, 3, 1).astype(np.float32), stock.get_weights()
     wanted = stock(batch, training=False).numpy()
@@ -195,27 +238,54 @@ def test_the_tf_port_is_the_class_of_keras_applications(variant: str, weights_fi
 
 
 REFUSED = [
-    ((NARROW, "keras", ".h5", "torch", "224"), "stem/conv", ("pads 'same' in the source, '1'", "epsilon 0.001", "1e-05", WRONG)),
+    (
+        (NARROW, "keras", ".h5", "torch", "224"),
+        "stem/conv",
+        ("pads 'same' in the source, '1'", "epsilon 0.001", "1e-05", WRONG),
+    ),
     (
         (NARROW, "torchvision", ".pth", "tf", "224"),
         "stem/conv",
         ("pads '1' in the source, 'same'", "epsilon 1e-05", WRONG),
     ),
     # Where every strided map is odd, SAME and a pad of 1 are one: only the epsilon is left.
-    ((NARROW, "torchvision", ".pth", "tf", "225"), "stem/norm", ("epsilon 1e-05 in the source, 0.001", "52 differences", WRONG)),
+    (
+        (NARROW, "torchvision", ".pth", "tf", "225"),
+        "stem/norm",
+        ("epsilon 1e-05 in the source, 0.001", "52 differences", WRONG),
+    ),
     ((NARROW, "keras", ".h5", "tf", "any"), "stock", ("keras.applications pads for the size",)),
-    (("mobilenet_v1_0.25", "keras", ".h5", "torch", "224"), "stock", ("torchvision has no class of mobilenet_v1_0.25",)),
+    (
+        ("mobilenet_v1_0.25", "keras", ".h5", "torch", "224"),
+        "stock",
+        ("torchvision has no class of mobilenet_v1_0.25",),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("case", "where", "words"), REFUSED, ids=lambda value: "-".join(value) if len(value) == 5 else "")
+@pytest.mark.parametrize(
+    ("case", "where", "words"), REFUSED, ids=lambda value: "-".join(value) if len(value) == 5 else ""
+)
 def test_another_function_is_refused_with_the_reason(
-    case: tuple[str, str, str, str, str], where: str, words: tuple[str, ...], weights_file: WeightsMaker, tmp_path: Path
+    case: tuple[str, str, str, str, str],
+    where: str,
+    words: tuple[str, ...],
+    weights_file: WeightsMaker,
+    tmp_path: Path,
 ) -> None:
     variant, zoo, suffix, framework, size = case
     weights = weights_file(variant, zoo, suffix)
     with pytest.raises(UsageError) as raised:
-        porter.convert(variant, zoo, framework, weights=weights, out=tmp_path / "port", input_size=size, stock=True, check=False)
+        porter.convert(
+            variant,
+            zoo,
+            framework,
+            weights=weights,
+            out=tmp_path / "port",
+            input_size=size,
+            stock=True,
+            check=False,
+        )
     assert raised.value.where == where
     for word in words:
         assert word in raised.value.message
@@ -234,17 +304,26 @@ def test_keras_resnet50_is_not_torchvisions_because_it_strides_elsewhere() -> No
     """Keras's shapes fit torchvision's class, so that strict loading would succeed."""
     found = refusal("resnet50", "keras", "torch")
     assert found.where == "stage2/unit1/conv1"
-    assert "1x1 with stride 2 in the source, 1x1 with stride 1 in the stock class" in found.message and WRONG in found.message
+    assert (
+        "1x1 with stride 2 in the source, 1x1 with stride 1 in the stock class" in found.message
+        and WRONG in found.message
+    )
 
 
 def test_a_transformer_has_numbers_that_no_layer_holds() -> None:
     found = refusal("vit_ti_16", "timm", "torch")
-    assert found.where == "--stock" and "its tokens and positions are numbers that no layer holds" in found.message
+    assert (
+        found.where == "--stock"
+        and "its tokens and positions are numbers that no layer holds" in found.message
+    )
 
 
 def test_a_node_that_the_class_lacks_is_named() -> None:
     found = refusal("inception_v3", "torchvision", "tf")
-    assert found.where == "transform_input" and "affine in the source, no such step in the stock class" in found.message
+    assert (
+        found.where == "transform_input"
+        and "affine in the source, no such step in the stock class" in found.message
+    )
     missing = refusal("inception_v3", "timm", "torch")
     assert "no such step in the source, affine in the stock class" in missing.message
 
@@ -254,13 +333,23 @@ def test_an_average_over_other_cells_is_named() -> None:
     assert "averaged over real_cells" in found.message and "averaged over full_window" in found.message
 
 
-def test_a_file_without_a_head_and_a_folded_class_are_refused(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_a_file_without_a_head_and_a_folded_class_are_refused(
+    weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     recipe = find_recipe(NARROW)
     graph = expand(recipe.member(NARROW, "torchvision"))
     with pytest.raises(UsageError, match="the file has none"):
         as_stock(recipe.member(NARROW, "torchvision"), get_destination("torch"), graph, {}, 0, ANY)
     with pytest.raises(UsageError, match="none can be folded"):
-        porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "absent", out=tmp_path / "port", stock=True, fold_bn=True)
+        porter.convert(
+            NARROW,
+            "torchvision",
+            "torch",
+            weights=tmp_path / "absent",
+            out=tmp_path / "port",
+            stock=True,
+            fold_bn=True,
+        )
 
 
 def test_a_bias_before_a_norm_goes_into_its_mean() -> None:
@@ -269,7 +358,10 @@ def test_a_bias_before_a_norm_goes_into_its_mean() -> None:
     graph = expand(recipe.member("resnet18", "torchvision"), {"classes": 10, "biases": True})
     tensors = calibrated_tensors(graph, (64, 64), 2, bias=0.5)
     stock = as_stock(recipe.member("resnet18", "torchvision"), framework, graph, tensors, 10, ANY)
-    assert len(stock.absorbed) == 20 and stock.absorbed["stage2/unit1/shortcut/norm"] == "stage2/unit1/shortcut/conv"
+    assert (
+        len(stock.absorbed) == 20
+        and stock.absorbed["stage2/unit1/shortcut/norm"] == "stage2/unit1/shortcut/conv"
+    )
     arrays, filled = stock_arrays(framework, stock, stock.tensors, "float64")
     assert set(filled.values()) == {0} and all(name.endswith("num_batches_tracked") for name in filled)
     model = import_models().resnet18(num_classes=10).double().eval()
@@ -288,9 +380,16 @@ def test_a_bias_with_no_norm_after_it_is_refused() -> None:
     nodes = [biased if node is conv else node for node in graph.nodes]
     # The pool reads the convolution too, so that the norm does not stand for it.
     nodes = [replace(node, inputs=("stem/conv",)) if node.path == "stem/pool" else node for node in nodes]
-    with pytest.raises(UsageError, match="reads stem/conv in the source, stem/relu in the stock class") as raised:
+    with pytest.raises(
+        UsageError, match="reads stem/conv in the source, stem/relu in the stock class"
+    ) as raised:
         as_stock(
-            recipe.member("resnet18", "torchvision"), get_destination("torch"), replace(graph, nodes=tuple(nodes)), {}, 10, ANY
+            recipe.member("resnet18", "torchvision"),
+            get_destination("torch"),
+            replace(graph, nodes=tuple(nodes)),
+            {},
+            10,
+            ANY,
         )
     assert "stem/conv a bias in the source, none in the stock class" in raised.value.message
 
@@ -299,7 +398,8 @@ def test_biases_that_the_class_has_and_the_source_lacks_are_zeros_and_recorded()
     recipe, framework = find_recipe("resnet50"), get_destination("tf")
     graph = expand(recipe.member("resnet50", "keras"), {"classes": 10, "biases": False})
     tensors = {
-        path: {role: np.zeros(shape, np.float32) for role, shape in roles.items()} for path, roles in tensor_shapes(graph).items()
+        path: {role: np.zeros(shape, np.float32) for role, shape in roles.items()}
+        for path, roles in tensor_shapes(graph).items()
     }
     stock = as_stock(recipe.member("resnet50", "keras"), framework, graph, tensors, 10, (224, 224))
     arrays, filled = stock_arrays(framework, stock, tensors, "float32")
@@ -307,7 +407,9 @@ def test_biases_that_the_class_has_and_the_source_lacks_are_zeros_and_recorded()
     assert arrays["conv2_block1_0_conv/bias"].shape == (256,) and not stock.absorbed
 
 
-def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, weights_file: WeightsMaker) -> None:
+def test_an_absorbed_port_is_proved_and_its_norms_are_compared(
+    tmp_path: Path, weights_file: WeightsMaker
+) -> None:
     """From a zoo of its own, which is torchvision's with biases, so that the whole road is walked."""
     from porter.identify.doors import open_member
     from porter.recipe import recipes_folder
@@ -334,7 +436,9 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
         recipes=tmp_path / "recipes",
     )
     assert len(made.port.record.absorbed) == 20 and made.port.record.computed
-    torchvision_class(made.port.record).load_state_dict(load_file(tmp_path / "port" / "model.safetensors"), strict=True)
+    torchvision_class(made.port.record).load_state_dict(
+        load_file(tmp_path / "port" / "model.safetensors"), strict=True
+    )
     recipe = find_recipe("resnet18", tmp_path / "recipes")
     opened = open_member(recipe.member("resnet18", "biased"), tmp_path / "biased.pth")
     tensors = unrounded_tensors(made.port, opened.graph, opened.tensors)
@@ -346,28 +450,49 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
 
 
 def test_a_right_size_is_said(tmp_path: Path) -> None:
-    """A source that pads by SAME is torchvision's function only on odd maps, and the class takes every size."""
+    """A source that pads by SAME is torchvision's function only on odd maps, and the class takes every
+    size.
+    """
     recipe, framework = find_recipe("resnet18"), get_destination("torch")
     graph = expand(recipe.member("resnet18", "torchvision"), {"classes": 10})
     same = with_convention(graph, "stage2/unit1/conv1", Convention("same"))
     as_stock(recipe.member("resnet18", "torchvision"), framework, same, _zeros(same), 10, (225, 225))
-    with pytest.raises(UsageError, match="pads 'same' in the source, '1' in the stock class, not the same for an input of 56x56"):
+    with pytest.raises(
+        UsageError,
+        match="pads 'same' in the source, '1' in the stock class, not the same for an input of 56x56",
+    ):
         as_stock(recipe.member("resnet18", "torchvision"), framework, same, _zeros(same), 10, (224, 224))
     with pytest.raises(UsageError, match="not the same for an input of every size"):
         as_stock(recipe.member("resnet18", "torchvision"), framework, same, _zeros(same), 10, ANY)
 
 
 def _zeros(graph: Any) -> dict[str, dict[str, Any]]:
-    return {path: {role: np.zeros(shape) for role, shape in roles.items()} for path, roles in tensor_shapes(graph).items()}
+    return {
+        path: {role: np.zeros(shape) for role, shape in roles.items()}
+        for path, roles in tensor_shapes(graph).items()
+    }
 
 
 def test_the_command_line_prints_what_the_port_is(
-    weights_file: WeightsMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    weights_file: WeightsMaker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from porter.cli.app import main
 
     weights = weights_file(NARROW, "torchvision", ".pth")
-    arguments = ["convert", NARROW, "--from", "torchvision", "--to", "torch", "--weights", str(weights), "--no-check"]
+    arguments = [
+        "convert",
+        NARROW,
+        "--from",
+        "torchvision",
+        "--to",
+        "torch",
+        "--weights",
+        str(weights),
+        "--no-check",
+    ]
     for options, words in (
         (["--stock"], "torchvision.models.mobilenet_v2(num_classes=1000, width_mult=0.35)"),
         (["--stock", "timm"], "timm.create_model(model_name='mobilenetv2_035', num_classes=1000)"),
@@ -387,6 +512,18 @@ def test_a_library_that_is_none_is_said_to_be_none(
     given: tuple[str, ...], weights_file: WeightsMaker, tmp_path: Path, cli: Cli
 ) -> None:
     weights = weights_file(NARROW, "torchvision", ".pth")
-    ran = cli("convert", NARROW, "--from", "torch", "--to", "tf", "--weights", weights, *given, "--out", tmp_path / "port")
+    ran = cli(
+        "convert",
+        NARROW,
+        "--from",
+        "torch",
+        "--to",
+        "tf",
+        "--weights",
+        weights,
+        *given,
+        "--out",
+        tmp_path / "port",
+    )
     refused(ran, "--stock: tf has no stock classes of nonsense (its are keras)")
     assert cli("convert", "--stock", "--form", "torch", "--to", "tf", NARROW).status == 2

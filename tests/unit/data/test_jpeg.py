@@ -43,7 +43,9 @@ def test_fast_jpegs_are_tensorflows_bit_for_bit(photos: list[Path]) -> None:
     for file, pixels in zip(photos, wanted, strict=True):
         np.testing.assert_array_equal(np.asarray(open_image(file, "fast")), pixels)
         np.testing.assert_array_equal(np.asarray(open_image(file.read_bytes(), "fast")), pixels)
-    assert any((np.asarray(open_image(file)) != pixels).any() for file, pixels in zip(photos, wanted, strict=True))
+    assert any(
+        (np.asarray(open_image(file)) != pixels).any() for file, pixels in zip(photos, wanted, strict=True)
+    )
     loaded = import_keras().utils.image_dataset_from_directory(
         photos[0].parent, labels=None, image_size=(48, 48), shuffle=False, verbose=False
     )
@@ -56,10 +58,14 @@ def test_other_photos_and_broken_ones_are_as_before(photos: list[Path], tmp_path
     realistic(40, 30).convert("CMYK").save(tmp_path / "cmyk.jpg")
     realistic(40, 30).save(tmp_path / "photo.png")
     for name in ("cmyk.jpg", "photo.png"):
-        np.testing.assert_array_equal(np.asarray(open_image(tmp_path / name, "fast")), np.asarray(open_image(tmp_path / name)))
+        np.testing.assert_array_equal(
+            np.asarray(open_image(tmp_path / name, "fast")), np.asarray(open_image(tmp_path / name))
+        )
     whole = photos[0].read_bytes()
     (tmp_path / "extra.jpg").write_bytes(whole[:-2] + b"extra" + whole[-2:])  # libjpeg warns of it
-    np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "extra.jpg", "fast")), np.asarray(open_image(photos[0], "fast")))
+    np.testing.assert_array_equal(
+        np.asarray(open_image(tmp_path / "extra.jpg", "fast")), np.asarray(open_image(photos[0], "fast"))
+    )
     (tmp_path / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(FileError, match="truncated"):
         open_image(tmp_path / "cut.jpg", "fast")

@@ -18,8 +18,12 @@ IMAGENET = {"scale": [0.0171, 0.0175, 0.0174], "offset": [-2.1, -2.0, -1.8]}
 
 
 def folder(path: Path, settings: dict[str, Any]) -> Path:
-    (path / "config.json").write_text('{"module": "keras_hub.src.models.resnet", "class_name": "ResNetBackbone"}')
-    (path / "image_converter.json").write_text(json.dumps({"class_name": "ImageConverter", "config": settings}))
+    (path / "config.json").write_text(
+        '{"module": "keras_hub.src.models.resnet", "class_name": "ResNetBackbone"}'
+    )
+    (path / "image_converter.json").write_text(
+        json.dumps({"class_name": "ImageConverter", "config": settings})
+    )
     (path / "model.weights.h5").touch()
     return path / "model.weights.h5"
 
@@ -29,7 +33,13 @@ def folder(path: Path, settings: dict[str, Any]) -> Path:
     [
         {"interpolation": "bilinear"},
         {"interpolation": "bicubic", **IMAGENET},
-        {"interpolation": "bilinear", "antialias": True, "crop_to_aspect_ratio": False, "scale": 1 / 127.5, "offset": -1},
+        {
+            "interpolation": "bilinear",
+            "antialias": True,
+            "crop_to_aspect_ratio": False,
+            "scale": 1 / 127.5,
+            "offset": -1,
+        },
         {"interpolation": "bicubic", "crop_to_aspect_ratio": False, "offset": [-123.68, -116.779, -103.939]},
     ],
 )
@@ -42,7 +52,9 @@ def test_photos_are_prepared_as_keras_hub_prepares_floats(
     stated, warnings = stated_beside(folder(tmp_path, {"image_size": [64, 64], **settings}))
     assert stated.preprocess is not None and warnings == (ROUNDED,)
     pixels = np.random.default_rng(0).integers(0, 256, (rows, columns, 3), dtype=np.uint8)
-    wanted = np.asarray(layers.ImageConverter(image_size=(64, 64), **settings)(pixels.astype("float32"))).transpose(2, 0, 1)
+    wanted = np.asarray(
+        layers.ImageConverter(image_size=(64, 64), **settings)(pixels.astype("float32"))
+    ).transpose(2, 0, 1)
     found = prepare(Image.fromarray(pixels), stated.preprocess)
     if "scale" in settings:
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6 * float(np.abs(wanted).max()))
@@ -65,4 +77,6 @@ def test_photos_are_prepared_as_keras_hub_prepares_floats(
 )
 def test_what_porter_cannot_prepare_is_said(settings: dict[str, Any], tmp_path: Path) -> None:
     stated, (said,) = stated_beside(folder(tmp_path, {"image_size": [64, 64], **settings}))
-    assert stated.preprocess is None and said.startswith("the preprocessing that image_converter.json states is not used")
+    assert stated.preprocess is None and said.startswith(
+        "the preprocessing that image_converter.json states is not used"
+    )

@@ -36,7 +36,14 @@ def test_known_classes(index: int, wnid: str, name: str) -> None:
 
 def test_ids_of_the_devkit() -> None:
     """The first photos of the validation set have these ids, and are in these folders."""
-    known = {1: "n02119789", 490: "n01751748", 361: "n09193705", 171: "n02105855", 822: "n04263257", 297: "n03125729"}
+    known = {
+        1: "n02119789",
+        490: "n01751748",
+        361: "n09193705",
+        171: "n02105855",
+        822: "n04263257",
+        297: "n03125729",
+    }
     ids = {entry.ilsvrc: entry.wnid for entry in imagenet_classes()}
     assert ids.keys() == set(range(1, 1001)) and known.items() <= ids.items()
 
@@ -48,14 +55,16 @@ def test_a_background_row_shifts_every_label_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "labels"), [(-1, Labels(IMAGENET)), (1000, Labels(IMAGENET)), (5, None), (2, Labels("two.txt", ("a", "b")))]
+    ("index", "labels"),
+    [(-1, Labels(IMAGENET)), (1000, Labels(IMAGENET)), (5, None), (2, Labels("two.txt", ("a", "b")))],
 )
 def test_a_row_that_no_known_map_names_has_no_label(index: int, labels: Labels | None) -> None:
     assert class_label(index, labels) is None
 
 
 def test_a_file_of_labels_has_one_on_each_line(tmp_path: Path) -> None:
-    (tmp_path / "flowers.txt").write_text("daisy\r\nrose of Sharon \n", encoding="utf-8-sig")  # as Windows writes it
+    # As Windows writes it.
+    (tmp_path / "flowers.txt").write_text("daisy\r\nrose of Sharon \n", encoding="utf-8-sig")
     labels = read_labels(tmp_path / "flowers.txt")
     assert labels == Labels("flowers.txt", ("daisy", "rose of Sharon")) and labels.count == 2
     assert class_label(1, labels) == (None, "rose of Sharon") == class_label(2, labels, background=True)

@@ -1,4 +1,6 @@
-"""What holds for every layout: how a part of a set is chosen, and when it is ImageNet's whole validation set."""
+"""What holds for every layout: how a part of a set is chosen, and when it is ImageNet's whole validation
+set.
+"""
 
 import subprocess
 import sys
@@ -10,7 +12,16 @@ from porter.base.errors import FileError, UsageError
 from porter.data.classes import Classes
 from porter.data.layouts import open_any_photos, open_photos
 from porter.data.photos import Failure
-from tests.support.data.layouts.making import IMAGENET_CLASSES, PHOTOS, WNIDS, files, label_of, opened, table, val
+from tests.support.data.layouts.making import (
+    IMAGENET_CLASSES,
+    PHOTOS,
+    WNIDS,
+    files,
+    label_of,
+    opened,
+    table,
+    val,
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +43,9 @@ def test_or_by_fifty_of_each_class(tmp_path: Path) -> None:
     assert opened(table(tmp_path / "a.parquet", rows)).validation
     assert not opened(table(tmp_path / "b.parquet", rows[:-1])).validation
     assert not opened(table(tmp_path / "c.parquet", [*rows[:-1], ("x.jpg", label_of(1))])).validation
-    assert not opened(table(tmp_path / "d.parquet", [*rows[:-1], ("n01440764_10026.JPEG", rows[-1][1])])).validation
+    assert not opened(
+        table(tmp_path / "d.parquet", [*rows[:-1], ("n01440764_10026.JPEG", rows[-1][1])])
+    ).validation
 
 
 def test_a_number_twice_is_not_the_whole(tmp_path: Path) -> None:
@@ -41,7 +54,8 @@ def test_a_number_twice_is_not_the_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "chosen"), [(1, [0]), (3, [0, 3, 6]), (4, [0, 2, 5, 7]), (9, range(9)), (10, range(10)), (99, range(10))]
+    ("limit", "chosen"),
+    [(1, [0]), (3, [0, 3, 6]), (4, [0, 2, 5, 7]), (9, range(9)), (10, range(10)), (99, range(10))],
 )
 def test_a_limit_spreads_over_the_whole_set(limit: int, chosen: list[int], tmp_path: Path) -> None:
     files(tmp_path, *(f"{WNIDS[label]}/{photo}.jpg" for label in range(5) for photo in range(2)))
@@ -91,18 +105,34 @@ assert not {"numpy", "PIL", "pyarrow", "torch", "tensorflow"} & set(sys.modules)
     ("names", "imagenet", "why"),
     [
         (("a.jpg", "b.png"), True, "3 photos lie in no class folder"),
-        (("home/a.jpg", "2020/trip/b.jpg", "c.jpg"), True, "'2020' is no class of ImageNet-1k, 'home' is no class of ImageNet-1k"),
-        (("2019/a.jpg", "2019/b.jpg", "castle/c.jpg"), True, "most photos tell no class: '2019' is no class of ImageNet-1k"),
-        (("x/a.jpg", "y/b.jpg", "z/c.jpg"), False, "3 class folders (x, y, z), while the port tells 2 classes apart"),
+        (
+            ("home/a.jpg", "2020/trip/b.jpg", "c.jpg"),
+            True,
+            "'2020' is no class of ImageNet-1k, 'home' is no class of ImageNet-1k",
+        ),
+        (
+            ("2019/a.jpg", "2019/b.jpg", "castle/c.jpg"),
+            True,
+            "most photos tell no class: '2019' is no class of ImageNet-1k",
+        ),
+        (
+            ("x/a.jpg", "y/b.jpg", "z/c.jpg"),
+            False,
+            "3 class folders (x, y, z), while the port tells 2 classes apart",
+        ),
         ((val(1), val(2)), True, "there is no devkit beside them"),
     ],
 )
-def test_a_folder_of_any_photos_is_taken_without_classes(names: tuple[str, ...], imagenet: bool, why: str, tmp_path: Path) -> None:
+def test_a_folder_of_any_photos_is_taken_without_classes(
+    names: tuple[str, ...], imagenet: bool, why: str, tmp_path: Path
+) -> None:
     place = files(tmp_path, *names)
     (tmp_path / "z.jpg").symlink_to("nowhere")
     found = open_any_photos(place, classes=IMAGENET_CLASSES if imagenet else Classes(2))
     assert found.layout == "photos without classes" and why in str(found.unlabelled)
-    assert sorted(photo.name for photo in found.photos) == sorted(names) and {photo.labels for photo in found.photos} == {()}
+    assert sorted(photo.name for photo in found.photos) == sorted(names) and {
+        photo.labels for photo in found.photos
+    } == {()}
     assert found.failed == (Failure("z.jpg", "a broken link, or no regular file"),) and not found.validation
     one = open_any_photos(place, classes=IMAGENET_CLASSES if imagenet else Classes(2), limit=1)
     assert len(one.photos) == one.limit == 1
@@ -111,6 +141,10 @@ def test_a_folder_of_any_photos_is_taken_without_classes(names: tuple[str, ...],
 def test_classes_that_most_photos_tell_are_taken(tmp_path: Path, real: Path) -> None:
     files(tmp_path, f"{WNIDS[0]}/a.jpg", f"{WNIDS[1]}/b.jpg", "other/c.jpg")
     assert open_any_photos(tmp_path, classes=IMAGENET_CLASSES) == opened(tmp_path)
-    for place, labels in ((tmp_path / "none", None), (files(tmp_path / "empty", "a.txt"), None), (tmp_path, real)):
+    for place, labels in (
+        (tmp_path / "none", None),
+        (files(tmp_path / "empty", "a.txt"), None),
+        (tmp_path, real),
+    ):
         with pytest.raises(FileError):
             open_any_photos(place, classes=IMAGENET_CLASSES, labels=labels)

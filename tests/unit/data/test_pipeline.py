@@ -21,10 +21,16 @@ PIL = Preprocess("shorter_side", 40, "pil_bilinear", crop=32, **IMAGENET)
 PROTOCOLS = {
     "pil_bilinear": PIL,
     "pil_bicubic": replace(PIL, interpolation="pil_bicubic"),
-    "opencv_cubic": Preprocess("shorter_side", 40, "opencv_cubic", crop=32, channels="bgr", mean=(103.939, 116.779, 123.68)),
-    "opencv_cubic scaled": Preprocess("shorter_side", 41, "opencv_cubic", crop=32, divide=127.5, mean=(1.0, 1.0, 1.0)),
+    "opencv_cubic": Preprocess(
+        "shorter_side", 40, "opencv_cubic", crop=32, channels="bgr", mean=(103.939, 116.779, 123.68)
+    ),
+    "opencv_cubic scaled": Preprocess(
+        "shorter_side", 41, "opencv_cubic", crop=32, divide=127.5, mean=(1.0, 1.0, 1.0)
+    ),
     "vgg": Preprocess("shorter_side", 40, "tf1_bilinear", crop=32, mean=(123.68, 116.78, 103.94)),
-    "inception": Preprocess("squash", 33, "tf1_bilinear", central_fraction=0.875, divide=255.0, mean=(0.5,) * 3, std=(0.5,) * 3),
+    "inception": Preprocess(
+        "squash", 33, "tf1_bilinear", central_fraction=0.875, divide=255.0, mean=(0.5,) * 3, std=(0.5,) * 3
+    ),
 }
 COUNT = CHUNK + 5
 
@@ -42,20 +48,29 @@ def every(photos: Sequence[Photo], protocol: Preprocess = PIL, **options: object
 
 @pytest.mark.parametrize(
     ("name", "crops"),
-    [(name, crops) for name, protocol in PROTOCOLS.items() for crops in (1, 2, 10) if crops < 10 or protocol.crop],
+    [
+        (name, crops)
+        for name, protocol in PROTOCOLS.items()
+        for crops in (1, 2, 10)
+        if crops < 10 or protocol.crop
+    ],
 )
 def test_every_photo_once_in_order_and_as_prepared(photos: list[Photo], name: str, crops: int) -> None:
     protocol = PROTOCOLS[name]
     found = every(photos, protocol, crops=crops)
     assert [position for batch in found for position in batch.positions] == list(range(COUNT))
     assert [len(batch.positions) for batch in found] == [8, 8, 5]
-    assert {batch.pixels.dtype.name for batch in found} == {"float32" if "tf1" in protocol.interpolation else "uint8"}
+    assert {batch.pixels.dtype.name for batch in found} == {
+        "float32" if "tf1" in protocol.interpolation else "uint8"
+    }
     for batch in found:
         values = normalise(batch.pixels, protocol)
         assert values.shape == (len(batch.positions), crops, 3, *batch.pixels.shape[2:4])
         for position, value in zip(batch.positions, values, strict=True):
             image = open_image(photos[position].place.path)
-            wanted = prepare_ten(image, protocol) if crops == 10 else mirrored(prepare(image, protocol))[:crops]
+            wanted = (
+                prepare_ten(image, protocol) if crops == 10 else mirrored(prepare(image, protocol))[:crops]
+            )
             np.testing.assert_array_equal(value, wanted, strict=True)
 
 
@@ -79,8 +94,13 @@ def test_batches_need_not_fit_chunks(photos: list[Photo], batch_size: int) -> No
 @pytest.mark.parametrize("done", [8, CHUNK, CHUNK + 4, COUNT])
 def test_photos_that_an_earlier_run_has_done_are_left_out(photos: list[Photo], done: int) -> None:
     batch_size = 4
-    found, whole = every(photos, batch_size=batch_size, done=done), every(photos, batch_size=batch_size)[done // batch_size :]
-    assert [batch.positions for batch in found] == [batch.positions for batch in whole if batch.positions[0] >= done]
+    found, whole = (
+        every(photos, batch_size=batch_size, done=done),
+        every(photos, batch_size=batch_size)[done // batch_size :],
+    )
+    assert [batch.positions for batch in found] == [
+        batch.positions for batch in whole if batch.positions[0] >= done
+    ]
     for batch, wanted in zip(found, whole, strict=False):
         np.testing.assert_array_equal(batch.pixels, wanted.pixels, strict=True)
     second = every(photos[:1] * (3 * CHUNK), share=(1, 2), done=2)
@@ -109,7 +129,11 @@ def test_photos_inside_an_archive(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_broken_photos_are_named_with_the_reason_and_odd_ones_are_used(tmp_path: Path, workers: int) -> None:
-    contents = {name: (content, None) for name, content in odd_photos().items()} | dict(broken_photos()) | {"missing.jpg": None}
+    contents = (
+        {name: (content, None) for name, content in odd_photos().items()}
+        | dict(broken_photos())
+        | {"missing.jpg": None}
+    )
     for name, entry in contents.items():
         if entry is not None:
             (tmp_path / name).write_bytes(entry[0])
@@ -140,7 +164,8 @@ def test_shares_are_every_photo_once(tmp_path: Path, world: int) -> None:
     found = [[position for batch in share for position, _ in batch.failed] for share in shares]
     assert sorted(chain.from_iterable(found)) == list(range(len(missing)))
     assert found == [
-        [position for chunk in shared_chunks(len(missing), (rank, world)) for position in chunk] for rank in range(world)
+        [position for chunk in shared_chunks(len(missing), (rank, world)) for position in chunk]
+        for rank in range(world)
     ]
 
 
@@ -156,6 +181,8 @@ def test_shares_are_every_photo_once(tmp_path: Path, world: int) -> None:
         (replace(PIL, crop=None), {}),
     ],
 )
-def test_what_makes_no_batches_is_refused_before_anything_starts(protocol: Preprocess, options: dict[str, object]) -> None:
+def test_what_makes_no_batches_is_refused_before_anything_starts(
+    protocol: Preprocess, options: dict[str, object]
+) -> None:
     with pytest.raises(UsageError):
         batches([], protocol, Feed(**{"crops": 1, "batch_size": 8, "workers": 0, "cache": None, **options}))

@@ -18,8 +18,12 @@ from tests.support.photo_files import png_of, prepare_ten
 
 IMAGENET = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 TORCHVISION = Preprocess("shorter_side", 64, "pil_bilinear", crop=56, **IMAGENET)
-KERAS = Preprocess("shorter_side", 64, "opencv_cubic", crop=56, channels="bgr", mean=(103.939, 116.779, 123.68))
-INCEPTION = Preprocess("squash", 75, "tf1_bilinear", central_fraction=0.875, divide=255.0, mean=(0.5,) * 3, std=(0.5,) * 3)
+KERAS = Preprocess(
+    "shorter_side", 64, "opencv_cubic", crop=56, channels="bgr", mean=(103.939, 116.779, 123.68)
+)
+INCEPTION = Preprocess(
+    "squash", 75, "tf1_bilinear", central_fraction=0.875, divide=255.0, mean=(0.5,) * 3, std=(0.5,) * 3
+)
 VGG = Preprocess("shorter_side", 64, "tf1_bilinear", crop=56, mean=(123.68, 116.78, 103.94))
 SIZES = [(120, 90), (91, 121), (64, 64), (83, 97), (57, 200), (333, 71)]
 
@@ -36,7 +40,9 @@ def transforms() -> ModuleType:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_pil_protocols_are_torchvisions_bit_for_bit(transforms: ModuleType, size: tuple[int, int], interpolation: str) -> None:
+def test_pil_protocols_are_torchvisions_bit_for_bit(
+    transforms: ModuleType, size: tuple[int, int], interpolation: str
+) -> None:
     original = transforms.Compose(
         [
             transforms.Resize(64, transforms.InterpolationMode(interpolation)),
@@ -65,7 +71,9 @@ def test_tf_bilinear_squashed_is_what_keras_trains_on(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     for number, size in enumerate(sizes):
         photo(*size).save(tmp_path / "one" / f"{number}.png")
-    loaded = keras.utils.image_dataset_from_directory(tmp_path, image_size=(48, 48), shuffle=False, labels=None)
+    loaded = keras.utils.image_dataset_from_directory(
+        tmp_path, image_size=(48, 48), shuffle=False, labels=None
+    )
     wanted = np.concatenate([np.asarray(batch) for batch in loaded]) / np.float32(127.5) - np.float32(1)
     protocol = Preprocess("squash", 48, "tf_bilinear", divide=127.5, mean=(1, 1, 1))
     for size, values in zip(sizes, wanted, strict=True):
@@ -74,8 +82,12 @@ def test_tf_bilinear_squashed_is_what_keras_trains_on(tmp_path: Path) -> None:
 
 def test_photos_of_the_right_size_are_taken_as_they_are() -> None:
     protocol = Preprocess("none", 64, "none", crop=56)
-    np.testing.assert_array_equal(prepare(photo(64, 64), protocol), np.asarray(photo(64, 64))[4:60, 4:60].transpose(2, 0, 1))
-    with pytest.raises(FileError, match="it has 120x90 pixels, and the protocol takes 64x64 and resizes nothing"):
+    np.testing.assert_array_equal(
+        prepare(photo(64, 64), protocol), np.asarray(photo(64, 64))[4:60, 4:60].transpose(2, 0, 1)
+    )
+    with pytest.raises(
+        FileError, match="it has 120x90 pixels, and the protocol takes 64x64 and resizes nothing"
+    ):
         prepare(photo(120, 90), protocol)
 
 
@@ -102,7 +114,9 @@ def test_ten_crops_elsewhere_mirror_the_crops() -> None:
 @pytest.mark.parametrize("fraction", [0.875, 0.9, 0.5])
 def test_inception_protocol_is_slims_bit_for_bit(size: tuple[int, int], fraction: float) -> None:
     wanted = originals.slim_inception(np.asarray(photo(*size)), 75, fraction)
-    np.testing.assert_array_equal(prepare(photo(*size), replace(INCEPTION, central_fraction=fraction)), wanted.transpose(2, 0, 1))
+    np.testing.assert_array_equal(
+        prepare(photo(*size), replace(INCEPTION, central_fraction=fraction)), wanted.transpose(2, 0, 1)
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -117,7 +131,8 @@ def test_keras_protocol_is_tensornets_within_a_level(size: tuple[int, int], tmp_
     photo(*size).save(tmp_path / "photo.png")
     crops = originals.tensornets_crops(originals.tensornets_pixels(tmp_path / "photo.png", 64, cv2), 56)
     wanted = originals.tensornets_scaled("keras_resnet", crops).transpose(0, 3, 1, 2)
-    assert np.abs(prepare_ten(photo(*size), KERAS) - wanted).max() < 1.0001  # of 255, after a subtraction that rounds
+    # Of 255, after a subtraction that rounds.
+    assert np.abs(prepare_ten(photo(*size), KERAS) - wanted).max() < 1.0001
     assert np.abs(prepare(photo(*size), KERAS) - wanted[0]).max() < 1.0001
 
 
@@ -154,10 +169,16 @@ def test_ten_crops_without_a_crop_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"resize": "longer_side"}, "'resize' is one of shorter_side, squash, square, none, got 'longer_side'"),
+        (
+            {"resize": "longer_side"},
+            "'resize' is one of shorter_side, squash, square, none, got 'longer_side'",
+        ),
         ({"interpolation": "lanczos"}, "'interpolation' is one of"),
         ({"channels": "gbr"}, "'channels'"),
-        ({"resize": "none"}, "'resize' and 'interpolation' are 'none' together, got 'none' and 'pil_bilinear'"),
+        (
+            {"resize": "none"},
+            "'resize' and 'interpolation' are 'none' together, got 'none' and 'pil_bilinear'",
+        ),
         ({"interpolation": "none"}, "'resize' and 'interpolation' are 'none' together"),
         ({"size": 0}, "'size'"),
         ({"size": 1_000_000}, "'size'"),
@@ -229,7 +250,8 @@ def test_exif_orientation_is_not_applied(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize(
-    ("side", "size", "said"), [(4200, 0, "4200x4200"), (8200, 1 << 21, "at most 67108864"), (60_000, 0, "DecompressionBomb")]
+    ("side", "size", "said"),
+    [(4200, 0, "4200x4200"), (8200, 1 << 21, "at most 67108864"), (60_000, 0, "DecompressionBomb")],
 )
 def test_a_photo_of_too_many_pixels_is_a_file_error(tmp_path: Path, side: int, size: int, said: str) -> None:
     """Too many for its bytes, for any photo, and for Pillow."""
@@ -239,7 +261,9 @@ def test_a_photo_of_too_many_pixels_is_a_file_error(tmp_path: Path, side: int, s
     assert caught.value.where == str(tmp_path / "bomb.png")
 
 
-@pytest.mark.parametrize("content", [b"", b"not an image", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"not an image", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"]
+)
 def test_what_is_no_photograph_is_a_file_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "photo.jpg").write_bytes(content)
     with pytest.raises(FileError, match="cannot be read as an image"):
@@ -278,5 +302,7 @@ def test_a_missing_file_is_a_file_error(tmp_path: Path) -> None:
 def test_jpegs_are_decoded_as_tensorflows_accurate_transform(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     photo(120, 90).save(tmp_path / "photo.jpg", quality=90)
-    wanted = tf.io.decode_jpeg((tmp_path / "photo.jpg").read_bytes(), channels=3, dct_method="INTEGER_ACCURATE").numpy()
+    wanted = tf.io.decode_jpeg(
+        (tmp_path / "photo.jpg").read_bytes(), channels=3, dct_method="INTEGER_ACCURATE"
+    ).numpy()
     np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "photo.jpg")), wanted)

@@ -1,4 +1,6 @@
-"""The resamplings against what they reproduce: TensorFlow, OpenCV where installed, otherwise its arithmetic cell by cell."""
+"""The resamplings against what they reproduce: TensorFlow, OpenCV where installed, otherwise its arithmetic
+cell by cell.
+"""
 
 import math
 from typing import Any
@@ -17,7 +19,14 @@ from porter.data.resampling import (
     torch_bilinear,
 )
 
-SIZES = [((37, 50), (25, 34)), ((50, 33), (38, 25)), ((12, 17), (29, 30)), ((7, 5), (3, 4)), ((16, 16), (16, 16)), ((1, 9), (3, 2))]
+SIZES = [
+    ((37, 50), (25, 34)),
+    ((50, 33), (38, 25)),
+    ((12, 17), (29, 30)),
+    ((7, 5), (3, 4)),
+    ((16, 16), (16, 16)),
+    ((1, 9), (3, 2)),
+]
 
 
 def photo(height: int, width: int) -> np.ndarray:
@@ -64,23 +73,31 @@ def levels_apart(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("size", "target"), SIZES)
-def test_opencv_cubic_is_the_fixed_point_cubic_cell_by_cell(size: tuple[int, int], target: tuple[int, int]) -> None:
+def test_opencv_cubic_is_the_fixed_point_cubic_cell_by_cell(
+    size: tuple[int, int], target: tuple[int, int]
+) -> None:
     pixels = photo(*size)
     apart = levels_apart(opencv_cubic(pixels, *target), cubic_cell_by_cell(pixels, *target))
     assert apart.max() <= 1  # float32 positions may round a weight the other way
     assert (apart > 0).mean() < 0.01
 
 
-@pytest.mark.parametrize(("size", "target"), [((375, 500), (256, 341)), ((500, 333), (384, 256)), ((60, 50), (307, 256))])
+@pytest.mark.parametrize(
+    ("size", "target"), [((375, 500), (256, 341)), ((500, 333), (384, 256)), ((60, 50), (307, 256))]
+)
 def test_opencv_cubic_is_within_a_level_of_opencv(size: tuple[int, int], target: tuple[int, int]) -> None:
     cv2 = pytest.importorskip("cv2")
     pixels = photo(*size)
-    apart = levels_apart(opencv_cubic(pixels, *target), cv2.resize(pixels, target[::-1], interpolation=cv2.INTER_CUBIC))
+    apart = levels_apart(
+        opencv_cubic(pixels, *target), cv2.resize(pixels, target[::-1], interpolation=cv2.INTER_CUBIC)
+    )
     assert apart.max() <= 1
     assert (apart > 0).mean() < 0.06
 
 
-@pytest.mark.parametrize(("size", "target"), [*SIZES, ((375, 500), (256, 341)), ((512, 512), (256, 256)), ((60, 50), (307, 256))])
+@pytest.mark.parametrize(
+    ("size", "target"), [*SIZES, ((375, 500), (256, 341)), ((512, 512), (256, 256)), ((60, 50), (307, 256))]
+)
 def test_opencv_bilinear_is_opencvs_bit_for_bit(size: tuple[int, int], target: tuple[int, int]) -> None:
     cv2, pixels = pytest.importorskip("cv2"), photo(*size)
     wanted = cv2.resize(pixels, target[::-1], interpolation=cv2.INTER_LINEAR)
@@ -99,7 +116,9 @@ def test_opencv_cubic_saturates_and_does_not_wrap() -> None:
 def test_tf1_bilinear_is_tensorflows_bit_for_bit(size: tuple[int, int], target: tuple[int, int]) -> None:
     tf = pytest.importorskip("tensorflow")
     values = photo(*size).astype(np.float32) * np.float32(1 / 255)
-    wanted = tf.raw_ops.ResizeBilinear(images=values[None], size=target, align_corners=False, half_pixel_centers=False)[0].numpy()
+    wanted = tf.raw_ops.ResizeBilinear(
+        images=values[None], size=target, align_corners=False, half_pixel_centers=False
+    )[0].numpy()
     np.testing.assert_array_equal(tf1_bilinear(values, *target), wanted)
 
 
@@ -114,7 +133,9 @@ LARGER = [*SIZES, ((375, 500), (96, 96)), ((375, 500), (224, 224)), ((60, 50), (
 
 @pytest.mark.parametrize(("size", "target"), LARGER)
 @pytest.mark.parametrize(("ours", "antialias"), [(tf_bilinear, False), (tf_antialiased, True)])
-def test_tf_bilinear_is_tf_image_resize_bit_for_bit(ours: Any, antialias: bool, size: Any, target: Any) -> None:
+def test_tf_bilinear_is_tf_image_resize_bit_for_bit(
+    ours: Any, antialias: bool, size: Any, target: Any
+) -> None:
     tf = pytest.importorskip("tensorflow")
     wanted = tf.image.resize(photo(*size), target, "bilinear", antialias=antialias).numpy()
     np.testing.assert_array_equal(ours(photo(*size), *target), wanted)
@@ -123,16 +144,25 @@ def test_tf_bilinear_is_tf_image_resize_bit_for_bit(ours: Any, antialias: bool, 
 @pytest.mark.parametrize(("size", "target"), [*LARGER, ((2, 3), (50, 50))])
 def test_tf_bicubic_is_tf_image_resize_bit_for_bit(size: Any, target: Any) -> None:
     tf = pytest.importorskip("tensorflow")
-    np.testing.assert_array_equal(tf_bicubic(photo(*size), *target), tf.image.resize(photo(*size), target, "bicubic").numpy())
+    np.testing.assert_array_equal(
+        tf_bicubic(photo(*size), *target), tf.image.resize(photo(*size), target, "bicubic").numpy()
+    )
 
 
 @pytest.mark.parametrize(("size", "target"), [*LARGER, ((256, 512), (128, 256)), ((375, 500), (12, 31))])
 @pytest.mark.parametrize(("ours", "mode"), [(torch_bilinear, "bilinear"), (torch_bicubic, "bicubic")])
 def test_torch_resampling_is_interpolates_bit_for_bit(ours: Any, mode: str, size: Any, target: Any) -> None:
-    """Where the processor has AVX2. torch's code for others rounds some sums in the middle between two levels the other way."""
+    """Where the processor has AVX2. torch's code for others rounds some sums in the middle between two levels
+    the other way.
+    """
     torch = pytest.importorskip("torch")
     pixels = torch.from_numpy(photo(*size)).permute(2, 0, 1)[None].float()
-    values = torch.nn.functional.interpolate(pixels, target, mode=mode, antialias=True)[0].permute(1, 2, 0).clamp(0, 255).numpy()
+    values = (
+        torch.nn.functional.interpolate(pixels, target, mode=mode, antialias=True)[0]
+        .permute(1, 2, 0)
+        .clamp(0, 255)
+        .numpy()
+    )
     apart = ours(photo(*size), *target) != np.rint(values)
     if torch.backends.cpu.get_cpu_capability().startswith("AVX"):
         assert not apart.any()

@@ -45,11 +45,14 @@ TORCH = Preprocess(
         ({"resize": "none", "size": 32, "mean": [1, 2, 3]}, Preprocess("none", 32, "none", mean=(1, 2, 3))),
     ],
 )
-def test_a_protocol_is_read_as_text_json_a_mapping_or_a_file(stated: Any, protocol: Preprocess, tmp_path: Path) -> None:
+def test_a_protocol_is_read_as_text_json_a_mapping_or_a_file(
+    stated: Any, protocol: Preprocess, tmp_path: Path
+) -> None:
     assert read_preprocess(stated) == protocol == read_preprocess(written(protocol))
     (tmp_path / "size=96").write_text(stated if isinstance(stated, str) else json.dumps(stated))
     assert read_preprocess(tmp_path / "size=96") == protocol
-    (tmp_path / "size=96").write_text((tmp_path / "size=96").read_text(), encoding="utf-8-sig")  # as Windows writes it
+    # As Windows writes it.
+    (tmp_path / "size=96").write_text((tmp_path / "size=96").read_text(), encoding="utf-8-sig")
     assert read_preprocess(tmp_path / "size=96") == protocol
 
 
@@ -64,7 +67,10 @@ def test_a_protocol_is_read_as_text_json_a_mapping_or_a_file(stated: Any, protoc
         ("resize=squash,size=9,interpolation=pil_box,mean=a", "'mean' is one number or three"),
         ("resize=squash,size=9,interpolation=cubic", "'interpolation' is one of pil_nearest, "),
         ("resize=squash,size=9,interpolation=pil_box,jpeg=quick", "'jpeg' is one of fast, got 'quick'"),
-        ("resize=squash,size=9,interpolation=pil_box,crop_rounding=up", "'crop_rounding' is one of even, down, got 'up'"),
+        (
+            "resize=squash,size=9,interpolation=pil_box,crop_rounding=up",
+            "'crop_rounding' is one of even, down, got 'up'",
+        ),
         ("resize=squash,side=9", "'side' is no part of a protocol, which are resize, size, "),
         ("96,resize=squash", "'' is no part of a protocol"),
         ("squash", "'squash' is no file and no protocol"),
@@ -82,4 +88,6 @@ def test_what_is_no_protocol_is_an_error_with_a_line_to_type(stated: str, said: 
 
 
 def test_the_line_to_type_is_a_protocol() -> None:
-    assert read_preprocess(example(96, "tf_bilinear").split("'")[1]) == Preprocess("squash", 96, "tf_bilinear", divide=255)
+    assert read_preprocess(example(96, "tf_bilinear").split("'")[1]) == Preprocess(
+        "squash", 96, "tf_bilinear", divide=255
+    )

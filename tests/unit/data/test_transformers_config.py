@@ -26,7 +26,10 @@ PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("Beit", {"do_center_crop": True, "size": {"height": 256, "width": 256}}),
     ("Levit", {}),
     ("EfficientNet", {**IMAGENETS, "include_top": False}),
-    ("EfficientNet", {"rescale_offset": True, "rescale_factor": 1 / 127.5, "do_normalize": False, "include_top": False}),
+    (
+        "EfficientNet",
+        {"rescale_offset": True, "rescale_factor": 1 / 127.5, "do_normalize": False, "include_top": False},
+    ),
     ("Pvt", {}),
     ("Segformer", {}),
     ("DPT", {"size": {"height": 100, "width": 100}, "ensure_multiple_of": 32}),
@@ -39,7 +42,9 @@ PROCESSORS: list[tuple[str, dict[str, Any]]] = [
 def photos() -> list[Image.Image]:
     random = np.random.default_rng(0)
     return [
-        Image.fromarray(random.integers(0, 256, (*shape, 3), dtype=np.uint8)).resize(shape[::-1], Image.Resampling.BICUBIC)
+        Image.fromarray(random.integers(0, 256, (*shape, 3), dtype=np.uint8)).resize(
+            shape[::-1], Image.Resampling.BICUBIC
+        )
         for shape in ((301, 453), (120, 93))
     ]
 

@@ -50,7 +50,14 @@ def reference(framework: Any, without_background: str | None = None) -> ZooRefer
     checkpoint = Checkpoint(Path("weights"), "memory", "torch", {})
     code = Implementation(framework.build, lambda variant: True)
     return ZooReference(
-        framework, code, "torchvision", "resnet18", 5, checkpoint, {HEAD: "fc", "stem": "conv1"}, without_background
+        framework,
+        code,
+        "torchvision",
+        "resnet18",
+        5,
+        checkpoint,
+        {HEAD: "fc", "stem": "conv1"},
+        without_background,
     )
 
 
@@ -67,7 +74,9 @@ def opened(references: list[ZooReference], zoo: str = "tf", shipped: Any = None)
     graph = SimpleNamespace(output=HEAD)
     own = Own(Stub(), graph, {})  # type: ignore[arg-type]
     file = SimpleNamespace(format="keras-h5")
-    return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, framework=zoo, file=file)
+    return SimpleNamespace(
+        graph=graph, shipped=shipped, references=given, own=lambda dtype: own, framework=zoo, file=file
+    )
 
 
 @pytest.fixture(autouse=True)

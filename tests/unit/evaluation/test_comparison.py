@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from porter.data.photos import Bytes, Photo
-from porter.evaluation.comparison import PAIRED_PHOTOS, PAIRS_PER_PHOTO, Comparison, agreement, differing_positions, merged, spread
+from porter.evaluation.comparison import (
+    PAIRED_PHOTOS,
+    PAIRS_PER_PHOTO,
+    Comparison,
+    agreement,
+    differing_positions,
+    merged,
+    spread,
+)
 from porter.evaluation.results import Accuracy, Differing
 from porter.evaluation.scoring import Scored, Scores
 
@@ -50,14 +58,19 @@ def test_photos_without_finite_logits_are_not_compared() -> None:
 
 def test_shares_add_up_to_the_whole() -> None:
     source, port = logits()
-    whole, found = seen(source, port, range(PHOTOS)), merged([seen(source, port, range(20)), seen(source, port, range(20, PHOTOS))])
+    whole, found = (
+        seen(source, port, range(PHOTOS)),
+        merged([seen(source, port, range(20)), seen(source, port, range(20, PHOTOS))]),
+    )
     assert np.array_equal(found.max_abs, whole.max_abs) and np.array_equal(found.rel_l2, whole.rel_l2)
     assert sorted(found.pairs) == sorted(whole.pairs)
 
 
 def test_agreement_counts_photos_that_both_saw() -> None:
     photos = [Photo(f"{place}", (0,), Bytes(path=None)) for place in range(4)]  # type: ignore[arg-type]
-    scored = Scored({"source": scores([1, 2, 3, -1]), "port": scores([1, 5, -1, 4])}, np.ones(4, np.bool_), {}, True, 1.0)
+    scored = Scored(
+        {"source": scores([1, 2, 3, -1]), "port": scores([1, 5, -1, 4])}, np.ones(4, np.bool_), {}, True, 1.0
+    )
     compared = Comparison(4)
     compared.max_abs[:2], compared.rel_l2[:2] = (0.5, 0.25), (0.1, 0.2)
     found = agreement("keras", Accuracy(4, 0.0, 0.0, (0.0, 1.0)), photos, scored, compared)

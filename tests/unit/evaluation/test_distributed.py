@@ -64,7 +64,9 @@ def test_torchruns_variables() -> None:
     assert process.device("cuda") == "cuda:1" and process.device("cpu") == "cpu"
 
 
-@pytest.mark.parametrize("variables", [{"RANK": "2", "WORLD_SIZE": "2"}, {"WORLD_SIZE": "two"}, {"WORLD_SIZE": "0"}])
+@pytest.mark.parametrize(
+    "variables", [{"RANK": "2", "WORLD_SIZE": "2"}, {"WORLD_SIZE": "two"}, {"WORLD_SIZE": "0"}]
+)
 def test_variables_that_do_not_fit(variables: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         this_process(variables)

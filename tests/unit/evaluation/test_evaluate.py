@@ -1,4 +1,6 @@
-"""porter eval over generated photos, whose folders are named by what the port itself sees in them: so the figures are known."""
+"""porter eval over generated photos, whose folders are named by what the port itself sees in them: so the
+figures are known.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ BROKEN = {"cut.JPEG": b"\xff\xd8\xff\xe0 cut", "empty.JPEG": b""}
 
 @dataclass(frozen=True)
 class Made:
-    """A port, the weights it was made from, and photos of which the first ones are right, the next among five, the rest wrong."""
+    """A port, the weights it was made from, and photos of which the first ones are right, the next among
+    five, the rest wrong.
+    """
 
     port: Path
     weights: Path
@@ -103,7 +107,9 @@ def test_top1_top5_and_failures_in_the_denominator(made: Made, measured: tuple[P
     assert found.images == images
     assert found.top1 == pytest.approx(100 * FIRST / images)
     assert found.top5 == pytest.approx(100 * (FIRST + AMONG_FIVE) / images)
-    assert sorted(Path(photo.name).name for photo in found.failed) == sorted(BROKEN) and all(photo.why for photo in found.failed)
+    assert sorted(Path(photo.name).name for photo in found.failed) == sorted(BROKEN) and all(
+        photo.why for photo in found.failed
+    )
     wnids, logits, labels = [entry.wnid for entry in imagenet_classes()], [], []
     for photo in sorted(made.photos.glob("*/*.png")):
         logits.append(torch.from_numpy(porter.predict(measured[0], [photo])[0].logits).double())
@@ -115,7 +121,17 @@ def test_top1_top5_and_failures_in_the_denominator(made: Made, measured: tuple[P
 
 def test_the_record_has_the_fields_that_scripts_read(measured: tuple[Path, Evaluation]) -> None:
     record = json.loads(json.dumps(measured[1].record(), allow_nan=False))
-    assert {"ok", "images", "failed", "top1", "top5", "ci95", "protocol", "published", "verdict"} <= record.keys()
+    assert {
+        "ok",
+        "images",
+        "failed",
+        "top1",
+        "top5",
+        "ci95",
+        "protocol",
+        "published",
+        "verdict",
+    } <= record.keys()
     assert {tuple(photo) for photo in record["failed"]} == {("file", "why")}
     assert record["published"] is None and record["verdict"] == "no published figure"
     assert record["limit"] is None and record["labels"] is None
@@ -240,12 +256,20 @@ def test_bad_options(made: Made, options: dict[str, Any], words: str) -> None:
         run(made, **options)
 
 
-def test_a_fast_run_stands_beside_fp32(mine: Made, measured: tuple[Path, Evaluation], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_run_stands_beside_fp32(
+    mine: Made, measured: tuple[Path, Evaluation], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(speed, "_MEASURED", 0.01)
     monkeypatch.setattr(torch, "compile", lambda model, dynamic: model)
     found, plain = run(mine, fast=True), measured[1]
-    assert found.fp32 == Accuracy(plain.images, plain.top1, plain.top5, plain.ci95, loss=pytest.approx(plain.loss, rel=1e-6))
-    assert found.run == found.tried[0].run.words and len(found.tried) == 5 and not any(each.refused for each in found.tried)
+    assert found.fp32 == Accuracy(
+        plain.images, plain.top1, plain.top5, plain.ci95, loss=pytest.approx(plain.loss, rel=1e-6)
+    )
+    assert (
+        found.run == found.tried[0].run.words
+        and len(found.tried) == 5
+        and not any(each.refused for each in found.tried)
+    )
     record = read_port(mine.port).record.evaluation
     assert record is not None and record["tried"][0]["per_second"] == found.tried[0].per_second
     monkeypatch.setattr(evaluate_module, "this_process", lambda: Process(0, 2))
@@ -266,7 +290,9 @@ def test_a_fast_run_in_fp32_is_its_own_figure_beside(mine: Made, monkeypatch: py
     assert made == [FP32] and found.fp32 is not None and found.fp32.top1 == found.top1
 
 
-def test_reals_labels_stand_beside_the_photos_own(mine: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reals_labels_stand_beside_the_photos_own(
+    mine: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "val").mkdir()
     photos = sorted(mine.photos.glob("*/*.png"))[:3]
     best = [porter.predict(mine.port, [photo])[0].top5[0].index for photo in photos]
@@ -283,7 +309,11 @@ def test_reals_labels_stand_beside_the_photos_own(mine: Made, tmp_path: Path, mo
     own = [wnids.index(photo.parent.name) for photo in photos]
     assert found.images == 3 and found.top1 == pytest.approx(100 * sum(map(int.__eq__, own, best)) / 3)
     assert found.real is not None and (found.real.images, found.real.top1) == (2, 50.0)
-    monkeypatch.setattr(evaluate_module, "measure", lambda *args: pytest.fail("photos were scored before the labels were read"))
+    monkeypatch.setattr(
+        evaluate_module,
+        "measure",
+        lambda *args: pytest.fail("photos were scored before the labels were read"),
+    )
     with pytest.raises(FileError, match=r"real_labels takes real\.json"):
         run(Made(mine.port, mine.weights, tmp_path / "val"), real_labels=tmp_path / "none.json")
 
@@ -314,17 +344,23 @@ def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
     small = run(mine, limit=3)
     after = read_port(mine.port).record
     assert after.evaluation == before.evaluation and (mine.port / details.DETAILS).read_bytes() == shown
-    assert [line["images"] for line in after.evaluations] == [PHOTOS + len(BROKEN), 3] and after.evaluations[1]["limit"] == 3
+    assert [line["images"] for line in after.evaluations] == [PHOTOS + len(BROKEN), 3] and after.evaluations[
+        1
+    ]["limit"] == 3
     assert (
         small.warnings[-1]
-        == f"the port's record and report keep the figures of {PHOTOS + len(BROKEN)} photos; these are in its list"
+        == f"the port's record and report keep the figures of {PHOTOS + len(BROKEN)} photos; these are "
+        "in its list"
     )
     assert not any("keep the figures" in warning for warning in run(mine).warnings)
     squashed = run(
         mine, limit=3, preprocess="resize=squash,size=224,interpolation=pil_bilinear,divide=255"
     )  # the first was a mistake
     other = read_port(mine.port).record
-    assert other.evaluation is not None and (other.evaluation["images"], other.evaluation["protocol"]) == (3, squashed.protocol)
+    assert other.evaluation is not None and (other.evaluation["images"], other.evaluation["protocol"]) == (
+        3,
+        squashed.protocol,
+    )
     assert len(other.evaluations) == 4
     (said,) = squashed.warnings
     assert f"and not those of {PHOTOS + len(BROKEN)} photos, which were measured otherwise" in said
@@ -339,23 +375,45 @@ def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
         and sum(rank < 5 for rank in ranks) == FIRST + AMONG_FIVE
     )
     assert all(row["label"] == row["class1"] for row in rows if row["rank"] == "0")
-    assert rows[0]["name1"] == imagenet_classes()[int(rows[0]["class1"])].name and 0 < float(rows[0]["probability1"]) <= 1
+    assert (
+        rows[0]["name1"] == imagenet_classes()[int(rows[0]["class1"])].name
+        and 0 < float(rows[0]["probability1"]) <= 1
+    )
 
 
 @pytest.fixture(scope="module")
 def others(made: Made, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Ports of the same weights: fed the same pixels on another scale, in another framework, and resized otherwise."""
+    """Ports of the same weights: fed the same pixels on another scale, in another framework, and resized
+    otherwise.
+    """
     folder = tmp_path_factory.mktemp("others")
-    kept = {"resize": "shorter_side", "size": 256, "interpolation": "pil_bilinear", "crop": 224, "divide": 255.0}
+    kept = {
+        "resize": "shorter_side",
+        "size": 256,
+        "interpolation": "pil_bilinear",
+        "crop": 224,
+        "divide": 255.0,
+    }
     stated: dict[str, tuple[str, Any]] = {
         "scaled": ("torch", kept | {"mean": 0.5}),
         "onnx": ("onnx", None),
         "down": ("torch", kept | {"crop_rounding": "down"}),
-        "squashed": ("torch", {"resize": "squash", "size": 128, "interpolation": "pil_bicubic", "divide": 255.0}),
+        "squashed": (
+            "torch",
+            {"resize": "squash", "size": 128, "interpolation": "pil_bicubic", "divide": 255.0},
+        ),
     }
     for name, (framework, preprocess) in stated.items():
         out = folder / name
-        porter.convert(VARIANT, "torchvision", framework, weights=made.weights, out=out, check=False, preprocess=preprocess)
+        porter.convert(
+            VARIANT,
+            "torchvision",
+            framework,
+            weights=made.weights,
+            out=out,
+            check=False,
+            preprocess=preprocess,
+        )
     return [folder / name for name in stated]
 
 
@@ -363,13 +421,17 @@ def test_several_ports_get_the_figures_of_separate_runs_from_one_decoding(
     mine: Made, others: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, decoded = making.open_image, []
-    monkeypatch.setattr(making, "open_image", lambda photo, jpeg: (decoded.append(photo), original(photo, jpeg))[1])
+    monkeypatch.setattr(
+        making, "open_image", lambda photo, jpeg: (decoded.append(photo), original(photo, jpeg))[1]
+    )
     ports = [mine.port, *others]
     settings: dict[str, Any] = {"source": True, "weights": mine.weights, "batch_size": 5, "workers": 0}
     found = porter.evaluate_several(ports, mine.photos, **settings)
-    assert len(decoded) == 3 * (PHOTOS + 1)  # the empty photo is not opened; other crops and squashed ones are other groups
+    # The empty photo is not opened; other crops and squashed ones are other groups.
+    assert len(decoded) == 3 * (PHOTOS + 1)
     assert [(each.port, each.framework) for each in found] == [
-        (str(port), framework) for port, framework in zip(ports, ("torch", "torch", "onnx", "torch", "torch"), strict=True)
+        (str(port), framework)
+        for port, framework in zip(ports, ("torch", "torch", "onnx", "torch", "torch"), strict=True)
     ]
     assert len({each.evaluation.loss for each in found}) == 5
     for each in found:
@@ -399,7 +461,9 @@ def test_control_c_in_the_second_pass_keeps_the_figures_of_the_first(
 
     monkeypatch.setattr(measuring, "score", score)
     found = porter.evaluate_several([mine.port, others[2], others[0]], mine.photos, batch_size=5, workers=0)
-    assert [each.port for each in found] == [str(mine.port), str(others[0])] and all(each.evaluation.complete for each in found)
+    assert [each.port for each in found] == [str(mine.port), str(others[0])] and all(
+        each.evaluation.complete for each in found
+    )
 
 
 def test_ports_that_cannot_be_measured_together(mine: Made, tmp_path: Path) -> None:
@@ -430,7 +494,9 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
 def test_a_run_goes_on_where_control_c_ended_it(
     mine: Made, others: list[Path], own_cache: Path, source: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"batch_size": 3, "workers": 0} | ({"source": True, "weights": mine.weights} if source else {})
+    settings: dict[str, Any] = {"batch_size": 3, "workers": 0} | (
+        {"source": True, "weights": mine.weights} if source else {}
+    )
     ports, decoded = [mine.port, others[0]], list[Any]()
     whole = [each.evaluation for each in porter.evaluate_several(ports, mine.photos, **settings)]
     assert not list(own_cache.glob("*"))
@@ -446,7 +512,9 @@ def test_a_run_goes_on_where_control_c_ended_it(
 
     interrupted_at(monkeypatch, 0)
     original = making.open_image
-    monkeypatch.setattr(making, "open_image", lambda photo, jpeg: (decoded.append(photo), original(photo, jpeg))[1])
+    monkeypatch.setattr(
+        making, "open_image", lambda photo, jpeg: (decoded.append(photo), original(photo, jpeg))[1]
+    )
     found = [each.evaluation for each in porter.evaluate_several(ports, mine.photos, **settings)]
     assert not list(own_cache.glob("*"))
     for once, again in zip(whole, found, strict=True):
@@ -487,14 +555,22 @@ def test_what_is_kept_belongs_to_the_same_photos_port_and_settings(
     mine: Made, others: list[Path], own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(mine.photos, tmp_path / "photos")
-    given, changed = Made(mine.port, mine.weights, tmp_path / "photos"), Made(others[0], mine.weights, tmp_path / "photos")
+    given, changed = (
+        Made(mine.port, mine.weights, tmp_path / "photos"),
+        Made(others[0], mine.weights, tmp_path / "photos"),
+    )
 
     def goes_on(port: Made, **options: Any) -> bool:
         """Whether the run, which is ended again, counts the photos of the first one."""
         interrupted_at(monkeypatch, 2)
         return run(port, **options).images > 5
 
-    assert not goes_on(given) and not goes_on(changed) and not goes_on(given, batch_size=4) and not goes_on(given, limit=9)
+    assert (
+        not goes_on(given)
+        and not goes_on(changed)
+        and not goes_on(given, batch_size=4)
+        and not goes_on(given, limit=9)
+    )
     kept = {file: file.read_text() for file in own_cache.glob("*")}
     assert len(kept) == 4 and not goes_on(given, afresh=True)
     for file in kept:
@@ -524,7 +600,9 @@ def test_control_c_before_the_first_photos_says_so(mine: Made, monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr(scoring, "_begin", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="before the first photos were scored, so there are no figures"):
+    with pytest.raises(
+        KeyboardInterrupt, match="before the first photos were scored, so there are no figures"
+    ):
         run(mine)
 
 
@@ -546,21 +624,36 @@ def test_two_processes_give_what_one_gives(mine: Made, tmp_path: Path) -> None:
     shutil.copytree(mine.port, tmp_path / "shared")
     program = "import sys; from porter.cli.app import main; sys.argv[0] = 'porter'; main()"
     options = ("--data", str(many), "--source", "--weights", str(mine.weights), "--workers", "0", "--json")
-    (status, output), (other_status, nothing) = run_two(["-c", program, "eval", str(tmp_path / "shared"), *options], tmp_path)
+    (status, output), (other_status, nothing) = run_two(
+        ["-c", program, "eval", str(tmp_path / "shared"), *options], tmp_path
+    )
     assert status == other_status == 0 and nothing == ""  # the first one prints, for both
-    whole, found = porter.evaluate(mine.port, many, source=True, weights=mine.weights, workers=0), json.loads(output)
+    whole, found = (
+        porter.evaluate(mine.port, many, source=True, weights=mine.weights, workers=0),
+        json.loads(output),
+    )
     for field, value in json.loads(json.dumps(whole.record())).items():
         assert field in ("per_second", "source", "loss") or found[field] == value, field
     assert found["loss"] == pytest.approx(whole.loss, rel=1e-6)  # batches of other sizes
     assert whole.source is not None and found["source"]["agreeing"] == whole.source.agreeing == 2 * PHOTOS
     theirs = vars(whole.source.accuracy)
-    assert found["source"]["accuracy"] == {**theirs, "ci95": list(theirs["ci95"]), "loss": pytest.approx(theirs["loss"], rel=1e-6)}
+    assert found["source"]["accuracy"] == {
+        **theirs,
+        "ci95": list(theirs["ci95"]),
+        "loss": pytest.approx(theirs["loss"], rel=1e-6),
+    }
 
     def left(port: Path) -> list[Any]:
         photos = json.loads((port / details.DETAILS).read_text())["photos"]
-        return [(photo["name"], [[guess["index"] for guess in photo[model]] for model in ("source", "port")]) for photo in photos]
+        return [
+            (photo["name"], [[guess["index"] for guess in photo[model]] for model in ("source", "port")])
+            for photo in photos
+        ]
 
-    assert left(tmp_path / "shared") == left(mine.port) and read_port(tmp_path / "shared").record.evaluation is not None
+    assert (
+        left(tmp_path / "shared") == left(mine.port)
+        and read_port(tmp_path / "shared").record.evaluation is not None
+    )
 
 
 def test_long_lists_are_cut_in_the_record_and_counted(measured: tuple[Path, Evaluation]) -> None:

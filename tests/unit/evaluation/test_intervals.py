@@ -21,4 +21,6 @@ def test_the_ends_are_where_the_score_test_is_at_its_limit(images: int, data: st
     for end in (low, high):
         if 0 < end < 100:
             share = end / 100
-            assert abs(right / images - share) == pytest.approx(Z95 * sqrt(share * (1 - share) / images), rel=1e-6, abs=1e-9)
+            assert abs(right / images - share) == pytest.approx(
+                Z95 * sqrt(share * (1 - share) / images), rel=1e-6, abs=1e-9
+            )

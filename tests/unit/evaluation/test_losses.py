@@ -40,7 +40,10 @@ def test_the_loss_is_torchs_cross_entropy(crops: int) -> None:
     logs = scored.log_softmax(2).logsumexp(1) - log(crops)
     wanted = torch.nn.functional.nll_loss(logs, torch.from_numpy(labels), reduction="none")
     if crops == 1:
-        assert torch.equal(wanted, torch.nn.functional.cross_entropy(scored[:, 0], torch.from_numpy(labels), reduction="none"))
+        assert torch.equal(
+            wanted,
+            torch.nn.functional.cross_entropy(scored[:, 0], torch.from_numpy(labels), reduction="none"),
+        )
     found = log_losses(given.astype(np.float64), [(int(label),) for label in labels], None)
     assert found == pytest.approx(wanted.numpy(), rel=1e-13, abs=1e-13)
 

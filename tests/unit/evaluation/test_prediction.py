@@ -16,7 +16,14 @@ def test_both_frameworks_see_the_same_five_classes(weights_file: WeightsMaker, t
     found = {}
     for framework in ("torch", "tf"):
         weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
-        porter.convert("mobilenet_v2_0.35", "torchvision", framework, weights=weights, out=tmp_path / framework, check=False)
+        porter.convert(
+            "mobilenet_v2_0.35",
+            "torchvision",
+            framework,
+            weights=weights,
+            out=tmp_path / framework,
+            check=False,
+        )
         (found[framework],) = porter.predict(tmp_path / framework, [PHOTO])
     one, other = found["torch"], found["tf"]
     assert [guess.name for guess in one.top5] == [guess.name for guess in other.top5]
@@ -28,7 +35,9 @@ def test_both_frameworks_see_the_same_five_classes(weights_file: WeightsMaker, t
 
 def test_classes_without_names_are_numbers(weights_file: WeightsMaker, tmp_path: Path) -> None:
     weights = weights_file("mobilenet_v2_0.35", "keras", ".h5", classes=10)
-    made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    made = porter.convert(
+        "mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False
+    )
     assert made.port.record.classes == 10
     (prediction,) = porter.predict(tmp_path / "p", PHOTO)
     assert all(guess.name is None and guess.wnid is None and guess.index < 10 for guess in prediction.top5)
@@ -38,7 +47,14 @@ def test_far_behind_the_best_class_the_logits_still_tell(weights_file: WeightsMa
     state = torch.load(weights_file("mobilenet_v2_0.35", "torchvision", ".pth"), weights_only=True)
     state["classifier.1.weight"] *= 1e6
     torch.save(state, tmp_path / "sure.pth")
-    porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=tmp_path / "sure.pth", out=tmp_path / "p", check=False)
+    porter.convert(
+        "mobilenet_v2_0.35",
+        "torchvision",
+        "torch",
+        weights=tmp_path / "sure.pth",
+        out=tmp_path / "p",
+        check=False,
+    )
     (prediction,) = porter.predict(tmp_path / "p", [PHOTO])
     assert [guess.probability for guess in prediction.top5[1:]] == [0, 0, 0, 0]
     assert [guess.index for guess in prediction.top5] == list(np.argsort(-prediction.logits)[:5])
@@ -55,25 +71,35 @@ def test_a_file_that_is_no_photo(weights_file: WeightsMaker, tmp_path: Path) -> 
     assert folder.value.next == f'porter.predict("{tmp_path / "p"}", glob.glob("{tmp_path}/*"))'
 
 
-def test_a_single_output_is_a_number_and_no_share_of_one(weights_file: WeightsMaker, tmp_path: Path, cli: Cli) -> None:
+def test_a_single_output_is_a_number_and_no_share_of_one(
+    weights_file: WeightsMaker, tmp_path: Path, cli: Cli
+) -> None:
     """Its softmax is 1 whatever it is. A sigmoid's value is one, where the source had a sigmoid."""
     weights, port = weights_file("mobilenet_v2_0.35", "torchvision", ".pth", classes=1), tmp_path / "p"
     porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=weights, out=port, check=False)
     ((guess,),) = [found.top5 for found in porter.predict(port, [PHOTO])]
-    assert guess.probability is None and cli("predict", port, PHOTO).out.splitlines()[1:] == [f"  output {guess.logit:.4f}"]
+    assert guess.probability is None and cli("predict", port, PHOTO).out.splitlines()[1:] == [
+        f"  output {guess.logit:.4f}"
+    ]
     record = json.loads((port / "port.json").read_text())
     (port / "port.json").write_text(json.dumps({**record, "activation": "sigmoid"}))
     sigmoid = 1 / (1 + math.exp(-guess.logit))
-    assert cli("predict", port, PHOTO).out.splitlines()[1:] == [f"  output {guess.logit:.4f}, sigmoid {sigmoid:.4f}"]
+    assert cli("predict", port, PHOTO).out.splitlines()[1:] == [
+        f"  output {guess.logit:.4f}, sigmoid {sigmoid:.4f}"
+    ]
     with pytest.raises(UsageError, match="this model has one output"):
         porter.evaluate(port, PHOTO.parent)
 
 
-def test_a_model_of_other_channels_is_refused_with_a_protocol_too(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_a_model_of_other_channels_is_refused_with_a_protocol_too(
+    weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     weights, port = weights_file("mobilenet_v2_0.35", "torchvision", ".pth"), tmp_path / "p"
     porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=weights, out=port, check=False)
     record = json.loads((port / "port.json").read_text())
-    (port / "port.json").write_text(json.dumps({**record, "input": {**record["input"], "channels": 1}, "preprocess": None}))
+    (port / "port.json").write_text(
+        json.dumps({**record, "input": {**record["input"], "channels": 1}, "preprocess": None})
+    )
     for protocol in (None, "resize=squash,size=32,interpolation=pil_bilinear"):
         with pytest.raises(UsageError, match="this model takes 1 channels, photos have 3"):
             porter.predict(port, [PHOTO], preprocess=protocol)

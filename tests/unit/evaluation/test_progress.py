@@ -15,9 +15,12 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("stderr", "shown", "seen"), [(Terminal(), True, True), (Terminal(), False, False), (io.StringIO(), True, False)]
+    ("stderr", "shown", "seen"),
+    [(Terminal(), True, True), (Terminal(), False, False), (io.StringIO(), True, False)],
 )
-def test_a_bar_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, shown: bool, seen: bool) -> None:
+def test_a_bar_only_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, shown: bool, seen: bool
+) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
     with Progress(8, shown) as progress:
         progress.advance(4, 3)

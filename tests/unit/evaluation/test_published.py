@@ -39,7 +39,12 @@ def record(**fields: Any) -> Record:
 
 
 def photos(count: int = 50_000, labels: tuple[int, ...] = (0,), **fields: Any) -> PhotoSet:
-    return PhotoSet(Path("val"), "class folders", (Photo("a", labels, Bytes(Path("a"))),) * count, **{"validation": True, **fields})
+    return PhotoSet(
+        Path("val"),
+        "class folders",
+        (Photo("a", labels, Bytes(Path("a"))),) * count,
+        **{"validation": True, **fields},
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,10 @@ def test_a_protocol_that_is_not_the_zoos_is_an_obstacle() -> None:
         ({"images": 49_999}, "49,999 images"),
         ({"photos": photos(validation=False)}, "images"),
         ({"photos": photos(labels=(0, 1))}, "labels"),
-        ({"photos": photos(excluded=(Failure("a", "links are not followed"),))}, "1 left out: a: links are not followed"),
+        (
+            {"photos": photos(excluded=(Failure("a", "links are not followed"),))},
+            "1 left out: a: links are not followed",
+        ),
         ({"crops": 10}, "10 crops"),
         ({"precision": "tf32"}, "tf32"),
         ({"side": 160}, "fed 160x160, published at 224x224"),
@@ -121,15 +129,21 @@ def test_weights_that_are_not_the_published_ones_are_said() -> None:
         (False, "b0353104" + "0" * 56, ("which is not the published",)),
     ],
 )
-def test_a_record_that_does_not_say_whether_its_file_is_published(published: Any, sha256: str, words: tuple[str, ...]) -> None:
-    found = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256=sha256, published=published)), MEMBER)
+def test_a_record_that_does_not_say_whether_its_file_is_published(
+    published: Any, sha256: str, words: tuple[str, ...]
+) -> None:
+    found = notes_on_weights(
+        record(source=SourceFile(file="a.pth", format="torch", sha256=sha256, published=published)), MEMBER
+    )
     assert len(found) == len(words) and all(word in note for word, note in zip(words, found, strict=True))
 
 
 def test_a_record_that_cannot_be_compared_with_a_published_digest_is_said() -> None:
     weights = {"mobilenet_v2": Weights(WeightsFile("a.pth", md5="0" * 32), None, None, None)}
     unpinned = MEMBER._replace(zoo=replace(MEMBER.zoo, weights=weights))
-    (note,) = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256="f" * 64)), unpinned)
+    (note,) = notes_on_weights(
+        record(source=SourceFile(file="a.pth", format="torch", sha256="f" * 64)), unpinned
+    )
     assert "does not record" in note and "convert again" in note
 
 

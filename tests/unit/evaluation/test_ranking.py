@@ -13,7 +13,8 @@ def test_ranks_are_those_of_a_stable_sort(levels: int) -> None:
     labels = rng.integers(0, 30, 200)
     order = np.argsort(-scores, axis=1, kind="stable")
     assert np.array_equal(
-        label_ranks(scores, [(label,) for label in labels]), [list(row).index(y) for row, y in zip(order, labels, strict=True)]
+        label_ranks(scores, [(label,) for label in labels]),
+        [list(row).index(y) for row, y in zip(order, labels, strict=True)],
     )
     assert np.array_equal(top_classes(scores), order[:, :5])
 

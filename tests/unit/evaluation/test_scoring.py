@@ -1,4 +1,6 @@
-"""One pass over real files with models whose answers are known: they read the level of a photo that is all of one grey."""
+"""One pass over real files with models whose answers are known: they read the level of a photo that is all of
+one grey.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def test_a_background_row_moves_labels_one_row_down(photos: list[Photo]) -> None
         scored(photos, with_background, logits={"port": Logits(background=True)}).models["port"].ranks,
         scored(photos).models["port"].ranks,
     )
-    assert not np.array_equal(scored(photos, with_background).models["port"].ranks, scored(photos).models["port"].ranks)
+    assert not np.array_equal(
+        scored(photos, with_background).models["port"].ranks, scored(photos).models["port"].ranks
+    )
 
 
 def test_of_several_labels_one_is_enough(tmp_path: Path) -> None:
@@ -111,14 +115,24 @@ def test_unreadable_photos_fail_for_every_model(photos: list[Photo], tmp_path: P
     (tmp_path / "61.png").write_bytes(b"\x89PNG, cut short")
     found = score(photos, PROTOCOL, {"one": begin(near), "two": begin(far)}, FOURS)
     assert list(found.failed) == [3] and found.failed[3].name == "61.png"
-    assert found.reached.all() and all(scores.ranks[3] == -1 and not scores.failed for scores in found.models.values())
+    assert found.reached.all() and all(
+        scores.ranks[3] == -1 and not scores.failed for scores in found.models.values()
+    )
 
 
 def test_a_batch_of_only_failures(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"")
     watched: list[object] = []
-    found = scored([Photo("a.png", (0,), Bytes(tmp_path / "a.png"))], watching=Watching(lambda *seen: watched.append(seen)))
-    assert not watched and list(found.failed) == [0] and found.reached.all() and found.models["port"].ranks.tolist() == [-1]
+    found = scored(
+        [Photo("a.png", (0,), Bytes(tmp_path / "a.png"))],
+        watching=Watching(lambda *seen: watched.append(seen)),
+    )
+    assert (
+        not watched
+        and list(found.failed) == [0]
+        and found.reached.all()
+        and found.models["port"].ranks.tolist() == [-1]
+    )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -195,5 +209,7 @@ def test_shares_add_up_to_the_whole(photos: list[Photo], tmp_path: Path) -> None
     assert all(0 < part.reached.sum() < len(many) for part in parts)
     found = merged(parts)
     for name in ("ranks", "centre", "losses", "top", "shares"):
-        assert np.array_equal(getattr(found.models["port"], name), getattr(whole.models["port"], name), equal_nan=True)
+        assert np.array_equal(
+            getattr(found.models["port"], name), getattr(whole.models["port"], name), equal_nan=True
+        )
     assert found.reached.all() and found.failed == whole.failed and list(found.failed) == [20]

@@ -73,7 +73,10 @@ def test_a_model_that_runs_in_no_way_is_an_error() -> None:
 
 
 def test_made_photos_have_the_form_of_the_pipelines() -> None:
-    assert made_pixels(PROTOCOL, 10, 3).shape == (3, 10, 6, 6, 3) and made_pixels(PROTOCOL, 1, 1).dtype == np.uint8
+    assert (
+        made_pixels(PROTOCOL, 10, 3).shape == (3, 10, 6, 6, 3)
+        and made_pixels(PROTOCOL, 1, 1).dtype == np.uint8
+    )
     fractions = Preprocess("squash", 6, "tf1_bilinear", divide=255.0)
     assert made_pixels(fractions, 1, 1).dtype == np.float32
     assert 200 < images_a_second(taking(0.01), made_pixels(PROTOCOL, 2, 2)) <= 400

@@ -1,4 +1,6 @@
-"""Atrous convolutions and pools as TensorFlow writes them: held to TensorFlow's own values, at open sizes and at known ones."""
+"""Atrous convolutions and pools as TensorFlow writes them: held to TensorFlow's own values, at open sizes and
+at known ones.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ def convolved(x: Any, padding: str = "VALID") -> Any:
 
 def normed(x: Any) -> Any:
     tf = tensorflow()
-    numbers = variable("mean", 4), variable("variance", 4, positive=True), variable("beta", 4), variable("gamma", 4)
+    numbers = (
+        variable("mean", 4),
+        variable("variance", 4, positive=True),
+        variable("beta", 4),
+        variable("gamma", 4),
+    )
     return tf.nn.relu(tf.nn.batch_normalization(convolved(x), *numbers, variance_epsilon=2e-3))
 
 
@@ -34,11 +41,15 @@ def biased(x: Any) -> Any:
 
 
 def by_channel(x: Any) -> Any:
-    return tensorflow().compat.v1.nn.depthwise_conv2d_native(x, variable("weights", 3, 3, 3, 2), [1, 1, 1, 1], "VALID")
+    return tensorflow().compat.v1.nn.depthwise_conv2d_native(
+        x, variable("weights", 3, 3, 3, 2), [1, 1, 1, 1], "VALID"
+    )
 
 
 def atrous(padding: str, op: Make, rate: tuple[int, int] = (2, 3)) -> Make:
-    """What tf.nn.atrous_conv2d and slim's convolutions with a rate wrote: the pads are computed from the size by FloorMod."""
+    """What tf.nn.atrous_conv2d and slim's convolutions with a rate wrote: the pads are computed from the size
+    by FloorMod.
+    """
     return lambda x: tensorflow().compat.v1.nn.with_space_to_batch(
         x, rate, padding, lambda taken, *_: op(taken), filter_shape=[3, 3], spatial_dims=[1, 2]
     )
@@ -55,15 +66,21 @@ OPS = {
 @pytest.mark.parametrize("size", [(12, 11), (None, None)])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("case", OPS)
-def test_one_convolution_with_a_dilation(tmp_path: Path, case: str, padding: str, size: tuple[int | None, int | None]) -> None:
+def test_one_convolution_with_a_dilation(
+    tmp_path: Path, case: str, padding: str, size: tuple[int | None, int | None]
+) -> None:
     make, expected = OPS[case]
     path = tmp_path / "graph.pb"
     output = frozen(path, atrous(padding, make), size)
     checkpoint = read_frozen_graph(path)
     first, *_ = checkpoint.carried.nodes
-    assert [type(node.op) for node in checkpoint.carried.nodes] == expected and checkpoint.carried.size == size
+    assert [
+        type(node.op) for node in checkpoint.carried.nodes
+    ] == expected and checkpoint.carried.size == size
     assert isinstance(first.op, Conv) and first.op.window.dilation == (2, 3)
-    assert first.op.convention == (Convention("explicit", (2, 2, 3, 3)) if padding == "SAME" else Convention())
+    assert first.op.convention == (
+        Convention("explicit", (2, 2, 3, 3)) if padding == "SAME" else Convention()
+    )
     expect_same(checkpoint, images(), output)
 
 
@@ -79,7 +96,12 @@ def by_hand(pads: Any, crops: Any, op: Make, block: tuple[int, int] = (2, 2)) ->
 def test_one_pool_with_a_dilation(tmp_path: Path, kind: str, op: type[Any], pads: Any) -> None:
     """The cells around the map are zeros, which an average counts."""
     path = tmp_path / "graph.pb"
-    output = frozen(path, by_hand(pads, [[0, 0], [0, 1]], lambda x: getattr(tensorflow().nn, kind)(x, (3, 2), 1, "VALID"), (2, 3)))
+    output = frozen(
+        path,
+        by_hand(
+            pads, [[0, 0], [0, 1]], lambda x: getattr(tensorflow().nn, kind)(x, (3, 2), 1, "VALID"), (2, 3)
+        ),
+    )
     checkpoint = read_frozen_graph(path)
     assert [type(node.op) for node in checkpoint.carried.nodes] == [op]
     assert checkpoint.carried.nodes[0].op.window.dilation == (2, 3)
@@ -89,19 +111,27 @@ def test_one_pool_with_a_dilation(tmp_path: Path, kind: str, op: type[Any], pads
 @pytest.mark.parametrize("pads", [[[4, 0]], [[2, 2]], [[0, 0]]])
 @pytest.mark.parametrize("axis", [1, 2])
 def test_a_row_of_cells(tmp_path: Path, axis: int, pads: Any) -> None:
-    """What Keras writes for a Conv1D with a dilation: an ExpandDims before the convolution makes a map of the row."""
+    """What Keras writes for a Conv1D with a dilation: an ExpandDims before the convolution makes a map of the
+    row.
+    """
     tf, path = tensorflow(), tmp_path / "graph.pb"
     kernel = (1, 3) if axis == 1 else (3, 1)
 
     def inside(row: Any) -> Any:
-        return tf.squeeze(tf.nn.conv2d(tf.expand_dims(row, axis), variable("weights", *kernel, 3, 4), 1, "VALID"), [axis])
+        return tf.squeeze(
+            tf.nn.conv2d(tf.expand_dims(row, axis), variable("weights", *kernel, 3, 4), 1, "VALID"), [axis]
+        )
 
     def make(x: Any) -> Any:
-        return tf.batch_to_space(inside(tf.space_to_batch(tf.reshape(x, [-1, 132, 3]), [2], pads)), [2], [[0, 0]])
+        return tf.batch_to_space(
+            inside(tf.space_to_batch(tf.reshape(x, [-1, 132, 3]), [2], pads)), [2], [[0, 0]]
+        )
 
     output = frozen(path, make, (12, 11))
     checkpoint = read_frozen_graph(path)
-    assert [type(node.op) for node in checkpoint.carried.nodes if isinstance(node.op, Conv | Foreign)] == [Conv]
+    assert [type(node.op) for node in checkpoint.carried.nodes if isinstance(node.op, Conv | Foreign)] == [
+        Conv
+    ]
     expect_same(checkpoint, images(), output)
 
 
@@ -130,7 +160,11 @@ def test_crops_that_are_not_all_of_the_pads(tmp_path: Path) -> None:
 
 def test_a_pad_in_front_is_one_of_the_convolution(tmp_path: Path) -> None:
     path = tmp_path / "graph.pb"
-    output = frozen(path, lambda x: atrous("VALID", normed)(tensorflow().pad(x, [[0, 0], [1, 1], [2, 1], [0, 0]])), (None, None))
+    output = frozen(
+        path,
+        lambda x: atrous("VALID", normed)(tensorflow().pad(x, [[0, 0], [1, 1], [2, 1], [0, 0]])),
+        (None, None),
+    )
     checkpoint = read_frozen_graph(path)
     assert [type(node.op) for node in checkpoint.carried.nodes] == [Conv, BatchNorm, Relu]
     expect_same(checkpoint, images(), output)

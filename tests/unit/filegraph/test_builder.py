@@ -65,7 +65,10 @@ def pool(builder: Builder, value: Value, function: str, convention: Convention) 
 def sixth(builder: Builder, offset: float, high: float) -> Value:
     """As Keras writes MobileNet v3's hard sigmoid, with offset 3 and high 6."""
     return builder.affine(
-        "s", builder.clip("c", builder.affine("o", builder.input, (1.0,), (offset,)), 0.0, high), (1 / 6,), (0.0,)
+        "s",
+        builder.clip("c", builder.affine("o", builder.input, (1.0,), (offset,)), 0.0, high),
+        (1 / 6,),
+        (0.0,),
     )
 
 
@@ -74,7 +77,9 @@ def each_scaled(builder: Builder, *places: int) -> Value:
     found = []
     for place in places:
         channel = builder.cut("c", builder.input, {0: slice(place, place + 1)})
-        found.append(builder.affine("o", builder.affine("s", channel, (2.0,), (0.0,)), (1.0,), (float(place),)))
+        found.append(
+            builder.affine("o", builder.affine("s", channel, (2.0,), (0.0,)), (1.0,), (float(place),))
+        )
     return builder.concat("join", *found)
 
 
@@ -134,7 +139,7 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
     ),
     "an op that does not fit": (
         lambda b: b.add("d", Dense(3), b.input),
-        [Foreign("a dense layer of 3 units that does not fit: expected an input of rank 1, got 4x8x6")],  # type: ignore[list-item]
+        [Foreign("a dense layer of 3 units that does " "not fit: " "expected an " "input of rank 1, got 4x8x6")],  # type: ignore[list-item]
     ),
 }  # fmt: skip
 
@@ -149,7 +154,9 @@ def test_slices_of_a_map_of_unknown_size() -> None:
     def every_second(b: Builder) -> Value:
         return b.cut("c", b.input, {1: slice(1, -2, 2)})
 
-    assert [node.op for node in built(every_second, (None, None)).nodes] == [node.op for node in built(every_second, (9, 9)).nodes]
+    assert [node.op for node in built(every_second, (None, None)).nodes] == [
+        node.op for node in built(every_second, (9, 9)).nodes
+    ]
     builder = Builder(4, (None, None))
     assert builder.cut("c", builder.input, {1: slice(0, 3)}) is None
     assert builder.cut("c", builder.input, {1: slice(None, None, -1)}) is None
@@ -209,7 +216,9 @@ def test_canonical(axes: str, stored: tuple[int, ...], shape: tuple[int, ...]) -
 def test_a_scaling_of_more_channels_than_an_op_states_stays_in_parts() -> None:
     builder = Builder(8192, (8, 6))
     halves = [builder.cut("c", builder.input, {0: slice(start, start + 4096)}) for start in (0, 4096)]
-    graph = builder.finish([builder.concat("join", *(builder.affine("s", half, (2.0,), (0.0,)) for half in halves))])
+    graph = builder.finish(
+        [builder.concat("join", *(builder.affine("s", half, (2.0,), (0.0,)) for half in halves))]
+    )
     assert [node.op for node in graph.nodes][-1] == ConcatChannels() and len(graph.nodes) == 5
 
 
@@ -221,14 +230,24 @@ def test_layers_that_porter_lacks_are_named_without_those_that_only_follow_them(
     with pytest.raises(MappingError) as caught:
         to_graph(builder.finish([mean, other]))
     assert caught.value.message == (
-        "porter has no op for 'norm' (GroupNormalization), 'where' (Where); of the nodes behind, 1 cannot be read"
+        "porter has no op for 'norm' (GroupNormalization), 'where' (Where); of the nodes behind, 1 "
+        "cannot be read"
     )
 
 
 def test_a_name_of_many_parts_takes_no_memory_for_each() -> None:
     name = "/".join("a" * 100_000)
-    file = FileGraph((FileNode(name, Relu(), ("input",)), FileNode(f"{name}/b", Relu(), (name,))), (f"{name}/b",), 3, (8, 8))
+    file = FileGraph(
+        (FileNode(name, Relu(), ("input",)), FileNode(f"{name}/b", Relu(), (name,))),
+        (f"{name}/b",),
+        3,
+        (8, 8),
+    )
     tracemalloc.start()
     paths = [node.path for node in to_graph(file).graph.nodes]
-    assert tracemalloc.get_traced_memory()[1] < 64 << 20 and all(len(path) <= 162 for path in paths) and len(set(paths)) == 2
+    assert (
+        tracemalloc.get_traced_memory()[1] < 64 << 20
+        and all(len(path) <= 162 for path in paths)
+        and len(set(paths)) == 2
+    )
     tracemalloc.stop()

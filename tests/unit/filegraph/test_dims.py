@@ -75,7 +75,9 @@ def test_a_quotient_is_rounded_down_whatever_the_size_is(size: int) -> None:
         found: Dim = ROWS
         whole = size
         for place, number in enumerate(steps):
-            found, whole = (found // number, whole // number) if place % 2 else (found + number, whole + number)
+            found, whole = (
+                (found // number, whole // number) if place % 2 else (found + number, whole + number)
+            )
         assert at_size(found) == whole
         assert isinstance(found, Open) and found.bounds[0] <= whole
 
@@ -91,8 +93,20 @@ def test_a_quotient_is_one_unknown_however_it_is_computed() -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        *(lambda: ROWS > 1, lambda: ROWS < 1_000_000, lambda: ROWS > COLUMNS, lambda: bool(ROWS - 3), lambda: known([4, ROWS])),
-        *(lambda: ROWS * COLUMNS // 2, lambda: bool(ROWS % 29), lambda: 8 // ROWS, lambda: ROWS * 0.5, lambda: ROWS // COLUMNS),
+        *(
+            lambda: ROWS > 1,
+            lambda: ROWS < 1_000_000,
+            lambda: ROWS > COLUMNS,
+            lambda: bool(ROWS - 3),
+            lambda: known([4, ROWS]),
+        ),
+        *(
+            lambda: ROWS * COLUMNS // 2,
+            lambda: bool(ROWS % 29),
+            lambda: 8 // ROWS,
+            lambda: ROWS * 0.5,
+            lambda: ROWS // COLUMNS,
+        ),
         lambda: product([ROWS + COLUMNS + place for place in range(80)]),
     ],
 )
@@ -106,7 +120,12 @@ def _onnx(folder: Path, size: int) -> Path:
     text = """g (float[N,1,2,2] x) => (float[N,M] y, float[N,1] s, float[N,M] n) { p = GlobalAveragePool (x) f = Flatten (p)
         d = Gemm (f, kernel) a, y = Split <axis=1> (d, parts) s = ReduceSum (d, one) n = LayerNormalization (d, kernel1) }"""
     graph = onnx.parser.parse_graph(text)
-    stored = {"kernel": _kernel(size), "kernel1": _kernel(size)[0], "parts": np.array([3, size - 3]), "one": np.array([1])}
+    stored = {
+        "kernel": _kernel(size),
+        "kernel1": _kernel(size)[0],
+        "parts": np.array([3, size - 3]),
+        "one": np.array([1]),
+    }
     graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in stored.items())
     made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
     (folder / "model.onnx").write_bytes(made.SerializeToString())
@@ -160,10 +179,19 @@ def _tflite(folder: Path, size: int) -> Path:
 def _tfjs(folder: Path, size: int) -> Path:
     from tests.unit.formats.tfjs.test_read import node, write
 
-    arrays: dict[str, Any] = {"k": _kernel(size), "parts": np.array([3, size - 3], np.int32), "axis": np.array([1], np.int32)}
+    arrays: dict[str, Any] = {
+        "k": _kernel(size),
+        "parts": np.array([3, size - 3], np.int32),
+        "axis": np.array([1], np.int32),
+    }
     arrays["axes"] = np.array([1, 2], np.int32)
     nodes = [
-        node("image", "Placeholder", dtype="DT_FLOAT", shape={"dim": [{"size": str(side)} for side in (-1, 2, 2, 1)]}),
+        node(
+            "image",
+            "Placeholder",
+            dtype="DT_FLOAT",
+            shape={"dim": [{"size": str(side)} for side in (-1, 2, 2, 1)]},
+        ),
         *(node(name, "Const", dtype="DT_FLOAT" if name == "k" else "DT_INT32") for name in arrays),
         node("mean", "Mean", "image", "axes", Tidx="DT_INT32", keep_dims=False),
         node("wide", "MatMul", "mean", "k", transpose_a=False, transpose_b=False),
@@ -181,7 +209,11 @@ def _keras(folder: Path, size: int) -> Path:
     keras = import_keras()
     image = keras.Input((2, 2, 1))
     wide = keras.layers.Dense(size)(keras.layers.GlobalAveragePooling2D()(image))
-    ends = [keras.ops.split(wide, [3], 1)[1], keras.ops.sum(wide, 1, keepdims=True), keras.layers.LayerNormalization()(wide)]
+    ends = [
+        keras.ops.split(wide, [3], 1)[1],
+        keras.ops.sum(wide, 1, keepdims=True),
+        keras.layers.LayerNormalization()(wide),
+    ]
     keras.Model(image, ends).save(folder / "model.keras")
     return folder / "model.keras"
 
@@ -193,7 +225,9 @@ def _caffe(folder: Path, size: int) -> Path:
         layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: AVE global_pooling: true } }
         layer { name: "fc" type: "InnerProduct" bottom: "pool" top: "fc" inner_product_param { num_output: SIZE } }
         layer { name: "part" type: "Slice" bottom: "fc" top: "a" top: "b" slice_param { axis: 1 slice_point: 3 } }"""
-    return write_caffe(folder / "model", net.replace("SIZE", str(size)), {"fc": [_kernel(size).T, _kernel(size)[0]]})
+    return write_caffe(
+        folder / "model", net.replace("SIZE", str(size)), {"fc": [_kernel(size).T, _kernel(size)[0]]}
+    )
 
 
 def _mxnet(folder: Path, size: int) -> Path:
@@ -215,7 +249,14 @@ def _torch7(folder: Path, size: int) -> Path:
     dense = Module("Linear", weight=_kernel(size).T, bias=_kernel(size)[0])
     part = Module("Narrow", dimension=2, index=4, length=size - 3)
     conv = Module(
-        "SpatialConvolution", nInputPlane=1, nOutputPlane=1, kW=1, kH=1, dW=1, dH=1, weight=np.ones((1, 1, 1, 1), np.float32)
+        "SpatialConvolution",
+        nInputPlane=1,
+        nOutputPlane=1,
+        kW=1,
+        kH=1,
+        dW=1,
+        dH=1,
+        weight=np.ones((1, 1, 1, 1), np.float32),
     )
     return write_torch7(folder / "model.t7", Module("Sequential", conv, pool, view, dense, part))
 
@@ -225,7 +266,14 @@ def _kernel(size: int) -> Any:
 
 
 READERS = {
-    **{"onnx": _onnx, "torch-export": _pt2, "tf-graph": _frozen, "tflite": _tflite, "tfjs": _tfjs, "keras": _keras},
+    **{
+        "onnx": _onnx,
+        "torch-export": _pt2,
+        "tf-graph": _frozen,
+        "tflite": _tflite,
+        "tfjs": _tfjs,
+        "keras": _keras,
+    },
     **{"caffe": _caffe, "mxnet": _mxnet, "torch7": _torch7},
 }
 
@@ -234,7 +282,9 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_any_number_is_a_number(reader: str, size: int, tmp_path: Path) -> None:
     checkpoint = read_checkpoint(READERS[reader](tmp_path, size))
-    assert checkpoint.graph is not None and not [node for node in checkpoint.graph.nodes if isinstance(node.op, Foreign)]
+    assert checkpoint.graph is not None and not [
+        node for node in checkpoint.graph.nodes if isinstance(node.op, Foreign)
+    ]
     values = values_of(checkpoint.graph, checkpoint.tensors, np.ones((1, 1, 2, 2)))
     shapes = {values[name].shape for name in checkpoint.graph.outputs}
     assert (1, size - 3) in shapes, "the second part"
@@ -245,19 +295,26 @@ def test_any_number_is_a_number(reader: str, size: int, tmp_path: Path) -> None:
 def test_open_rows_are_in_no_number_of_parts(parts: int, tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     text = (
-        f"g (float[N,3,H,8] x) => (float[N,3,P,R,8] y) {{ s = Constant <value_ints=[0, 3, {parts}, -1, 8]> () y = Reshape (x, s) }}"
+        f"g (float[N,3,H,8] x) => (float[N,3,P,R,8] y) {{ s = Constant <value_ints=[0, 3, {parts}, "
+        f"-1, 8]> () y = Reshape (x, s) }}"
     )
     graph = onnx.parser.parse_graph(text)
     (tmp_path / "model.onnx").write_bytes(onnx.helper.make_model(graph, ir_version=9).SerializeToString())
     graph = read_checkpoint(tmp_path / "model.onnx").graph
-    assert graph is not None and [node.op for node in graph.nodes] == [Foreign(f"a reshape of 3x?x8 to 3x{parts}x?x8")]
+    assert graph is not None and [node.op for node in graph.nodes] == [
+        Foreign(f"a reshape of 3x?x8 to 3x{parts}x?x8")
+    ]
 
 
 def test_no_number_stands_for_what_is_open() -> None:
     folder, spelled = Path(porter.__file__).parent, set[str]()
     for file in (*(folder / "filegraph").rglob("*.py"), *(folder / "formats").rglob("*.py")):
         with tokenize.open(file) as text:
-            words = {token.string for token in tokenize.generate_tokens(text.readline) if token.type == tokenize.NUMBER}
+            words = {
+                token.string
+                for token in tokenize.generate_tokens(text.readline)
+                if token.type == tokenize.NUMBER
+            }
         spelled |= {word for word in words if re.fullmatch(r"\d[\d_]{6,}", word)}
         assert not re.search(r"\b10 ?\*\* ?\d|^(LARGE|ONLY|IMAGE) = \d", file.read_text(), re.MULTILINE), file
     assert spelled == {"100_000_000"}, "bytes, of two limits"

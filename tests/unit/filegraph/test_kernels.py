@@ -1,4 +1,5 @@
-"""The operators of porter's own engine against torch's and onnxruntime's, in double precision; and that each argument counts.
+"""The operators of porter's own engine against torch's and onnxruntime's, in double precision; and that each
+argument counts.
 
 tests/unit/frameworks/onnx/test_operators.py holds most of them to onnxruntime too, in every opset.
 """
@@ -24,7 +25,9 @@ STRIDED = Grid((2, 3), (1, 2), (1, 1, 2, 2))
 
 
 class Case(NamedTuple):
-    """An operator, the same of another library, shapes of what they take, and calls with a mistake, which have to differ."""
+    """An operator, the same of another library, shapes of what they take, and calls with a mistake, which
+    have to differ.
+    """
 
     own: Operator
     theirs: Operator
@@ -33,7 +36,9 @@ class Case(NamedTuple):
 
 
 def _grid(grid: Grid, **changed: Any) -> Grid:
-    return Grid(**{**{name: getattr(grid, name) for name in ("stride", "dilation", "pads", "rounding")}, **changed})
+    return Grid(
+        **{**{name: getattr(grid, name) for name in ("stride", "dilation", "pads", "rounding")}, **changed}
+    )
 
 
 def _conv(groups: int, grid: Grid = STRIDED) -> Operator:
@@ -66,7 +71,10 @@ CASES: Mapping[str, Case] = {
         ),
     ),
     "depthwise": Case(
-        _conv(6, Grid()), partial(functional.conv2d, groups=6), ((2, 6, 9, 11), (12, 1, 3, 3), (12,)), (_conv(6, Grid((2, 2))),)
+        _conv(6, Grid()),
+        partial(functional.conv2d, groups=6),
+        ((2, 6, 9, 11), (12, 1, 3, 3), (12,)),
+        (_conv(6, Grid((2, 2))),),
     ),
     "pads that differ": Case(
         _conv(1, Grid(pads=(0, 2, 1, -1))),
@@ -76,13 +84,26 @@ CASES: Mapping[str, Case] = {
     ),
     "transposed conv": Case(
         _transposed(),
-        partial(functional.conv_transpose2d, stride=(2, 3), dilation=(1, 2), padding=(1, 2), output_padding=(1, 0), groups=2),
+        partial(
+            functional.conv_transpose2d,
+            stride=(2, 3),
+            dilation=(1, 2),
+            padding=(1, 2),
+            output_padding=(1, 0),
+            groups=2,
+        ),
         ((2, 6, 5, 4), (6, 2, 3, 4), (4,)),
-        (_transposed(more=(0, 0)), _transposed(_grid(STRIDED, pads=(2, 0, 2, 2))), _transposed(_grid(STRIDED, stride=(3, 3)))),
+        (
+            _transposed(more=(0, 0)),
+            _transposed(_grid(STRIDED, pads=(2, 0, 2, 2))),
+            _transposed(_grid(STRIDED, stride=(3, 3))),
+        ),
     ),
     "max pool": Case(
         lambda x: windows.max_pool(x, (3, 2), _grid(POOLED, dilation=(1, 2))),
-        partial(functional.max_pool2d, kernel_size=(3, 2), stride=2, padding=1, dilation=(1, 2), ceil_mode=True),
+        partial(
+            functional.max_pool2d, kernel_size=(3, 2), stride=2, padding=1, dilation=(1, 2), ceil_mode=True
+        ),
         wrong=(
             lambda x: windows.max_pool(x, (3, 2), _grid(POOLED, dilation=(1, 2), rounding="floor")),
             lambda x: windows.max_pool(x, (3, 2), _grid(POOLED, dilation=(1, 2)), fill=0.0),
@@ -128,21 +149,43 @@ CASES: Mapping[str, Case] = {
     "response norm": Case(
         lambda x: values.response_norm(x, 5, 0.3, 0.75, 1.5),
         lambda x: functional.local_response_norm(x, 5, 0.3, 0.75, 1.5),
-        wrong=(lambda x: values.response_norm(x, 3, 0.3, 0.75, 1.5), lambda x: values.response_norm(x, 5, 1.5, 0.75, 1.5)),
+        wrong=(
+            lambda x: values.response_norm(x, 3, 0.3, 0.75, 1.5),
+            lambda x: values.response_norm(x, 5, 1.5, 0.75, 1.5),
+        ),
     ),
-    "dense": Case(values.dense, functional.linear, ((2, 5), (3, 5), (3,)), (lambda x, kernel, bias: values.dense(x, kernel),)),
+    "dense": Case(
+        values.dense,
+        functional.linear,
+        ((2, 5), (3, 5), (3,)),
+        (lambda x, kernel, bias: values.dense(x, kernel),),
+    ),
     "softmax": Case(
-        lambda x: values.softmax(x, 1), partial(functional.softmax, dim=1), wrong=(lambda x: values.softmax(x, 3), values.sigmoid)
+        lambda x: values.softmax(x, 1),
+        partial(functional.softmax, dim=1),
+        wrong=(lambda x: values.softmax(x, 3), values.sigmoid),
     ),
     "log softmax": Case(lambda x: values.log_softmax(x, 1), partial(functional.log_softmax, dim=1)),
     "relu": Case(values.relu, functional.relu),
-    "relu6": Case(lambda x: values.relu(9 * x, 6.0), lambda x: functional.relu6(9 * x), wrong=(lambda x: values.relu(9 * x),)),
-    "leaky relu": Case(lambda x: values.relu(x, slope=0.1), partial(functional.leaky_relu, negative_slope=0.1)),
-    "prelu": Case(lambda x, slope: values.relu(x, slope=values.across(slope, x)), functional.prelu, ((2, 6, 3, 4), (6,))),
+    "relu6": Case(
+        lambda x: values.relu(9 * x, 6.0),
+        lambda x: functional.relu6(9 * x),
+        wrong=(lambda x: values.relu(9 * x),),
+    ),
+    "leaky relu": Case(
+        lambda x: values.relu(x, slope=0.1), partial(functional.leaky_relu, negative_slope=0.1)
+    ),
+    "prelu": Case(
+        lambda x, slope: values.relu(x, slope=values.across(slope, x)), functional.prelu, ((2, 6, 3, 4), (6,))
+    ),
     "elu": Case(lambda x: values.elu(x, 0.7), partial(functional.elu, alpha=0.7), wrong=(values.elu,)),
     "sigmoid": Case(lambda x: values.sigmoid(40 * x), lambda x: torch.sigmoid(40 * x)),
-    "hard sigmoid": Case(lambda x: values.hard_sigmoid(4 * x, 1 / 6), lambda x: functional.hardsigmoid(4 * x)),
-    "hard swish": Case(lambda x: values.hard_swish(4 * x), lambda x: functional.hardswish(4 * x), wrong=(values.hard_swish,)),
+    "hard sigmoid": Case(
+        lambda x: values.hard_sigmoid(4 * x, 1 / 6), lambda x: functional.hardsigmoid(4 * x)
+    ),
+    "hard swish": Case(
+        lambda x: values.hard_swish(4 * x), lambda x: functional.hardswish(4 * x), wrong=(values.hard_swish,)
+    ),
     "gelu": Case(values.gelu, functional.gelu, wrong=(lambda x: values.gelu(x, True),)),
     "gelu by tanh": Case(lambda x: values.gelu(x, True), partial(functional.gelu, approximate="tanh")),
     "nearest": Case(
@@ -168,7 +211,11 @@ CASES: Mapping[str, Case] = {
 
 
 def _apart(found: Numbers, wanted: Numbers) -> float:
-    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted)) if found.shape == wanted.shape else np.inf
+    return (
+        float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+        if found.shape == wanted.shape
+        else np.inf
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -183,7 +230,11 @@ def test_operators_are_what_another_library_computes(name: str) -> None:
 
 
 def test_same_pads_put_the_odd_cell_behind_or_before() -> None:
-    assert [windows.same_pads(5, 3, 2), windows.same_pads(6, 3, 2), windows.same_pads(6, 3, 2, True)] == [(1, 1), (0, 1), (1, 0)]
+    assert [windows.same_pads(5, 3, 2), windows.same_pads(6, 3, 2), windows.same_pads(6, 3, 2, True)] == [
+        (1, 1),
+        (0, 1),
+        (1, 0),
+    ]
     assert windows.same_pads(5, 1, 2) == (0, 0)
 
 

@@ -1,4 +1,6 @@
-"""What an op graph does with the axes of its tensors, in files of both layouts: which ops it becomes, and what porter lacks."""
+"""What an op graph does with the axes of its tensors, in files of both layouts: which ops it becomes, and
+what porter lacks.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,9 @@ def test_slices_of_open_maps_count_from_their_ends() -> None:
     assert isinstance(node.op, Foreign)
 
 
-@pytest.mark.parametrize(("move", "stated"), [(moves.cut, slice(1, None)), (moves.pad, (1, 0))], ids=["cut", "pad"])
+@pytest.mark.parametrize(
+    ("move", "stated"), [(moves.cut, slice(1, None)), (moves.pad, (1, 0))], ids=["cut", "pad"]
+)
 def test_an_axis_that_is_stated_twice_is_refused(move: Any, stated: Any) -> None:
     with pytest.raises(ValueError, match="stated twice"):
         moved([(move, {1: stated, -3: stated})], "HWC")

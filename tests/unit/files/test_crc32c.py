@@ -18,7 +18,13 @@ def one_by_one(data: bytes) -> int:
 
 @pytest.mark.parametrize(
     ("data", "checksum"),
-    [(b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E)],
+    [
+        (b"", 0),
+        (b"123456789", 0xE3069283),
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+    ],
 )
 def test_published_values(data: bytes, checksum: int) -> None:
     """RFC 3720, B.4."""
@@ -37,5 +43,6 @@ def test_the_mask_is_tensorflows() -> None:
     """The first bytes of any TFRecord file whose first record has 1 byte."""
     assert (
         masked_crc32c((1).to_bytes(8, "little"))
-        == (((found := crc32c((1).to_bytes(8, "little"))) >> 15 | found << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+        == (((found := crc32c((1).to_bytes(8, "little"))) >> 15 | found << 17 & 0xFFFFFFFF) + 0xA282EAD8)
+        & 0xFFFFFFFF
     )

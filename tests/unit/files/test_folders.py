@@ -44,7 +44,9 @@ def killed(target: Path, script: str) -> None:
         target = Path({str(target)!r})
         def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(script)], check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(script)], check=False
+    )
     assert done.returncode == -signal.SIGKILL
 
 
@@ -155,7 +157,11 @@ def test_folders_get_the_permissions_that_mkdir_gives(tmp_path: Path) -> None:
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
-    with new_folder(tmp_path / "port"), pytest.raises(FileError, match="another process"), new_folder(tmp_path / "port"):
+    with (
+        new_folder(tmp_path / "port"),
+        pytest.raises(FileError, match="another process"),
+        new_folder(tmp_path / "port"),
+    ):
         pytest.fail("the block must not run")
 
 

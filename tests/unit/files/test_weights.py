@@ -102,7 +102,9 @@ def test_every_kind_of_published_digest_is_accepted(server: Server, pin: dict[st
 
 
 @pytest.mark.parametrize("pin", [{"sha256": SHA256}, {"sha256_prefix": SHA256[:8]}, {"md5": MD5}])
-def test_another_digest_is_refused_and_nothing_stays(server: Server, cache: Path, pin: dict[str, str]) -> None:
+def test_another_digest_is_refused_and_nothing_stays(
+    server: Server, cache: Path, pin: dict[str, str]
+) -> None:
     server.files["/weights.h5"] = OTHER
     ((_, expected),) = pin.items()
     with pytest.raises(ChecksumError, match=f"published is {expected}") as caught:
@@ -147,7 +149,9 @@ def test_a_digest_published_later_is_checked_against_the_cached_file(server: Ser
     assert not (cache / "weights.h5").exists()
 
 
-def test_a_damaged_cached_file_is_noticed_though_only_an_md5_is_published(server: Server, cache: Path) -> None:
+def test_a_damaged_cached_file_is_noticed_though_only_an_md5_is_published(
+    server: Server, cache: Path
+) -> None:
     source = WeightsFile("weights.h5", server.url, md5=MD5)
     fetch(source)
     (cache / "weights.h5").write_bytes(CONTENT[:-1])
@@ -264,7 +268,9 @@ def test_nobody_listening_is_a_download_error(server: Server) -> None:
 
 
 @pytest.mark.parametrize("declared", [1 << 40, 5 << 30])
-def test_a_size_out_of_bounds_is_refused_before_a_byte_is_read(server: Server, cache: Path, declared: int) -> None:
+def test_a_size_out_of_bounds_is_refused_before_a_byte_is_read(
+    server: Server, cache: Path, declared: int
+) -> None:
     server.declared = declared
     with pytest.raises(DownloadError, match=f"{declared:,}"):
         fetch(WeightsFile("weights.h5", server.url))
@@ -280,7 +286,9 @@ def test_a_size_beyond_the_free_disk_is_refused(server: Server, monkeypatch: pyt
         fetch(WeightsFile("weights.h5", server.url))
 
 
-def test_a_stream_without_a_length_is_cut_at_the_bound(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_without_a_length_is_cut_at_the_bound(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.declared = -1
     monkeypatch.setattr(download, "MAX_BYTES", len(CONTENT) - 1)
     with pytest.raises(DownloadError, match="more than"):
@@ -304,7 +312,9 @@ def test_a_redirect_from_https_to_http_is_refused() -> None:
     follow = download._SafeRedirects().redirect_request
     with pytest.raises(DownloadError, match="refused"):
         follow(request, io.BytesIO(), 302, "Found", download.HTTPMessage(), "http://example.org/weights.h5")
-    onwards = follow(request, io.BytesIO(), 302, "Found", download.HTTPMessage(), "https://example.net/weights.h5")
+    onwards = follow(
+        request, io.BytesIO(), 302, "Found", download.HTTPMessage(), "https://example.net/weights.h5"
+    )
     assert onwards is not None
     assert onwards.full_url == "https://example.net/weights.h5"
 
@@ -337,7 +347,9 @@ def test_threads_that_fetch_one_file_download_it_once(server: Server) -> None:
     assert len(server.ranges) == 1
 
 
-def test_a_mirror_folder_goes_before_the_address(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_folder_goes_before_the_address(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "weights.h5").write_bytes(CONTENT)
     monkeypatch.setenv("PORTER_MIRROR", str(tmp_path))
     assert fetch(WeightsFile("weights.h5", server.url, sha256=SHA256)).sha256 == SHA256
@@ -345,12 +357,16 @@ def test_a_mirror_folder_goes_before_the_address(server: Server, tmp_path: Path,
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_a_mirror_address_is_asked_by_name(server: Server, monkeypatch: pytest.MonkeyPatch, slash: str) -> None:
+def test_a_mirror_address_is_asked_by_name(
+    server: Server, monkeypatch: pytest.MonkeyPatch, slash: str
+) -> None:
     monkeypatch.setenv("PORTER_MIRROR", server.url.removesuffix("/weights.h5") + slash)
     assert fetch(WeightsFile("weights.h5", "https://example.invalid/x", sha256=SHA256)).sha256 == SHA256
 
 
-def test_a_mirror_without_the_file_is_passed_over(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_without_the_file_is_passed_over(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PORTER_MIRROR", f"file://{tmp_path}")
     assert fetch(WeightsFile("weights.h5", server.url, sha256=SHA256)).sha256 == SHA256
 
@@ -414,5 +430,9 @@ def test_values_that_are_no_weights_file(values: dict[str, str]) -> None:
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, porter.files, porter.data.preprocess; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {"numpy", "PIL", "tqdm", "urllib.request", "ssl", "tarfile", "zipfile", "ctypes"}.isdisjoint(modules)
+    modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {"numpy", "PIL", "tqdm", "urllib.request", "ssl", "tarfile", "zipfile", "ctypes"}.isdisjoint(
+        modules
+    )

@@ -21,12 +21,18 @@ def archive(path: Path, compression: int) -> bytearray:
     return bytearray(path.read_bytes())
 
 
-@pytest.mark.parametrize("read", [read_checkpoint, lambda path: unpack(path, NAMES[-1], path.parent / "unpacked")])
+@pytest.mark.parametrize(
+    "read", [read_checkpoint, lambda path: unpack(path, NAMES[-1], path.parent / "unpacked")]
+)
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_codecs_are_refused_before_they_run(read: Callable[[Path], object], compression: int, tmp_path: Path) -> None:
+def test_other_codecs_are_refused_before_they_run(
+    read: Callable[[Path], object], compression: int, tmp_path: Path
+) -> None:
     (tmp_path / "unpacked").mkdir()
     archive(tmp_path / "a.keras", compression)
-    with pytest.raises(FileError, match=r"'config\.json' in this (\.keras )?archive is neither stored nor deflated"):
+    with pytest.raises(
+        FileError, match=r"'config\.json' in this (\.keras )?archive is neither stored nor deflated"
+    ):
         read(tmp_path / "a.keras")
 
 

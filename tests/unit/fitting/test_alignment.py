@@ -3,7 +3,19 @@
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import align, without_cells
 from porter.fitting.grafting import graft
-from porter.graph import INPUT, Add, Conv, Dense, Flatten, GlobalAvgPool, GlobalMaxPool, Graph, MaxPool, Node, Relu
+from porter.graph import (
+    INPUT,
+    Add,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Graph,
+    MaxPool,
+    Node,
+    Relu,
+)
 from porter.padding import Convention, Window
 from tests.support.fitting.file_graphs import as_file
 
@@ -29,7 +41,9 @@ def test_a_network_of_branches_is_walked_once() -> None:
 
 
 def test_a_reshape_of_one_cell_needs_no_layer_and_stays() -> None:
-    """A file's cells become features, without the reshape; the recipe of GhostNet has a convolution before it."""
+    """A file's cells become features, without the reshape; the recipe of GhostNet has a convolution before
+    it.
+    """
     graph = Graph(
         (
             Node("pool", GlobalAvgPool(keep=True), (INPUT,)),
@@ -48,7 +62,9 @@ def test_a_reshape_of_one_cell_needs_no_layer_and_stays() -> None:
 
 
 def test_only_the_last_of_two_pools_over_whole_maps_is_a_global_one() -> None:
-    """Inception v3, built for small images, has a pool of 3x3 over a map of 3x3 and convolutions behind it."""
+    """Inception v3, built for small images, has a pool of 3x3 over a map of 3x3 and convolutions behind
+    it.
+    """
     pool = MaxPool(Window((3, 3), (2, 2)), Convention())
     nodes = (
         FileNode("inner", pool, (INPUT,)),

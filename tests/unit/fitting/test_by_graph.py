@@ -48,12 +48,17 @@ LOGITS = layer_of(DRAFT, "head/logits")
 
 def fit(file: FileGraph, *settings: str, variant: str = "mobilenet_v2", zoo: str = "keras") -> Fit:
     names = {stored.name for node in file.nodes for stored in node.tensors.values()}
-    checkpoint, recipe = Checkpoint(Path("a"), "any", None, {name: np.zeros(1) for name in names}, graph=file), find_recipe(variant)
+    checkpoint, recipe = (
+        Checkpoint(Path("a"), "any", None, {name: np.zeros(1) for name in names}, graph=file),
+        find_recipe(variant),
+    )
     return fit_by_graph(Candidate.of(recipe.member(variant, zoo), checkpoint), Wishes(map=settings))
 
 
 def dense(name: str, units: int) -> FileNode:
-    return FileNode(name, Dense(units), (), {"kernel": Stored(f"{name}/kernel"), "bias": Stored(f"{name}/bias")}, name)
+    return FileNode(
+        name, Dense(units), (), {"kernel": Stored(f"{name}/kernel"), "bias": Stored(f"{name}/bias")}, name
+    )
 
 
 def conv_of(path: str) -> Conv:
@@ -73,26 +78,40 @@ def test_a_file_with_the_recipes_graph_gives_the_recipes_graph_whatever_its_laye
 
 
 def test_pads_equal_at_the_files_size_are_taken_in_silence_and_others_are_reported() -> None:
-    even = changed(FILE, layer_of(DRAFT, SITE), op=replace(conv_of(SITE), convention=Convention("explicit", (0, 1, 0, 1))))
+    even = changed(
+        FILE,
+        layer_of(DRAFT, SITE),
+        op=replace(conv_of(SITE), convention=Convention("explicit", (0, 1, 0, 1))),
+    )
     taken = fit(even)
-    assert taken.graph.by_path[SITE].op == replace(conv_of(SITE), convention=Convention("explicit", (0, 1, 0, 1)))
+    assert taken.graph.by_path[SITE].op == replace(
+        conv_of(SITE), convention=Convention("explicit", (0, 1, 0, 1))
+    )
     assert not taken.warnings
     odd = fit(replace(even, size=(225, 201)))
     assert SITE in odd.warnings[0] and "((0,1),(0,1))" in odd.warnings[0]
-    assert not odd.reference_names and not odd.reference_taps  # the zoo's own implementation is another function
+    # The zoo's own implementation is another function.
+    assert not odd.reference_names and not odd.reference_taps
 
 
 def test_strides_epsilons_biases_and_clipping_are_the_files() -> None:
     file = changed(FILE, layer_of(DRAFT, "stem/relu"), op=Relu())
     file = changed(file, layer_of(DRAFT, "stem/norm"), op=BatchNorm(1e-5, 0.0))
     bias = {role: Stored(f"layer_0/{role}") for role in ("kernel", "bias")}
-    file = changed(file, layer_of(DRAFT, "stem/conv"), op=replace(conv_of("stem/conv"), bias=True), tensors=bias)
+    file = changed(
+        file, layer_of(DRAFT, "stem/conv"), op=replace(conv_of("stem/conv"), bias=True), tensors=bias
+    )
     found = fit(file)
     assert found.graph.by_path["stem/relu"].op == Relu()
-    assert found.graph.by_path["stem/norm"].op == BatchNorm(1e-5, 0.001)  # the momentum is the recipe's where the file has none
+    # The momentum is the recipe's where the file has none.
+    assert found.graph.by_path["stem/norm"].op == BatchNorm(1e-5, 0.001)
     assert found.tensors["stem/conv", "bias"] == "layer_0/bias"
     said = " ".join(found.warnings)
-    assert "epsilon 1e-05 where the recipe has 0.001" in said and "Relu where the recipe has Relu6" in said and "a bias" in said
+    assert (
+        "epsilon 1e-05 where the recipe has 0.001" in said
+        and "Relu where the recipe has Relu6" in said
+        and "a bias" in said
+    )
 
 
 def test_the_order_of_a_sums_inputs_does_not_matter() -> None:
@@ -103,7 +122,11 @@ def test_the_order_of_a_sums_inputs_does_not_matter() -> None:
 
 def test_scaled_pixels_stay_in_the_graph() -> None:
     found = fit(
-        inserted(FILE, layer_of(DRAFT, "stem/conv"), FileNode("rescaling", Affine((1 / 127.5,), (-1.0,)), (), {}, "rescaling"))
+        inserted(
+            FILE,
+            layer_of(DRAFT, "stem/conv"),
+            FileNode("rescaling", Affine((1 / 127.5,), (-1.0,)), (), {}, "rescaling"),
+        )
     )
     assert [node.path for node in found.graph.nodes[:2]] == ["input/rescaling", "stem/conv"]
     assert found.graph.by_path["stem/conv"].inputs == ("input/rescaling",)
@@ -112,7 +135,9 @@ def test_scaled_pixels_stay_in_the_graph() -> None:
 
 
 def test_statistics_that_became_constants_are_listed_as_such() -> None:
-    scaling = FileNode("normalization", Affine((0.5,), (0.0,)), (), {"mean": Stored("normalization/mean")}, "normalization")
+    scaling = FileNode(
+        "normalization", Affine((0.5,), (0.0,)), (), {"mean": Stored("normalization/mean")}, "normalization"
+    )
     found = fit(inserted(FILE, layer_of(DRAFT, "stem/conv"), scaling))
     assert found.ignored == {"normalization/mean": "its numbers are the constants of input/normalization"}
 
@@ -126,19 +151,29 @@ def called(file: FileGraph, name: str, tensors: str) -> FileGraph:
 def test_the_files_output_is_the_head_and_the_recipes_own_head_inside_is_chosen_by_map(name: str) -> None:
     file = appended(called(FILE, LOGITS, name), dense("verdict", 2), FileNode("softmax", Softmax(), ()))
     found = fit(file)
-    assert found.source_classes == 2 and not found.own_head and found.activation == "softmax" and not found.warnings
+    assert (
+        found.source_classes == 2
+        and not found.own_head
+        and found.activation == "softmax"
+        and not found.warnings
+    )
     assert found.graph.by_path["head/logits"].op == Dense(2) and not found.ignored
     inner = fit(file, f"{LOGITS}=head/logits")
     assert inner.source_classes == 1000 and inner.own_head and inner.activation is None
     assert "verdict" in inner.warnings[0] and set(inner.ignored) == {"verdict/kernel", "verdict/bias"}
 
 
-def test_an_output_that_cannot_be_ported_is_refused_with_a_line_for_each_layer_that_could_be_the_head() -> None:
+def test_an_output_that_cannot_be_ported_is_refused_with_a_line_for_each_layer_that_could_be_the_head() -> (
+    None
+):
     behind = (dense("my verdict", 2), FileNode("mine", Foreign("Lambda"), ()), dense("last", 2))
     file = appended(called(FILE, LOGITS, "predictions"), *behind)
     with pytest.raises(MappingError, match="Lambda") as caught:
         fit(file)
-    assert str(caught.value.next).splitlines()[1:] == ["--map 'my verdict=head/logits'", f"--map {LOGITS}=head/logits"]
+    assert str(caught.value.next).splitlines()[1:] == [
+        "--map 'my verdict=head/logits'",
+        f"--map {LOGITS}=head/logits",
+    ]
     assert fit(file, f"{LOGITS}=head/logits").own_head
     assert fit(file, "my verdict=head/logits").source_classes == 2
 
@@ -154,7 +189,11 @@ def test_what_scales_logits_is_ported_or_said_to_be_left_out() -> None:
     scaled = appended(FILE, FileNode("heat", Affine((0.5,), (0.0,)), ()), FileNode("softmax", Softmax(), ()))
     found = fit(scaled)
     assert isinstance(found.graph.by_path[found.graph.output].op, Affine)
-    assert found.output == "logits" and found.source_classes == 1000 == found.classes and found.activation == "softmax"
+    assert (
+        found.output == "logits"
+        and found.source_classes == 1000 == found.classes
+        and found.activation == "softmax"
+    )
     named = fit(called(scaled, LOGITS, "predictions"), f"{LOGITS}=head/logits")
     assert named.own_head and named.graph.output == "head/logits" and "heat" in named.warnings[0]
 
@@ -166,7 +205,11 @@ def test_two_heads_with_the_zoos_classes_ask_for_a_choice() -> None:
         fit(two)
     assert "--map colour=head/logits" in str(caught.value.next)
     named = fit(called(two, "colour", "predictions"), "colour=head/logits")
-    assert named.own_head and named.tensors["head/logits", "kernel"] == "predictions/kernel" and LOGITS in named.warnings[0]
+    assert (
+        named.own_head
+        and named.tensors["head/logits", "kernel"] == "predictions/kernel"
+        and LOGITS in named.warnings[0]
+    )
 
 
 def own_head(*layers: FileNode) -> FileGraph:
@@ -176,7 +219,12 @@ def own_head(*layers: FileNode) -> FileGraph:
 
 
 def test_a_head_of_ones_own_becomes_nodes() -> None:
-    file = own_head(dense("fc1", 32), FileNode("fc1:relu", Relu(), ()), dense("fc2", 1), FileNode("sigmoid", Sigmoid(), ()))
+    file = own_head(
+        dense("fc1", 32),
+        FileNode("fc1:relu", Relu(), ()),
+        dense("fc2", 1),
+        FileNode("sigmoid", Sigmoid(), ()),
+    )
     found = fit(file)
     assert [node.path for node in found.graph.nodes[-3:]] == ["head/fc1", "head/fc1_relu", "head/logits"]
     assert found.activation == "sigmoid" and found.source_classes == 1 and not found.own_head
@@ -203,7 +251,9 @@ def test_an_average_that_another_stride_leaves_short_of_the_whole_map_is_refused
     file = changed(FILE, layer_of(DRAFT, "head/pool"), op=average)
     assert fit(file).graph.by_path["head/pool"].op == GlobalAvgPool()
     wider = replace(conv_of("stem/conv"), window=Window((3, 3), (1, 1)))
-    with pytest.raises(MappingError, match="averages 7x7 cells of a map where the recipe averages all of it, 14x14") as caught:
+    with pytest.raises(
+        MappingError, match="averages 7x7 cells of a map where the recipe averages all of it, 14x14"
+    ) as caught:
         fit(changed(file, layer_of(DRAFT, "stem/conv"), op=wider))
     assert caught.value.where == "head/pool"
 
@@ -244,11 +294,15 @@ def test_a_foreign_layer_before_the_network_or_in_the_head_is_refused_by_name_wi
 def without(file: FileGraph, name: str) -> FileGraph:
     """The file's graph without a layer; its readers read what it reads."""
     (source,) = file.by_name[name].inputs
-    nodes = tuple(replace(node, inputs=tuple(source if at == name else at for at in node.inputs)) for node in file.nodes)
+    nodes = tuple(
+        replace(node, inputs=tuple(source if at == name else at for at in node.inputs)) for node in file.nodes
+    )
     return replace(file, nodes=tuple(node for node in nodes if node.name != name))
 
 
-@pytest.mark.parametrize("paths", [["block3/project/norm"], [node.path for node in DRAFT.nodes if isinstance(node.op, BatchNorm)]])
+@pytest.mark.parametrize(
+    "paths", [["block3/project/norm"], [node.path for node in DRAFT.nodes if isinstance(node.op, BatchNorm)]]
+)
 def test_a_norm_that_the_file_has_folded_is_the_layer_before_it(paths: list[str]) -> None:
     file = FILE
     for path in paths:
@@ -257,7 +311,9 @@ def test_a_norm_that_the_file_has_folded_is_the_layer_before_it(paths: list[str]
         file = changed(file, layer_of(DRAFT, layer), op=replace(conv_of(layer), bias=True), tensors=bias)
         file = without(file, layer_of(DRAFT, path))
     found = fit(file)
-    assert len(found.graph.nodes) == len(DRAFT.nodes) - len(paths) and set(found.graph.by_path).isdisjoint(paths)
+    assert len(found.graph.nodes) == len(DRAFT.nodes) - len(paths) and set(found.graph.by_path).isdisjoint(
+        paths
+    )
     assert found.graph.by_path["block4/expand/conv"].inputs[0] in ("block3/project/conv", "block3/add")
     assert found.tensors["block3/project/conv", "bias"] == "block3/project/conv/bias" and found.own_head
     assert not found.warnings and f"{len(paths)} folded" in found.notes[1] and set(found.folded) == set(paths)
@@ -285,7 +341,9 @@ def test_a_norm_that_cannot_be_folded_is_missed() -> None:
 def test_several_outputs_ask_for_a_choice() -> None:
     two = own_head(dense("breed", 5))
     two = replace(
-        two, nodes=(*two.nodes, replace(dense("age", 3), inputs=(layer_of(DRAFT, "head/pool"),))), outputs=("breed", "age")
+        two,
+        nodes=(*two.nodes, replace(dense("age", 3), inputs=(layer_of(DRAFT, "head/pool"),))),
+        outputs=("breed", "age"),
     )
     with pytest.raises(MappingError) as caught:
         fit(two)
@@ -310,7 +368,8 @@ def test_a_branch_beside_the_network_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "zoo"), [("densenet121", "torchvision"), ("mobilenet_v3_small", "torchvision"), ("inception_v3", "timm")]
+    ("variant", "zoo"),
+    [("densenet121", "torchvision"), ("mobilenet_v3_small", "torchvision"), ("inception_v3", "timm")],
 )
 def test_a_file_joins_in_one_step_and_multiplies_in_any_order(variant: str, zoo: str) -> None:
     """As torchvision's own code does, and torch's older exporter, and the recipe does not."""
@@ -331,12 +390,19 @@ def test_a_file_joins_in_one_step_and_multiplies_in_any_order(variant: str, zoo:
 
 
 def test_a_file_of_many_equal_layers_is_another_network() -> None:
-    """Each layer of a branch could be one of all its copies: 40 of four branches would be tried in millions of ways."""
+    """Each layer of a branch could be one of all its copies: 40 of four branches would be tried in millions
+    of ways.
+    """
     recipe = find_recipe("inception_v3")
     draft = expand(recipe.member("inception_v3", "torchvision"))
     file, first = as_file(draft), next(node for node in draft.nodes if isinstance(node.op, ConcatChannels))
     copied = {layer_of(draft, path) for path in first.inputs}
-    copies = [replace(node, name=f"{node.name} {n}") for node in file.nodes if node.name in copied for n in range(40)]
+    copies = [
+        replace(node, name=f"{node.name} {n}")
+        for node in file.nodes
+        if node.name in copied
+        for n in range(40)
+    ]
     with pytest.raises(MappingError, match="too many layers of the file could be the inputs of this node"):
         align(draft, replace(file, nodes=(*file.nodes, *copies)), (299, 299))
 
@@ -350,7 +416,14 @@ def test_a_head_before_its_pool_has_as_many_classes_as_the_file() -> None:
     seven = changed(file, head, op=replace(file.by_name[head].op, filters=7))
     for each, classes in ((file, 1000), (seven, 7)):
         found = fit(each, variant="squeezenet1_1", zoo="torchvision")
-        assert (found.classes, found.own_head, found.head, found.output) == (classes, classes == 1000, pool, "logits")
+        assert (found.classes, found.own_head, found.head, found.output) == (
+            classes,
+            classes == 1000,
+            pool,
+            "logits",
+        )
         assert set(found.graph.by_path) == set(draft.by_path) and not found.warnings
-    with pytest.raises(MappingError, match="the recipe's head stands before its pool, and the file has another end"):
+    with pytest.raises(
+        MappingError, match="the recipe's head stands before its pool, and the file has another end"
+    ):
         fit(appended(file, dense("fc", 5)), variant="squeezenet1_1", zoo="torchvision")

@@ -1,4 +1,6 @@
-"""Fitting a recipe to a file of weights by name: prefixes, heads of one's own, `--map`, and what is refused."""
+"""Fitting a recipe to a file of weights by name: prefixes, heads of one's own, `--map`, and what is
+refused.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -35,16 +37,18 @@ def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
             array = np.broadcast_to(np.float32(0), shape)
-            tensors[names[role][-1 if zoo_name == "slim" else 0]] = get_dialect(framework.NAME).from_canonical(
-                graph, graph.by_path[path], role, array
-            )
+            tensors[names[role][-1 if zoo_name == "slim" else 0]] = get_dialect(
+                framework.NAME
+            ).from_canonical(graph, graph.by_path[path], role, array)
     return tensors
 
 
 def fit(zoo: str, tensors: Tensors, *settings: str, keep_background: bool = False) -> Fit:
     found = RECIPE.zoo(zoo, "mobilenet_v2")
     checkpoint = Checkpoint(Path("a file"), "memory", found.framework, tensors)
-    return fit_by_names(Candidate.of(Member(RECIPE, "mobilenet_v2", found), checkpoint), Wishes(keep_background, settings))
+    return fit_by_names(
+        Candidate.of(Member(RECIPE, "mobilenet_v2", found), checkpoint), Wishes(keep_background, settings)
+    )
 
 
 def prefixed(tensors: Tensors, prefix: str) -> dict[str, Array]:
@@ -101,7 +105,9 @@ def test_the_background_row_goes_only_from_the_zoos_own_head() -> None:
 
 
 def test_what_stands_beside_a_prefixed_network_is_listed() -> None:
-    found = fit("torchvision", {**prefixed(file("torchvision"), "model."), "criterion.weight": np.zeros(1000)})
+    found = fit(
+        "torchvision", {**prefixed(file("torchvision"), "model."), "criterion.weight": np.zeros(1000)}
+    )
     assert found.ignored == {"criterion.weight": "beside the network, outside 'model.'"}
     assert "criterion.weight" in found.warnings[0]
 
@@ -110,7 +116,10 @@ def test_a_second_copy_of_the_network_asks_for_a_choice() -> None:
     both = prefixed(file("torchvision"), "student.") | prefixed(file("torchvision"), "teacher.")
     with pytest.raises(MappingError) as caught:
         fit("torchvision", both)
-    assert "--map student.features.0.0=stem/conv" in str(caught.value.next) and "'teacher.'" in caught.value.message
+    assert (
+        "--map student.features.0.0=stem/conv" in str(caught.value.next)
+        and "'teacher.'" in caught.value.message
+    )
     found = fit("torchvision", both, "teacher.features.0.0=stem/conv")
     assert all(name.startswith("teacher.") for name in found.tensors.values())
     assert all(name.startswith("student.") for name in found.ignored)
@@ -145,7 +154,12 @@ def test_no_head_gives_features_and_a_reference_that_hands_them_on() -> None:
 
 
 def test_two_heads_ask_for_a_choice() -> None:
-    heads = {"age.weight": linear(3, 1280), "age.bias": np.zeros(3), "breed.weight": linear(5, 1280), "breed.bias": np.zeros(5)}
+    heads = {
+        "age.weight": linear(3, 1280),
+        "age.bias": np.zeros(3),
+        "breed.weight": linear(5, 1280),
+        "breed.bias": np.zeros(5),
+    }
     with pytest.raises(MappingError) as caught:
         fit("torchvision", {**TRUNK, **heads})
     assert str(caught.value.next).splitlines()[1:] == ["--map age=head/logits", "--map breed=head/logits"]
@@ -163,9 +177,15 @@ def test_dense_layers_in_a_row_are_refused_because_the_file_does_not_say_what_is
     }
     with pytest.raises(MappingError, match="follow each other") as caught:
         fit("torchvision", {**TRUNK, **layers})
-    assert caught.value.maps == tuple(f"{first},{word},last=head/logits" for word in ("relu", "relu6", "none"))
+    assert caught.value.maps == tuple(
+        f"{first},{word},last=head/logits" for word in ("relu", "relu6", "none")
+    )
     found = fit("torchvision", {**TRUNK, **layers}, caught.value.maps[0])
-    assert [node.op for node in found.graph.nodes[-3:]] == [Dense(128), Relu(), Dense(5)] and found.classes == 5
+    assert [node.op for node in found.graph.nodes[-3:]] == [
+        Dense(128),
+        Relu(),
+        Dense(5),
+    ] and found.classes == 5
     assert not found.ignored and found.tensors["head/logits", "kernel"] == "last.weight"
     assert fit("torchvision", {**TRUNK, **layers}, caught.value.maps[2]).graph.nodes[-2].op == Dense(128)
 
@@ -185,9 +205,18 @@ def test_a_hidden_layer_as_wide_as_the_features_may_stand_before_the_head() -> N
 @pytest.mark.parametrize(
     ("names", "paths"),
     [
-        (("a.b", "a_b", "last"), ["head/a_b", "head/a_b_relu", "head/a_b_2", "head/a_b_2_relu", "head/logits"]),
-        (("a", "a_relu", "last"), ["head/a", "head/a_relu", "head/a_relu_2", "head/a_relu_2_relu", "head/logits"]),
-        (("logits", "pool", "last"), ["head/logits_2", "head/logits_2_relu", "head/pool_2", "head/pool_2_relu", "head/logits"]),
+        (
+            ("a.b", "a_b", "last"),
+            ["head/a_b", "head/a_b_relu", "head/a_b_2", "head/a_b_2_relu", "head/logits"],
+        ),
+        (
+            ("a", "a_relu", "last"),
+            ["head/a", "head/a_relu", "head/a_relu_2", "head/a_relu_2_relu", "head/logits"],
+        ),
+        (
+            ("logits", "pool", "last"),
+            ["head/logits_2", "head/logits_2_relu", "head/pool_2", "head/pool_2_relu", "head/logits"],
+        ),
     ],
 )
 def test_hidden_layers_of_like_names_are_numbered(names: tuple[str, ...], paths: list[str]) -> None:
@@ -212,13 +241,18 @@ def test_a_row_of_layers_that_says_nothing_is_refused(setting: str) -> None:
 
 
 def test_layers_behind_the_zoos_own_head_are_left_out_with_a_warning() -> None:
-    found = fit("torchvision", {**file("torchvision"), "extra.weight": linear(2, 1000), "extra.bias": np.zeros(2)})
+    found = fit(
+        "torchvision", {**file("torchvision"), "extra.weight": linear(2, 1000), "extra.bias": np.zeros(2)}
+    )
     assert found.own_head and set(found.ignored) == {"extra.weight", "extra.bias"}
     assert "extra.weight" in found.warnings[0]
 
 
 def test_anything_else_is_listed_on_both_sides() -> None:
-    tensors = {**without(file("torchvision"), lambda name: name == "features.0.0.weight"), "surprise.weight": np.zeros((3, 3))}
+    tensors = {
+        **without(file("torchvision"), lambda name: name == "features.0.0.weight"),
+        "surprise.weight": np.zeros((3, 3)),
+    }
     with pytest.raises(MappingError) as caught:
         fit("torchvision", tensors)
     assert f"1 tensors missing: features.0.0.weight 32x3x3x3 ({place('stem/conv')})" in caught.value.message
@@ -233,11 +267,17 @@ def test_tensors_of_another_shape_name_the_line_of_the_recipe_that_names_them() 
     }
     tensors = {**file("torchvision"), **{name: np.zeros(shape, np.float32) for name, shape in shapes.items()}}
     with pytest.raises(MappingError) as caught:
-        read_tensors(fit("torchvision", tensors), Checkpoint(Path("a file"), "memory", "torch", tensors), get_dialect("torch"))
+        read_tensors(
+            fit("torchvision", tensors),
+            Checkpoint(Path("a file"), "memory", "torch", tensors),
+            get_dialect("torch"),
+        )
     assert caught.value.message == (
-        f"tensors of another shape: features.0.0.weight is 32x3x5x5 where stem/conv needs 32x3x3x3 ({place('stem/conv')}), "
+        "tensors of another shape: features.0.0.weight is 32x3x5x5 where stem/conv needs 32x3x3x3 "
+        f"({place('stem/conv')}), "
         "features.2.conv.2.weight at block1/project/conv: expected a kernel of rank 4, got shape (2, 2, 2) "
-        f"({place('block1/project/conv')}), features.3.conv.2.weight is 24x7x1x1 where block2/project/conv needs 24x144x1x1"
+        f"({place('block1/project/conv')}), features.3.conv.2.weight is 24x7x1x1 where "
+        "block2/project/conv needs 24x144x1x1"
     )
 
 

@@ -1,4 +1,6 @@
-"""Files whose names are not TensorNets', as its published ones' may be: its loader goes by position, and porter does, strictly."""
+"""Files whose names are not TensorNets', as its published ones' may be: its loader goes by position, and
+porter does, strictly.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_names_of_somebody_else(tmp_path: Path, dense: str) -> None:
 
 @needs_tensornets
 def test_an_h5_of_kerass_layout(tmp_path: Path) -> None:
-    """TensorNets' ResNet-50 is one; whatever its layers are called, `parse_keras_weights` reads them in order."""
+    """TensorNets' ResNet-50 is one; whatever its layers are called, `parse_keras_weights` reads them in
+    order.
+    """
     tensors = tensornets_tensors("resnet50")
     layers: dict[str, list[str]] = {}
     for name in tensors:
@@ -72,8 +76,12 @@ def test_an_h5_of_kerass_layout(tmp_path: Path) -> None:
     made = convert(tmp_path / "resnet50.h5", tmp_path / "port", "resnet50")
     assert any("taken by position" in warning for warning in made.warnings)
     ported = read_port(tmp_path / "port").tensors()
-    np.testing.assert_array_equal(ported["stage1/unit1/conv1"]["bias"], tensors["resnet50/conv2/block1/1/conv/biases"])
-    np.testing.assert_array_equal(ported["stage1/unit1/shortcut/norm"]["beta"], tensors["resnet50/conv2/block1/0/bn/beta"])
+    np.testing.assert_array_equal(
+        ported["stage1/unit1/conv1"]["bias"], tensors["resnet50/conv2/block1/1/conv/biases"]
+    )
+    np.testing.assert_array_equal(
+        ported["stage1/unit1/shortcut/norm"]["beta"], tensors["resnet50/conv2/block1/0/bn/beta"]
+    )
 
 
 @needs_tensornets
@@ -87,8 +95,9 @@ def test_what_does_not_agree_is_refused(tmp_path: Path) -> None:
             convert(save_pair(tmp_path / "wrong.npz", others, arrays), tmp_path / "port")
         return str(caught.value)
 
-    assert "'MobilenetV1/Conv2d_5/depthwise_weights' (3x3x9x1) would be 'mobilenet25/conv2/sconv/sconv" in refused(
-        5, value=np.zeros((3, 3, 9, 1), np.float32)
+    assert (
+        "'MobilenetV1/Conv2d_5/depthwise_weights' (3x3x9x1) would be 'mobilenet25/conv2/sconv/sconv"
+        in refused(5, value=np.zeros((3, 3, 9, 1), np.float32))
     )
     # Shapes do not tell a mean from a variance; names do.
     assert "would be 'mobilenet25/conv1/bn/moving_mean'" in refused(3, name="a/moving_variance")
@@ -102,11 +111,15 @@ def test_what_does_not_agree_is_refused(tmp_path: Path) -> None:
 def test_its_own_names_win(tmp_path: Path) -> None:
     tensors = tensornets_tensors(VARIANT)
     names = sorted(tensors)
-    made = convert(save_pair(tmp_path / "sorted.npz", names, [tensors[name] for name in names]), tmp_path / "port")
+    made = convert(
+        save_pair(tmp_path / "sorted.npz", names, [tensors[name] for name in names]), tmp_path / "port"
+    )
     assert not any("places" in warning for warning in made.warnings)
     names.remove("mobilenet25/conv1/bn/gamma")
     with pytest.raises(MappingError, match="1 tensors missing: mobilenet25/conv1/bn/gamma"):
-        convert(save_pair(tmp_path / "short.npz", names, [tensors[name] for name in names]), tmp_path / "other")
+        convert(
+            save_pair(tmp_path / "short.npz", names, [tensors[name] for name in names]), tmp_path / "other"
+        )
 
 
 def test_without_tensornets_code_there_is_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,5 +128,9 @@ def test_without_tensornets_code_there_is_no_order(tmp_path: Path, monkeypatch: 
 
     code = tensornets.IMPLEMENTATION
     monkeypatch.setattr(tensornets, "IMPLEMENTATION", replace(code, variables=absent))
-    with pytest.raises(MissingFramework, match="and the zoo's code has their order: tensornets is not installed"):
-        convert(save_pair(tmp_path / "other.npz", ["a", "b"], [np.zeros((2, 3)), np.zeros(3)]), tmp_path / "port")
+    with pytest.raises(
+        MissingFramework, match="and the zoo's code has their order: tensornets is not installed"
+    ):
+        convert(
+            save_pair(tmp_path / "other.npz", ["a", "b"], [np.zeros((2, 3)), np.zeros(3)]), tmp_path / "port"
+        )

@@ -1,4 +1,6 @@
-"""Reading what a fit found: tensors that hold no numbers are refused before anything is computed with them."""
+"""Reading what a fit found: tensors that hold no numbers are refused before anything is computed with
+them.
+"""
 
 from __future__ import annotations
 

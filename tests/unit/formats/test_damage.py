@@ -1,4 +1,6 @@
-"""Damaged inputs of every reader are read, or refused with one error. scripts/fuzz makes as many as one has time for."""
+"""Damaged inputs of every reader are read, or refused with one error. scripts/fuzz makes as many as one has
+time for.
+"""
 
 from __future__ import annotations
 

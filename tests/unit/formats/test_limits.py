@@ -7,7 +7,9 @@ import pytest
 from porter.formats.limits import read_json
 
 
-@pytest.mark.parametrize("text", ['["\\ud83d\\ude00"]', '["\\\\ud800"]', '["\U0001f600"]', '\ufeff["\u00e9"]'])
+@pytest.mark.parametrize(
+    "text", ['["\\ud83d\\ude00"]', '["\\\\ud800"]', '["\U0001f600"]', '\ufeff["\u00e9"]']
+)
 def test_whole_characters_are_read_as_text_and_as_bytes(text: str) -> None:
     assert read_json(text.encode()) == read_json(text.removeprefix("\ufeff"))
 

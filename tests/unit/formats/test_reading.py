@@ -1,4 +1,6 @@
-"""Formats are told by content, only the reader needed is imported, and what cannot be read is refused in one line."""
+"""Formats are told by content, only the reader needed is imported, and what cannot be read is refused in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,8 @@ def test_reading_imports_no_framework(tmp_path: Path, format: str) -> None:
     MAKERS[format](path)
     code = (
         "import sys; from pathlib import Path; from porter.formats.reading import read_checkpoint; "
-        "read_checkpoint(Path(sys.argv[1])); print(*{'torch', 'tensorflow', 'keras', 'jax', 'h5py'} & sys.modules.keys())"
+        "read_checkpoint(Path(sys.argv[1])); print(*{'torch', 'tensorflow', 'keras', 'jax', 'h5py'} & "
+        "sys.modules.keys())"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == [] and ran.stderr == ""
@@ -139,7 +142,9 @@ def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
 
 
 def test_a_preset_of_keras_hub_has_two_files_of_tensors(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{\n    "module": "keras_hub.src.models.resnet.resnet_backbone",\n    "config": {}}')
+    (tmp_path / "config.json").write_text(
+        '{\n    "module": "keras_hub.src.models.resnet.resnet_backbone",\n    "config": {}}'
+    )
     weights_h5(tmp_path / "model.weights.h5")
     assert weights_in(tmp_path) == tmp_path
     tensors = read_checkpoint(tmp_path).tensors
@@ -212,7 +217,9 @@ def test_damaged_files_of_tensorflow(tmp_path: Path, format: str) -> None:
 
 
 def test_every_format_is_declared_once_and_says_what_reads_it_or_what_to_do(tmp_path: Path) -> None:
-    """Nothing unknown is taken for PyTorch's: a format without a reader of its own is refused by its own name."""
+    """Nothing unknown is taken for PyTorch's: a format without a reader of its own is refused by its own
+    name.
+    """
     names = [format.name for format in (*READABLE, *unreadable.FORMATS)]
     assert sorted(names) == sorted(FORMATS)
     assert all((format.read is None) == (format not in READABLE) for format in FORMATS.values())

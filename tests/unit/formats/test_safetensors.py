@@ -15,7 +15,10 @@ from porter.formats.recognition import recognise
 from porter.formats.safetensors.tensors import write_safetensors
 from tests.support.refusals import unreadable
 
-VALUES = {"b.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "a.bias": np.array([1.5, np.nan], np.float32)}
+VALUES = {
+    "b.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "a.bias": np.array([1.5, np.nan], np.float32),
+}
 
 
 def write(path: Path, header: str, data: bytes = bytes(8)) -> Path:
@@ -53,9 +56,19 @@ def test_every_bit_of_half_and_bfloat16(tmp_path: Path) -> None:
 
 
 def test_a_file_has_the_packages_bytes_and_the_digest_is_its_own(tmp_path: Path) -> None:
-    types = [np.dtype(name) for name in ("int64", "float64", "float32", "bfloat16", "float16", "uint8", "bool")]
-    arrays = {f"{place}.{kind.name}": np.arange(6).astype(kind).reshape(2, 3) for place in ("gewöhnlich", "a") for kind in types}
-    arrays |= {"turned": np.arange(24, dtype=np.float32).reshape(2, 3, 4).T, "scalar": np.array(7), "empty": np.zeros((0, 3))}
+    types = [
+        np.dtype(name) for name in ("int64", "float64", "float32", "bfloat16", "float16", "uint8", "bool")
+    ]
+    arrays = {
+        f"{place}.{kind.name}": np.arange(6).astype(kind).reshape(2, 3)
+        for place in ("gewöhnlich", "a")
+        for kind in types
+    }
+    arrays |= {
+        "turned": np.arange(24, dtype=np.float32).reshape(2, 3, 4).T,
+        "scalar": np.array(7),
+        "empty": np.zeros((0, 3)),
+    }
     large = np.random.default_rng(0).standard_normal((700, 900), np.float32)  # written in several pieces
     arrays |= {"large": large.T, "row": large.reshape(1, -1)}
     ours, packages = tmp_path / "ours.safetensors", tmp_path / "packages.safetensors"
@@ -110,7 +123,10 @@ def test_headers_that_do_not_fit_the_file(tmp_path: Path, entries: dict[str, obj
 
 
 def test_a_name_twice(tmp_path: Path) -> None:
-    first, second = (json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": place}})[1:-1] for place in ([0, 4], [4, 8]))
+    first, second = (
+        json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": place}})[1:-1]
+        for place in ([0, 4], [4, 8])
+    )
     unreadable(write(tmp_path / "a.safetensors", "{" + first + "," + second + "}"), "damaged")
 
 

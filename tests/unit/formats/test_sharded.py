@@ -15,7 +15,11 @@ from porter.base.errors import FileError
 from porter.formats.reading import read_weights
 from porter.source.beside import weights_in
 
-ARRAYS = {"a.weight": np.ones((2, 3), np.float32), "a.bias": np.zeros(2, np.float16), "b.weight": np.arange(4, dtype=np.float32)}
+ARRAYS = {
+    "a.weight": np.ones((2, 3), np.float32),
+    "a.bias": np.zeros(2, np.float16),
+    "b.weight": np.arange(4, dtype=np.float32),
+}
 MAP = {"a.weight": "model-1.safetensors", "a.bias": "model-1.safetensors", "b.weight": "model-2.safetensors"}
 
 
@@ -25,7 +29,9 @@ def folder_of(folder: Path, weight_map: Any = None) -> Path:
         save_file({tensor: ARRAYS[tensor] for tensor in ARRAYS if MAP[tensor] == name}, folder / name)
     (folder / "config.json").write_text("{}")
     index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {"total_size": 44}, "weight_map": MAP if weight_map is None else weight_map}))
+    index.write_text(
+        json.dumps({"metadata": {"total_size": 44}, "weight_map": MAP if weight_map is None else weight_map})
+    )
     return index
 
 

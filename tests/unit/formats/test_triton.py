@@ -1,4 +1,6 @@
-"""Triton beside TensorFlow in one process (porter.formats.triton): stand-ins of both note that they are imported."""
+"""Triton beside TensorFlow in one process (porter.formats.triton): stand-ins of both note that they are
+imported.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def build():
 }
 COMMAND = "from porter.cli.app import main; main()"
 LOAD = "import sys, porter; porter.load(sys.argv[1])"
-CODE = "import sys; from pathlib import Path; from porter.verification.user_code import maker; maker(Path(sys.argv[1]), 'build')"
+CODE = (
+    "import sys; from pathlib import Path; from porter.verification.user_code import maker; "
+    "maker(Path(sys.argv[1]), 'build')"
+)
 TORCHVISION = "from porter.zoos.torchvision import import_models; import_models()"
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; "
 LATE = "import sys, types; sys.modules['tensorflow'] = types.ModuleType('tensorflow'); "
@@ -58,7 +63,11 @@ LATE = "import sys, types; sys.modules['tensorflow'] = types.ModuleType('tensorf
 FIRST, OWN_SYMBOLS = ["triton", "tensorflow"], ["triton, its own symbols first"]
 STUDY = "study padding {variant} --from keras --weights {h5} --data {photos} --workers 1"
 USES = {
-    "convert to torch": (COMMAND, "convert {variant} --from keras --weights {h5} --to torch --out {out}", FIRST),
+    "convert to torch": (
+        COMMAND,
+        "convert {variant} --from keras --weights {h5} --to torch --out {out}",
+        FIRST,
+    ),
     "convert to tf": (COMMAND, "convert strided {strided} --to tf --out {out}", FIRST),
     "verify": (COMMAND, "verify {tf} --weights {h5}", FIRST),
     "predict": (COMMAND, "predict {tf} {photo}", FIRST),
@@ -95,14 +104,25 @@ def files(weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) 
     tensors = calibrated_tensors(studies.model(recipes)[1], (studies.SIDE, studies.SIDE), studies.SEED)
     weights = studies.write_weights(folder / "strided.safetensors", recipes, tensors)
     named = {name: str(folder / name) for name in ("tf", "torch", "photos", "modules", "out")}
-    named |= {"variant": VARIANT, "h5": str(h5), "photo": str(of_class / "0.jpg"), "code": str(folder / "modules" / "code.py")}
+    named |= {
+        "variant": VARIANT,
+        "h5": str(h5),
+        "photo": str(of_class / "0.jpg"),
+        "code": str(folder / "modules" / "code.py"),
+    }
     return {**named, "strided": f"--from {studies.ZOO} --weights {weights} --recipes {recipes}"}
 
 
 @pytest.mark.parametrize("use", USES)
-def test_triton_comes_before_tensorflow_or_binds_to_itself(use: str, files: dict[str, str], tmp_path: Path) -> None:
+def test_triton_comes_before_tensorflow_or_binds_to_itself(
+    use: str, files: dict[str, str], tmp_path: Path
+) -> None:
     program, arguments, wanted = USES[use]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([files["modules"], str(ROOT)]), "NOTES": str(tmp_path / "notes")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([files["modules"], str(ROOT)]),
+        "NOTES": str(tmp_path / "notes"),
+    }
     command = [sys.executable, "-c", program, *arguments.format(**files).split()]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,9 @@ from porter.padding import Convention, Window
 
 
 def test_no_block_holds_itself() -> None:
-    """As in EfficientViM: a module `proj` has only a module `conv`, which ends with a convolution of that name."""
+    """As in EfficientViM: a module `proj` has only a module `conv`, which ends with a convolution of that
+    name.
+    """
 
     def unit(number: int) -> Group:
         ops: dict[str, Op] = {

@@ -16,7 +16,11 @@ NODES = (
     Node("conv", Conv(4, THREE, Convention.stated((1, 1, 1, 1))), ("input",)),
     Node("norm", BatchNorm(1e-5, 0.1), ("conv",)),
     Node("act", Relu6(), ("norm",)),
-    Node("pool", AvgPool(Window((3, 3), (1, 1)), Convention.stated((1, 1, 1, 1), average="real_cells")), ("act",)),
+    Node(
+        "pool",
+        AvgPool(Window((3, 3), (1, 1)), Convention.stated((1, 1, 1, 1), average="real_cells")),
+        ("act",),
+    ),
     Node("add", Add(), ("act", "pool")),
 )
 GRAPH = Graph(NODES, 3, "add")
@@ -24,7 +28,9 @@ GRAPH = Graph(NODES, 3, "add")
 
 def changed(place: int, **attributes: object) -> Graph:
     node = NODES[place]
-    return replace(GRAPH, nodes=(*NODES[:place], replace(node, op=replace(node.op, **attributes)), *NODES[place + 1 :]))  # type: ignore[arg-type]
+    return replace(
+        GRAPH, nodes=(*NODES[:place], replace(node, op=replace(node.op, **attributes)), *NODES[place + 1 :])
+    )  # type: ignore[arg-type]
 
 
 def other_op() -> Graph:

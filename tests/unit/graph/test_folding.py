@@ -1,4 +1,6 @@
-"""Folding batch norms: the same function, for every graph and every kind of layer, and nothing folded that others read."""
+"""Folding batch norms: the same function, for every graph and every kind of layer, and nothing folded that
+others read.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,20 @@ from porter.base.errors import CheckFailed, MappingError
 from porter.cli import printing
 from porter.conversion.convert import Conversion
 from porter.frameworks import get_destination
-from porter.graph import INPUT, Add, BatchNorm, Conv, ConvTranspose, Dense, GlobalAvgPool, Graph, Node, Relu, folding, tensor_shapes
+from porter.graph import (
+    INPUT,
+    Add,
+    BatchNorm,
+    Conv,
+    ConvTranspose,
+    Dense,
+    GlobalAvgPool,
+    Graph,
+    Node,
+    Relu,
+    folding,
+    tensor_shapes,
+)
 from porter.graph.folding import absorb_biases, fold_norms, only_readers
 from porter.graph.plan import make_plan
 from porter.padding import Convention, Window
@@ -31,8 +46,9 @@ THREE, STRIDED, SAME = Window((3, 3)), Window((3, 3), (2, 2)), Convention("same"
 
 
 def every_kind() -> Graph:
-    """Norms after plain, biased, grouped, depthwise and transposed convolutions and a dense layer, without scale or centre, and at
-    the end; and four that stay: on pixels, after a sum, after a layer that is read twice, after another norm.
+    """Norms after plain, biased, grouped, depthwise and transposed convolutions and a dense layer, without
+    scale or centre, and at the end; and four that stay: on pixels, after a sum, after a layer that is read
+    twice, after another norm.
     """
     nodes = (
         Node("pixels", BatchNorm(1e-3, 0.1), (INPUT,)),
@@ -63,9 +79,11 @@ def random_tensors(graph: Graph) -> dict[str, dict[str, Array]]:
     random = np.random.default_rng(0)
     return {
         path: {
-            role: (np.exp(0.3 * random.standard_normal(shape)) if role == "variance" else random.standard_normal(shape) / 3).astype(
-                np.float32
-            )
+            role: (
+                np.exp(0.3 * random.standard_normal(shape))
+                if role == "variance"
+                else random.standard_normal(shape) / 3
+            ).astype(np.float32)
             for role, shape in roles.items()
         }
         for path, roles in tensor_shapes(graph).items()
@@ -76,7 +94,9 @@ def values(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str
     torch = get_destination("torch")
     model = torch.ENGINE.build(make_plan(graph, SIZE, torch.CAPABILITIES), tensors, {}, "float64", "cpu")
     return torch.ENGINE.run(
-        model, smooth_images(graph.channels, SIZE, 1, 2).astype(np.float64), [node.path for node in graph.nodes]
+        model,
+        smooth_images(graph.channels, SIZE, 1, 2).astype(np.float64),
+        [node.path for node in graph.nodes],
     )
 
 
@@ -94,10 +114,14 @@ def test_a_folded_graph_is_the_same_function(make: Callable[[], Graph], kept: in
     tensors = random_tensors(graph) if make is every_kind else calibrated_tensors(graph, (32, 32), 1)
     norms = [node.path for node in graph.nodes if isinstance(node.op, BatchNorm)]
     found = fold_norms(graph, tensors)
-    assert sum(isinstance(node.op, BatchNorm) for node in found.graph.nodes) == kept == len(norms) - len(found.folded)
-    assert {path: {role: array.shape for role, array in roles.items()} for path, roles in found.tensors.items()} == tensor_shapes(
-        found.graph
+    assert (
+        sum(isinstance(node.op, BatchNorm) for node in found.graph.nodes)
+        == kept
+        == len(norms) - len(found.folded)
     )
+    assert {
+        path: {role: array.shape for role, array in roles.items()} for path, roles in found.tensors.items()
+    } == tensor_shapes(found.graph)
     wanted, got = values(graph, tensors), values(found.graph, found.tensors)
     assert got.keys() == wanted.keys() - found.folded.values()
     for path, array in got.items():
@@ -107,7 +131,9 @@ def test_a_folded_graph_is_the_same_function(make: Callable[[], Graph], kept: in
 
 def test_every_kind_is_folded_or_stays_as_it_should() -> None:
     graph = every_kind()
-    assert only_readers(graph) == {path: f"{path}_norm" for path in ("plain", "biased", "grouped", "depthwise", "wide", "dense")}
+    assert only_readers(graph) == {
+        path: f"{path}_norm" for path in ("plain", "biased", "grouped", "depthwise", "wide", "dense")
+    }
     found = fold_norms(graph, random_tensors(graph))
     assert found.graph.output == "dense" and found.graph.by_path["again"].inputs == ("grouped",)
     assert found.graph.by_path["sum"].inputs == ("twice", "twice_norm")
@@ -125,7 +151,9 @@ def test_nothing_given_is_changed_and_what_is_computed_is_in_double_precision() 
     found = fold_norms(graph, tensors)
     for path, roles in before.items():
         assert all(np.array_equal(array, tensors[path][role]) for role, array in roles.items())
-    assert {array.dtype for path in found.folded for array in found.tensors[path].values()} == {np.dtype(np.float64)}
+    assert {array.dtype for path in found.folded for array in found.tensors[path].values()} == {
+        np.dtype(np.float64)
+    }
     assert found.tensors["twice"] is tensors["twice"]
 
 
@@ -133,7 +161,9 @@ def test_a_norm_without_a_scale_is_refused() -> None:
     graph = every_kind()
     tensors = random_tensors(graph)
     tensors["plain_norm"]["variance"][3] = -1e-3
-    with pytest.raises(MappingError, match=r"plain_norm:variance: expected a variance above -0\.001, got -0\.001"):
+    with pytest.raises(
+        MappingError, match=r"plain_norm:variance: expected a variance above -0\.001, got -0\.001"
+    ):
         fold_norms(graph, tensors)
 
 
@@ -142,7 +172,10 @@ def test_an_absorbed_bias_is_the_same_function() -> None:
     tensors = random_tensors(graph)
     bare = replace(
         graph,
-        nodes=tuple(replace(node, op=replace(node.op, bias=False)) if node.path == "biased" else node for node in graph.nodes),
+        nodes=tuple(
+            replace(node, op=replace(node.op, bias=False)) if node.path == "biased" else node
+            for node in graph.nodes
+        ),
     )
     wanted, got = values(graph, tensors), values(bare, absorb_biases(tensors, {"biased_norm": "biased"}))
     assert "bias" in tensors["biased"]
@@ -155,8 +188,12 @@ def fold(weights_file: WeightsMaker, out: Path, framework: str = "torch", **opti
     return porter.convert(NARROW, "torchvision", framework, weights=weights, out=out, fold_bn=True, **options)
 
 
-@pytest.mark.parametrize(("framework", "dtype"), [("torch", "float64"), ("torch", "bfloat16"), ("tf", "float32")])
-def test_a_folded_port_is_proved_against_its_source(framework: str, dtype: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("framework", "dtype"), [("torch", "float64"), ("torch", "bfloat16"), ("tf", "float32")]
+)
+def test_a_folded_port_is_proved_against_its_source(
+    framework: str, dtype: str, weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     made = fold(weights_file, tmp_path / "port", framework, dtype=dtype, check=framework == "torch")
     assert made.record()["folded"] == {"norms": 52, "kept": []}
     weights = weights_file(NARROW, "torchvision", ".pth")
@@ -170,20 +207,27 @@ def test_a_folded_port_is_proved_against_its_source(framework: str, dtype: str, 
     assert ("compared before the port's weights were rounded to bfloat16" in said) == (dtype == "bfloat16")
 
 
-def test_what_is_stored_in_double_precision_is_what_was_computed(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_what_is_stored_in_double_precision_is_what_was_computed(
+    weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     single, double = (
-        fold(weights_file, tmp_path / dtype, dtype=dtype, check=False).port.tensors() for dtype in ("float32", "float64")
+        fold(weights_file, tmp_path / dtype, dtype=dtype, check=False).port.tensors()
+        for dtype in ("float32", "float64")
     )
     for path, roles in double.items():
         for role, array in roles.items():
-            assert array.dtype == np.float64 and np.array_equal(array.astype(np.float32), single[path][role]), (path, role)
+            assert array.dtype == np.float64 and np.array_equal(
+                array.astype(np.float32), single[path][role]
+            ), (path, role)
 
 
 def test_a_folded_tensor_that_is_one_bit_off_is_found(weights_file: WeightsMaker, tmp_path: Path) -> None:
     fold(weights_file, tmp_path / "port", check=False)
     path = tmp_path / "port" / "model.safetensors"
     state = load_file(path)
-    state["block3.expand.conv.bias"][5] = np.nextafter(state["block3.expand.conv.bias"][5], np.float32(np.inf))
+    state["block3.expand.conv.bias"][5] = np.nextafter(
+        state["block3.expand.conv.bias"][5], np.float32(np.inf)
+    )
     save_file(state, path)
     sign(tmp_path / "port")
     with pytest.raises(CheckFailed, match=r"block3/expand/conv:bias: .* rounded once to float32"):
@@ -196,9 +240,13 @@ def test_folding_by_another_epsilon_fails_the_check(
     """Two hundred-millionths off: far below what storing in float32 changes."""
     right = folding._fold
 
-    def wrong(op: Conv, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]) -> dict[str, Array]:
+    def wrong(
+        op: Conv, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]
+    ) -> dict[str, Array]:
         assert isinstance(norm.op, BatchNorm)
-        return right(op, layer, replace(norm, op=replace(norm.op, epsilon=norm.op.epsilon + 1e-8)), statistics)
+        return right(
+            op, layer, replace(norm, op=replace(norm.op, epsilon=norm.op.epsilon + 1e-8)), statistics
+        )
 
     monkeypatch.setattr(folding, "_fold", wrong)
     with pytest.raises(CheckFailed, match="stem/conv is the first node that differs"):
@@ -214,7 +262,13 @@ def test_a_port_says_which_norms_stay(weights_file: WeightsMaker, tmp_path: Path
     folded = fold(weights_file, tmp_path / "folded", check=False)
     assert "52 folded into the layers before them; none stay" in "\n".join(printing.conversion(folded))
     again = porter.convert(
-        NARROW, "torchvision", "torch", weights=tmp_path / "folded", out=tmp_path / "again", fold_bn=True, check=False
+        NARROW,
+        "torchvision",
+        "torch",
+        weights=tmp_path / "folded",
+        out=tmp_path / "again",
+        fold_bn=True,
+        check=False,
     )
     assert again.record()["folded"] == {"norms": 0, "kept": []}
     assert "none to fold: the source has no batch norms" in "\n".join(printing.conversion(again))

@@ -77,7 +77,11 @@ def every_op() -> Graph:
         Node("logits", Dense(10, bias=False), ("hidden/scaled",)),
     )
     scopes = (
-        Scope("unit1", "unit", {"width": 8, "ratio": 0.5, "first": True, "name": "a", "shortcut": None, "kernel": (1, (7, 1))}),
+        Scope(
+            "unit1",
+            "unit",
+            {"width": 8, "ratio": 0.5, "first": True, "name": "a", "shortcut": None, "kernel": (1, (7, 1))},
+        ),
     )
     return Graph(nodes, 3, "logits", scopes)
 
@@ -91,7 +95,9 @@ def test_shapes_at_known_and_unknown_sizes() -> None:
     assert found["pool/join"] == (16, 9, 5)
     assert found["pixels"] == found[INPUT]
     assert found["mean"] == found["most"] == (16,)
-    assert found["features"] == found["hidden/norm"] == found["hidden/relu"] == found["hidden/scaled"] == (32,)
+    assert (
+        found["features"] == found["hidden/norm"] == found["hidden/relu"] == found["hidden/scaled"] == (32,)
+    )
     assert found["logits"] == (10,)
     assert shapes(graph, (None, 20))["pool/join"] == (16, None, 5)
     assert channels_of(graph)["same"] == 16
@@ -119,10 +125,24 @@ def test_sites_and_depthwise_convolutions() -> None:
 
 def test_what_a_relu_makes_non_negative_stays_so_until_something_may_subtract() -> None:
     assert nonnegative_paths(every_op()) == {
-        *("stem/relu", "unit1/relu", "unit1/add", "pool/max", "pool/average", "pool/join", "same", "mean", "most"),
+        *(
+            "stem/relu",
+            "unit1/relu",
+            "unit1/add",
+            "pool/max",
+            "pool/average",
+            "pool/join",
+            "same",
+            "mean",
+            "most",
+        ),
         *("features", "hidden/relu", "hidden/scaled"),
     }
-    signed = (Node("relu", Relu(), (INPUT,)), Node("sum", Add(), ("relu", INPUT)), Node("pool", POOL, (INPUT,)))
+    signed = (
+        Node("relu", Relu(), (INPUT,)),
+        Node("sum", Add(), ("relu", INPUT)),
+        Node("pool", POOL, (INPUT,)),
+    )
     norm = (Node("norm", BatchNorm(1e-3, 0.1), ("relu",)), Node("join", ConcatChannels(), ("relu", "norm")))
     moved = (Node("moved", Affine((1.0,), (-1.0,)), ("relu",)), Node("under", POOL, ("moved",)))
     assert nonnegative_paths(Graph((*signed, *norm, *moved), 3, "join")) == {"relu"}
@@ -163,7 +183,11 @@ def test_no_pool_called_non_negative_gives_less_than_zero() -> None:
         (chain(GlobalAvgPool(), GlobalAvgPool()), "step1", "rank 3"),
         (chain(GlobalMaxPool(), GlobalMaxPool()), "step1", "rank 3"),
         (chain(Affine((1.0, 2.0), (0.0,))), "step0", "one scale or one for each of 3 channels .*got 2"),
-        (chain(GlobalAvgPool(), Affine((1.0,), (0.0,) * 4)), "step1", "one offset or one for each of 3 channels .*got 4"),
+        (
+            chain(GlobalAvgPool(), Affine((1.0,), (0.0,) * 4)),
+            "step1",
+            "one offset or one for each of 3 channels .*got 4",
+        ),
         (chain(Affine((), (0.0,))), "step0", "one scale .*got 0"),
         (chain(Affine((1.0,), (0.0,) * 4097), channels=4097), "step0", "at most 4096.*got 4097"),
         (chain(Affine((1.0, float("inf"), 1.0), (0.0,))), "step0", "finite numbers, got inf as scale"),
@@ -177,14 +201,22 @@ def test_no_pool_called_non_negative_gives_less_than_zero() -> None:
             "step1",
             "10 cells times 0.69.* rounding",
         ),
-        (chain(Resize("nearest", size=(14, 8))), "step0", "the nearest of 8 cells for 14 depends on float32's rounding"),
+        (
+            chain(Resize("nearest", size=(14, 8))),
+            "step0",
+            "the nearest of 8 cells for 14 depends on float32's rounding",
+        ),
         (chain(Conv(4, ONE, VALID, groups=2)), "step0", "2 groups do not divide 3 channels"),
         (chain(Conv(4, ONE, VALID, groups=3)), "step0", "3 groups do not divide 4 filters"),
         (chain(Conv(3, ONE, VALID, groups=0)), "step0", "0 groups do not divide 3 channels and 3 filters"),
         (Graph((Node("add", Add(), (INPUT,)),), 3, "add"), "add", "two inputs or more, got 1"),
         (Graph((Node("relu", Relu(), (INPUT, INPUT)),), 3, "relu"), "relu", "one input, got 2"),
         (Graph((Node("relu", Relu(), ()),), 3, "relu"), "relu", "one input, got 0"),
-        (Graph((Node("relu", Relu(), (INPUT,)), Node("relu", Relu(), (INPUT,))), 3, "relu"), "relu", "two nodes"),
+        (
+            Graph((Node("relu", Relu(), (INPUT,)), Node("relu", Relu(), (INPUT,))), 3, "relu"),
+            "relu",
+            "two nodes",
+        ),
         (Graph((Node(INPUT, Relu(), (INPUT,)),), 3, INPUT), INPUT, "two nodes"),
         (Graph((Node("a", Relu(), ("b",)), Node("b", Relu(), ("a",))), 3, "b"), "a", "not an earlier node"),
         (Graph((Node("a", Relu(), (INPUT,)),), 3, "b"), "b", "output is not a node"),
@@ -333,7 +365,9 @@ def test_records_that_are_junk(name: str) -> None:
 def test_channels_are_worked_out_once_for_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were for every layer that was read and for every layer that was written."""
     calls: list[Graph] = []
-    monkeypatch.setattr("porter.graph.graph.shapes", lambda graph, size: calls.append(graph) or shapes(graph, size))
+    monkeypatch.setattr(
+        "porter.graph.graph.shapes", lambda graph, size: calls.append(graph) or shapes(graph, size)
+    )
     graph = Graph((Node("conv", Conv(4, Window((1, 1)), Convention()), (INPUT,)),), 2, "conv")
     assert tensor_shapes(graph) == tensor_shapes(graph) == {"conv": {"kernel": (4, 2, 1, 1)}}
     assert not is_depthwise(graph, graph.by_path["conv"]) and channels_of(graph)["conv"] == 4

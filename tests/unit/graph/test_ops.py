@@ -42,7 +42,9 @@ def test_an_old_ports_op_is_read_and_written_as_it_was(name: str) -> None:
     cells = {"path": "cells", "op": "rearrange", "inputs": [INPUT], "pattern": "c h w -> c h w", "map": False}
     source = "cells" if isinstance(shape, Axes) else INPUT
     inputs = [source] * (2 if kind is Concat else 1)
-    old = record([*([cells] if source == "cells" else []), {"path": "out", "op": name, "inputs": inputs, **attributes}])
+    old = record(
+        [*([cells] if source == "cells" else []), {"path": "out", "op": name, "inputs": inputs, **attributes}]
+    )
     graph = from_record(old)
     assert isinstance(graph.nodes[-1].op, kind) and to_record(graph) == old
 
@@ -50,7 +52,9 @@ def test_an_old_ports_op_is_read_and_written_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_forms_shape_is_that_of_its_values(name: str) -> None:
     attributes, kind, shape = WRITTEN[name]
-    op = OPS[name](**{key: tuple(value) if isinstance(value, list) else value for key, value in attributes.items()})
+    op = OPS[name](
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in attributes.items()}
+    )
     value = np.random.default_rng(3).standard_normal((2, *[size or 0 for size in shape]))
     inputs = [value.view(OfAxes) if isinstance(shape, Axes) else value] * (2 if kind is Concat else 1)
     assert op.shape(*[shape] * len(inputs)) == apply(op, {}, *inputs).shape[1:]
@@ -59,7 +63,11 @@ def test_a_forms_shape_is_that_of_its_values(name: str) -> None:
 
 def test_a_table_has_one_row_for_all_forms_of_an_op_or_one_for_a_form() -> None:
     table: dict[type[Op], str] = {Crop: "all", OPS["crop"]: "of maps"}
-    assert [row_of(table, OPS[name]) for name in ("crop", "crop_axis", "slice_channels")] == ["of maps", "all", "all"]
+    assert [row_of(table, OPS[name]) for name in ("crop", "crop_axis", "slice_channels")] == [
+        "of maps",
+        "all",
+        "all",
+    ]
     assert row_of(table, Rearrange) is row_of({Pad: 1}, OPS["extend_map"]) is None
 
 

@@ -7,7 +7,21 @@ import pytest
 from porter.base.errors import GraphError, PaddingError
 from porter.frameworks.tf.destination import CAPABILITIES as KERAS
 from porter.frameworks.torch.destination import CAPABILITIES as TORCH
-from porter.graph import INPUT, Add, Affine, ConcatChannels, Conv, GlobalAvgPool, Graph, MaxPool, Multiply, Node, Op, Relu, Upsample
+from porter.graph import (
+    INPUT,
+    Add,
+    Affine,
+    ConcatChannels,
+    Conv,
+    GlobalAvgPool,
+    Graph,
+    MaxPool,
+    Multiply,
+    Node,
+    Op,
+    Relu,
+    Upsample,
+)
 from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY, LOWEST, Convention, Window
@@ -61,7 +75,14 @@ def test_a_pool_behind_a_relu_may_be_filled_with_zeros() -> None:
 
 def test_a_refusal_names_the_node() -> None:
     graph = two_convolutions(ONE, Convention("same_lower"))
-    graph = Graph((*graph.nodes, Node("c", MaxPool(Window((2, 2), (2, 2)), Convention("same_lower", fill=LOWEST)), ("b",))), 3, "c")
+    graph = Graph(
+        (
+            *graph.nodes,
+            Node("c", MaxPool(Window((2, 2), (2, 2)), Convention("same_lower", fill=LOWEST)), ("b",)),
+        ),
+        3,
+        "c",
+    )
     with pytest.raises(PaddingError, match="SAME_LOWER depends on the input size") as caught:
         make_plan(graph, ANY, KERAS)
     assert caught.value.where == "c"

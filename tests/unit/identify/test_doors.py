@@ -20,14 +20,19 @@ VARIANT = "mobilenet_v2_0.35"
 def refused(folder: Path, variant: str, zoo: str) -> str | None:
     """What follows the refusal of torchvision's tensors and one more."""
     path, recipe = folder / "model.safetensors", find_recipe(variant)
-    tensors = {name: np.ascontiguousarray(array) for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()}
+    tensors = {
+        name: np.ascontiguousarray(array)
+        for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()
+    }
     save_file({**tensors, "features.18.0.more": np.zeros(4, np.float32)}, path)
     with pytest.raises(MappingError) as caught:
         open_member(recipe.member(variant, zoo), path)
     return caught.value.next
 
 
-@pytest.mark.parametrize(("variant", "zoo"), [(VARIANT, "timm"), ("mobilenet_v2", "torchvision"), ("mobilenet_v1", "keras")])
+@pytest.mark.parametrize(
+    ("variant", "zoo"), [(VARIANT, "timm"), ("mobilenet_v2", "torchvision"), ("mobilenet_v1", "keras")]
+)
 def test_a_file_of_another_variant_or_zoo_is_told(tmp_path: Path, variant: str, zoo: str) -> None:
     line = f"porter convert {VARIANT} --from torchvision --to FRAMEWORK --weights "
     assert f"it looks like {VARIANT} from torchvision: {line}" in str(refused(tmp_path, variant, zoo))
@@ -43,10 +48,19 @@ def test_the_zoo_of_a_file_is_told_before_its_head_is_asked_for(tmp_path: Path) 
 
 def test_every_map_that_is_offered_opens_the_file(tmp_path: Path) -> None:
     recipe, path = find_recipe(VARIANT), tmp_path / "model.safetensors"
-    tensors = {name: np.ascontiguousarray(array) for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()}
+    tensors = {
+        name: np.ascontiguousarray(array)
+        for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()
+    }
     kernel = tensors.pop("classifier.1.weight")
-    tensors |= {"classifier.1.weight": kernel[:64].copy(), "classifier.1.bias": tensors.pop("classifier.1.bias")[:64].copy()}
-    tensors |= {"classifier.4.weight": np.ones((3, 64), np.float32), "classifier.4.bias": np.ones(3, np.float32)}
+    tensors |= {
+        "classifier.1.weight": kernel[:64].copy(),
+        "classifier.1.bias": tensors.pop("classifier.1.bias")[:64].copy(),
+    }
+    tensors |= {
+        "classifier.4.weight": np.ones((3, 64), np.float32),
+        "classifier.4.bias": np.ones(3, np.float32),
+    }
 
     def offered(settings: tuple[str, ...] = ()) -> MappingError:
         save_file(tensors, path)
@@ -59,7 +73,10 @@ def test_every_map_that_is_offered_opens_the_file(tmp_path: Path) -> None:
         assert maps
         for setting in maps:
             open_member(recipe.member(VARIANT, "torchvision"), path, Wishes(map=(setting,)))
-    tensors |= {f"classifier.2.{name}": np.ones(64, np.float32) for name in ("weight", "bias", "running_mean", "running_var")}
+    tensors |= {
+        f"classifier.2.{name}": np.ones(64, np.float32)
+        for name in ("weight", "bias", "running_mean", "running_var")
+    }
     between = offered()
     assert "follow each other" in between.message and (between.maps, between.next) == ((), NO_MAP)
 
@@ -72,7 +89,11 @@ def test_nobody_is_told_to_type_what_was_typed(tmp_path: Path, zoo: str) -> None
 def test_a_background_row_that_is_not_there_is_not_kept_in_silence(tmp_path: Path) -> None:
     recipe, path = find_recipe(VARIANT), tmp_path / "model.safetensors"
     save_file(
-        {name: np.ascontiguousarray(array) for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()}, path
+        {
+            name: np.ascontiguousarray(array)
+            for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()
+        },
+        path,
     )
     member = recipe.member(VARIANT, "torchvision")
     assert open_member(member, path).warnings == ()
@@ -82,8 +103,12 @@ def test_a_background_row_that_is_not_there_is_not_kept_in_silence(tmp_path: Pat
 
 @pytest.mark.parametrize("last", ["relu: head/relu", "max_pool: head/pool, kernel: 1"])
 def test_a_recipe_that_ends_in_no_dense_layer_is_refused_by_name(tmp_path: Path, last: str) -> None:
-    text = VALID.replace("  - {global_avg_pool: head/pool}\n", "").replace("dense: head/logits, units: =classes", last)
-    path = write(tmp_path, text.replace("      head/logits: {name: fc, transforms: [conv1x1_to_dense]}\n", ""))
+    text = VALID.replace("  - {global_avg_pool: head/pool}\n", "").replace(
+        "dense: head/logits, units: =classes", last
+    )
+    path = write(
+        tmp_path, text.replace("      head/logits: {name: fc, transforms: [conv1x1_to_dense]}\n", "")
+    )
     weights = tmp_path / "w.safetensors"
     save_file({"conv1.weight": np.zeros((8, 3, 3, 3), np.float32)}, weights)
     with pytest.raises(RecipeError, match="the graph ends in 'head/") as caught:

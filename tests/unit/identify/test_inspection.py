@@ -1,4 +1,5 @@
-"""What `porter inspect` says of a file with every zoo's names, today's and older ones: the right variant and zoo come first.
+"""What `porter inspect` says of a file with every zoo's names, today's and older ones: the right variant and
+zoo come first.
 
 Files as people have them are in test_slim.py and test_finetuned.py.
 """
@@ -44,9 +45,15 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
     for path, roles in tensor_shapes(graph).items():
         names = naming.tensor_names(dialect, graph, path, layers[path])
         for role, shape in roles.items():
-            rows = shape[0] + (role in ("kernel", "bias") and "drop_background" in layers[path].transforms and shape[0] == 1000)
+            rows = shape[0] + (
+                role in ("kernel", "bias")
+                and "drop_background" in layers[path].transforms
+                and shape[0] == 1000
+            )
             array = np.broadcast_to(np.float32(0), (rows, *shape[1:]))
-            array = undo_transforms([name for name in layers[path].transforms if name == "depthwise_to_grouped"], role, array)
+            array = undo_transforms(
+                [name for name in layers[path].transforms if name == "depthwise_to_grouped"], role, array
+            )
             tensors[names[role][0]] = dialect.from_canonical(graph, graph.by_path[path], role, array)
     return Checkpoint(Path("a file"), "memory", member.zoo.framework, tensors)
 
@@ -76,10 +83,16 @@ def check_first(variant: str, zoo: str, generation: str | None) -> None:
     matches = rank(checkpoint).matches
     best = next(match for match in matches if match.member.zoo.name == zoo)
     assert (best.member.variant, best.score) == (variant, matches[0].score) and best.score > 0.99
-    # Other zoos may have the very same names, as timm's ResNets have torchvision's; which it is, a digest tells (porter.source).
+    # Other zoos may have the very same names, as timm's ResNets have torchvision's; which it is, a digest
+    # tells (porter.source).
     same = [match.member.zoo.name for match in matches if match.score == best.score]
-    older = {other: generation if generation in find_recipe(variant).zoos[other].generations else None for other in same}
-    assert {frozenset(named(variant, other, older[other]).tensors) for other in same} == {frozenset(checkpoint.tensors)}
+    older = {
+        other: generation if generation in find_recipe(variant).zoos[other].generations else None
+        for other in same
+    }
+    assert {frozenset(named(variant, other, older[other]).tensors) for other in same} == {
+        frozenset(checkpoint.tensors)
+    }
     assert not generation or any(generation in note for note in best.notes)
 
 
@@ -98,7 +111,11 @@ def test_the_right_one_always_comes_first(variant: str, zoo: str, generation: st
 
 def test_only_variants_whose_names_could_be_the_files_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(matching, "expand", lambda member, *rest: seen.append(member.recipe.architecture) or expand(member, *rest))
+    monkeypatch.setattr(
+        matching,
+        "expand",
+        lambda member, *rest: seen.append(member.recipe.architecture) or expand(member, *rest),
+    )
     rank(named("mobilenet_v2", "torchvision", None))
     assert "mobilenet_v2" in seen and not {"resnet_v1", "densenet", "vgg"} & set(seen)
 
@@ -106,7 +123,9 @@ def test_only_variants_whose_names_could_be_the_files_are_expanded(monkeypatch: 
 @pytest.mark.parametrize("prefix", ["module.", "model.", "backbone.net."])
 def test_a_prefix_is_said(prefix: str) -> None:
     plain = named("mobilenet_v2", "torchvision", None)
-    best = rank(replace(plain, tensors={prefix + name: array for name, array in plain.tensors.items()})).matches[0]
+    best = rank(
+        replace(plain, tensors={prefix + name: array for name, array in plain.tensors.items()})
+    ).matches[0]
     assert (*best.is_a, best.notes) == ("mobilenet_v2", "torchvision", (f"names begin with '{prefix}'",))
 
 
@@ -120,11 +139,17 @@ V3 = "mobilenet_v3_small_0.5"
 
 @pytest.mark.parametrize("scaling", [True, False])
 def test_a_file_with_a_graph_has_a_line_to_type(scaling: bool, tmp_path: Path) -> None:
-    """Keras writes MobileNet v3's hard sigmoids in three layers. Without its scaling of pixels the graph is not the recipe's."""
+    """Keras writes MobileNet v3's hard sigmoids in three layers. Without its scaling of pixels the graph is
+    not the recipe's.
+    """
     file = tmp_path / "v3.keras"
-    keras.applications.MobileNetV3Small((32, 32, 3), 0.5, weights=None, classes=3, include_preprocessing=scaling).save(file)
+    keras.applications.MobileNetV3Small(
+        (32, 32, 3), 0.5, weights=None, classes=3, include_preprocessing=scaling
+    ).save(file)
     found = porter.inspect(file)
     assert found.match is not None and found.match.is_a == (V3, "keras")
     line = f"{V3} --from keras --to torch --weights {file}" if scaling else f"{file} --to torch"
     assert found.commands == (f"porter convert {line}",)
-    assert found.problem is None if scaling else "rescaling: the file's graph has 'conv'" in str(found.problem)
+    assert (
+        found.problem is None if scaling else "rescaling: the file's graph has 'conv'" in str(found.problem)
+    )

@@ -1,4 +1,6 @@
-"""Only variants that could be the file are compared with it, and those that are left out would change nothing."""
+"""Only variants that could be the file are compared with it, and those that are left out would change
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,14 @@ def checkpoint_of(graph: Graph, file: FileGraph | None = None) -> Checkpoint:
 def wider_from_the_fourth(graph: Graph) -> Graph:
     """A network that no recipe has: from the fourth convolution on it has more filters."""
     later = [node.path for node in graph.nodes if isinstance(node.op, Conv)][3:]
-    wider = {path: replace(op, filters=op.filters + 8) for path in later if isinstance(op := graph.by_path[path].op, Conv)}
-    return replace(graph, nodes=tuple(replace(node, op=wider.get(node.path, node.op)) for node in graph.nodes))
+    wider = {
+        path: replace(op, filters=op.filters + 8)
+        for path in later
+        if isinstance(op := graph.by_path[path].op, Conv)
+    }
+    return replace(
+        graph, nodes=tuple(replace(node, op=wider.get(node.path, node.op)) for node in graph.nodes)
+    )
 
 
 FILES: dict[str, Callable[[], Checkpoint]] = {
@@ -57,7 +65,9 @@ def test_a_variant_that_is_left_out_would_change_nothing(name: str, monkeypatch:
     file, (known, _) = FILES[name](), known_variants()
     limit = {(one.variant, one.zoo): limits(file)(one.fingerprint) for one in known if one.fingerprint}
     found = rank(file).matches
-    monkeypatch.setattr(matching, "known_variants", lambda recipes: ([replace(one, fingerprint=None) for one in known], ()))
+    monkeypatch.setattr(
+        matching, "known_variants", lambda recipes: ([replace(one, fingerprint=None) for one in known], ())
+    )
     every = rank(file).matches
     assert all(match.score <= limit[match.is_a].score for match in every)
     best = every[0].score if every else 0
@@ -71,4 +81,9 @@ def test_a_chain_without_weights_is_compared_with_nothing(monkeypatch: pytest.Mo
     names = [INPUT, *(f"relu{number}" for number in range(2000))]
     nodes = tuple(FileNode(name, Relu(), (before,)) for before, name in pairwise(names))
     monkeypatch.setattr(candidate, "align", None)
-    assert rank(Checkpoint(Path("a file"), "memory", None, {}, FileGraph(nodes, (names[-1],), 3, (8, 8)))).matches == ()
+    assert (
+        rank(
+            Checkpoint(Path("a file"), "memory", None, {}, FileGraph(nodes, (names[-1],), 3, (8, 8)))
+        ).matches
+        == ()
+    )

@@ -1,4 +1,6 @@
-"""The arithmetic of padding and its realisations against windows laid cell by cell (support/padding/windows.py), along one axis."""
+"""The arithmetic of padding and its realisations against windows laid cell by cell
+(support/padding/windows.py), along one axis.
+"""
 
 from __future__ import annotations
 
@@ -67,18 +69,25 @@ class Geometry:
     def site(self, kind: SiteKind, fill: float = 0.0, average: Average = "real_cells") -> Site:
         """The same on both axes."""
         window = Window((self.kernel,) * 2, (self.stride,) * 2, (self.dilation,) * 2)
-        return Site(kind, window, Convention(self.rule, (*self.pads, *self.pads), fill, average, self.rounding))
+        return Site(
+            kind, window, Convention(self.rule, (*self.pads, *self.pads), fill, average, self.rounding)
+        )
 
 
 @cache
 def geometries() -> tuple[Geometry, ...]:
-    """Every rule with every kernel, stride and dilation; explicit pads of 0..k-1 on each side; every rounding where one applies."""
+    """Every rule with every kernel, stride and dilation; explicit pads of 0..k-1 on each side; every rounding
+    where one applies.
+    """
     found = []
     for kernel, stride, dilation in product(KERNELS, STRIDES, DILATIONS):
         found += [Geometry(rule, kernel, stride, dilation) for rule in ("same", "same_lower", "cntk")]
         found += [Geometry("valid", kernel, stride, dilation, rounding=rounding) for rounding in ROUNDINGS]
         sides = product(range(kernel), range(kernel), ROUNDINGS)
-        found += [Geometry("explicit", kernel, stride, dilation, (before, after), rounding) for before, after, rounding in sides]
+        found += [
+            Geometry("explicit", kernel, stride, dilation, (before, after), rounding)
+            for before, after, rounding in sides
+        ]
     return tuple(found)
 
 
@@ -88,7 +97,9 @@ def test_the_rows_of_the_grid(sizes: int) -> None:
     cases = 0
     for number, geometry in enumerate(geometries()):
         window = geometry.site("conv").window
-        conventions = [(average, geometry.site("avg_pool", average=average).convention) for average in AVERAGES]
+        conventions = [
+            (average, geometry.site("avg_pool", average=average).convention) for average in AVERAGES
+        ]
         neutral = geometry.site("max_pool", LOWEST).convention
         for size in random.Random(number).sample(range(1, 41), sizes):
             layout = lay.__wrapped__(*_axis(geometry), size, geometry.pads, geometry.rounding)
@@ -97,13 +108,19 @@ def test_the_rows_of_the_grid(sizes: int) -> None:
             lonely = any(all(cell < 0 or cell >= size for cell in cells) for cells in outside)
             for average, convention in conventions:
                 found = row(convention, window, 0, size)
-                wanted = _row(start, len(layout.windows), 0.0, _divisors(average, outside, size, layout), lonely, found)
+                wanted = _row(
+                    start, len(layout.windows), 0.0, _divisors(average, outside, size, layout), lonely, found
+                )
                 assert found == wanted, (geometry, average, size)
             found = row(neutral, window, 1, size)
             divisors = _divisors("real_cells", outside, size, layout)
-            assert found == _row(start, len(layout.windows), LOWEST, divisors, lonely, found), (geometry, size)
+            assert found == _row(start, len(layout.windows), LOWEST, divisors, lonely, found), (
+                geometry,
+                size,
+            )
             assert output_size(neutral, window, (size, None)) == (len(layout.windows), None)
-            # A convolution and a max pool over zeros are the first of these rows, the other two averages and -inf the rest.
+            # A convolution and a max pool over zeros are the first of these rows, the other two averages and
+            # -inf the rest.
             cases += 1 + 2 + len(AVERAGES)
     assert cases == 33_264 * sizes
 
@@ -112,18 +129,30 @@ def _axis(geometry: Geometry) -> tuple[str, int, int, int]:
     return geometry.rule, geometry.kernel, geometry.stride, geometry.dilation
 
 
-def _row(start: int | None, count: int, fill: float, divisors: tuple[int, ...], lonely: bool, found: Row) -> Row:
-    return Row(found.start if start is None else start, count, frozenset({fill} if divisors else ()), divisors, lonely)
+def _row(
+    start: int | None, count: int, fill: float, divisors: tuple[int, ...], lonely: bool, found: Row
+) -> Row:
+    return Row(
+        found.start if start is None else start,
+        count,
+        frozenset({fill} if divisors else ()),
+        divisors,
+        lonely,
+    )
 
 
 def _divisors(average: Average, windows: list[tuple[int, ...]], size: int, layout: Layout) -> tuple[int, ...]:
-    low, high = {"real_cells": (0, size), "clipped_window": (layout.low, layout.high)}.get(average, (-size - 99, 2 * size + 99))
+    low, high = {"real_cells": (0, size), "clipped_window": (layout.low, layout.high)}.get(
+        average, (-size - 99, 2 * size + 99)
+    )
     return tuple(bisect_left(cells, high) - bisect_left(cells, low) for cells in windows)
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The windows of one axis at many input sizes, one below the other; cells in the coordinates of the layer's own input."""
+    """The windows of one axis at many input sizes, one below the other; cells in the coordinates of the
+    layer's own input.
+    """
 
     counts: tuple[int, ...]
     cells: Array
@@ -145,13 +174,17 @@ def source_stack(geometry: Geometry, sizes: tuple[int, ...]) -> Stack:
     return Stack.of([geometry.lay(size) for size in sizes], list(sizes))
 
 
-def source_values(geometry: Geometry, site: Site, sizes: tuple[int, ...], x: Array) -> tuple[tuple[int, ...], Array]:
+def source_values(
+    geometry: Geometry, site: Site, sizes: tuple[int, ...], x: Array
+) -> tuple[tuple[int, ...], Array]:
     """How many values the source gives at each size, and the values of all; the inputs are x[:, :size]."""
     stack, average = source_stack(geometry, sizes), site.convention.average
     real = (stack.cells >= 0) & (stack.cells < stack.size)
     counted = counted_cells(average, stack.cells, stack.size, stack.low, stack.high)
     taps = x[:, stack.cells.clip(0, LONGEST - 1)]
-    return stack.counts, evaluate(site.kind, taps, real, counted, site.convention.fill, WEIGHTS[: geometry.kernel])
+    return stack.counts, evaluate(
+        site.kind, taps, real, counted, site.convention.fill, WEIGHTS[: geometry.kernel]
+    )
 
 
 @lru_cache(1024)
@@ -166,17 +199,24 @@ def native_stack(
     low, high = skipped
     if subsample:
         whole = [lay(rule, kernel, 1, dilation, length, pads, rounding) for length in lengths]
-        layouts = [Layout(each.windows[low : len(each.windows) - high : stride], each.low, each.high) for each in whole]
+        layouts = [
+            Layout(each.windows[low : len(each.windows) - high : stride], each.low, each.high)
+            for each in whole
+        ]
     elif low or high:  # zeros before and after the kernel
         assert low % dilation == high % dilation == 0
-        larger = [lay(rule, kernel + (low + high) // dilation, stride, dilation, length, pads) for length in lengths]
+        larger = [
+            lay(rule, kernel + (low + high) // dilation, stride, dilation, length, pads) for length in lengths
+        ]
         layouts = [_inner(layout, low // dilation, kernel) for layout in larger]
     else:
         layouts = [lay(rule, kernel, stride, dilation, length, pads, rounding) for length in lengths]
     return Stack.of(layouts, list(lengths))
 
 
-def realised_values(found: Realisation, axis: int, site: Site, sizes: tuple[int, ...], x: Array) -> tuple[tuple[int, ...], Array]:
+def realised_values(
+    found: Realisation, axis: int, site: Site, sizes: tuple[int, ...], x: Array
+) -> tuple[tuple[int, ...], Array]:
     """The same of a realisation: its layers carried out one after the other."""
     window, native, side = site.window, found.native, slice(2 * axis, 2 * axis + 2)
     kernel, stride, dilation = window.kernel[axis], window.stride[axis], window.dilation[axis]
@@ -205,7 +245,9 @@ def _inner(layout: Layout, first: int, kernel: int) -> Layout:
     return Layout(tuple(cells[first : first + kernel] for cells in layout.windows), layout.low, layout.high)
 
 
-def _front_pads(front: Front | None, axis: int, kernel: int, stride: int, dilation: int, size: int) -> tuple[int, int]:
+def _front_pads(
+    front: Front | None, axis: int, kernel: int, stride: int, dilation: int, size: int
+) -> tuple[int, int]:
     if front is None:
         return 0, 0
     if front.rule == "explicit":
@@ -215,15 +257,21 @@ def _front_pads(front: Front | None, axis: int, kernel: int, stride: int, dilati
 
 
 def same_function(
-    found: Realisation, geometry: Geometry, site: Site, sizes: tuple[int, ...], nonnegative: bool, axis: int = 0
+    found: Realisation,
+    geometry: Geometry,
+    site: Site,
+    sizes: tuple[int, ...],
+    nonnegative: bool,
+    axis: int = 0,
 ) -> bool:
-    # Rising, falling and in disorder, so that no two windows have all their maxima in common. What may be negative is so
-    # throughout, or a greater cell would hide a zero where -inf belongs.
+    # Rising, falling and in disorder, so that no two windows have all their maxima in common. What may be
+    # negative is so throughout, or a greater cell would hide a zero where -inf belongs.
     x = np.stack([X, np.sort(X), -np.sort(-X)]) * (1 if nonnegative else -1)
     # The longest sizes first: nearly every wrong form differs there already.
     for some in (sizes[-3:], sizes):
         counts, wanted = source_values(geometry, site, some, x)
-        with np.errstate(invalid="ignore"):  # what is right at one size may have a window of no cells at another
+        # What is right at one size may have a window of no cells at another.
+        with np.errstate(invalid="ignore"):
             found_counts, values = realised_values(found, axis, site, some, x)
         if counts != found_counts or not (np.abs(wanted - values) <= 1e-13).all():
             return False
@@ -232,7 +280,9 @@ def same_function(
 
 @cache
 def defined_sizes(geometry: Geometry, kind: SiteKind, average: Average, fill: float) -> tuple[int, ...]:
-    """Sizes at which the source computes something: there is a window, and none is an average of no cells or a maximum of -inf."""
+    """Sizes at which the source computes something: there is a window, and none is an average of no cells or
+    a maximum of -inf.
+    """
     found = []
     for size in range(1, LONGEST + 1):
         layout = geometry.lay(size)
@@ -271,17 +321,26 @@ def reason_of(error: PaddingError) -> str:
     return reason
 
 
-def refusal_is_due(reason: str, geometry: Geometry, site: Site, size: int | None, capabilities: Capabilities) -> bool:
+def refusal_is_due(
+    reason: str, geometry: Geometry, site: Site, size: int | None, capabilities: Capabilities
+) -> bool:
     """Whether the reason given holds, found without porter's arithmetic."""
     sizes = defined_sizes(geometry, site.kind, site.convention.average, site.convention.fill)
     if reason == UNDEFINED:
         return size not in sizes if size is not None else not sizes
     if reason == NO_DILATED_POOL:
-        return site.kind == "avg_pool" and geometry.dilation > 1 and site.kind not in capabilities.dilated_pools
+        return (
+            site.kind == "avg_pool" and geometry.dilation > 1 and site.kind not in capabilities.dilated_pools
+        )
     if reason == OTHER_FILL:
         return capabilities.zeros_only and site.kind == "max_pool" and site.convention.fill != 0
     moves = len({geometry.lay(n).low for n in sizes}) > 1
-    return size is None and moves and geometry.rule not in capabilities.dynamic and _cannot_say_same(geometry, site, capabilities)
+    return (
+        size is None
+        and moves
+        and geometry.rule not in capabilities.dynamic
+        and _cannot_say_same(geometry, site, capabilities)
+    )
 
 
 def _cannot_say_same(geometry: Geometry, site: Site, capabilities: Capabilities) -> bool:
@@ -293,7 +352,11 @@ def _cannot_say_same(geometry: Geometry, site: Site, capabilities: Capabilities)
 
 def _refuses_dilation(geometry: Geometry, site: Site, capabilities: Capabilities) -> bool:
     """Whether the destination's own layer takes no such dilation."""
-    takes = site.kind in capabilities.dilated_pools if site.kind != "conv" else geometry.stride == 1 or capabilities.dilated_strides
+    takes = (
+        site.kind in capabilities.dilated_pools
+        if site.kind != "conv"
+        else geometry.stride == 1 or capabilities.dilated_strides
+    )
     return geometry.dilation > 1 and not takes
 
 
@@ -305,13 +368,26 @@ def natives_of(site: Site, capabilities: Capabilities) -> Iterator[Realisation]:
         if capabilities.same:
             yield Realisation(Convention("same", fill=fill, average=average))
         for rounding in ("floor",) if site.kind == "conv" else capabilities.roundings:
-            most = 0 if not capabilities.symmetric else extent - 1 if site.kind == "conv" else site.window.kernel[0] // 2
-            past = capabilities.keeps_last and site.window.kernel[0] < site.window.stride[0] and site.kind != "conv"
-            for pad in range(past, most + 1):  # without pads, a window may begin behind the map, where nothing is read
+            most = (
+                0
+                if not capabilities.symmetric
+                else extent - 1
+                if site.kind == "conv"
+                else site.window.kernel[0] // 2
+            )
+            past = (
+                capabilities.keeps_last
+                and site.window.kernel[0] < site.window.stride[0]
+                and site.kind != "conv"
+            )
+            # Without pads, a window may begin behind the map, where nothing is read.
+            for pad in range(past, most + 1):
                 yield Realisation(Convention("explicit", (pad,) * 4, fill, average, rounding))
 
 
-def check_realisation(geometry: Geometry, site: Site, size: int | None, capabilities: Capabilities, nonnegative: bool) -> str:
+def check_realisation(
+    geometry: Geometry, site: Site, size: int | None, capabilities: Capabilities, nonnegative: bool
+) -> str:
     """Proves one answer of `realise`; returns its kind, or why it was refused."""
     case = (geometry, site.kind, str(site.convention), site.convention.average, size, nonnegative)
     try:
@@ -324,21 +400,29 @@ def check_realisation(geometry: Geometry, site: Site, size: int | None, capabili
     asked = sizes if size is None else (size,)
     assert found.why and "\n" not in found.why, case
     everywhere = same_function(found, geometry, site, sizes, nonnegative)
-    assert everywhere or (size is not None and same_function(found, geometry, site, asked, nonnegative)), (case, str(found))
+    assert everywhere or (size is not None and same_function(found, geometry, site, asked, nonnegative)), (
+        case,
+        str(found),
+    )
     assert found.every_size == everywhere, (case, str(found))
     shorter = size is not None and size < site.window.extent(0)
     if found.kind != "native" and not shorter and not _refuses_dilation(geometry, site, capabilities):
-        # Every size first, then the fewest layers: at one known size a pad layer right at every size stands before a native form.
-        # Inputs shorter than a window are left out: there, pools with other windows may read the same few cells.
+        # Every size first, then the fewest layers: at one known size a pad layer right at every size stands
+        # before a native form. Inputs shorter than a window are left out: there, pools with other windows may
+        # read the same few cells.
         scope = sizes if found.every_size else asked
         missed = [
-            str(native) for native in natives_of(site, capabilities) if same_function(native, geometry, site, scope, nonnegative)
+            str(native)
+            for native in natives_of(site, capabilities)
+            if same_function(native, geometry, site, scope, nonnegative)
         ]
         assert not missed, (case, str(found), missed)
     return found.kind
 
 
-def prove(chosen: Iterator[Geometry] | list[Geometry], capabilities: Capabilities, known: int) -> Counter[str]:
+def prove(
+    chosen: Iterator[Geometry] | list[Geometry], capabilities: Capabilities, known: int
+) -> Counter[str]:
     """Checks every site of the geometries at unknown size and at `known` sizes drawn from 1..40."""
     counts: Counter[str] = Counter()
     draw = random.Random(2)
@@ -354,12 +438,16 @@ def test_known_figures() -> None:
     ones = np.ones((1, 6, 6))
     padded = Geometry("explicit", 3, 2, 1, (1, 1), "ceil")
     first_row = evaluate_map("avg_pool", padded.lay(6), padded.lay(6), ones, average="clipped_window")[0, 0]
-    assert first_row.round(4).tolist() == [0.4444, 0.6667, 0.6667, 0.3333]  # Caffe, OpenCV, Torch7, MXNet, torch, ONNX Runtime
-    assert row(padded.site("avg_pool", average="clipped_window").convention, padded.site("conv").window, 0, 6).divisors == (3, 2)
+    # Caffe, OpenCV, Torch7, MXNet, torch, ONNX Runtime.
+    assert first_row.round(4).tolist() == [0.4444, 0.6667, 0.6667, 0.3333]
+    assert row(
+        padded.site("avg_pool", average="clipped_window").convention, padded.site("conv").window, 0, 6
+    ).divisors == (3, 2)
 
     apart = Window((2, 2), (3, 3))
     assert count_windows(Convention("explicit", (1, 1, 1, 1), rounding="full"), apart, 0, 5) == 3  # MXNet
-    assert count_windows(Convention("explicit", (1, 1, 1, 1), rounding="ceil"), apart, 0, 5) == 2  # Caffe, torch, ONNX Runtime
+    # Caffe, torch, ONNX Runtime.
+    assert count_windows(Convention("explicit", (1, 1, 1, 1), rounding="ceil"), apart, 0, 5) == 2
 
     seven, three = Window((7, 7), (2, 2)), Window((3, 3), (2, 2))
     same = Convention("same")
@@ -373,7 +461,9 @@ def test_known_figures() -> None:
 
 
 def test_realisations_on_a_sample() -> None:
-    """The counts are part of the test: a change that refuses more, or composes where it was native, shows here."""
+    """The counts are part of the test: a change that refuses more, or composes where it was native, shows
+    here.
+    """
     everyday = [
         geometry
         for geometry in geometries()
@@ -384,8 +474,21 @@ def test_realisations_on_a_sample() -> None:
     ]
     chosen = everyday + random.Random(1).sample(geometries(), 60)
     refused = {UNDEFINED: 60, NO_DILATED_POOL: 252}
-    assert prove(chosen, TORCH, 1) == {"native": 586, "pad layer": 696, "dynamic pad layer": 21, "composition": 65, **refused}
-    counts = {"native": 332, "larger kernel": 55, "pad layer": 3, "composition": 294, MOVING: 24, UNDEFINED: 12}
+    assert prove(chosen, TORCH, 1) == {
+        "native": 586,
+        "pad layer": 696,
+        "dynamic pad layer": 21,
+        "composition": 65,
+        **refused,
+    }
+    counts = {
+        "native": 332,
+        "larger kernel": 55,
+        "pad layer": 3,
+        "composition": 294,
+        MOVING: 24,
+        UNDEFINED: 12,
+    }
     assert prove(everyday, CAFFE.CAPABILITIES, 1) == counts
     refused = {UNDEFINED: 60, NO_DILATED_POOL: 252, MOVING: 14}
     assert prove(chosen, KERAS, 1) == {"native": 208, "pad layer": 622, "composition": 524, **refused}
@@ -405,7 +508,14 @@ def test_realisations_on_a_sample() -> None:
         ),
         pytest.param(
             KERAS,
-            {"native": 4046, "pad layer": 34880, "composition": 54382, UNDEFINED: 9190, NO_DILATED_POOL: 30099, MOVING: 459},
+            {
+                "native": 4046,
+                "pad layer": 34880,
+                "composition": 54382,
+                UNDEFINED: 9190,
+                NO_DILATED_POOL: 30099,
+                MOVING: 459,
+            },
             id="keras",
         ),
     ],
@@ -426,10 +536,14 @@ def test_realisations_where_rows_and_columns_differ() -> None:
     draw = random.Random(3)
     counts: Counter[str] = Counter()
     for first in draw.sample(geometries(), 60):
-        second = draw.choice([g for g in geometries() if (g.rule, g.rounding) == (first.rule, first.rounding)])
+        second = draw.choice(
+            [g for g in geometries() if (g.rule, g.rounding) == (first.rule, first.rounding)]
+        )
         for (rows, nonnegative), (columns, _) in zip(sites_of(first), sites_of(second), strict=True):
             both, along = rows.window, columns.window
-            pairs = [(getattr(both, name)[0], getattr(along, name)[0]) for name in ("kernel", "stride", "dilation")]
+            pairs = [
+                (getattr(both, name)[0], getattr(along, name)[0]) for name in ("kernel", "stride", "dilation")
+            ]
             convention = replace(rows.convention, pads=(*first.pads, *second.pads))
             site = Site(rows.kind, Window(*pairs), convention)
             for size in ((None, None), (draw.randint(1, 40), draw.randint(1, 40))):
@@ -440,7 +554,11 @@ def test_realisations_where_rows_and_columns_differ() -> None:
 
 
 def _check_pair(
-    axes: tuple[Geometry, Geometry], site: Site, size: tuple[int | None, int | None], capabilities: Capabilities, nonnegative: bool
+    axes: tuple[Geometry, Geometry],
+    site: Site,
+    size: tuple[int | None, int | None],
+    capabilities: Capabilities,
+    nonnegative: bool,
 ) -> str:
     try:
         found = realise(site, size, capabilities, nonnegative)
@@ -464,7 +582,13 @@ def _check_pair(
     return found.kind
 
 
-def why(kind: SiteKind, convention: Convention, size: int | None, capabilities: Capabilities, nonnegative: bool = False) -> str:
+def why(
+    kind: SiteKind,
+    convention: Convention,
+    size: int | None,
+    capabilities: Capabilities,
+    nonnegative: bool = False,
+) -> str:
     found = realise(Site(kind, Window((3, 3), (2, 2)), convention), (size, size), capabilities, nonnegative)
     return f"{found}: {found.why}"
 
@@ -478,33 +602,48 @@ def test_what_the_table_of_pads_says() -> None:
     assert why("conv", same, None, TORCH) == f"pad same with 0, then valid: {run_time}"
     assert why("conv", same, None, KERAS) == "same: the destination does the same"
     assert why("conv", one, None, TORCH) == "1: the destination does the same"
-    assert why("conv", one, None, KERAS) == "pad 1 with 0, then valid: the destination's layers offer only same or valid"
+    assert (
+        why("conv", one, None, KERAS)
+        == "pad 1 with 0, then valid: the destination's layers offer only same or valid"
+    )
     assert why("conv", Convention(), None, TORCH) == "valid: no window reaches past the input"
     zeros = "the source's pool reads its pads as 0, the destination's own pool ignores its pads"
     assert why("max_pool", one, None, TORCH) == f"pad 1 with 0, then valid: {zeros}"
     alike = "the destination does the same; zero and -inf are alike here, because the input is never negative"
     assert why("max_pool", one, None, TORCH, nonnegative=True) == f"1, -inf: {alike}"
-    assert why("avg_pool", one, None, TORCH) == "1: the destination does the same; its average leaves pads out"
+    assert (
+        why("avg_pool", one, None, TORCH) == "1: the destination does the same; its average leaves pads out"
+    )
     counted = Convention("explicit", (1, 1, 1, 1), average="full_window")
-    assert why("avg_pool", counted, None, TORCH) == "1: the destination does the same; its average counts pads"
+    assert (
+        why("avg_pool", counted, None, TORCH) == "1: the destination does the same; its average counts pads"
+    )
     mask = "the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
     own = "the destination's layers offer only same or valid"
-    assert why("avg_pool", one, None, KERAS) == f"pad 1 with 0, then valid, over the share of cells counted: {own}; {mask}"
+    assert (
+        why("avg_pool", one, None, KERAS)
+        == f"pad 1 with 0, then valid, over the share of cells counted: {own}; {mask}"
+    )
     ceil = Convention(fill=LOWEST, rounding="ceil")
-    last = "the source rounds up, so its last window may reach past the end: the pad layer adds the cells that it reads"
+    last = (
+        "the source rounds up, so its last window may reach past the end: the pad layer adds the "
+        "cells that it reads"
+    )
     assert why("max_pool", ceil, None, KERAS) == f"pad ((0,1),(0,1)) with -inf, then valid: {last}"
 
 
 def test_a_refusal_says_what_is_missing_and_what_to_do() -> None:
     site = Site("conv", Window((2, 2), (2, 2)), Convention("same_lower"))
     with pytest.raises(
-        PaddingError, match="SAME_LOWER depends on the input size, and the destination cannot pad by it at run time"
+        PaddingError,
+        match="SAME_LOWER depends on the input size, and the destination cannot pad by it at run time",
     ) as caught:
         realise(site, (None, None), KERAS)
     assert caught.value.next == "give --input-size a fixed size"
     assert str(realise(site, (7, 7), KERAS)) == "pad ((1,0),(1,0)) with 0, then valid"
     wider = Site("conv", Window((3, 3), (2, 2)), Convention("same_lower"))
-    assert str(realise(wider, (None, None), TORCH)) == "1"  # its first window is at -1 at every size, unlike SAME's
+    # Its first window is at -1 at every size, unlike SAME's.
+    assert str(realise(wider, (None, None), TORCH)) == "1"
     with pytest.raises(PaddingError, match="no window of 3 columns fits into an input of 2"):
         realise(Site("conv", Window((3, 3)), Convention()), (5, 2), TORCH)
     with pytest.raises(PaddingError, match="one over pads only, which gives no number"):
@@ -514,7 +653,9 @@ def test_a_refusal_says_what_is_missing_and_what_to_do() -> None:
 
 
 def test_windows_over_only_pads() -> None:
-    """A kernel of 1 with a pad of 1: its border is the bias in a convolution and a zero where zeros fill the pad of a max pool."""
+    """A kernel of 1 with a pad of 1: its border is the bias in a convolution and a zero where zeros fill the
+    pad of a max pool.
+    """
     window, zeros = Window((1, 1)), Convention("explicit", (1, 1, 1, 1))
     assert realise(Site("conv", window, zeros), (None, None), TORCH).kind == "native"
     for nonnegative in (False, True):
@@ -525,10 +666,14 @@ def test_windows_over_only_pads() -> None:
 
 
 def test_pads_of_another_number() -> None:
-    """No framework pools so by itself, but a pad layer may hold any number; it is never taken for zero or -inf."""
+    """No framework pools so by itself, but a pad layer may hold any number; it is never taken for zero or
+    -inf.
+    """
     for capabilities, nonnegative in product((TORCH, KERAS), (False, True)):
         site = Site("max_pool", Window((3, 3), (2, 2)), Convention("explicit", (1, 1, 1, 1), -2.5))
-        assert realise(site, (None, None), capabilities, nonnegative).front == Front("explicit", (1, 1, 1, 1), -2.5)
+        assert realise(site, (None, None), capabilities, nonnegative).front == Front(
+            "explicit", (1, 1, 1, 1), -2.5
+        )
 
 
 def test_rules_that_read_the_size_do_not_round() -> None:
@@ -562,7 +707,9 @@ def test_rules_that_read_the_size_do_not_round() -> None:
         ),
     ],
 )
-def test_what_onnx_says_at_every_size(kind: SiteKind, window: Window, convention: Convention, said: str) -> None:
+def test_what_onnx_says_at_every_size(
+    kind: SiteKind, window: Window, convention: Convention, said: str
+) -> None:
     found = realise(Site(kind, window, convention), (None, None), ONNX)
     assert found.every_size and str(found) == said
 

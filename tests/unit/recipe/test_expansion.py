@@ -35,10 +35,15 @@ zoos:
 
 
 def test_a_convolution_with_its_norm_is_two_steps(tmp_path: Path) -> None:
-    steps = "  - {CONV, norm: norm1, when: =deep}\n  - {conv: conv2, filters: 2, norm: norm2}\n  - {add: sum, from: [conv2, norm2]}"
+    steps = (
+        "  - {CONV, norm: norm1, when: =deep}\n  - {conv: conv2, filters: 2, norm: norm2}\n  - {add: "
+        "sum, from: [conv2, norm2]}"
+    )
     short = with_graph(steps.replace("CONV", "depthwise_conv: conv1, kernel: 3"))
     norms = ("  - {batch_norm: norm1, when: =deep}", "  - {batch_norm: norm2}")
-    long = short.replace(", norm: norm1, when: =deep}", ", when: =deep}\n" + norms[0]).replace(", norm: norm2}", "}\n" + norms[1])
+    long = short.replace(", norm: norm1, when: =deep}", ", when: =deep}\n" + norms[0]).replace(
+        ", norm: norm2}", "}\n" + norms[1]
+    )
     for deep, paths in ((True, ["conv1", "norm1"]), (False, [])):
         graph = expanded(tmp_path, short, deep=deep)
         assert graph == expanded(tmp_path, long, deep=deep)
@@ -52,9 +57,14 @@ def test_a_block_reads_several_values(tmp_path: Path) -> None:
     steps:
       - {sigmoid: open, from: gate}
       - {multiply: out, from: [input, open]}"""
-    steps = "  - {conv: a, filters: 2}\n  - {conv: b, filters: 2, from: input}\n  - {gated: gated, from: [a, b]}"
+    steps = (
+        "  - {conv: a, filters: 2}\n  - {conv: b, filters: 2, from: input}\n  - {gated: gated, from: [a, b]}"
+    )
     graph = expanded(tmp_path, with_graph(steps, gated))
-    assert [(node.path, node.inputs) for node in graph.nodes[2:]] == [("gated/open", ("b",)), ("gated/out", ("a", "gated/open"))]
+    assert [(node.path, node.inputs) for node in graph.nodes[2:]] == [
+        ("gated/open", ("b",)),
+        ("gated/out", ("a", "gated/open")),
+    ]
 
 
 def test_the_graph_of_a_recipe(tmp_path: Path) -> None:
@@ -73,11 +83,15 @@ def test_the_graph_of_a_recipe(tmp_path: Path) -> None:
     ]
     assert graph.by_path["stage1/unit2/add"].inputs == ("stage1/unit1/add", "stage1/unit2/conv")
     assert graph.output == "head/logits" and graph.channels == 3
-    assert graph.scopes == tuple(Scope(f"stage1/unit{i}", "unit", {"filters": 8, "kernel": 3}) for i in (1, 2))
+    assert graph.scopes == tuple(
+        Scope(f"stage1/unit{i}", "unit", {"filters": 8, "kernel": 3}) for i in (1, 2)
+    )
     assert graph.by_path["stem/norm"].op == BatchNorm(1e-3, 0.1, True, True)
 
 
-def test_a_variant_that_rules_of_another_one_are_held_to_is_expanded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variant_that_rules_of_another_one_are_held_to_is_expanded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = load_recipe(write(tmp_path, changed("{stem/conv: 1}", "{stem/conv: 1, stage1/unit2/conv: 1}")))
     made, whole = list[Unrolling](), Unrolling.graph
     monkeypatch.setattr(Unrolling, "graph", lambda unrolling: made.append(unrolling) or whole(unrolling))
@@ -100,7 +114,11 @@ def test_kernels_strides_dilations_and_groups(tmp_path: Path) -> None:
 """
     graph = expanded(tmp_path, with_graph(steps))
     a, b, c = (node.op for node in graph.nodes)
-    assert isinstance(a, Conv) and (a.window.kernel, a.window.stride, a.window.dilation) == ((1, 7), (2, 1), (1, 2))
+    assert isinstance(a, Conv) and (a.window.kernel, a.window.stride, a.window.dilation) == (
+        (1, 7),
+        (2, 1),
+        (1, 2),
+    )
     assert (a.groups, a.bias, a.convention.pads) == (4, True, (0, 0, 3, 3))
     assert isinstance(b, Conv) and (b.filters, b.groups, b.bias) == (32, 16, False)
     assert isinstance(c, MaxPool) and c.window.kernel == (3, 2) and c.convention.rule == "valid"
@@ -128,7 +146,9 @@ def test_constants_are_numbers_or_lists_and_absent_ones_change_nothing(tmp_path:
     assert from_record(json.loads(json.dumps(to_record(graph)))) == graph
 
 
-@pytest.mark.parametrize("value", ["true", "half", "[]", "[1, half, 1, 1]", "[1, true, 1, 1]", ".inf", "[[1], 1, 1, 1]", "null"])
+@pytest.mark.parametrize(
+    "value", ["true", "half", "[]", "[1, half, 1, 1]", "[1, true, 1, 1]", ".inf", "[[1], 1, 1, 1]", "null"]
+)
 def test_constants_that_are_no_finite_numbers(tmp_path: Path, value: str) -> None:
     with pytest.raises(RecipeError, match="'offset' of 'a' is a finite number, or a list") as caught:
         expanded(tmp_path, with_graph(f"  - {{affine: a,\n     offset: {value}}}\n"))
@@ -172,7 +192,9 @@ def test_counters_repeats_and_the_first_and_last(tmp_path: Path) -> None:
       - {relu6: "at{index}", when: =last and not first}
 """
     graph = expanded(tmp_path, with_graph(steps, blocks))
-    convs = [(n.path, n.op.window.stride[0], n.op.window.kernel[0]) for n in graph.nodes if isinstance(n.op, Conv)]
+    convs = [
+        (n.path, n.op.window.stride[0], n.op.window.kernel[0]) for n in graph.nodes if isinstance(n.op, Conv)
+    ]
     assert convs == [
         ("block0/conv", 1, 1),
         ("block1/conv", 2, 1),
@@ -215,7 +237,10 @@ def test_branches_blocks_within_blocks_and_references(tmp_path: Path) -> None:
               branches: [[{cbr: b2a, filters: 4, kernel: [1, 3]}], [{cbr: b2b, filters: 4, kernel: [3, 1]}]]
           - [{max_pool: pool, kernel: 3, pad: same}]
 """
-    graph = expanded(tmp_path, with_graph(steps, blocks.replace("{width: 8}", "{width: null}")).replace("width: 8}", "size: 8}", 1))
+    graph = expanded(
+        tmp_path,
+        with_graph(steps, blocks.replace("{width: 8}", "{width: null}")).replace("width: 8}", "size: 8}", 1),
+    )
     assert graph.by_path["one/b2"].inputs == ("one/b2a/relu", "one/b2b/relu")
     assert graph.by_path["one/b2a/conv"].inputs == graph.by_path["one/b2b/conv"].inputs == ("one/b1/relu",)
     assert graph.by_path["one/out"].inputs == ("one/a/relu", "one/b2", "one/pool")
@@ -228,7 +253,10 @@ def test_branches_blocks_within_blocks_and_references(tmp_path: Path) -> None:
 
 
 def test_a_list_of_inputs_joins(tmp_path: Path) -> None:
-    steps = "  - {conv: a, filters: 3}\n  - {conv: b, from: input, filters: 5}\n  - {concat: c, from: [a, b, input]}\n"
+    steps = (
+        "  - {conv: a, filters: 3}\n  - {conv: b, from: input, filters: 5}\n  - {concat: c, from: "
+        "[a, b, input]}\n"
+    )
     graph = expanded(tmp_path, with_graph(steps))
     assert graph.by_path["c"].inputs == ("a", "b", "input")
 
@@ -236,11 +264,27 @@ def test_a_list_of_inputs_joins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "line", "message"),
     [
-        ("  - {conv: a, filters: 8}\n  - {add: b, from: [input, a]}\n", 7, "cannot add shapes 4x32x48, 8x32x48"),
-        ("  - {conv: a, filters: 4, stride: 2}\n  - {add: b, from: [input, a]}\n", 7, "cannot add shapes 4x32x48, 4x16x24"),
-        ("  - {conv: a, filters: 4, kernel: 2}\n  - {concat: b, from: [input, a]}\n", 7, "cannot join shapes"),
+        (
+            "  - {conv: a, filters: 8}\n  - {add: b, from: [input, a]}\n",
+            7,
+            "cannot add shapes 4x32x48, 8x32x48",
+        ),
+        (
+            "  - {conv: a, filters: 4, stride: 2}\n  - {add: b, from: [input, a]}\n",
+            7,
+            "cannot add shapes 4x32x48, 4x16x24",
+        ),
+        (
+            "  - {conv: a, filters: 4, kernel: 2}\n  - {concat: b, from: [input, a]}\n",
+            7,
+            "cannot join shapes",
+        ),
         ("  - {dense: a, units: 8}\n", 6, "rank 1"),
-        ("  - {relu: a}\n  - {affine: b, scale: [1, 2, 3]}\n", 7, "one scale or one for each of 4 channels .*got 3"),
+        (
+            "  - {relu: a}\n  - {affine: b, scale: [1, 2, 3]}\n",
+            7,
+            "one scale or one for each of 4 channels .*got 3",
+        ),
         ("  - {global_max_pool: a}\n  - {global_max_pool: b}\n", 7, "rank 3"),
         ("  - {relu: a}\n  - {relu6: b, from: [input, a]}\n", 7, "b: takes one input, got 2"),
         ("  - {relu: a}\n  - {add: b, from: [a]}\n", 7, "b: takes two inputs or more, got 1"),
@@ -257,7 +301,10 @@ def test_shapes_that_do_not_fit(tmp_path: Path, steps: str, line: int, message: 
     [
         "  a:\n    steps: [{a: again}]\n",
         "  a:\n    steps: [{b: once}]\n  b:\n    steps: [{a: again}]\n",
-        "".join(f"  {name}:\n    steps: [{{{below}: x, repeat: 1000}}]\n" for name, below in zip("abcdefg", "bcdefgh", strict=True))
+        "".join(
+            f"  {name}:\n    steps: [{{{below}: x, repeat: 1000}}]\n"
+            for name, below in zip("abcdefg", "bcdefgh", strict=True)
+        )
         + "  h:\n    steps: [{relu: x, when: =not deep}]\n",
     ],
 )
@@ -269,14 +316,21 @@ def test_recipes_that_do_not_end(tmp_path: Path, blocks: str) -> None:
 
 
 def test_a_block_may_not_hide_an_operation_or_a_key_of_steps(tmp_path: Path) -> None:
-    for blocks in ("  relu:\n    steps: [{relu6: x}]\n", "  a:\n    parameters: {when: 1}\n    steps: [{relu6: x}]\n"):
+    for blocks in (
+        "  relu:\n    steps: [{relu6: x}]\n",
+        "  a:\n    parameters: {when: 1}\n    steps: [{relu6: x}]\n",
+    ):
         with pytest.raises(RecipeError):
             expanded(tmp_path, with_graph("  - {relu: start}\n", blocks))
 
 
 def test_constants_are_variables_that_nobody_sets(tmp_path: Path) -> None:
-    text = changed("options: {classes: 10, ", "constants: {kernels: [5, 3], norm: bn}\noptions: {classes: 10, ")
-    text = text.replace("kernel: 3, stride: 2", 'kernel: "=kernels[0]", stride: 2').replace("bn1", '"{norm}{kernels[1]}"')
+    text = changed(
+        "options: {classes: 10, ", "constants: {kernels: [5, 3], norm: bn}\noptions: {classes: 10, "
+    )
+    text = text.replace("kernel: 3, stride: 2", 'kernel: "=kernels[0]", stride: 2').replace(
+        "bn1", '"{norm}{kernels[1]}"'
+    )
     recipe = load_recipe(write(tmp_path, text))
     member = recipe.member("tiny", "home")
     graph = expand(member)

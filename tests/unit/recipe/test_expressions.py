@@ -123,7 +123,9 @@ def test_the_nearest_variable_and_function_are_named() -> None:
 
 def test_round8_is_within_ten_per_cent_below() -> None:
     assert [round8(value) for value in (1, 11.2, 12, 20, 44.8, 48, 1792.0)] == [8, 16, 16, 24, 48, 48, 1792]
-    assert all(round8(value / 7) >= 0.9 * value / 7 and round8(value / 7) % 8 == 0 for value in range(1, 2000))
+    assert all(
+        round8(value / 7) >= 0.9 * value / 7 and round8(value / 7) % 8 == 0 for value in range(1, 2000)
+    )
 
 
 def test_templates() -> None:

@@ -48,7 +48,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     return found
 
 
-def test_the_first_folder_that_has_a_name_gives_it(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_folder_that_has_a_name_gives_it(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert recipe_folders() == (recipes_folder(),)
     *_, here = places.values()
     for place, folder in reversed(places.items()):
@@ -57,7 +59,9 @@ def test_the_first_folder_that_has_a_name_gives_it(places: dict[str, Path], monk
         if place == "variable":
             monkeypatch.setenv("PORTER_RECIPES", str(folder))
         given = folder if place == "given" else None
-        assert find_recipe("tiny", given).path == (Path("recipes/tiny.yaml") if folder == here else folder / "tiny.yaml")
+        assert find_recipe("tiny", given).path == (
+            Path("recipes/tiny.yaml") if folder == here else folder / "tiny.yaml"
+        )
     assert recipe_folders(places["given"]) == (*list(places.values())[:3], Path("recipes"), recipes_folder())
 
 
@@ -70,7 +74,9 @@ def test_a_folder_counts_once(monkeypatch: pytest.MonkeyPatch, places: dict[str,
 
 
 def test_a_copy_of_one_of_porters_own_is_that_one(places: dict[str, Path]) -> None:
-    """Where porter is installed from a checkout, the checkout's ./recipes is another folder with the same recipes."""
+    """Where porter is installed from a checkout, the checkout's ./recipes is another folder with the same
+    recipes.
+    """
     folder = places["work/recipes"]
     folder.mkdir()
     shutil.copy(recipes_folder() / "resnet_v2.yaml", folder)
@@ -80,8 +86,12 @@ def test_a_copy_of_one_of_porters_own_is_that_one(places: dict[str, Path]) -> No
         find_recipe("resnet50v2")
 
 
-@pytest.mark.parametrize(("text", "mark"), [(named("resnet50"), "3:3"), (named("resnet_v1").replace("resnet_v1:", "own:"), "1:15")])
-def test_a_name_of_porters_own_is_only_for_the_folder_that_is_given(text: str, mark: str, places: dict[str, Path]) -> None:
+@pytest.mark.parametrize(
+    ("text", "mark"), [(named("resnet50"), "3:3"), (named("resnet_v1").replace("resnet_v1:", "own:"), "1:15")]
+)
+def test_a_name_of_porters_own_is_only_for_the_folder_that_is_given(
+    text: str, mark: str, places: dict[str, Path]
+) -> None:
     folder, name = places["work/recipes"], "resnet50" if "resnet50" in text else "resnet_v1"
     folder.mkdir()
     write(folder, text, "mine.yaml")
@@ -136,7 +146,9 @@ def test_an_edited_recipe_is_read_again(tmp_path: Path) -> None:
     assert find_recipe("tiny", tmp_path).native_size() == (64, 48)
 
 
-def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_without_recipes_and_variants_claimed_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(UsageError, match="no recipes"):
             find_recipe("resnet50", folder)
@@ -154,7 +166,10 @@ def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path, monk
 def test_a_framework_is_offered_only_where_its_default_zoo_is() -> None:
     with pytest.raises(UsageError) as caught:
         find_recipe("resnet50v2").zoo("torchvision", "resnet50v2")
-    assert caught.value.next == "known are gluon, keras, mxnet, slim, tensornets, and 1 more: porter recipe show resnet_v2"
+    assert (
+        caught.value.next
+        == "known are gluon, keras, mxnet, slim, tensornets, and 1 more: porter recipe show resnet_v2"
+    )
 
 
 def test_an_architecture_where_a_variant_goes_lists_its_variants() -> None:
@@ -168,13 +183,19 @@ def test_published_files_have_names_of_their_own_in_the_cache() -> None:
     """Hugging Face's are all called model.safetensors."""
     files = [file for recipe in all_recipes() for zoo in recipe.zoos.values() for file in zoo.files.values()]
     origins = {(file.name, file.url or file.pypi) for file in files}
-    assert len({name for name, _ in origins}) == len(origins) and "model.safetensors" not in {name for name, _ in origins}
+    assert len({name for name, _ in origins}) == len(origins) and "model.safetensors" not in {
+        name for name, _ in origins
+    }
 
 
 def test_a_recipe_is_found_without_loading_the_others(tmp_path: Path) -> None:
     write(tmp_path, VALID)
     write(tmp_path, "architecture: other\nvariants:\n  other: {}\nzoos: [", "other.yaml")
-    assert find_recipe("tiny_wide", tmp_path).architecture == find_recipe("tiny", tmp_path).architecture == "tiny"
+    assert (
+        find_recipe("tiny_wide", tmp_path).architecture
+        == find_recipe("tiny", tmp_path).architecture
+        == "tiny"
+    )
     with pytest.raises(RecipeError, match="not valid YAML") as caught:
         find_recipe("other", tmp_path)
     assert str(caught.value.where).startswith(str(tmp_path / "other.yaml"))

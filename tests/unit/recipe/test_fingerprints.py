@@ -1,4 +1,6 @@
-"""The fingerprints beside porter's own recipes are those of their graphs, and are not used beside other texts."""
+"""The fingerprints beside porter's own recipes are those of their graphs, and are not used beside other
+texts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.support.recipe.recipes import all_recipes
 
 
 def test_the_file_is_that_of_the_recipes() -> None:
-    assert (recipes_folder() / FILE).read_text(encoding="utf-8") == text(), "run python -m tests.support.fingerprints"
+    assert (recipes_folder() / FILE).read_text(encoding="utf-8") == text(), (
+        "run python -m tests.support.fingerprints"
+    )
 
 
 def test_older_code_has_the_same_tensors() -> None:
@@ -30,7 +34,9 @@ def test_older_code_has_the_same_tensors() -> None:
 
 
 @pytest.mark.parametrize("changed", ["recipe", "zoo", "none", "ends of lines"])
-def test_after_a_change_the_recipes_are_read(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_change_the_recipes_are_read(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = Path(shutil.copytree(recipes_folder(), tmp_path / "recipes"))
     if changed in ("recipe", "zoo"):
         path = folder / ("vgg.yaml" if changed == "recipe" else "zoos/keras.yaml")
@@ -46,5 +52,10 @@ def test_after_a_change_the_recipes_are_read(changed: str, tmp_path: Path, monke
     known, faults = known_variants()
     assert bool(shipped_fingerprints()) == (changed == "ends of lines") and faults == ()
     assert all((one.fingerprint is None) == (changed != "ends of lines") for one in known)
-    listed = [(variant, zoo) for recipe in all_recipes(folder) for variant in recipe.variants for zoo in recipe.zoos_of(variant)]
+    listed = [
+        (variant, zoo)
+        for recipe in all_recipes(folder)
+        for variant in recipe.variants
+        for zoo in recipe.zoos_of(variant)
+    ]
     assert [(one.variant, one.zoo) for one in known] == listed

@@ -5,7 +5,9 @@ from porter.recipe.fixed import holds, is_group_sums
 
 
 def group_sums(groups: int, width: int) -> np.ndarray:
-    """Column by column, as keras-applications fills it: every `width`-th of a group's outputs, from the column's place on."""
+    """Column by column, as keras-applications fills it: every `width`-th of a group's outputs, from the
+    column's place on.
+    """
     channels = groups * width
     kernel = np.zeros((1, 1, channels * width, channels), np.float32)
     for column in range(channels):

@@ -24,7 +24,12 @@ def test_the_valid_recipe_is_valid(tmp_path: Path) -> None:
 NEAREST = [
     ("options: {classes", "optoins: {classes", "no key 'optoins'", "options"),
     ("size: 32, channels", "siez: 32, channels", "no key 'siez'", "size"),
-    ("- {batch_norm: stem/norm}", "- {batchnorm: stem/norm}", "neither an operation nor a block", "batch_norm"),
+    (
+        "- {batch_norm: stem/norm}",
+        "- {batchnorm: stem/norm}",
+        "neither an operation nor a block",
+        "batch_norm",
+    ),
     ("- {unit: stage1/unit,", "- {units: stage1/unit,", "neither an operation nor a block", "unit"),
     ("filters: =filters, kernel", "filtres: =filters, kernel", "'conv' has no 'filtres'", "filters"),
     (
@@ -34,7 +39,12 @@ NEAREST = [
         "repeat",
     ),
     ("when: =stem_pool", "when: =stem_pol", "'stem_pol' is not a variable", "stem_pool"),
-    ("filters: =width, kernel: 3, stride", "filters: =wdith, kernel: 3, stride", "'wdith' is not a variable", "width"),
+    (
+        "filters: =width, kernel: 3, stride",
+        "filters: =wdith, kernel: 3, stride",
+        "'wdith' is not a variable",
+        "width",
+    ),
     ("[input, conv]", "[input, cnv]", "no earlier step 'cnv'", "conv"),
     ("framework: torch", "framework: torch\n    refrence: torchvision", None, "reference"),
     ("framework: torch", "framework: pytorch", "no framework 'pytorch'", "torch"),
@@ -48,8 +58,12 @@ NEAREST = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "message", "nearest"), NEAREST, ids=[new[:30] for _, new, _, _ in NEAREST])
-def test_misspellings_are_found_and_corrected(tmp_path: Path, old: str, new: str, message: str | None, nearest: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "message", "nearest"), NEAREST, ids=[new[:30] for _, new, _, _ in NEAREST]
+)
+def test_misspellings_are_found_and_corrected(
+    tmp_path: Path, old: str, new: str, message: str | None, nearest: str
+) -> None:
     if message is None:
         path = write(tmp_path, VALID.replace(old, new))
         with pytest.raises(RecipeError) as caught:
@@ -84,7 +98,11 @@ WRONG = [
     ("- {batch_norm: stem/norm}", "- {concat: stem/norm}", "'branches' or 'from'"),
     ("- {batch_norm: stem/norm}", "- {concat: stem/norm, branches: 3}", "list of lists"),
     ("- {batch_norm: stem/norm}", "- {concat: stem/norm, branches: [3]}", "list of steps"),
-    ("- {batch_norm: stem/norm}", "- {concat: stem/norm, branches: [[{relu: a, when: =not stem_pool}]]}", "branch without steps"),
+    (
+        "- {batch_norm: stem/norm}",
+        "- {concat: stem/norm, branches: [[{relu: a, when: =not stem_pool}]]}",
+        "branch without steps",
+    ),
     ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, repeat: 1000000000}", "'repeat'"),
     ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, repeat: -1}", "'repeat'"),
     ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, repeat: 2, first: 3}", "'first' is a mapping"),
@@ -96,13 +114,21 @@ WRONG = [
         "filters: =width/3, kernel: 3, stride: 2",
         "'filters' of 'stem/conv' is a whole number",
     ),
-    ("filters: =width, kernel: 3, stride: 2", "filters: 0, kernel: 3, stride: 2", "'filters' of 'stem/conv' is a whole number"),
+    (
+        "filters: =width, kernel: 3, stride: 2",
+        "filters: 0, kernel: 3, stride: 2",
+        "'filters' of 'stem/conv' is a whole number",
+    ),
     ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: [3], stride: 2", "'kernel'"),
     ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: 3, stride: 0", "'stride'"),
     ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: 99, stride: 2", "no 99x99 window"),
     ("filters: =width, kernel: 3, stride: 2", "filters: =width, groups: 2, kernel: 3, stride: 2", "groups"),
     ('repeat: "=depths[0]", filters: =width', 'repeat: "=depths[0]"', "needs 'filters'"),
-    ('repeat: "=depths[0]", filters: =width', 'repeat: "=depths[0]", filters: {a: 1}', "number, a word or a list"),
+    (
+        'repeat: "=depths[0]", filters: =width',
+        'repeat: "=depths[0]", filters: {a: 1}',
+        "number, a word or a list",
+    ),
     ("[input, conv]", "[input, conv, stem/conv]", "no earlier step 'stem/conv'"),
     ("      - {add: add, from: [input, conv]}", "      - {relu: add, from: [input, conv]}", "one input"),
     ("stem/conv: conv1", "stem/cnv: conv1", "matches no node"),
@@ -117,7 +143,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=[f"{i}-{new[:40]}" for i, (_, new, _) in enumerate(WRONG)])
+@pytest.mark.parametrize(
+    ("old", "new", "message"), WRONG, ids=[f"{i}-{new[:40]}" for i, (_, new, _) in enumerate(WRONG)]
+)
 def test_mistakes_say_what_and_where(tmp_path: Path, old: str, new: str, message: str | None) -> None:
     if message is None:
         with pytest.raises(RecipeError, match="rank 3"):
@@ -134,22 +162,44 @@ def test_mistakes_say_what_and_where(tmp_path: Path, old: str, new: str, message
         ("channels: 3", "channels: 5000", "4096 or less", None),
     ],
 )
-def test_only_a_figure_in_percent_is_told_as_one(tmp_path: Path, old: str, new: str, limit: str, advice: str | None) -> None:
+def test_only_a_figure_in_percent_is_told_as_one(
+    tmp_path: Path, old: str, new: str, limit: str, advice: str | None
+) -> None:
     error = mistake(tmp_path, old, new)
     assert limit in error.message and error.next == advice
 
 
 ZOOS = [
-    ("extends: home\n    options: {bn_epsilon: 1, bn_epsilo: 1}", "no option 'bn_epsilo'", "did you mean 'bn_epsilon'?"),
+    (
+        "extends: home\n    options: {bn_epsilon: 1, bn_epsilo: 1}",
+        "no option 'bn_epsilo'",
+        "did you mean 'bn_epsilon'?",
+    ),
     ("extends: hom", "no zoo 'hom'", "did you mean 'home'?"),
     ("extends: other", "extends itself", None),
     ("padding: {stem/conv: 1}", "'framework' is missing", None),
-    ("extends: home\n    weights: {tinny: {file: 'https://x.org/a'}}", "no variant 'tinny'", "did you mean 'tiny'?"),
-    ("extends: home\n    weights: {tiny: {flie: 'https://x.org/a'}}", "no key 'flie'", "did you mean 'file'?"),
+    (
+        "extends: home\n    weights: {tinny: {file: 'https://x.org/a'}}",
+        "no variant 'tinny'",
+        "did you mean 'tiny'?",
+    ),
+    (
+        "extends: home\n    weights: {tiny: {flie: 'https://x.org/a'}}",
+        "no key 'flie'",
+        "did you mean 'file'?",
+    ),
     ("extends: home\n    weights: {tiny: {file: 'gopher://x.org/a'}}", "begins with https://", None),
-    ("extends: home\n    weights: {tiny: {file: a.pth}}", "'a.pth' is not an address", "write it from https:// on, or"),
+    (
+        "extends: home\n    weights: {tiny: {file: a.pth}}",
+        "'a.pth' is not an address",
+        "write it from https:// on, or",
+    ),
     ("extends: home\n    weights: {tiny: {file: 'https://x.org/a', md5: 12}}", "md5", None),
-    ("extends: home\n    weights: {tiny: {md5: 3ef43a0b657b3be2300d5770ece849e0}}", "'md5' is of a file", None),
+    (
+        "extends: home\n    weights: {tiny: {md5: 3ef43a0b657b3be2300d5770ece849e0}}",
+        "'md5' is of a file",
+        None,
+    ),
     ("extends: home\n    weights: {tiny: {pypi: 'x>=1!a'}}", "'pypi'", None),
     ("extends: home\n    weights: {tiny: {top1: 50, source: a, size: 32}}", "'top5' is missing", None),
     ("extends: home\n    weights: {tiny: {top1: 50, top5: 80, size: 32}}", "'source' is missing", None),
@@ -160,8 +210,16 @@ ZOOS = [
     ("extends: home\n    protocol: {resize: squash, size: 10, interpolation: pil}", "interpolation", None),
     ("extends: home\n    protocol: {resize: squash, siez: 10}", "no key 'siez'", "did you mean 'size'?"),
     ("extends: home\n    preprocess: {resize: squash}", "no key 'preprocess'", "it is called 'protocol'"),
-    ("extends: home\n    files: {tiny: {url: 'https://x.org/a'}}", "no key 'files'", "list it in the zoo's 'weights': "),
-    ("extends: home\n    published: {tiny: {top1: 50}}", "no key 'published'", "list it in the zoo's 'weights': "),
+    (
+        "extends: home\n    files: {tiny: {url: 'https://x.org/a'}}",
+        "no key 'files'",
+        "list it in the zoo's 'weights': ",
+    ),
+    (
+        "extends: home\n    published: {tiny: {top1: 50}}",
+        "no key 'published'",
+        "list it in the zoo's 'weights': ",
+    ),
     ("extends: home\n    names: {stem/: 3}", "a scope is a table", None),
     ("extends: home\n    names: {'{s}/': {'{s}': a}}", "a capture is a plain name", None),
     ("extends: home\n    names: {prefix: [a]}", "'prefix' is a word", None),
@@ -184,10 +242,22 @@ def test_mistakes_in_a_second_zoo(tmp_path: Path, section: str, message: str, ad
 @pytest.mark.parametrize(
     ("labels", "where", "message"),
     [
-        ("imagenet-1000", "tiny.yaml:24:13", "'imagenet-1000' has 1000 labels, and the head of tiny from home has 10 classes"),
-        ("two.txt", "tiny.yaml:24:13", "'two.txt' has 2 labels, and the head of tiny from home has 10 classes"),
+        (
+            "imagenet-1000",
+            "tiny.yaml:24:13",
+            "'imagenet-1000' has 1000 labels, and the head of tiny from home has 10 classes",
+        ),
+        (
+            "two.txt",
+            "tiny.yaml:24:13",
+            "'two.txt' has 2 labels, and the head of tiny from home has 10 classes",
+        ),
         ("none.txt", "tiny.yaml:24:13", "there is no file 'none.txt' beside this one"),
-        ("bad.txt", "bad.txt:2", "expected the name of a class, of 1 to 200 characters, none of which controls a terminal"),
+        (
+            "bad.txt",
+            "bad.txt:2",
+            "expected the name of a class, of 1 to 200 characters, none of which controls a terminal",
+        ),
         ("../two.txt", "tiny.yaml:24:13", "'../two.txt'"),
     ],
 )
@@ -232,7 +302,9 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
 
 
 def test_an_heir_may_have_no_reference(tmp_path: Path) -> None:
-    text = VALID.replace("tiny", "resnet18").replace("framework: torch", "framework: torch\n    reference: torchvision")
+    text = VALID.replace("tiny", "resnet18").replace(
+        "framework: torch", "framework: torch\n    reference: torchvision"
+    )
     text = text.replace("  resnet18_wide: ", "  own: ").replace("padding: {stem/conv: 1}", "only: [resnet18]")
     wrong = f"{text}  heir: {{extends: home, only: [own], reference: torchvision}}\n"
     with pytest.raises(RecipeError, match="reference 'torchvision' has no model 'own'") as caught:
@@ -241,12 +313,16 @@ def test_an_heir_may_have_no_reference(tmp_path: Path) -> None:
     assert "reference: none" in str(caught.value.next)
     recipe = load_recipe(write(tmp_path, text + "  heir: {extends: home, only: [own, resnet18]}\n"))
     assert [recipe.zoo("heir", name).reference for name in ("own", "resnet18")] == [None, "torchvision"]
-    heir = load_recipe(write(tmp_path, text + "  heir: {extends: home, only: [own], reference: none}\n")).zoos["heir"]
+    heir = load_recipe(
+        write(tmp_path, text + "  heir: {extends: home, only: [own], reference: none}\n")
+    ).zoos["heir"]
     assert (heir.reference, heir.framework) == (None, "torch")
 
 
 def test_the_reference_of_a_zoos_file_is_for_the_models_that_it_has(tmp_path: Path) -> None:
-    text = VALID.replace("  home:\n    framework: torch\n", "  keras:\n").replace("    padding: {stem/conv: 1}\n", "")
+    text = VALID.replace("  home:\n    framework: torch\n", "  keras:\n").replace(
+        "    padding: {stem/conv: 1}\n", ""
+    )
     recipe = load_recipe(write(tmp_path, text))
     assert recipe.zoos["keras"].reference == "keras" and recipe.zoo("keras", "tiny").reference is None
 
@@ -254,9 +330,14 @@ def test_the_reference_of_a_zoos_file_is_for_the_models_that_it_has(tmp_path: Pa
 def test_a_zoo_without_a_variant_says_so(tmp_path: Path) -> None:
     narrow = "  narrow: {extends: home, only: [tiny]}\n  narrower: {extends: narrow}\n"
     other = "  other: {extends: narrow, only: [tiny_wide]}\n"
-    assert list(load_recipe(write(tmp_path, VALID + narrow + other)).zoos_of("tiny_wide")) == ["home", "other"]
+    assert list(load_recipe(write(tmp_path, VALID + narrow + other)).zoos_of("tiny_wide")) == [
+        "home",
+        "other",
+    ]
     recipe = load_recipe(write(tmp_path, VALID + narrow))
-    assert list(recipe.zoos_of("tiny")) == ["home", "narrow", "narrower"] and list(recipe.zoos_of("tiny_wide")) == ["home"]
+    assert list(recipe.zoos_of("tiny")) == ["home", "narrow", "narrower"] and list(
+        recipe.zoos_of("tiny_wide")
+    ) == ["home"]
     for zoo in ("narrow", "narrower"):
         use(recipe, "tiny", zoo)
         with pytest.raises(UsageError, match=f"zoo '{zoo}' has no 'tiny_wide'") as caught:
@@ -278,7 +359,10 @@ def test_rules_of_a_zoo_are_not_looked_for_in_variants_that_it_lacks(tmp_path: P
 
 
 def test_a_variant_that_no_zoo_has(tmp_path: Path) -> None:
-    assert mistake(tmp_path, "    padding: {stem/conv: 1}\n", "    only: [tinny]\n").next == "did you mean 'tiny'?"
+    assert (
+        mistake(tmp_path, "    padding: {stem/conv: 1}\n", "    only: [tinny]\n").next
+        == "did you mean 'tiny'?"
+    )
     path = write(tmp_path, changed("    framework: torch\n", "    framework: torch\n    only: [tiny]\n"))
     with pytest.raises(RecipeError, match="no zoo has 'tiny_wide'") as caught:
         load_recipe(path)
@@ -342,13 +426,18 @@ def test_whatever_is_damaged_the_error_says_where(tmp_path: Path, random: Random
 
 
 def test_importing_it_imports_no_framework() -> None:
-    load = "from porter.recipe import declared_recipes, load_recipe; [load_recipe(*each.files) for each in declared_recipes()]"
+    load = (
+        "from porter.recipe import declared_recipes, load_recipe; [load_recipe(*each.files) for each "
+        "in declared_recipes()]"
+    )
     code = f"import sys; {load}; sys.exit(bool({{'torch', 'tensorflow', 'keras'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_pydantic_reads_a_kind_of_section_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a dataclass that takes longer than to read a recipe: at 854 times for one recipe it was half of a convert."""
+    """For a dataclass that takes longer than to read a recipe: at 854 times for one recipe it was half of a
+    convert.
+    """
     made: list[Any] = []
     schema._adapter.cache_clear()
     monkeypatch.setattr(schema, "TypeAdapter", lambda kind: made.append(kind) or TypeAdapter(kind))

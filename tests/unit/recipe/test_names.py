@@ -17,7 +17,10 @@ from tests.support.recipe.recipes import VALID, changed, line_of, mistake, use, 
 
 
 def test_names_go_forwards_and_the_first_match_wins(tmp_path: Path) -> None:
-    text = changed("      stem/norm: bn1\n", '      stem/norm: bn1\n      "stem/{part}": "stem_{part}_{width}_{variant}"\n')
+    text = changed(
+        "      stem/norm: bn1\n",
+        '      stem/norm: bn1\n      "stem/{part}": "stem_{part}_{width}_{variant}"\n',
+    )
     recipe = load_recipe(write(tmp_path, text))
     member = recipe.member("tiny", "home")
     assert layer_names(member, expand(member)) == {
@@ -32,7 +35,10 @@ def test_names_go_forwards_and_the_first_match_wins(tmp_path: Path) -> None:
 
 
 def test_a_name_may_count_what_its_line_has_named(tmp_path: Path) -> None:
-    numbered = '      stem/conv: conv2d\n      "**/conv": "conv2d_{count+1}"\n      "stage1/{unit}/add": "add_{count}"\n'
+    numbered = (
+        '      stem/conv: conv2d\n      "**/conv": "conv2d_{count+1}"\n      "stage1/{unit}/add": '
+        '"add_{count}"\n'
+    )
     text = changed("      stem/conv: conv1\n", numbered)
     recipe = load_recipe(write(tmp_path, text))
     member = recipe.member("tiny", "home")
@@ -47,16 +53,23 @@ def test_a_name_may_count_what_its_line_has_named(tmp_path: Path) -> None:
 
 
 def test_a_name_may_follow_that_of_the_node_before(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path, changed("      stem/norm: bn1\n", '      stem/norm: "{input}/BatchNorm"\n')))
+    recipe = load_recipe(
+        write(tmp_path, changed("      stem/norm: bn1\n", '      stem/norm: "{input}/BatchNorm"\n'))
+    )
     member = recipe.member("tiny", "home")
     assert layer_names(member, expand(member))["stem/norm"].name == "conv1/BatchNorm"
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("      stem/pool: pool1", "does not name 'stem/relu', after which"), ("      stem/conv: conv1", "graph's input")],
+    [
+        ("      stem/pool: pool1", "does not name 'stem/relu', after which"),
+        ("      stem/conv: conv1", "graph's input"),
+    ],
 )
-def test_a_node_whose_input_has_no_name_cannot_be_called_after_it(tmp_path: Path, line: str, message: str) -> None:
+def test_a_node_whose_input_has_no_name_cannot_be_called_after_it(
+    tmp_path: Path, line: str, message: str
+) -> None:
     path, _, name = line.partition(": ")
     text = VALID.replace(f"{line}\n", "").replace("    names:\n", f"    names:\n{path}: '{{input}}/{name}'\n")
     with pytest.raises(RecipeError, match=message):
@@ -71,13 +84,21 @@ def test_a_pattern_may_be_there_for_another_variant(tmp_path: Path) -> None:
 
 
 def test_a_line_that_cannot_compute_with_what_it_caught_is_passed(tmp_path: Path) -> None:
-    old, new = '"stage{s}/unit{u}/conv": ', '"stage{s}/u{u}/conv": "layer{u-1}"\n      "stage{s}/unit{u}/conv": '
-    path = write(tmp_path, changed(old, new).replace("unit{u}/conv", "{u}/conv").replace("layer{s}.{u-1}.conv", "{u}"))
+    old, new = (
+        '"stage{s}/unit{u}/conv": ',
+        '"stage{s}/u{u}/conv": "layer{u-1}"\n      "stage{s}/unit{u}/conv": ',
+    )
+    path = write(
+        tmp_path, changed(old, new).replace("unit{u}/conv", "{u}/conv").replace("layer{s}.{u-1}.conv", "{u}")
+    )
     recipe = load_recipe(path)
     member = recipe.member("tiny", "home")
     assert layer_names(member, expand(member))["stage1/unit2/conv"].name == "unit2"
     assert [warning.message for warning in check_recipe(path).warnings] == [
-        "'stage{s}/u{u}/conv' applies to no node: lines before it match all that it matches, or it computes with a word there"
+        (
+            "'stage{s}/u{u}/conv' applies to no node: lines before it match all that it matches, or it "
+            "computes with a word there"
+        )
     ]
 
 
@@ -94,13 +115,17 @@ def test_places_count_in_their_table(tmp_path: Path) -> None:
     recipe = load_recipe(
         write(
             tmp_path,
-            changed(old, tables).replace("    weights:\n      tiny: {top1: 50, top5: 80, size: 32, source: made up}\n", ""),
+            changed(old, tables).replace(
+                "    weights:\n      tiny: {top1: 50, top5: 80, size: 32, source: made up}\n", ""
+            ),
         )
     )
     names = {}
     for zoo in ("home", "heir"):
         graph = expand(recipe.member("tiny", zoo))
-        names[zoo] = {path: layer.name for path, layer in layer_names(recipe.member("tiny", zoo), graph).items()}
+        names[zoo] = {
+            path: layer.name for path, layer in layer_names(recipe.member("tiny", zoo), graph).items()
+        }
     assert names["home"] == {
         "stem/conv": "s0.0",
         "stem/norm": "s0.n1",
@@ -133,7 +158,9 @@ def test_a_bare_parameter_is_named_by_its_module_and_itself(tmp_path: Path) -> N
         f"model.{name}": np.zeros(shape, np.float32)
         for path, roles in tensor_shapes(graph).items()
         for (_, (name, *_)), shape in zip(
-            tensor_names(get_dialect("torch"), graph, path, layers[path]).items(), roles.values(), strict=False
+            tensor_names(get_dialect("torch"), graph, path, layers[path]).items(),
+            roles.values(),
+            strict=False,
         )
     }
     tensors["model.layer1.1.gamma"] = np.arange(8, dtype=np.float32)[:, None, None]  # as torchvision has it
@@ -182,10 +209,17 @@ def test_generations_and_taps(tmp_path: Path) -> None:
     assert older["stage1/unit2/conv"].name == "u2" and older["stem/conv"].name == "c"
     assert older["stem/norm"].name == "bn1", "what it does not say is as the zoo has it"
     taps = tap_names(Member(recipe, "tiny", zoo), graph)
-    assert (taps["stage1/unit2/add"], taps["stem/conv"], taps["stem/norm"]) == ("layer1.1", "graph/conv1:0", "bn1")
+    assert (taps["stage1/unit2/add"], taps["stem/conv"], taps["stem/norm"]) == (
+        "layer1.1",
+        "graph/conv1:0",
+        "bn1",
+    )
     assert layer_names(Member(recipe, "tiny", zoo), graph)["stem/conv"].name == "conv1"
     assert zoo.at(None) is zoo and zoo.at("before 1.0") is zoo
-    norm, conv = (expand(Member(recipe, "tiny", zoo.at("before 2.0"))).by_path[path].op for path in ("stem/norm", "stem/conv"))
+    norm, conv = (
+        expand(Member(recipe, "tiny", zoo.at("before 2.0"))).by_path[path].op
+        for path in ("stem/norm", "stem/conv")
+    )
     assert isinstance(norm, BatchNorm) and (norm.epsilon, norm.momentum) == (0.01, 0.5)
     assert isinstance(conv, Conv) and conv.convention.pads == (2, 2, 2, 2)
     with pytest.raises(UsageError, match="no generation 'before 20'"):

@@ -15,7 +15,9 @@ from tests.support.recipe.recipes import VALID, write
 @pytest.fixture
 def recipe(tmp_path: Path) -> Recipe:
     text = VALID.replace("stem_pool: true}", "stem_pool: true, depth: 2, style: plain, row: [1, 2]}")
-    old = "    generations: {old: {names: {head/logits: last}, options: {bn_epsilon: 2.0e-3, style: olden}}}\n"
+    old = (
+        "    generations: {old: {names: {head/logits: last}, options: {bn_epsilon: 2.0e-3, style: olden}}}\n"
+    )
     return load_recipe(write(tmp_path, text.replace("    weights:", f"{old}    weights:")))
 
 
@@ -47,7 +49,9 @@ def test_a_value_has_the_type_of_the_recipes(recipe: Recipe, name: str, given: V
 
 
 @pytest.mark.parametrize(("name", "given", "words"), REFUSED)
-def test_what_is_no_value_of_an_option_is_refused(recipe: Recipe, name: str, given: Value, words: str) -> None:
+def test_what_is_no_value_of_an_option_is_refused(
+    recipe: Recipe, name: str, given: Value, words: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         choose_options(recipe, {name: given})
     assert words in str(caught.value) and caught.value.where == "--option"
@@ -61,12 +65,15 @@ def test_settings_are_typed_as_name_and_value() -> None:
 
 
 def test_a_zoo_has_what_was_chosen_in_every_generation(recipe: Recipe) -> None:
-    chosen = with_options(recipe.member("tiny", "home"), {"bn_epsilon": 0.5, "stem_pool": True, "bn_momentum": 0.2})
+    chosen = with_options(
+        recipe.member("tiny", "home"), {"bn_epsilon": 0.5, "stem_pool": True, "bn_momentum": 0.2}
+    )
     for member in (chosen, chosen.at("old")):
         norm = expand(member).by_path["stem/norm"].op
         assert isinstance(norm, BatchNorm) and norm.epsilon == 0.5
     assert chosen.at("old").zoo.options["style"] == "olden"
-    assert dict(chosen.zoo.chosen) == {"bn_epsilon": 0.5}  # the others are the recipe's own, or of training only
+    # The others are the recipe's own, or of training only.
+    assert dict(chosen.zoo.chosen) == {"bn_epsilon": 0.5}
 
 
 def test_a_recipe_of_porters_is_told_apart_by_an_option() -> None:

@@ -33,9 +33,17 @@ def convention_at(folder: Path, padding: str, path: str, text: str = POOLS) -> C
         ((0, 1, 0, 1), "conv", Convention("explicit", (0, 1, 0, 1))),
         ({"pad": 1, "fill": 0}, "max_pool", Convention("explicit", (1, 1, 1, 1), 0.0)),
         ({"pad": 1, "fill": -2.5}, "max_pool", Convention("explicit", (1, 1, 1, 1), -2.5)),
-        ({"pad": 1, "rounding": "ceil"}, "max_pool", Convention("explicit", (1, 1, 1, 1), LOWEST, rounding="ceil")),
+        (
+            {"pad": 1, "rounding": "ceil"},
+            "max_pool",
+            Convention("explicit", (1, 1, 1, 1), LOWEST, rounding="ceil"),
+        ),
         ({"rounding": "full"}, "max_pool", Convention(fill=LOWEST, rounding="full")),
-        ({"pad": 1, "average": "clipped_window"}, "avg_pool", Convention("explicit", (1, 1, 1, 1), average="clipped_window")),
+        (
+            {"pad": 1, "average": "clipped_window"},
+            "avg_pool",
+            Convention("explicit", (1, 1, 1, 1), average="clipped_window"),
+        ),
     ],
 )
 def test_spellings(value: object, kind: str, convention: Convention) -> None:

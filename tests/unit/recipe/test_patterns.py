@@ -29,7 +29,9 @@ def test_matches(pattern: str, path: str, captured: dict[str, object] | None) ->
     assert match_path(pattern, path) == captured
 
 
-@pytest.mark.parametrize("pattern", ["block{i/conv", "block}", "{i}/{i}", "{i+1}", "{}", "{I}", "*a*a*", "**/a/**/b/**", "a/" * 20])
+@pytest.mark.parametrize(
+    "pattern", ["block{i/conv", "block}", "{i}/{i}", "{i+1}", "{}", "{I}", "*a*a*", "**/a/**/b/**", "a/" * 20]
+)
 def test_patterns_that_are_none(pattern: str) -> None:
     with pytest.raises(RecipeError):
         match_path(pattern, "x")

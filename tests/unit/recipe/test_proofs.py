@@ -12,7 +12,12 @@ from tests.support.recipe.recipes import all_recipes
 
 ROWS = {
     "mobilenet_v1/keras/tf": {"outcome": "exact", "float64": 0.0, "reference": "keras", "date": "2026-11-22"},
-    "mobilenet_v1/keras/torch": {"outcome": "exact", "float64": 9e-14, "reference": "keras", "date": "2026-11-22"},
+    "mobilenet_v1/keras/torch": {
+        "outcome": "exact",
+        "float64": 9e-14,
+        "reference": "keras",
+        "date": "2026-11-22",
+    },
     "mobilenet_v1/keras/tflite": {
         "outcome": "exact",
         "float64": 0,
@@ -33,17 +38,26 @@ SAID = {
 
 def test_each_row_is_of_a_port_that_a_recipe_has() -> None:
     known = {
-        f"{one.variant}/{one.zoo.name}/{to}" for recipe in all_recipes() for one in recipe.members() for to in DESTINATION_NAMES
+        f"{one.variant}/{one.zoo.name}/{to}"
+        for recipe in all_recipes()
+        for one in recipe.members()
+        for to in DESTINATION_NAMES
     }
     shipped = proofs._read(recipes_folder() / proofs.FILE)
     assert shipped.keys() <= known and len(shipped) > 500
-    assert all(row.float64 is not None and row.float64 < 1e-10 for row in shipped.values() if row.outcome == "exact")
+    assert all(
+        row.float64 is not None and row.float64 < 1e-10 for row in shipped.values() if row.outcome == "exact"
+    )
 
 
 def test_show_and_pads_say_what_is_known(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / proofs.FILE).write_text(json.dumps(ROWS))
     monkeypatch.setattr(proofs, "_read", lambda file, read=proofs._read: read(tmp_path / proofs.FILE))
-    shown = next(line.split("  ") for line in cli("recipe", "show", "mobilenet_v1").out.splitlines() if "exact 0" in line)
+    shown = next(
+        line.split("  ")
+        for line in cli("recipe", "show", "mobilenet_v1").out.splitlines()
+        if "exact 0" in line
+    )
     assert [cell.strip() for cell in shown if cell] == [
         "keras",
         "exact 0",

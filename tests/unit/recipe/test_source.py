@@ -13,25 +13,41 @@ def test_values_and_their_places(tmp_path: Path) -> None:
     assert source.data == {"a": 1, "b": ({"c": False}, (1.5, 1e-5, float("-inf"), "2", None))}
     assert source.where(("b", 1)) == f"{path}:4:5" and source.where(("b", 1, 1)) == f"{path}:4:11"
     assert source.where(("b", 0, "c")) == source.where(("b", 0, "c", "deeper")) == f"{path}:3:9"
-    assert source.where(("b", 0, "c"), key=True) == f"{path}:3:6" and source.where(("b", 0), key=True) == f"{path}:3:5"
+    assert (
+        source.where(("b", 0, "c"), key=True) == f"{path}:3:6"
+        and source.where(("b", 0), key=True) == f"{path}:3:5"
+    )
     assert source.where(("b",)) == f"{path}:2:1", "the key of a value that begins below it"
     assert source.where(()) == f"{path}:1:1"
 
 
 def test_values_of_several_files_keep_their_places(tmp_path: Path) -> None:
-    graph = read_source(write(tmp_path, "graph: [a]\nzoos:\n  home: {names: {a: x}, only: [a]}\n", "graph.yaml"))
+    graph = read_source(
+        write(tmp_path, "graph: [a]\nzoos:\n  home: {names: {a: x}, only: [a]}\n", "graph.yaml")
+    )
     zoo = read_source(write(tmp_path, "names: {b: y}\nonly: [b]\ngroup: {names: {a: z, c: w}}\n", "zoo.yaml"))
     home = ("zoos", "home")
     whole = assemble(
-        graph.path, [SourcePart((), graph, ()), SourcePart(home, zoo, ("group",)), SourcePart((*home, "only"), zoo, ("only",))]
+        graph.path,
+        [
+            SourcePart((), graph, ()),
+            SourcePart(home, zoo, ("group",)),
+            SourcePart((*home, "only"), zoo, ("only",)),
+        ],
     )
     assert whole.data == {"graph": ("a",), "zoos": {"home": {"names": {"a": "x", "c": "w"}, "only": ("a",)}}}
     assert list(whole.data["zoos"]["home"]["names"]) == ["a", "c"]
     assert whole.where((*home, "names", "a")) == f"{graph.path}:3:21"
     assert whole.where((*home, "names", "c")) == f"{zoo.path}:3:26"
     assert whole.where((*home, "names", "c"), key=True) == f"{zoo.path}:3:23"
-    assert assemble(zoo.path, [SourcePart(("in",), whole, home)]).where(("in", "names", "c", "deeper")) == f"{zoo.path}:3:26"
-    assert whole.where((*home, "absent")) == f"{graph.path}:3:9" and whole.where(("absent",)) == f"{graph.path}:1:1"
+    assert (
+        assemble(zoo.path, [SourcePart(("in",), whole, home)]).where(("in", "names", "c", "deeper"))
+        == f"{zoo.path}:3:26"
+    )
+    assert (
+        whole.where((*home, "absent")) == f"{graph.path}:3:9"
+        and whole.where(("absent",)) == f"{graph.path}:1:1"
+    )
 
 
 BOMB = "a: &a [x, x]\n" + "".join(f"b{i}: &b{i} [*{'a' if i == 0 else f'b{i - 1}'}, *a]\n" for i in range(30))

@@ -30,7 +30,9 @@ def test_a_head_loses_its_background_and_cannot_get_it_back() -> None:
 
 
 def test_a_depthwise_kernel_and_a_fixed_sum_are_a_grouped_convolution() -> None:
-    """keras-applications' ResNeXt: depthwise with `width` outputs per channel, then each group's `width` sums."""
+    """keras-applications' ResNeXt: depthwise with `width` outputs per channel, then each group's `width`
+    sums.
+    """
     groups, width, size = 3, 4, 5
     channels = groups * width
     kernel, image = RNG.normal(size=(width, channels, 3, 3)), RNG.normal(size=(channels, size, size))
@@ -45,7 +47,10 @@ def test_a_depthwise_kernel_and_a_fixed_sum_are_a_grouped_convolution() -> None:
         for m in range(width)
     ]
     grouped = apply_transforms(("depthwise_to_grouped",), "kernel", kernel)
-    ours = [sum(correlate(image[o // width * width + j], grouped[o, j]) for j in range(width)) for o in range(channels)]
+    ours = [
+        sum(correlate(image[o // width * width + j], grouped[o, j]) for j in range(width))
+        for o in range(channels)
+    ]
     np.testing.assert_allclose(ours, written, rtol=1e-12)
 
 
@@ -54,7 +59,11 @@ def test_kernels_are_standardised_as_torchs_batch_norm_does(epsilon: str) -> Non
     torch = pytest.importorskip("torch")
     kernel, name = (1e-4 * RNG.normal(size=(6, 5, 3, 3))).astype(np.float32), f"standardized_{epsilon}"
     rows = torch.from_numpy(kernel).double().reshape(1, 6, -1)
-    wanted = torch.nn.functional.batch_norm(rows, None, None, training=True, eps=float(epsilon)).reshape(kernel.shape).numpy()
+    wanted = (
+        torch.nn.functional.batch_norm(rows, None, None, training=True, eps=float(epsilon))
+        .reshape(kernel.shape)
+        .numpy()
+    )
     found = apply_transforms((name,), "kernel", kernel)
     assert found.dtype == np.float64 and computed((name,), "kernel") and not computed((name,), "bias")
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)

@@ -1,4 +1,6 @@
-"""The twins of porter's own recipes are those of their graphs: all pairs of variants and zoos are compared."""
+"""The twins of porter's own recipes are those of their graphs: all pairs of variants and zoos are
+compared.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.support.twins import PAGE, computed, page, text
 def test_the_file_and_the_page_have_every_pair() -> None:
     found = computed()
     assert {"timm", "timm_tf"} == found["mobilenet_v3.yaml"]["mobilenet_v3_small"].keys()
-    assert (recipes_folder() / FILE).read_text(encoding="utf-8") == text(found), "run python -m tests.support.twins"
+    assert (recipes_folder() / FILE).read_text(encoding="utf-8") == text(found), (
+        "run python -m tests.support.twins"
+    )
     assert PAGE.read_text(encoding="utf-8") == page(found), "run python -m tests.support.twins"
 
 
@@ -29,13 +33,17 @@ def test_an_option_can_make_twins_the_same_function() -> None:
 
 
 @pytest.mark.parametrize("changed", [True, False])
-def test_after_a_change_the_recipes_decide(changed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_change_the_recipes_decide(
+    changed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = Path(shutil.copytree(recipes_folder(), tmp_path / "recipes"))
     if changed:
         path = folder / "mobilenet_v1.yaml"
         path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
     monkeypatch.setattr(twins, "recipes_folder", lambda: folder)
     member = find_member("mobilenet_v1", "timm")
-    member = member._replace(recipe=next(recipe for recipe in all_recipes(folder) if recipe.architecture == "mobilenet_v1"))
+    member = member._replace(
+        recipe=next(recipe for recipe in all_recipes(folder) if recipe.architecture == "mobilenet_v1")
+    )
     assert shipped_twins(member) == (None if changed else computed_twins(member))
     assert twins_of(member) == computed_twins(member) != ()

@@ -1,4 +1,6 @@
-"""Recipes whose zoos have files of their own: what is written where, what goes before what, and what is read when."""
+"""Recipes whose zoos have files of their own: what is written where, what goes before what, and what is read
+when.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,10 @@ weights:
   tiny: {file: a/tiny.pth, sha256_prefix: 0123abcd, top1: 50, top5: 80}
   tiny_wide: {file: "https://example.com/wide.pth", protocol: whole, top1: 60, top5: 90, source: another page, note: n, licence: X}
 """
-GRAPH, SECTION = VALID[: VALID.index("zoos:")], VALID[VALID.index("    padding:") : VALID.index("    weights:")]
+GRAPH, SECTION = (
+    VALID[: VALID.index("zoos:")],
+    VALID[VALID.index("    padding:") : VALID.index("    weights:")],
+)
 
 
 def indented(text: str, by: int) -> str:
@@ -39,7 +44,11 @@ def indented(text: str, by: int) -> str:
 
 def split(folder: Path, section: str = SECTION, zoo: str = FACTS, group: str = GROUP) -> Path:
     (folder / "zoos").mkdir(parents=True, exist_ok=True)
-    write(folder / "zoos", f"zoo: home\n{zoo}architectures:\n  other: {{}}\n  tiny:\n{indented(group, 4)}", "home.yaml")
+    write(
+        folder / "zoos",
+        f"zoo: home\n{zoo}architectures:\n  other: {{}}\n  tiny:\n{indented(group, 4)}",
+        "home.yaml",
+    )
     return write(folder, f"{GRAPH}zoos:\n  home:\n{section}")
 
 
@@ -52,27 +61,49 @@ def test_a_zoos_file_says_what_a_recipe_can_say_itself(tmp_path: Path) -> None:
     assert mine == theirs
     for variant in whole.variants:
         assert use(parted, variant) == use(whole, variant)
-    assert mine.files["tiny"].url == "https://example.org/a/tiny.pth" and mine.files["tiny"].licence == "BSD-3-Clause"
+    assert (
+        mine.files["tiny"].url == "https://example.org/a/tiny.pth"
+        and mine.files["tiny"].licence == "BSD-3-Clause"
+    )
     assert mine.files["tiny_wide"].licence == "X" and mine.of("tiny_wide").preprocess != mine.preprocess
-    assert (mine.published["tiny"].size, mine.published["tiny_wide"].size) == (32, 64), "the crop, otherwise what is fed"
+    assert (mine.published["tiny"].size, mine.published["tiny_wide"].size) == (32, 64), (
+        "the crop, otherwise what is fed"
+    )
     assert (mine.published["tiny"].source, mine.published["tiny_wide"].source) == ("a page", "another page")
 
 
 def test_the_recipe_goes_before_the_group_and_the_group_before_the_zoo(tmp_path: Path) -> None:
     assert load_recipe(split(tmp_path)).zoos["home"].options == {"classes": 30, "bn_momentum": 0.5}
-    section = f"{SECTION}    options: {{classes: 40}}\n    ignore: {{more: counts too}}\n    protocol: whole\n"
+    section = (
+        f"{SECTION}    options: {{classes: 40}}\n    ignore: {{more: counts too}}\n    protocol: whole\n"
+    )
     zoo = load_recipe(split(tmp_path, section)).zoos["home"]
-    assert zoo.options == {"classes": 40, "bn_momentum": 0.5} and [rule.pattern for rule in zoo.ignore] == ["more", "step"]
+    assert zoo.options == {"classes": 40, "bn_momentum": 0.5} and [rule.pattern for rule in zoo.ignore] == [
+        "more",
+        "step",
+    ]
     assert zoo.preprocess is not None and zoo.preprocess.size == 64 and zoo.licence == "BSD-3-Clause"
 
 
 def test_a_zoo_that_extends_another_may_use_its_protocols_and_its_address(tmp_path: Path) -> None:
     path = split(tmp_path, f"{SECTION}  heir: {{extends: home, only: [tiny]}}\n")
-    heir = "zoo: heir\nlicence: own\narchitectures:\n  tiny:\n    protocol: whole\n    weights: {tiny: {file: b/tiny.pth}}\n"
+    heir = (
+        "zoo: heir\nlicence: own\narchitectures:\n  tiny:\n    protocol: whole\n    weights: {tiny: "
+        "{file: b/tiny.pth}}\n"
+    )
     write(tmp_path / "zoos", heir, "heir.yaml")
     zoo = load_recipe(path).zoos["heir"]
-    assert (zoo.framework, zoo.licence, zoo.files["tiny"].url) == ("torch", "own", "https://example.org/b/tiny.pth")
-    assert zoo.preprocess is not None and zoo.preprocess.size == 64 and not zoo.published and use(load_recipe(path), zoo="heir")
+    assert (zoo.framework, zoo.licence, zoo.files["tiny"].url) == (
+        "torch",
+        "own",
+        "https://example.org/b/tiny.pth",
+    )
+    assert (
+        zoo.preprocess is not None
+        and zoo.preprocess.size == 64
+        and not zoo.published
+        and use(load_recipe(path), zoo="heir")
+    )
 
 
 MISTAKES = [
@@ -92,8 +123,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("part", "old", "new", "message"), MISTAKES, ids=[new[:30] for _, _, new, _ in MISTAKES])
-def test_a_mistake_is_found_in_the_file_where_it_is_written(tmp_path: Path, part: str, old: str, new: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "old", "new", "message"), MISTAKES, ids=[new[:30] for _, _, new, _ in MISTAKES]
+)
+def test_a_mistake_is_found_in_the_file_where_it_is_written(
+    tmp_path: Path, part: str, old: str, new: str, message: str
+) -> None:
     parts: dict[str, Any] = {"section": SECTION, "zoo": FACTS, "group": GROUP}
     assert parts[part].count(old) == 1
     parts[part] = parts[part].replace(old, new)
@@ -108,10 +143,16 @@ def test_a_mistake_is_found_in_the_file_where_it_is_written(tmp_path: Path, part
 
 @pytest.mark.parametrize("protocol", ["small", "whole"])
 def test_a_protocol_needs_an_input_of_three_channels(tmp_path: Path, protocol: str) -> None:
-    lines = [line for line in GROUP.splitlines() if "protocol: " not in line or f"protocol: {protocol}" in line]
-    path = split(tmp_path, group="\n".join(lines).replace("top1: 50, top5: 80}", "top1: 50, top5: 80, size: 32}"))
+    lines = [
+        line for line in GROUP.splitlines() if "protocol: " not in line or f"protocol: {protocol}" in line
+    ]
+    path = split(
+        tmp_path, group="\n".join(lines).replace("top1: 50, top5: 80}", "top1: 50, top5: 80, size: 32}")
+    )
     path.write_text(path.read_text().replace("channels: 3", "channels: 1"))
-    with pytest.raises(RecipeError, match="photos, which have 3 channels, and the recipe's input has 1") as caught:
+    with pytest.raises(
+        RecipeError, match="photos, which have 3 channels, and the recipe's input has 1"
+    ) as caught:
         load_recipe(path)
     file = tmp_path / "zoos" / "home.yaml"
     text = file.read_text()
@@ -138,7 +179,10 @@ def test_a_zoo_is_read_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.
 
 def test_files_of_zoos_that_changed_are_read_again(tmp_path: Path) -> None:
     assert load_recipe(split(tmp_path)).zoos["home"].licence == "BSD-3-Clause"
-    assert load_recipe(split(tmp_path, group=GROUP.replace("BSD-3-Clause", "BSD-2-Clause"))).zoos["home"].licence == "BSD-2-Clause"
+    assert (
+        load_recipe(split(tmp_path, group=GROUP.replace("BSD-3-Clause", "BSD-2-Clause"))).zoos["home"].licence
+        == "BSD-2-Clause"
+    )
 
 
 def test_a_zoo_without_a_file_of_its_own_is_porters(tmp_path: Path) -> None:
@@ -146,8 +190,12 @@ def test_a_zoo_without_a_file_of_its_own_is_porters(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, f"{GRAPH}zoos:\n  keras:\n{section}"))
     assert (recipe.zoos["keras"].framework, recipe.zoos["keras"].activation) == ("tf", "softmax")
     assert recipe.zoos["keras"].options == {"bn_momentum": 0.01} and not recipe.zoos["keras"].weights
-    whole = load_recipe(write(tmp_path, f"{GRAPH}zoos:\n  keras:\n    framework: tf\n{SECTION}")).zoos["keras"]
-    assert whole.activation is whole.licence is None and not whole.options, "one that states its framework says everything"
+    whole = load_recipe(write(tmp_path, f"{GRAPH}zoos:\n  keras:\n    framework: tf\n{SECTION}")).zoos[
+        "keras"
+    ]
+    assert whole.activation is whole.licence is None and not whole.options, (
+        "one that states its framework says everything"
+    )
     with pytest.raises(RecipeError, match="'framework' is missing") as caught:
         load_recipe(write(tmp_path, f"{GRAPH}zoos:\n  nowhere:\n{SECTION}"))
     assert caught.value.next == "write it here, or in zoos/nowhere.yaml"
@@ -163,7 +211,9 @@ def test_a_file_has_the_name_of_its_zoo(tmp_path: Path) -> None:
 
 
 def test_porters_own_zoos_have_no_group_and_no_protocol_that_nobody_uses() -> None:
-    having = {(recipe.architecture, zoo) for recipe in declared_recipes(with_zoos=True) for zoo in recipe.zoos}
+    having = {
+        (recipe.architecture, zoo) for recipe in declared_recipes(with_zoos=True) for zoo in recipe.zoos
+    }
     protocols, used = set(), set()
     for path in (recipes_folder() / "zoos").glob("*.yaml"):
         file = read_source(path).data

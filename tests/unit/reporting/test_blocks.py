@@ -21,7 +21,13 @@ def made(folder: Path, *nodes: Node) -> list[Box]:
 
 def test_a_block_has_the_nodes_of_its_name_its_shape_and_the_pads_that_differ(tmp_path: Path) -> None:
     stem, stage, head = blocks_of(read_contents(write_port(tmp_path / "port")).record)
-    assert (stem.name, stem.ops, stem.output, stem.pads, stem.reads) == ("stem", "conv, max_pool", "4×56×56", 2, ())
+    assert (stem.name, stem.ops, stem.output, stem.pads, stem.reads) == (
+        "stem",
+        "conv, max_pool",
+        "4×56×56",
+        2,
+        (),
+    )
     first, pool = stem.steps
     assert (first.op, first.window, first.output) == ("conv", "3x3 /2", "4×112×112")
     assert first.pad is not None and first.pad.kind == "pad layer" and pool.pad is not None
@@ -43,7 +49,10 @@ def test_a_block_says_what_it_reads_unless_it_is_the_one_before(tmp_path: Path) 
 def test_names_of_one_part_are_cut_where_values_join(tmp_path: Path) -> None:
     nodes = [Node("c0", CONV, (INPUT,))]
     for number in range(1, MOST_BLOCKS):
-        nodes += [Node(f"c{number}", CONV, (nodes[-1].path,)), Node(f"a{number}", Add(), (f"c{number}", nodes[-1].path))]
+        nodes += [
+            Node(f"c{number}", CONV, (nodes[-1].path,)),
+            Node(f"a{number}", Add(), (f"c{number}", nodes[-1].path)),
+        ]
     blocks = made(tmp_path / "port", *nodes)
     assert blocks[0].name == "c0 … a1" and len(blocks) == MOST_BLOCKS - 1
     assert [step.path for block in blocks for step in block.steps] == [node.path for node in nodes]

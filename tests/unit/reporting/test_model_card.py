@@ -33,7 +33,9 @@ def parsed(card: str) -> tuple[dict[str, Any], str]:
         ({"licence": None}, {}),
     ],
 )
-def test_the_front_matter_says_what_is_known(changes: dict[str, Any], front: dict[str, Any], tmp_path: Path) -> None:
+def test_the_front_matter_says_what_is_known(
+    changes: dict[str, Any], front: dict[str, Any], tmp_path: Path
+) -> None:
     contents = read_contents(write_port(tmp_path / "port", **changes))
     found, _ = parsed(model_card(contents, "port"))
     assert found == front_matter(contents)
@@ -49,7 +51,9 @@ def test_the_card_says_what_the_report_does(tmp_path: Path) -> None:
 
 
 def test_a_strangers_words_are_no_markdown(tmp_path: Path) -> None:
-    contents = read_contents(write_port(tmp_path / "port", licence=EVIL, labels=EVIL, assumed=[EVIL], ended_at=[EVIL]))
+    contents = read_contents(
+        write_port(tmp_path / "port", licence=EVIL, labels=EVIL, assumed=[EVIL], ended_at=[EVIL])
+    )
     front, text = parsed(model_card(contents, "port"))
     assert front["license"] == "other"
     plain = re.sub(r"\\.", "", text)
@@ -67,5 +71,8 @@ def test_a_port_is_saved_with_its_card(cli: Cli, tmp_path: Path) -> None:
     card = (saved.folder / "README.md").read_text(encoding="utf-8")
     assert not (tmp_path / "own" / "README.md").exists() and porter.open(saved.folder).proof == port.proof
     assert write_card(saved.folder).read_text(encoding="utf-8") == card
-    assert cli("convert", str(saved.folder), "--to", "onnx", "--out", str(tmp_path / "onnx"), "--card").status == 0
+    assert (
+        cli("convert", str(saved.folder), "--to", "onnx", "--out", str(tmp_path / "onnx"), "--card").status
+        == 0
+    )
     assert parsed((tmp_path / "onnx" / "README.md").read_text(encoding="utf-8"))[0]["library_name"] == "onnx"

@@ -1,4 +1,6 @@
-"""The page: well-formed, closed to the network, safe with hostile records, and with the sections that the records fill."""
+"""The page: well-formed, closed to the network, safe with hostile records, and with the sections that the
+records fill.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from porter.reporting import commands
 from porter.reporting.page import page, sections
 from porter.reporting.records import read_contents
 from tests.support.reporting.html import Page, parse
-from tests.support.reporting.ports import PROTOCOL, details, evaluation, full_port, jpeg, parity, study, write_port
+from tests.support.reporting.ports import (
+    PROTOCOL,
+    details,
+    evaluation,
+    full_port,
+    jpeg,
+    parity,
+    study,
+    write_port,
+)
 
 HEADINGS = {
     "errors": "Error of every node",
@@ -46,14 +57,27 @@ def test_tags_are_balanced(whole: tuple[str, Page], tmp_path: Path) -> None:
 
 def test_it_asks_for_nothing_from_anywhere(whole: tuple[str, Page]) -> None:
     text, found = whole
-    addresses = [value for _, attributes in found.tags for name, value in attributes.items() if name in ("src", "href", "srcset")]
-    assert addresses and all(value and value.startswith(("data:image/jpeg;base64,", "#")) for value in addresses)
+    addresses = [
+        value
+        for _, attributes in found.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "srcset")
+    ]
+    assert addresses and all(
+        value and value.startswith(("data:image/jpeg;base64,", "#")) for value in addresses
+    )
     ids = {attributes.get("id") for _, attributes in found.tags}
     assert {value[1:] for value in addresses if value and value.startswith("#")} <= ids
     assert not found.all("script") and not found.all("link") and "url(" not in text and "@import" not in text
-    policy = next(meta["content"] or "" for meta in found.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        meta["content"] or ""
+        for meta in found.all("meta")
+        if meta.get("http-equiv") == "Content-Security-Policy"
+    )
     assert "default-src 'none'" in policy and "unsafe" not in policy
-    assert not any(name.startswith("on") or name == "style" for _, attributes in found.tags for name in attributes)
+    assert not any(
+        name.startswith("on") or name == "style" for _, attributes in found.tags for name in attributes
+    )
 
 
 def test_headings_tables_and_drawings_can_be_read_without_seeing_them(whole: tuple[str, Page]) -> None:
@@ -61,7 +85,9 @@ def test_headings_tables_and_drawings_can_be_read_without_seeing_them(whole: tup
     levels = [int(tag[1]) for tag, _ in found.tags if tag in ("h1", "h2", "h3")]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert text.count("<caption") == len(found.all("table")) and all("scope" in cell for cell in found.all("th"))
+    assert text.count("<caption") == len(found.all("table")) and all(
+        "scope" in cell for cell in found.all("th")
+    )
     drawings = found.all("svg")
     assert drawings and all(drawing.get("role") == "img" for drawing in drawings)
     assert text.count("<svg") == text.count("<desc>")
@@ -80,13 +106,19 @@ def test_equal_records_give_equal_pages(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", HEADINGS)
 def test_what_was_never_made_is_a_sentence_with_the_command_that_makes_it(part: str, tmp_path: Path) -> None:
-    absent: dict[str, dict[str, Any]] = {"errors": {"parity": None}, "accuracy": {"evaluation": None}, "study": {"study": None}}
+    absent: dict[str, dict[str, Any]] = {
+        "errors": {"parity": None},
+        "accuracy": {"evaluation": None},
+        "study": {"study": None},
+    }
     folder = full_port(tmp_path / "port", **absent.get(part, {}))
     if part in ("logits", "photos"):
         kept = {"logits": "photos", "photos": "pairs"}[part]
         (folder / "evaluation.json").write_text(json.dumps({kept: details()[kept]}))
     text, found = page_of(folder)
-    assert [f">{heading}</h2>" in text for heading in HEADINGS.values()] == [other != part for other in HEADINGS]
+    assert [f">{heading}</h2>" in text for heading in HEADINGS.values()] == [
+        other != part for other in HEADINGS
+    ]
     assert not sections(read_contents(folder))[part]
     listed = found.text.partition("What is not in this report")[2]
     evaluate = "porter eval port --source --weights weights.h5 --data PATH"
@@ -101,7 +133,9 @@ def test_a_part_of_the_photos_is_told_from_all_of_them(whole: tuple[str, Page], 
 
 
 @pytest.mark.parametrize("changes", [{}, {"mean": [0.5, 0.5, 0.5], "std": [1.0, 0.5, 0.5]}])
-def test_the_line_that_measures_again_states_the_protocol_as_it_is_read(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_the_line_that_measures_again_states_the_protocol_as_it_is_read(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
     """It is left out where it is the port's own. The record has lists."""
     fed = {**PROTOCOL, **changes}
     contents = read_contents(full_port(tmp_path / "port", evaluation=evaluation(preprocess=fed).summary()))
@@ -138,12 +172,21 @@ def test_nothing_in_a_record_becomes_markup(tmp_path: Path) -> None:
         case["sites"] = {EVIL: EVIL}
     compared = strings_replaced(parity(1e-14, 2e-14))
     compared |= {"dtype": "float64", "dtypes": {EVIL: compared["dtypes"]["float64"]}}
-    names = dict.fromkeys(("architecture", "variant", "zoo", "licence", "check", "labels", "activation", "stock_class"), EVIL)
+    names = dict.fromkeys(
+        ("architecture", "variant", "zoo", "licence", "check", "labels", "activation", "stock_class"), EVIL
+    )
     pad = dict.fromkeys(("site", "source", "realised", "kind", "why"), EVIL)
     lists = {"used": {EVIL: EVIL}, "ignored": {EVIL: EVIL}, "filled": {}}
     folder = full_port(
         tmp_path / "port",
-        **{**names, "pads": [pad], "tensors": lists, "mapped": [EVIL], "versions": {EVIL: EVIL}, "stock_arguments": {EVIL: EVIL}},
+        **{
+            **names,
+            "pads": [pad],
+            "tensors": lists,
+            "mapped": [EVIL],
+            "versions": {EVIL: EVIL},
+            "stock_arguments": {EVIL: EVIL},
+        },
         **{"source": {"file": EVIL, "format": EVIL, "sha256": EVIL, "notes": [EVIL]}},
         **{"parity": compared, "evaluation": measured, "study": studied},
     )
@@ -176,12 +219,16 @@ def test_a_thumbnail_is_a_small_jpeg_or_is_not_shown(thumbnail: str, tmp_path: P
 
 
 def test_photos_mark_where_the_frameworks_differ(whole: tuple[str, Page]) -> None:
-    assert whole[1].text.count("≠") == 2  # the second and the third place are exchanged, in the one photo that was compared
+    # The second and the third place are exchanged, in the one photo that was compared.
+    assert whole[1].text.count("≠") == 2
 
 
 @pytest.mark.parametrize(
     ("spoil", "counted"),
-    [(lambda fields: fields.update(crops=3), "evaluation.crops"), (lambda fields: fields.pop("top1"), "evaluation.top1")],
+    [
+        (lambda fields: fields.update(crops=3), "evaluation.crops"),
+        (lambda fields: fields.pop("top1"), "evaluation.top1"),
+    ],
 )
 def test_a_record_of_another_form_is_refused_with_its_place(
     spoil: Callable[[dict[str, Any]], Any], counted: str, tmp_path: Path
@@ -206,5 +253,6 @@ def test_a_port_of_one_size_has_the_steps_of_its_own_size(tmp_path: Path) -> Non
     fed = "160x160: resized to 183, cropped to 160"
     text, _ = page_of(write_port(tmp_path / "port", input=taken, evaluation=evaluation(fed=fed).summary()))
     assert "Resize the shorter side to 183 pixels" in text and f"fed {fed}" in text
-    text, _ = page_of(write_port(tmp_path / "large", input={**taken, "size": [4000, 4000]}))  # too large for the protocol
+    # Too large for the protocol.
+    text, _ = page_of(write_port(tmp_path / "large", input={**taken, "size": [4000, 4000]}))
     assert "Resize the shorter side to 256 pixels" in text and "porter eval" not in text

@@ -12,7 +12,10 @@ import porter
 from tests.support.reporting.chromium import Browser, browser, find_chromium
 from tests.support.reporting.ports import full_port, parity
 
-pytestmark = [pytest.mark.full, pytest.mark.skipif(find_chromium() is None, reason="there is no chromium on this machine")]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(find_chromium() is None, reason="there is no chromium on this machine"),
+]
 
 OVERFLOWING = """
 [...document.querySelectorAll("body *")].filter(part => !part.closest(".scroll, .unseen, svg, thead")
@@ -54,7 +57,10 @@ def test_a_report_fits_its_screen(make, width: int, scheme: str, chromium: Brows
     chromium.open(porter.report(make(tmp_path / "port")).path, width, scheme)
     fits(chromium)
     assert chromium.evaluate(SMALLEST) >= 11
-    dark = chromium.evaluate("getComputedStyle(document.documentElement).backgroundColor") != "rgb(255, 255, 255)"
+    dark = (
+        chromium.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        != "rgb(255, 255, 255)"
+    )
     assert dark == (scheme == "dark")
 
 
@@ -67,7 +73,11 @@ def test_two_ports_fit_a_screen(make, width: int, chromium: Browser, tmp_path: P
 
 
 def fits(chromium: Browser, images: bool = True) -> None:
-    addresses = [event["params"]["request"]["url"] for event in chromium.events if event["method"] == "Network.requestWillBeSent"]
+    addresses = [
+        event["params"]["request"]["url"]
+        for event in chromium.events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
     assert [address.split(":")[0] for address in addresses] == (["file", "data"] if images else ["file"])
     complaints = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
     assert not [event for event in chromium.events if event["method"] in complaints]

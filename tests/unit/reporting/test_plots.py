@@ -44,7 +44,9 @@ def inside(text: str) -> ElementTree.Element:
 def nodes_of(*errors: tuple[float | None, float | None]) -> list[NodeDistance]:
     """As they are read from a record, whose numbers may be null."""
     rows = [(f"stage{index // 3}/conv{index}", error, limit) for index, (error, limit) in enumerate(errors)]
-    fields = [{"path": path, "rel_l2": error, "max_abs": error, "limit": limit} for path, error, limit in rows]
+    fields = [
+        {"path": path, "rel_l2": error, "max_abs": error, "limit": limit} for path, error, limit in rows
+    ]
     return TypeAdapter(list[NodeDistance]).validate_python(fields)
 
 
@@ -59,7 +61,11 @@ def test_five_hundred_nodes_each_have_their_mark(width: int) -> None:
     nodes = nodes_of(*((1e-15 * (1 + index % 7), 1e-10) for index in range(500)))
     root = inside(plot_nodes(nodes, nodes[6], width))
     assert len([part for part in root.iter("circle") if part.get("class") == "dot"]) == 500
-    labels = [part for part in root.iter("text") if part.get("text-anchor") == "middle" and part.get("class") == "label"]
+    labels = [
+        part
+        for part in root.iter("text")
+        if part.get("text-anchor") == "middle" and part.get("class") == "label"
+    ]
     places = sorted(float(part.attrib["x"]) for part in labels)
     assert len(places) >= 3 and all(after - before > 20 for before, after in pairwise(places))
 
@@ -82,7 +88,10 @@ def test_where_every_node_is_equal_none_is_the_worst_and_the_limit_stands_on_top
     root = inside(plot_nodes(nodes, nodes[0], width))
     assert [part.get("class") for part in root.iter("circle")] == ["zero", "zero"]
     heights = {part.text: float(part.attrib["y"]) for part in root.iter("text")}
-    assert heights["1e-10"] < heights["1e-11"] < heights["0"] and "relative L2 distance from the source" in heights
+    assert (
+        heights["1e-10"] < heights["1e-11"] < heights["0"]
+        and "relative L2 distance from the source" in heights
+    )
 
 
 def test_a_limit_of_every_node_is_a_line_of_steps() -> None:
@@ -106,13 +115,18 @@ def test_equal_logits_lie_on_the_diagonal() -> None:
     assert (x1 - x0) / (x2 - x0) == pytest.approx((y1 - y0) / (y2 - y0), abs=1e-3)
 
 
-@given(st.lists(st.tuples(st.floats(), st.none() | st.tuples(st.floats(), st.floats())), max_size=4), st.sampled_from(WIDTHS))
+@given(
+    st.lists(st.tuples(st.floats(), st.none() | st.tuples(st.floats(), st.floats())), max_size=4),
+    st.sampled_from(WIDTHS),
+)
 def test_accuracies_of_any_figures(rows: list[tuple[float, tuple[float, float] | None]], width: int) -> None:
     inside(plot_accuracy([AccuracyRow(f"row {index}", *row) for index, row in enumerate(rows)], width))
 
 
 def test_an_interval_lies_around_its_dot_and_a_published_figure_has_none() -> None:
-    root = inside(plot_accuracy([AccuracyRow("port", 72.4, (68.3, 76.1)), AccuracyRow("published", 71.9, None)], 700))
+    root = inside(
+        plot_accuracy([AccuracyRow("port", 72.4, (68.3, 76.1)), AccuracyRow("published", 71.9, None)], 700)
+    )
     low, high = bounds(root)
     dot = next(float(part.attrib["cx"]) for part in root.iter("circle"))
     assert low < dot < high
@@ -121,13 +135,23 @@ def test_an_interval_lies_around_its_dot_and_a_published_figure_has_none() -> No
 
 @given(st.floats(0, 100), st.floats(0, 100), st.sampled_from(WIDTHS))
 def test_an_axis_of_accuracy_has_two_numbers_at_least(top1: float, published: float, width: int) -> None:
-    root = inside(plot_accuracy([AccuracyRow("port", top1, None), AccuracyRow("published", published, None)], width))
-    numbers = [part for part in root.iter("text") if part.get("text-anchor") == "middle" and part.text != "top-1 accuracy, %"]
+    root = inside(
+        plot_accuracy([AccuracyRow("port", top1, None), AccuracyRow("published", published, None)], width)
+    )
+    numbers = [
+        part
+        for part in root.iter("text")
+        if part.get("text-anchor") == "middle" and part.text != "top-1 accuracy, %"
+    ]
     assert len(numbers) >= 2
 
 
 def bounds(root: ElementTree.Element) -> tuple[float, float]:
-    bar = next(part for part in root.iter("line") if part.get("class") == "interval" and part.get("y1") == part.get("y2"))
+    bar = next(
+        part
+        for part in root.iter("line")
+        if part.get("class") == "interval" and part.get("y1") == part.get("y2")
+    )
     return float(bar.attrib["x1"]), float(bar.attrib["x2"])
 
 
@@ -136,7 +160,10 @@ def bounds(root: ElementTree.Element) -> tuple[float, float]:
     st.sampled_from(WIDTHS),
 )
 def test_studies_of_any_figures(cases: list[tuple[Any, ...]], width: int) -> None:
-    made = [Case(name.translate(CONTROLS), "same", {}, *figures[:3], None, figures[3], 1.0) for name, *figures in cases]
+    made = [
+        Case(name.translate(CONTROLS), "same", {}, *figures[:3], None, figures[3], 1.0)
+        for name, *figures in cases
+    ]
     inside(plot_study(study(*made), width))
 
 
@@ -145,7 +172,10 @@ CONTROLS = dict.fromkeys((*range(32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF))
 
 
 def test_photos_without_classes_have_bars_of_entropy() -> None:
-    one, other = (Case(name, "same", {}, None, None, None, None, entropy, 1.0) for name, entropy in (("a", 0.8), ("b", 1.2)))
+    one, other = (
+        Case(name, "same", {}, None, None, None, None, entropy, 1.0)
+        for name, entropy in (("a", 0.8), ("b", 1.2))
+    )
     root = inside(plot_study(replace(study(one, other), judged_by="entropy"), 700))
     bars = [float(part.attrib["width"]) for part in root.iter("rect") if "bar" in part.attrib["class"]]
     assert len(bars) == 2 and bars[0] / bars[1] == pytest.approx(2 / 3, rel=1e-2)
@@ -156,11 +186,17 @@ def test_bars_are_as_long_as_their_errors_and_the_case_that_the_study_names_is_m
     root = inside(plot_study(study(), 700))
     first = [float(part.attrib["width"]) for part in root.iter("rect") if "first" in part.attrib["class"]]
     assert first[0] / first[1] == pytest.approx(27.6 / 31.2, rel=1e-3)
-    assert [part.text for part in root.iter("text") if "◂" in (part.text or "")] == ["1. case 1  ◂ trained with"]
+    assert [part.text for part in root.iter("text") if "◂" in (part.text or "")] == [
+        "1. case 1  ◂ trained with"
+    ]
     assert sum("trained" in part.attrib["class"] for part in root.iter("rect")) == 3
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False), st.integers(2, 8))
+@given(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.integers(2, 8),
+)
 def test_ticks_are_few_and_in_order(one: float, other: float, most: int) -> None:
     low, high = min(one, other), max(one, other)
     ticks = round_ticks(low, high, most)
@@ -172,7 +208,11 @@ def test_ticks_are_round() -> None:
     assert round_ticks(68, 76.4, 6) == [68, 70, 72, 74, 76]
 
 
-@given(st.floats(), st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
+@given(
+    st.floats(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
 def test_a_scale_never_leaves_its_ends(value: float, low: float, high: float) -> None:
     assert 10 <= Scale(min(low, high), max(low, high), 10, 90)(value) <= 90
 

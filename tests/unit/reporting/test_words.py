@@ -21,8 +21,18 @@ from porter.reporting.words import conclude, facts, preprocessing, warn
 from tests.support.reporting.ports import evaluation, full_port, parity, study, write_port
 
 SUMMARY = {"ok": True, "logits": parity(0.0)["logits"], "limit": 1e-10, "source_rounding": 0.0}
-SHIPPED = {"reference": "keras", "rel_l2": 0.23, "argmax_differ": 2, "images": 2, "dtypes": {"float64": SUMMARY}}
-GIVEN = {"reference": "the given model.py:build", "dtypes": {"float64": SUMMARY}, "notes": ["it ran with its own weights"]}
+SHIPPED = {
+    "reference": "keras",
+    "rel_l2": 0.23,
+    "argmax_differ": 2,
+    "images": 2,
+    "dtypes": {"float64": SUMMARY},
+}
+GIVEN = {
+    "reference": "the given model.py:build",
+    "dtypes": {"float64": SUMMARY},
+    "notes": ["it ran with its own weights"],
+}
 
 
 def contents_of(folder: Path, **changes: Any) -> Contents:
@@ -32,20 +42,35 @@ def contents_of(folder: Path, **changes: Any) -> Contents:
 def test_a_proof_names_its_reference_its_worst_node_and_its_logits(tmp_path: Path) -> None:
     said = conclude(contents_of(tmp_path / "port", parity=parity(1e-15, 6.6e-14, 0.0), check="passed"))
     assert (said.standing, said.word) == ("proved", "Proved")
-    for words in ("same function as keras", "3 nodes", "stage0/conv1", "6.6e-14", "1.3e-14", "float64", "225×201"):
+    for words in (
+        "same function as keras",
+        "3 nodes",
+        "stage0/conv1",
+        "6.6e-14",
+        "1.3e-14",
+        "float64",
+        "225×201",
+    ):
         assert words in said.sentence
 
 
 def test_a_proof_by_a_reference_of_ones_own_says_so(tmp_path: Path) -> None:
     reference = {"file": "model.py", "sha256": "0" * 64, "maker": "build"}
-    contents = contents_of(tmp_path / "port", parity=parity(1e-15, given=GIVEN), check="passed", reference=reference)
+    contents = contents_of(
+        tmp_path / "port", parity=parity(1e-15, given=GIVEN), check="passed", reference=reference
+    )
     assert "same function as keras and as the given model.py:build" in conclude(contents).sentence
     assert "It ran with its own weights." in warn(contents)
     assert any("code of the user’s own, which was run" in fact.text for fact in facts(contents.record))
     assert all("--reference model.py:build" in line for line in reproduce(contents, "port")[:2])
 
 
-ARGMAX = [(True, False, "equal"), (False, False, "differs in a tie"), (False, True, "DIFFERS"), (None, False, None)]
+ARGMAX = [
+    (True, False, "equal"),
+    (False, False, "differs in a tie"),
+    (False, True, "DIFFERS"),
+    (None, False, None),
+]
 
 
 @pytest.mark.parametrize(("equal", "changed", "words"), ARGMAX)
@@ -69,23 +94,43 @@ def test_where_every_node_is_equal_none_is_called_the_worst(tmp_path: Path) -> N
     ("changes", "standing", "words"),
     [
         ({"check": "skipped: torchvision is not installed"}, "unproved", "torchvision is not installed"),
-        ({"parity": parity(1e-15, reference="self"), "check": "agrees with porter's own build"}, "unproved", "own build"),
+        (
+            {"parity": parity(1e-15, reference="self"), "check": "agrees with porter's own build"},
+            "unproved",
+            "own build",
+        ),
         ({"parity": parity(1e-15, reference="self"), "check": "passed"}, "unproved", "own build"),
-        ({"parity": parity(1e-15, 1e-4), "check": "passed"}, "differs", "stage0/conv1 is the first node that differs"),
+        (
+            {"parity": parity(1e-15, 1e-4), "check": "passed"},
+            "differs",
+            "stage0/conv1 is the first node that differs",
+        ),
         ({"parity": parity(1e-15, None), "check": "passed"}, "differs", "not finite"),
         ({"parity": parity(1e-15, ok=False), "check": "passed"}, "differs", "does not compute"),
-        ({"parity": parity(1e-15, given={**GIVEN, "dtypes": {"float64": {**SUMMARY, "ok": False}}})}, "differs", "does not"),
-        ({"parity": parity(1e-15, shipped={**SHIPPED, "dtypes": {"float64": {**SUMMARY, "ok": False}}})}, "differs", "does not"),
+        (
+            {"parity": parity(1e-15, given={**GIVEN, "dtypes": {"float64": {**SUMMARY, "ok": False}}})},
+            "differs",
+            "does not",
+        ),
+        (
+            {"parity": parity(1e-15, shipped={**SHIPPED, "dtypes": {"float64": {**SUMMARY, "ok": False}}})},
+            "differs",
+            "does not",
+        ),
     ],
 )
-def test_nothing_less_is_called_a_proof(changes: dict[str, Any], standing: str, words: str, tmp_path: Path) -> None:
+def test_nothing_less_is_called_a_proof(
+    changes: dict[str, Any], standing: str, words: str, tmp_path: Path
+) -> None:
     said = conclude(contents_of(tmp_path / "port", **changes))
     assert said.standing == standing and words in said.sentence and said.word != "Proved"
 
 
 def test_warnings_say_what_limits_the_port(tmp_path: Path) -> None:
     found = parity(1e-15, uncompared=["head/pool"], shipped=SHIPPED)
-    contents = contents_of(tmp_path / "port", parity=found, check="passed", padding="trained", background=True)
+    contents = contents_of(
+        tmp_path / "port", parity=found, check="passed", padding="trained", background=True
+    )
     said = " ".join(warn(contents))
     for words in (
         "head/pool",
@@ -98,7 +143,9 @@ def test_warnings_say_what_limits_the_port(tmp_path: Path) -> None:
         "as before stem/pool, from a model exported to ONNX",
     ):
         assert words in said
-    assert "ONNX" not in " ".join(warn(replace(contents, record=contents.record.model_copy(update={"framework": "onnx"}))))
+    assert "ONNX" not in " ".join(
+        warn(replace(contents, record=contents.record.model_copy(update={"framework": "onnx"})))
+    )
     assert "The shipped pads were proved against keras." in conclude(contents).sentence
 
 
@@ -106,15 +153,22 @@ def test_warnings_say_what_limits_the_port(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"dtype": "float16"}, "Compared with the weights of both sides rounded to float16"),
-        ({"dtype": "bfloat16", "folded": {"a": "b"}}, "Compared before the port's weights were rounded to bfloat16"),
+        (
+            {"dtype": "bfloat16", "folded": {"a": "b"}},
+            "Compared before the port's weights were rounded to bfloat16",
+        ),
     ],
 )
 def test_a_proof_of_half_precision_says_that_it_leaves_the_rounding_out(
     changes: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    assert words in " ".join(warn(contents_of(tmp_path / "port", parity=parity(1e-15), check="passed", **changes)))
+    assert words in " ".join(
+        warn(contents_of(tmp_path / "port", parity=parity(1e-15), check="passed", **changes))
+    )
     assert "rounded" not in " ".join(warn(contents_of(tmp_path / "unchecked", **changes)))
-    assert "rounded" not in " ".join(warn(contents_of(tmp_path / "single", parity=parity(1e-15), check="passed")))
+    assert "rounded" not in " ".join(
+        warn(contents_of(tmp_path / "single", parity=parity(1e-15), check="passed"))
+    )
 
 
 def parsed(command: str) -> dict[str, Any]:
@@ -178,12 +232,23 @@ def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
             "mapped": ["fc=head/logits"],
             "chosen": {"transform_input": False},
         },
-        **{"variant": "; rm -rf ~", "input": {"layout": "NCHW", "size": [225, 201], "native_size": [224, 224], "channels": 3}},
+        **{
+            "variant": "; rm -rf ~",
+            "input": {"layout": "NCHW", "size": [225, 201], "native_size": [224, 224], "channels": 3},
+        },
     )
     found = parsed(convert(contents.record, "port"))
-    wanted = {"subject": "; rm -rf ~", "source": "keras", "to": "torch", "padding": "trained", "input_size": "225x201"}
+    wanted = {
+        "subject": "; rm -rf ~",
+        "source": "keras",
+        "to": "torch",
+        "padding": "trained",
+        "input_size": "225x201",
+    }
     assert {name: found[name] for name in wanted} == wanted
-    assert found["dtype"] == "float16" and found["keep_background"] and found["fold_bn"] and not found["stock"]
+    assert (
+        found["dtype"] == "float16" and found["keep_background"] and found["fold_bn"] and not found["stock"]
+    )
     assert list(found["options"]) == ["transform_input=false"]
     assert list(found["mapped"]) == ["fc=head/logits"] and str(found["weights"]) == "weights.h5"
 
@@ -191,7 +256,10 @@ def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"framework": "tflite", "quantize": "dynamic"}, {"to": "tflite", "quantize": "dynamic", "dtype": "float32"}),
+        (
+            {"framework": "tflite", "quantize": "dynamic"},
+            {"to": "tflite", "quantize": "dynamic", "dtype": "float32"},
+        ),
         ({"framework": "tflite", "dtype": "float16"}, {"to": "tflite", "quantize": None, "dtype": "float16"}),
         ({"framework": "flax", "dtype": "float16"}, {"to": "flax", "quantize": None, "dtype": "float16"}),
     ],
@@ -206,7 +274,13 @@ def test_the_line_that_converts_again_says_how_weights_are_rounded(
 
 def test_the_line_that_evaluates_again_has_every_option(tmp_path: Path) -> None:
     run = evaluation(
-        crops=10, precision="bf16", device="cuda", limit=500, labels="own.csv", real_labels="real.json", class_names="own.txt"
+        crops=10,
+        precision="bf16",
+        device="cuda",
+        limit=500,
+        labels="own.csv",
+        real_labels="real.json",
+        class_names="own.txt",
     )
     found = parsed(evaluate(contents_of(tmp_path / "port").record, "port", run))
     wanted = {"crops": 10, "precision": "bf16", "device": "cuda", "limit": 500, "labels": Path("own.csv")}
@@ -224,9 +298,13 @@ def test_the_line_that_evaluates_names_the_recipes_without_the_source_too(tmp_pa
 def test_the_line_that_studies_again_has_every_option(tmp_path: Path) -> None:
     record = contents_of(tmp_path / "port").record
     own = {"resize": "squash", "size": 96, "interpolation": "pil_box"}
-    line = study_again(record, "port", replace(study(), limit=16, labels="real.json", class_names="own.txt", preprocess=own))
+    line = study_again(
+        record, "port", replace(study(), limit=16, labels="real.json", class_names="own.txt", preprocess=own)
+    )
     stated = "--crops 10 --preprocess resize=squash,size=96,interpolation=pil_box"
-    assert line.endswith(f"--port port {stated} --limit 16 --labels real.json --class-names own.txt --data sample/val")
+    assert line.endswith(
+        f"--port port {stated} --limit 16 --labels real.json --class-names own.txt --data sample/val"
+    )
     assert study_again(record, "port", None).endswith("--port port --data PATH")
 
 
@@ -236,19 +314,45 @@ def test_a_licence_with_the_word_nc_is_non_commercial() -> None:
 
 
 def test_a_port_that_computes_its_pads_is_made_so_again(tmp_path: Path) -> None:
-    pad = {"site": "stem/conv", "source": "same", "realised": "pad same with 0, then valid", "kind": "dynamic pad layer", "why": ""}
+    pad = {
+        "site": "stem/conv",
+        "source": "same",
+        "realised": "pad same with 0, then valid",
+        "kind": "dynamic pad layer",
+        "why": "",
+    }
     at_any = {"layout": "NCHW", "size": None, "native_size": [224, 224], "channels": 3}
-    assert parsed(convert(contents_of(tmp_path / "a", input=at_any, pads=[pad]).record, "a"))["input_size"] == "any"
+    assert (
+        parsed(convert(contents_of(tmp_path / "a", input=at_any, pads=[pad]).record, "a"))["input_size"]
+        == "any"
+    )
     assert parsed(convert(contents_of(tmp_path / "b", input=at_any).record, "b"))["input_size"] is None
 
 
 def test_a_protocol_is_told_step_by_step() -> None:
     steps = preprocessing(
-        Preprocess("squash", 299, "tf1_bilinear", central_fraction=0.875, divide=127.5, mean=(1, 1, 1), channels="bgr")
+        Preprocess(
+            "squash",
+            299,
+            "tf1_bilinear",
+            central_fraction=0.875,
+            divide=127.5,
+            mean=(1, 1, 1),
+            channels="bgr",
+        )
     )
-    assert [step.split()[0] for step in steps] == ["Decode", "Keep", "Resize", "Reverse", "Divide", "Subtract"]
+    assert [step.split()[0] for step in steps] == [
+        "Decode",
+        "Keep",
+        "Resize",
+        "Reverse",
+        "Divide",
+        "Subtract",
+    ]
     assert "87.5 %" in steps[1] and "299×299" in steps[2] and steps[-1] == "Subtract 1."
-    cropped = Preprocess("shorter_side", 256, "pil_bicubic", crop=224, crop_rounding="down", std=(0.229, 0.224, 0.225))
+    cropped = Preprocess(
+        "shorter_side", 256, "pil_bicubic", crop=224, crop_rounding="down", std=(0.229, 0.224, 0.225)
+    )
     coloured = preprocessing(cropped)
     assert (
         coloured[2] == "Keep the 224×224 pixels at the centre, rounded down."

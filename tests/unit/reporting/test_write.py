@@ -44,11 +44,22 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 def test_the_command_writes_into_the_port_and_names_what_is_missing(cli: Cli, tmp_path: Path) -> None:
     write_port(tmp_path / "port")
     said = cli("port")
-    assert said.startswith("port/report.html\n") and "porter eval port --source --weights weights.h5 --data PATH" in said
+    assert (
+        said.startswith("port/report.html\n")
+        and "porter eval port --source --weights weights.h5 --data PATH" in said
+    )
     found = json.loads(cli("port", "--out", "page.html", "--json"))
-    assert found["report"] == "page.html" and not found["sections"]["study"] and "The padding study" in found["missing"]
+    assert (
+        found["report"] == "page.html"
+        and not found["sections"]["study"]
+        and "The padding study" in found["missing"]
+    )
     assert (tmp_path / "page.html").read_bytes() == (tmp_path / "port" / "report.html").read_bytes()
-    assert sorted(path.name for path in (tmp_path / "port").iterdir()) == ["model.safetensors", "port.json", "report.html"]
+    assert sorted(path.name for path in (tmp_path / "port").iterdir()) == [
+        "model.safetensors",
+        "port.json",
+        "report.html",
+    ]
 
 
 def test_the_commands_on_the_terminal_work_from_where_they_are_printed(cli: Cli, tmp_path: Path) -> None:
@@ -59,7 +70,9 @@ def test_the_commands_on_the_terminal_work_from_where_they_are_printed(cli: Cli,
 
 def test_a_report_needs_no_framework(tmp_path: Path) -> None:
     code = f"import sys, porter; porter.report({str(full_port(tmp_path / 'port'))!r}); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert "porter.reporting.page" in loaded and not {"torch", "tensorflow", "keras"} & set(loaded)
 
 
@@ -82,7 +95,9 @@ def test_through_a_link_the_file_behind_it_is_written(tmp_path: Path) -> None:
     folder = full_port(tmp_path / "port")
     (tmp_path / "link.html").symlink_to("page.html")
     porter.report(folder, tmp_path / "link.html")
-    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "page.html").read_text().startswith(
+        "<!DOCTYPE html>"
+    )
 
 
 @pytest.mark.parametrize("name", ["report.html", "evaluation.json", "port.json", "model.safetensors"])
@@ -121,14 +136,25 @@ def test_a_verdict_comes_back_from_its_record(tmp_path: Path) -> None:
     logits = Distance(inf, 1e-14, inf, None, None, False)
     first = FirstBad("b", inf, "b", "valid", "same", ((4, 4), (3, 3)), ("a",))
     nodes = (NodeDistance("a", 1e-15, 1e-15, 1e-10), NodeDistance("b", inf, inf, 1e-10, inf))
-    parity = Parity(False, "keras", "float64", ((32, 32),), 4, 1e-10, 0.0, logits, first, nodes, ("c",), top_changed=True)
-    given = UserProof(GivenFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED)
+    parity = Parity(
+        False, "keras", "float64", ((32, 32),), 4, 1e-10, 0.0, logits, first, nodes, ("c",), top_changed=True
+    )
+    given = UserProof(
+        GivenFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED
+    )
     shipped = Shipped((parity,), 0.5, 1, 4)
     verdict = Verdict((parity,), SIGNED, shipped, "a rounding", ("another",), logits, given, "a disagreement")
     read = read_contents(full_port(tmp_path / "port", parity=verdict.record())).comparison
     assert read is not None and {**vars(parity), "range": SIGNED.words}.items() <= vars(read).items()
-    assert read.shipped == shipped.record() and read.given == given.record() and read.dtypes == read.given.dtypes
-    assert (read.worst, read.holds, read.disagreement, read.notes) == (nodes[1], False, "a disagreement", ("another",))
+    assert (
+        read.shipped == shipped.record() and read.given == given.record() and read.dtypes == read.given.dtypes
+    )
+    assert (read.worst, read.holds, read.disagreement, read.notes) == (
+        nodes[1],
+        False,
+        "a disagreement",
+        ("another",),
+    )
 
 
 @pytest.mark.parametrize(

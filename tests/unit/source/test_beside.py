@@ -31,32 +31,42 @@ SETTINGS: dict[str, Any] = {
     "mean": [0.5, 0.4, 0.3],
     "std": [0.2, 0.2, 0.3],
 }
-PROTOCOL = Preprocess("shorter_side", 106, "pil_bicubic", crop=96, divide=255, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.3))
+PROTOCOL = Preprocess(
+    "shorter_side", 106, "pil_bicubic", crop=96, divide=255, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.3)
+)
 
 
 def folder(path: Path, settings: dict[str, Any], **more: Any) -> Path:
     path.mkdir(exist_ok=True)
-    (path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": settings, **more}))
+    (path / "config.json").write_text(
+        json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": settings, **more})
+    )
     (path / "model.safetensors").touch()
     return path / "model.safetensors"
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"crop_mode": "squash"}, {"interpolation": "bilinear", "crop_pct": 1.0}, {"crop_pct": 0.875}]
+    "change",
+    [{}, {"crop_mode": "squash"}, {"interpolation": "bilinear", "crop_pct": 1.0}, {"crop_pct": 0.875}],
 )
 def test_photos_are_prepared_as_timm_prepares_them(change: dict[str, Any], tmp_path: Path) -> None:
     stated, warnings = stated_beside(folder(tmp_path, {**SETTINGS, **change}))
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (120, 90, 3), dtype=np.uint8))
     assert stated.preprocess is not None and not warnings
-    np.testing.assert_array_equal(prepare(image, stated.preprocess), originals.timm_transform({**SETTINGS, **change})(image))
+    np.testing.assert_array_equal(
+        prepare(image, stated.preprocess), originals.timm_transform({**SETTINGS, **change})(image)
+    )
 
 
 @pytest.mark.parametrize(
-    "change", [{"crop_mode": "border"}, {"interpolation": "random"}, {"input_size": [3, 96, 80]}, {"std": [0, 0, 0]}]
+    "change",
+    [{"crop_mode": "border"}, {"interpolation": "random"}, {"input_size": [3, 96, 80]}, {"std": [0, 0, 0]}],
 )
 def test_what_porter_cannot_prepare_is_said(change: dict[str, Any], tmp_path: Path) -> None:
     stated, (said,) = stated_beside(folder(tmp_path, {**SETTINGS, **change}))
-    assert stated.preprocess is None and said.startswith("the preprocessing that config.json states is not used")
+    assert stated.preprocess is None and said.startswith(
+        "the preprocessing that config.json states is not used"
+    )
 
 
 def test_other_configs_say_nothing(tmp_path: Path) -> None:
@@ -64,7 +74,10 @@ def test_other_configs_say_nothing(tmp_path: Path) -> None:
         file = folder(tmp_path, {})
         (tmp_path / "config.json").write_text(content)
         assert stated_beside(file) == stated_beside(tmp_path / "none" / "model.safetensors")
-    assert weights_in(tmp_path) == tmp_path / "model.safetensors" and weights_in(tmp_path / "x") == tmp_path / "x"
+    assert (
+        weights_in(tmp_path) == tmp_path / "model.safetensors"
+        and weights_in(tmp_path / "x") == tmp_path / "x"
+    )
 
 
 def test_of_several_files_of_weights_none_is_taken_by_chance(tmp_path: Path) -> None:
@@ -76,7 +89,9 @@ def test_of_several_files_of_weights_none_is_taken_by_chance(tmp_path: Path) -> 
     assert weights_in(tmp_path) == usual
 
 
-def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(
+    weights_file: WeightsMaker, tmp_path: Path
+) -> None:
     names = [f"flower {number}" for number in range(5)]
     file = folder(tmp_path / "flowers", SETTINGS, label_names=names)
     save_file(torch.load(weights_file(VARIANT, "timm", ".pth", 5), weights_only=True), file)
@@ -89,9 +104,13 @@ def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(weights_file: W
     own = {"preprocess": "resize=none,size=96"}
     again = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "own", check=False, **own)  # type: ignore[arg-type]
     assert again.port.record.protocol_by == "user"
-    (file.parent / "config.json").write_text(json.dumps({"pretrained_cfg": SETTINGS, "label_names": names[:3]}))
+    (file.parent / "config.json").write_text(
+        json.dumps({"pretrained_cfg": SETTINGS, "label_names": names[:3]})
+    )
     made = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "three", check=False)
-    assert made.port.record.class_names == () and any("config.json names 3 classes" in warning for warning in made.warnings)
+    assert made.port.record.class_names == () and any(
+        "config.json names 3 classes" in warning for warning in made.warnings
+    )
     (tmp_path / "five.txt").write_text("\n".join("abcde"))
     own = {"class_names": tmp_path / "five.txt"}
     made = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "five", check=False, **own)  # type: ignore[arg-type]
@@ -137,11 +156,23 @@ def processor(path: Path, kind: str, key: str = "image_processor_type", **settin
             {"size": {"shortest_edge": 224}, "crop_pct": 0.9, "resample": 3},
             "shorter_side,248,bicubic,224",
         ),
-        ("ConvNextImageProcessor", {"size": {"shortest_edge": 384}, "crop_pct": 0.9, "resample": 2}, "squash,384,bilinear"),
+        (
+            "ConvNextImageProcessor",
+            {"size": {"shortest_edge": 384}, "crop_pct": 0.9, "resample": 2},
+            "squash,384,bilinear",
+        ),
         ("ViTImageProcessor", {"size": 96, "rescale_factor": 0.00392156862745098}, "squash,96,bilinear"),
         ("ViTImageProcessor", {"size": {"height": 96, "width": 96}, "resample": 0}, "squash,96,nearest"),
-        ("DeiTImageProcessor", {"size": 64, "crop_size": {"height": 48, "width": 48}}, "squash,64,bicubic,48"),
-        ("MobileNetV2ImageProcessor", {"size": {"shortest_edge": 64}, "crop_size": 47}, "shorter_side,64,bilinear,47"),
+        (
+            "DeiTImageProcessor",
+            {"size": 64, "crop_size": {"height": 48, "width": 48}},
+            "squash,64,bicubic,48",
+        ),
+        (
+            "MobileNetV2ImageProcessor",
+            {"size": {"shortest_edge": 64}, "crop_size": 47},
+            "shorter_side,64,bilinear,47",
+        ),
         ("CLIPImageProcessor", {"size": 64, "do_center_crop": False}, "shorter_side,64,bicubic"),
     ],
 )
@@ -152,22 +183,38 @@ def test_photos_are_prepared_as_transformers_prepares_them(
     stated, warnings = stated_beside(processor(tmp_path, kind, **settings))
     resize, size, kernel, *crop = protocol.split(",")
     cropped = f"crop={crop[0]}," if crop else ""
-    assert stated.preprocess == read_preprocess(f"resize={resize},size={size},interpolation=pil_{kernel},{cropped}{SCALED}")
+    assert stated.preprocess == read_preprocess(
+        f"resize={resize},size={size},interpolation=pil_{kernel},{cropped}{SCALED}"
+    )
     assert not warnings
-    photo, side = Image.fromarray(np.random.default_rng(0).integers(0, 256, (120, 93, 3), dtype=np.uint8)), int(size)
-    wide = photo.resize((side, side if resize == "squash" else side * 120 // 93), Image.Resampling[kernel.upper()])
+    photo, side = (
+        Image.fromarray(np.random.default_rng(0).integers(0, 256, (120, 93, 3), dtype=np.uint8)),
+        int(size),
+    )
+    wide = photo.resize(
+        (side, side if resize == "squash" else side * 120 // 93), Image.Resampling[kernel.upper()]
+    )
     top, left = ((length - int(crop[0])) // 2 if crop else 0 for length in (wide.height, wide.width))
     pixels = np.asarray(wide)[top:, left:][: int(crop[0]) if crop else None, : int(crop[0]) if crop else None]
     np.testing.assert_array_equal(
-        prepare(photo, stated.preprocess), ((pixels / np.float32(255) - np.float32(0.5)) / 0.5).transpose(2, 0, 1)
+        prepare(photo, stated.preprocess),
+        ((pixels / np.float32(255) - np.float32(0.5)) / 0.5).transpose(2, 0, 1),
     )
 
 
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("FlavaImageProcessor", {"size": 224, "resample": 3}, "porter does not know what 'FlavaImageProcessor' does"),
-        ("DPTImageProcessor", {"size": 400, "resample": 3, "ensure_multiple_of": 32}, "a size of 400, half way between"),
+        (
+            "FlavaImageProcessor",
+            {"size": 224, "resample": 3},
+            "porter does not know what 'FlavaImageProcessor' does",
+        ),
+        (
+            "DPTImageProcessor",
+            {"size": 400, "resample": 3, "ensure_multiple_of": 32},
+            "a size of 400, half way between",
+        ),
         ("BeitImageProcessor", {"size": 96}, "it lacks 'do_center_crop'"),
         ("ViTImageProcessor", {"size": 96, "do_flip_channel_order": True}, "'do_flip_channel_order'"),
         ("ViTImageProcessor", {"size": {"longest_edge": 96}}, "a size of {'longest_edge': 96}"),
@@ -180,9 +227,13 @@ def test_photos_are_prepared_as_transformers_prepares_them(
         ("MobileNetV1ImageProcessor", {"size": {"shortest_edge": 64}}, "it lacks 'crop_size'"),
     ],
 )
-def test_what_a_processor_does_otherwise_is_said(kind: str, settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_what_a_processor_does_otherwise_is_said(
+    kind: str, settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     stated, (said,) = stated_beside(processor(tmp_path, kind, **settings))
-    assert stated == NOTHING and said.startswith(f"the preprocessing that preprocessor_config.json states is not used: {message}")
+    assert stated == NOTHING and said.startswith(
+        f"the preprocessing that preprocessor_config.json states is not used: {message}"
+    )
 
 
 def test_a_folder_of_transformers_names_its_classes(tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ def test_joined_names_of_fused_layers_make_paths_that_a_record_holds() -> None:
             Node(act, Relu(), (conv,)),
             Node(both, Add(), (act, before)),
         ]
-        names |= {path: "_".join(f"model/{path}{part}/FusedBatchNormV3" for part in range(12)) for path in (conv, act, both)}
+        names |= {
+            path: "_".join(f"model/{path}{part}/FusedBatchNormV3" for part in range(12))
+            for path in (conv, act, both)
+        }
         before = both
     graph, _ = with_blocks(Translated(Graph(tuple(nodes), 3, before), names, None))
     assert from_record(to_record(graph.graph)) == graph.graph and max(map(len, graph.graph.by_path)) <= 200

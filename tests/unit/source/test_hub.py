@@ -48,7 +48,8 @@ def test_a_repository_is_named_by_its_owner_name_and_revision(text: str, found: 
 
 
 @pytest.mark.parametrize(
-    "text", ["hf://net", "hf://me/net/file.bin", "hf://me/..", "hf://me/net@../../x", "hf://me/net@", "hf://m e/net"]
+    "text",
+    ["hf://net", "hf://me/net/file.bin", "hf://me/..", "hf://me/net@../../x", "hf://me/net@", "hf://m e/net"],
 )
 def test_what_names_no_repository(text: str) -> None:
     with pytest.raises(UsageError, match="names no repository"):
@@ -63,14 +64,19 @@ def test_only_what_porter_reads_is_fetched(server: HubServer, tmp_path: Path) ->
     assert {*server.asked} == {"config.json", "preprocessor_config.json", "model.safetensors"}
 
 
-def test_the_cache_serves_where_there_is_no_network(server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_serves_where_there_is_no_network(
+    server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = weights_in(Path(f"hf://{OWNED}"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     server.asked.clear()
     assert weights_in(Path(f"hf://{OWNED}")) == first == weights_in(Path(f"hf://{OWNED}@{COMMIT}"))
     with pytest.raises(DownloadError, match="the cache lacks it") as refused:
         weights_in(Path("hf://me/other"))
-    assert refused.value.next == "check the network, or fetch it where there is one: what the cache has needs none"
+    assert (
+        refused.value.next
+        == "check the network, or fetch it where there is one: what the cache has needs none"
+    )
     assert server.asked == []
 
 
@@ -87,7 +93,10 @@ def test_shards_are_fetched_by_their_index(server: HubServer, tmp_path: Path) ->
 
 
 WHOLE = {"model.weights.h5": b""}
-SHARDED = {"model.weights.json": b'{"weight_map": {"/a/vars": ["model_00000.weights.h5"]}}', "model_00000.weights.h5": b""}
+SHARDED = {
+    "model.weights.json": b'{"weight_map": {"/a/vars": ["model_00000.weights.h5"]}}',
+    "model_00000.weights.h5": b"",
+}
 
 
 @pytest.mark.parametrize("weights", [WHOLE, SHARDED], ids=["in one file", "in several"])
@@ -100,11 +109,15 @@ def test_a_preset_is_fetched_with_its_task(weights: dict[str, bytes], server: Hu
     }
     found = weights_in(Path(f"hf://{OWNED}"))
     assert {file.name for file in found.iterdir()} == {"config.json", "task.json", *weights}
-    assert {"task.weights.h5", "image_converter.json"} <= {*server.asked} and "tokenizer.json" not in server.asked
+    assert {"task.weights.h5", "image_converter.json"} <= {
+        *server.asked
+    } and "tokenizer.json" not in server.asked
 
 
 def test_names_of_shards_that_leave_the_cache_are_not_asked_for(server: HubServer, tmp_path: Path) -> None:
-    server.files["model.safetensors.index.json"] = json.dumps({"weight_map": {"a": "../../../evil.safetensors"}}).encode()
+    server.files["model.safetensors.index.json"] = json.dumps(
+        {"weight_map": {"a": "../../../evil.safetensors"}}
+    ).encode()
     server.files["../../../evil.safetensors"] = server.files.pop("model.safetensors")
     with pytest.raises(FileError, match="is not in its folder"):
         weights_in(Path(f"hf://{OWNED}"))
@@ -114,9 +127,24 @@ def test_names_of_shards_that_leave_the_cache_are_not_asked_for(server: HubServe
 @pytest.mark.parametrize(
     ("refuses", "named", "message", "next"),
     [
-        ((401, "RepoNotFound"), OWNED, "there is no such repository, or it may not be read: status 401", "hf auth login"),
-        ((403, "GatedRepo"), OWNED, "there is no such repository, or it may not be read: status 403", "hf auth login"),
-        (None, "you/other", "there is no such repository, or it may not be read: status 404", "check the name"),
+        (
+            (401, "RepoNotFound"),
+            OWNED,
+            "there is no such repository, or it may not be read: status 401",
+            "hf auth login",
+        ),
+        (
+            (403, "GatedRepo"),
+            OWNED,
+            "there is no such repository, or it may not be read: status 403",
+            "hf auth login",
+        ),
+        (
+            None,
+            "you/other",
+            "there is no such repository, or it may not be read: status 404",
+            "check the name",
+        ),
         (None, f"{OWNED}@v9", "it has no revision 'v9'", "name a branch"),
         ((500, ""), OWNED, "", "check the network"),
     ],

@@ -1,4 +1,6 @@
-"""Where weights come from: what states it, what is believed, and what is refused. Tensors cannot tell twins apart."""
+"""Where weights come from: what states it, what is believed, and what is refused. Tensors cannot tell twins
+apart.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ SET_BY_TRANSFORMERS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] =
     "vit": ({"image_size": 64}, {"side": 64}),
 }
 """By `model_type`, settings of transformers and the options that they set."""
-FEW = [("mobilenet_v1", "timm_tf", "timm"), ("efficientnet_lite0", "timm", "timm_tf"), ("inception_v3", "timm", "torchvision")]
+FEW = [
+    ("mobilenet_v1", "timm_tf", "timm"),
+    ("efficientnet_lite0", "timm", "timm_tf"),
+    ("inception_v3", "timm", "torchvision"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +88,9 @@ def ones(member: Member) -> dict[str, Any]:
     return found
 
 
-def placed(file: Path, folder: Path, name: str = "model.safetensors", config: dict[str, Any] | None = None) -> Path:
+def placed(
+    file: Path, folder: Path, name: str = "model.safetensors", config: dict[str, Any] | None = None
+) -> Path:
     """The file under a name, with a config.json beside it."""
     folder.mkdir(exist_ok=True)
     path = folder / name
@@ -97,12 +105,15 @@ def origin_of(path: Path, zoo: str, variant: str = VARIANT, **wishes: Any) -> Or
 
 
 @pytest.mark.parametrize(
-    ("variant", "zoo", "twin"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.full) for pair in ALL if pair not in FEW)]
+    ("variant", "zoo", "twin"),
+    [*FEW, *(pytest.param(*pair, marks=pytest.mark.full) for pair in ALL if pair not in FEW)],
 )
 def test_the_origin_is_right_and_twins_are_said(
     variant: str, zoo: str, twin: str, made: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
-    """Asked as a user asks: of a folder that says what it is, of a released name, and of tensors without either."""
+    """Asked as a user asks: of a folder that says what it is, of a released name, and of tensors without
+    either.
+    """
     file = made(variant, zoo)
     bare = porter.inspect(placed(file, tmp_path / "bare"))
     assert bare.match is not None and bare.origin is None
@@ -111,7 +122,12 @@ def test_the_origin_is_right_and_twins_are_said(
     called = {"timm": TIMM, "timm_tf": TIMM_TF}.get(zoo, {}).get(variant)
     if called is None:  # torchvision's files have no config.json
         return
-    config = {"architecture": called[0], "model_args": dict(called[1]), "num_classes": 1000, "global_pool": "avg"}
+    config = {
+        "architecture": called[0],
+        "model_args": dict(called[1]),
+        "num_classes": 1000,
+        "global_pool": "avg",
+    }
     said = porter.inspect(placed(file, tmp_path / "folder", config=config))
     assert said.origin is not None and (said.origin.by, said.origin.variant) == ("config.json", variant)
     if (zoo, twin) != ("timm_tf", "torchvision"):  # timm has one Inception v3
@@ -147,13 +163,17 @@ def test_a_config_is_believed(
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=config)
     for asked in ("timm", "timm_tf"):
         if asked == zoo and "large" not in name:
-            assert origin_of(path, asked) == Origin(by="config.json", says=f"timm's {name}", variant=VARIANT, zoo=zoo)
+            assert origin_of(path, asked) == Origin(
+                by="config.json", says=f"timm's {name}", variant=VARIANT, zoo=zoo
+            )
         else:
             with pytest.raises(UsageError) as refused:
                 origin_of(path, asked)
             assert f" {name}" in refused.value.message and f"{VARIANT} from {asked}" in refused.value.message
             assert f"--origin {asked}" in str(refused.value.next)
-        assert origin_of(path, asked, origin=asked) == Origin(by="user", says=f"{VARIANT} from {asked}", variant=VARIANT, zoo=asked)
+        assert origin_of(path, asked, origin=asked) == Origin(
+            by="user", says=f"{VARIANT} from {asked}", variant=VARIANT, zoo=asked
+        )
 
 
 @pytest.mark.parametrize("zoo", ["transformers", "transformers_torch"])
@@ -172,8 +192,12 @@ def test_settings_that_transformers_writes_name_one_variant(zoo: str, tmp_path: 
                 assert found.options == known
 
 
-@pytest.mark.parametrize("config", [{}, {"architecture": 3}, {"architecture": ""}, {"lr": 0.1, "model_type": None}, [], 7])
-def test_a_config_of_something_else_says_nothing(config: Any, made: Callable[[str, str], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "config", [{}, {"architecture": 3}, {"architecture": ""}, {"lr": 0.1, "model_type": None}, [], 7]
+)
+def test_a_config_of_something_else_says_nothing(
+    config: Any, made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     assert origin_of(placed(made(VARIANT, "timm"), tmp_path / "folder", config=config), "timm") is None
 
 
@@ -190,25 +214,47 @@ def test_a_hostile_config_is_no_fault(text: str, made: Callable[[str, str], Path
 
 
 @pytest.mark.parametrize("epsilon", ["NaN", "-1", "0", "1e999", "1" + "0" * 400])
-def test_an_epsilon_that_is_none_is_refused(epsilon: str, made: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_an_epsilon_that_is_none_is_refused(
+    epsilon: str, made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config={})
-    (path.parent / "config.json").write_text(f'{{"architecture": "{PLAIN}", "model_args": {{"bn_eps": {epsilon}}}}}')
+    (path.parent / "config.json").write_text(
+        f'{{"architecture": "{PLAIN}", "model_args": {{"bn_eps": {epsilon}}}}}'
+    )
     with pytest.raises(UsageError, match="bn_eps"):
         origin_of(path, "timm")
 
 
-def test_a_port_has_the_origin_that_it_was_made_with(made: Callable[[str, str], Path], tmp_path: Path) -> None:
-    porter.convert(VARIANT, "timm", "onnx", weights=made(VARIANT, "timm"), out=tmp_path / "port", origin="timm", check=False)
-    assert origin_of(tmp_path / "port", "timm") == origin_of(tmp_path / "port", "timm", origin="timm") is not None
+def test_a_port_has_the_origin_that_it_was_made_with(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    porter.convert(
+        VARIANT,
+        "timm",
+        "onnx",
+        weights=made(VARIANT, "timm"),
+        out=tmp_path / "port",
+        origin="timm",
+        check=False,
+    )
+    assert (
+        origin_of(tmp_path / "port", "timm")
+        == origin_of(tmp_path / "port", "timm", origin="timm")
+        is not None
+    )
     with pytest.raises(UsageError, match="--origin says timm_tf"):
         origin_of(tmp_path / "port", "timm", origin="timm_tf")
 
 
-def test_who_insists_on_the_stated_zoo_keeps_what_else_is_stated(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_who_insists_on_the_stated_zoo_keeps_what_else_is_stated(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     config = {"architecture": PLAIN, "model_args": {"bn_eps": 0.01}}
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=config)
     for insisted in (None, "timm"):
-        assert open_member(find_member(VARIANT, "timm"), path, Wishes(origin=insisted)).chosen == {"bn_epsilon": 0.01}
+        assert open_member(find_member(VARIANT, "timm"), path, Wishes(origin=insisted)).chosen == {
+            "bn_epsilon": 0.01
+        }
     other = open_member(find_member(VARIANT, "timm_tf"), path, Wishes(origin="timm_tf"))
     assert not other.chosen
 
@@ -224,7 +270,9 @@ def test_who_insists_on_the_stated_zoo_keeps_what_else_is_stated(made: Callable[
         ("mobilenetv3_small.pth", None),
     ],
 )
-def test_a_released_name_is_believed(name: str, zoo: str | None, made: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_a_released_name_is_believed(
+    name: str, zoo: str | None, made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     """It is believed although the digest in it is not the file's: people train released files further."""
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", name.replace(".pth", ".safetensors"))
     found = {asked: _origin_or_none(path, asked) for asked in ("timm", "timm_tf")}
@@ -242,7 +290,9 @@ def _origin_or_none(path: Path, zoo: str) -> Origin | str | None:
         return error.message
 
 
-def test_a_training_script_says_the_name_of_its_model(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_a_training_script_says_the_name_of_its_model(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     from safetensors.torch import load_file
 
     state = load_file(made(VARIANT, "timm"))
@@ -257,22 +307,33 @@ def test_a_training_script_says_the_name_of_its_model(made: Callable[[str, str],
 
 
 def test_twins_that_no_recipe_has_are_refused(made: Callable[[str, str], Path], tmp_path: Path) -> None:
-    """timm's resnetblur50 has the tensors of ResNet-50: what blurs is not stored (timm/layers/blur_pool.py)."""
+    """timm's resnetblur50 has the tensors of ResNet-50: what blurs is not stored
+    (timm/layers/blur_pool.py).
+    """
     file = made("resnet18", "torchvision")
-    for name, config in (("model.safetensors", {"architecture": "resnetblur18"}), ("resnetblur18-84f4748f.safetensors", None)):
+    for name, config in (
+        ("model.safetensors", {"architecture": "resnetblur18"}),
+        ("resnetblur18-84f4748f.safetensors", None),
+    ):
         path = placed(file, tmp_path / name, name, config)
         found = porter.inspect(path)
         if config is None:
-            assert found.commands == () and "resnetblur18, which recipe resnet_v1 does not have" in str(found.problem)
+            assert found.commands == () and "resnetblur18, which recipe resnet_v1 does not have" in str(
+                found.problem
+            )
         else:
             assert found.commands == (f"porter convert {path.parent} --to tf",), "timm builds it"
         with pytest.raises(UsageError, match="resnetblur18"):
             origin_of(path, "torch", "resnet18")
 
 
-def test_a_model_of_another_recipe_is_told_with_its_line(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_a_model_of_another_recipe_is_told_with_its_line(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     path = placed(made("resnet18", "torchvision"), tmp_path / "folder", config={"architecture": PLAIN})
-    with pytest.raises(UsageError, match=f"which is {VARIANT} from timm, not resnet18 from torchvision") as refused:
+    with pytest.raises(
+        UsageError, match=f"which is {VARIANT} from timm, not resnet18 from torchvision"
+    ) as refused:
         origin_of(path, "torch", "resnet18")
     assert f"porter convert {VARIANT} --from timm --to FRAMEWORK --weights {path}" in str(refused.value.next)
 
@@ -286,7 +347,10 @@ def test_a_file_that_fits_no_recipe_shows_what_it_is_stated_to_be(tmp_path: Path
 def test_recipes_of_a_user_have_origins_and_twins_too(tmp_path: Path) -> None:
     """Zoos of these names are timm's, whose TensorFlow models begin with tf_."""
     first, _, home = RECIPE.replace("strided", "efficientnet_b0").partition("zoos:\n  home:\n")
-    other = "{extends: timm, options: {bn_epsilon: 0.01}, protocol: {resize: squash, size: 32, interpolation: pil_bilinear}}"
+    other = (
+        "{extends: timm, options: {bn_epsilon: 0.01}, protocol: {resize: squash, size: 32, "
+        "interpolation: pil_bilinear}}"
+    )
     text = f"{first}zoos:\n  timm:\n{home}  timm_tf: {other}\n"
     folder = write_recipes(tmp_path / "recipes", text)
     tensors = ones(find_member("efficientnet_b0", "timm", folder))
@@ -301,10 +365,14 @@ def test_recipes_of_a_user_have_origins_and_twins_too(tmp_path: Path) -> None:
         assert zoo is None or found.match.member.zoo.name == zoo
 
 
-def test_advice_follows_the_origin(made: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_follows_the_origin(
+    made: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = placed(made(VARIANT, "timm"), tmp_path / "said", config={"architecture": SAME})
     bare = placed(made(VARIANT, "timm"), tmp_path / "bare")
-    blurred = placed(made("resnet18", "torchvision"), tmp_path / "blurred", "resnetblur18-84f4748f.safetensors")
+    blurred = placed(
+        made("resnet18", "torchvision"), tmp_path / "blurred", "resnetblur18-84f4748f.safetensors"
+    )
     assert porter.convert(said, out=tmp_path / "said port", check=False).port.record.zoo == "timm_tf"
     for path, next in ((bare, f'porter.inspect("{bare}")'), (blurred, "torch.export")):
         with pytest.raises(UsageError) as refused:
@@ -316,29 +384,43 @@ def test_advice_follows_the_origin(made: Callable[[str, str], Path], tmp_path: P
 
     monkeypatch.setattr(reverify, "check_against", skipped)
     tried = try_weights(find_recipe(VARIANT), said)
-    assert tried.opened is not None and tried.opened.member is not None and tried.opened.member.zoo.name == "timm_tf"
+    assert (
+        tried.opened is not None
+        and tried.opened.member is not None
+        and tried.opened.member.zoo.name == "timm_tf"
+    )
 
 
-def test_another_zoo_with_the_same_function_is_no_contradiction(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_another_zoo_with_the_same_function_is_no_contradiction(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     path = placed(made("resnet18", "torchvision"), tmp_path / "folder", config={"architecture": "resnet18"})
     for asked in ("torchvision", "timm"):
         known = origin_of(path, asked, "resnet18")
         assert known is not None and (known.variant, known.zoo) == ("resnet18", "timm")
 
 
-def test_a_config_beside_several_files_is_that_of_the_usual_one(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_a_config_beside_several_files_is_that_of_the_usual_one(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     own = placed(made(VARIANT, "timm"), tmp_path / "folder", "mine.safetensors", {"architecture": SAME})
     assert origin_of(own, "timm_tf") is not None, "it is the only one"
     placed(made(VARIANT, "timm"), tmp_path / "folder")
     assert origin_of(own, "timm") is None and origin_of(tmp_path / "folder", "timm_tf") is not None
 
 
-def test_an_epsilon_that_a_config_states_is_the_ports(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_an_epsilon_that_a_config_states_is_the_ports(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
     """`--stock timm` writes it for norms of another epsilon than the model's own."""
     config = {"architecture": "mobilenetv2_035", "model_args": {"bn_eps": 0.002}}
     path = placed(made("mobilenet_v2_0.35", "timm"), tmp_path / "folder", config=config)
-    made_port = porter.convert("mobilenet_v2_0.35", "timm", "torch", weights=path.parent, out=tmp_path / "port", check=False)
-    epsilons = {node["epsilon"] for node in made_port.port.record.graph["nodes"] if node["op"] == "batch_norm"}
+    made_port = porter.convert(
+        "mobilenet_v2_0.35", "timm", "torch", weights=path.parent, out=tmp_path / "port", check=False
+    )
+    epsilons = {
+        node["epsilon"] for node in made_port.port.record.graph["nodes"] if node["op"] == "batch_norm"
+    }
     assert epsilons == {0.002} and made_port.port.record.chosen == {"bn_epsilon": 0.002}
 
 
@@ -356,7 +438,14 @@ def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
     report = porter.report(tmp_path / "port").path.read_text(encoding="utf-8")
     assert "Nothing states whether" in report and "mobilenet_v3_small from timm_tf" in report
     again = porter.convert(
-        VARIANT, "timm", "torch", weights=path, out=tmp_path / "port", overwrite=True, check=False, origin="timm"
+        VARIANT,
+        "timm",
+        "torch",
+        weights=path,
+        out=tmp_path / "port",
+        overwrite=True,
+        check=False,
+        origin="timm",
     )
     assert not any("nothing states" in warning for warning in again.warnings)
     assert again.record()["origin"]["by"] == "user" and again.record()["twins"] == record["twins"]
@@ -365,5 +454,7 @@ def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
     with pytest.raises(UsageError, match="needs a recipe's variant"):
         porter.convert(path, out=tmp_path / "other", origin="timm")
     shutil.copy(path, tmp_path / "copy.safetensors")
-    onwards = porter.convert(VARIANT, "timm", "tf", weights=tmp_path / "port", out=tmp_path / "tf", check=False)
+    onwards = porter.convert(
+        VARIANT, "timm", "tf", weights=tmp_path / "port", out=tmp_path / "tf", check=False
+    )
     assert onwards.record()["origin"] == again.record()["origin"], "a port keeps what is known"

@@ -16,11 +16,17 @@ SHAPES = {
     "net.embeddings.cls_token": (1, 1, 6),
     "net.encoder.stages.1.layers.0.layer.2.convolution.weight": (6, 2, 3, 5),
     **{f"net.encoder.stages.1.layers.0.layer.2.normalization.{name}": (6,) for name in ("weight", "bias")},
-    **{f"net.encoder.stages.1.layers.0.layer.2.normalization.running_{name}": (6,) for name in ("mean", "var")},
+    **{
+        f"net.encoder.stages.1.layers.0.layer.2.normalization.running_{name}": (6,)
+        for name in ("mean", "var")
+    },
     "classifier.1.weight": (4, 6),
     "classifier.1.bias": (4,),
 }
-STATE = {name: np.random.default_rng(len(name)).normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+STATE = {
+    name: np.random.default_rng(len(name)).normal(size=shape).astype(np.float32)
+    for name, shape in SHAPES.items()
+}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +39,9 @@ STATE = {name: np.random.default_rng(len(name)).normal(size=shape).astype(np.flo
 )
 def test_names_and_axes_are_those_of_torch(file: str, write: Any, tmp_path: Path) -> None:
     write(tmp_path / file, STATE)
-    assert read_source(tmp_path / file).tensors.keys() != STATE.keys(), "without a config.json nothing says whose they are"
+    assert read_source(tmp_path / file).tensors.keys() != STATE.keys(), (
+        "without a config.json nothing says whose they are"
+    )
     (tmp_path / "config.json").write_text('{"model_type": "net"}')
     found = read_source(tmp_path / file)
     assert found.dialect == "torch" and found.tensors.keys() == STATE.keys()

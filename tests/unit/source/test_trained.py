@@ -1,4 +1,6 @@
-"""Ports with the pads that the weights were trained with: where they go, how they are proved, and what is refused."""
+"""Ports with the pads that the weights were trained with: where they go, how they are proved, and what is
+refused.
+"""
 
 import json
 from dataclasses import replace
@@ -91,20 +93,31 @@ def test_a_file_that_carries_its_graph_keeps_its_other_pads(recipe: Recipe) -> N
         assert isinstance(op, Conv)
         file = changed(file, layer_of(draft, path), op=replace(op, convention=convention))
     names = {stored.name for node in file.nodes for stored in node.tensors.values()}
-    fit = fit_by_graph(Candidate.of(member, Checkpoint(Path("a.pb"), "frozen", "tf", {n: np.zeros(1) for n in names}, graph=file)))
+    fit = fit_by_graph(
+        Candidate.of(
+            member, Checkpoint(Path("a.pb"), "frozen", "tf", {n: np.zeros(1) for n in names}, graph=file)
+        )
+    )
     assert convention_at(fit.graph, SITE) == own[SITE]
     trained = with_conventions(fit.graph, trained_conventions(member))
     assert convention_at(trained, SITE) == SAME
     assert convention_at(trained, OTHER) == own[OTHER]
-    assert [node for node in trained.nodes if node.path != SITE] == [node for node in fit.graph.nodes if node.path != SITE]
+    assert [node for node in trained.nodes if node.path != SITE] == [
+        node for node in fit.graph.nodes if node.path != SITE
+    ]
 
 
-def test_the_check_proves_the_shipped_pads_first_and_then_the_port(made: Conversion, recipe: Recipe, weights: Path) -> None:
+def test_the_check_proves_the_shipped_pads_first_and_then_the_port(
+    made: Conversion, recipe: Recipe, weights: Path
+) -> None:
     record, verdict = made.port.record, made.verdict
     assert record.padding == "trained" and record.check == "passed"
     assert convention_at(made.port.graph, SITE) == SAME
     assert verdict is not None and verdict.ok and verdict.shipped is not None
-    for parities, reference in ((verdict.shipped.parities, "timm"), (verdict.parities, "porter's own build of the source")):
+    for parities, reference in (
+        (verdict.shipped.parities, "timm"),
+        (verdict.parities, "porter's own build of the source"),
+    ):
         single, double = parities
         assert (single.dtype, double.dtype) == ("float32", "float64")
         assert double.reference.startswith(reference)
@@ -119,9 +132,12 @@ def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: R
     taken, torch = stated_range(opened.graph, opened.facts.preprocess), get_destination("torch")
     assert taken is not None
     fed = Check(made.port, ("float32", "float64"), fed=taken).batches(Sizes((SIZE,), (SIZE,)))
-    batch = np.concatenate(list({image.tobytes(): image for images in fed.values() for image in images}.values()))
+    batch = np.concatenate(
+        list({image.tobytes(): image for images in fed.values() for image in images}.values())
+    )
     shipped, trained = (
-        OwnBuild(torch, graph, opened.tensors).run(batch, "float64")["head/logits"] for graph in (opened.shipped, opened.graph)
+        OwnBuild(torch, graph, opened.tensors).run(batch, "float64")["head/logits"]
+        for graph in (opened.shipped, opened.graph)
     )
     assert made.verdict is not None and made.verdict.shipped is not None
     found = made.verdict.shipped
@@ -131,12 +147,19 @@ def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: R
 
 def test_record_and_report_tell_the_two_apart(made: Conversion) -> None:
     parity = json.loads((made.port.folder / "port.json").read_text())["parity"]
-    assert parity["ok"] and parity["reference"].startswith("porter's own build") and parity["shipped"]["reference"] == "timm"
+    assert (
+        parity["ok"]
+        and parity["reference"].startswith("porter's own build")
+        and parity["shipped"]["reference"] == "timm"
+    )
     assert set(parity["shipped"]) == {"reference", "rel_l2", "argmax_differ", "images", "dtypes"}
     said = "\n".join(printing.conversion(made))
     assert "as trained, not as shipped" in said
     assert "shipped pads, float64: same function as timm" in said
-    assert f"change the logits by {parity['shipped']['rel_l2']:.1e}" in said and f"of {parity['shipped']['images']} images" in said
+    assert (
+        f"change the logits by {parity['shipped']['rel_l2']:.1e}" in said
+        and f"of {parity['shipped']['images']} images" in said
+    )
 
 
 def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
@@ -153,14 +176,21 @@ def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
     assert lied.failure().startswith("the port is not")
 
 
-def test_a_reference_that_computes_otherwise_fails_the_first_step(made: Conversion, recipe: Recipe, weights: Path) -> None:
+def test_a_reference_that_computes_otherwise_fails_the_first_step(
+    made: Conversion, recipe: Recipe, weights: Path
+) -> None:
     opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
     torch = get_destination("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")
     own = OwnBuild(torch, opened.graph, opened.tensors)
     found = check_trained(
-        Check(made.port, ("float64",)), other, own, opened.shipped, lambda source: source, Sizes((SIZE,), (SIZE,))
+        Check(made.port, ("float64",)),
+        other,
+        own,
+        opened.shipped,
+        lambda source: source,
+        Sizes((SIZE,), (SIZE,)),
     )
     assert not found.ok and found.proof.reference == "another" and found.proof.first_bad is not None
     assert found.proof.first_bad.path == OTHER
@@ -181,7 +211,9 @@ def test_what_is_not_stated_is_refused(recipes: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"zoo 'timm' records no pads of training for {VARIANT}"):
         convert(recipes_folder(), missing, tmp_path / "port")
     with pytest.raises(UsageError, match="zoo 'tensornets' records no pads of training for resnet200v2"):
-        porter.convert("resnet200v2", "tensornets", "torch", weights=missing, out=tmp_path / "port", padding="trained")
+        porter.convert(
+            "resnet200v2", "tensornets", "torch", weights=missing, out=tmp_path / "port", padding="trained"
+        )
     with pytest.raises(UsageError, match="'tuned' is not a padding"):
         convert(recipes, missing, tmp_path / "port", padding="tuned")
     assert not (tmp_path / "port").exists()
@@ -197,7 +229,12 @@ def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
         "realised": "pad ((0,1),(0,1)) with 0, then valid",
         "why": "SAME puts the odd cell at the bottom and right; the destination pads both sides alike",
     }
-    assert sites[1].record()["trained"] is None and set(sites[1].record()) >= {"site", "source", "realised", "why"}
+    assert sites[1].record()["trained"] is None and set(sites[1].record()) >= {
+        "site",
+        "source",
+        "realised",
+        "why",
+    }
     lines = printing.pads(table, False)
     assert [line.split()[:3] for line in lines if "as trained" in line] == [["as", "trained", "same"]]
     assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes).sites)
@@ -213,7 +250,9 @@ def test_pads_that_differ_only_in_their_average_do_not_read_alike() -> None:
         )
 
 
-def test_ports_made_before_there_was_a_choice_are_shipped_ones(recipes: Path, weights: Path, tmp_path: Path) -> None:
+def test_ports_made_before_there_was_a_choice_are_shipped_ones(
+    recipes: Path, weights: Path, tmp_path: Path
+) -> None:
     port = convert(recipes, weights, tmp_path / "port", padding="shipped", check=False).port
     record = json.loads((port.folder / "port.json").read_text())
     assert record.pop("padding") == "shipped"

@@ -40,7 +40,9 @@ def flowers() -> Any:
     value = layers.GlobalAveragePooling2D(name="pool")(layers.ReLU(name="act")(value))
     model = keras.Model(image, layers.Dense(len(NAMES), name="kinds")(value))
     random = np.random.default_rng(0)
-    model.get_layer("norm").set_weights([random.normal(0, 0.3, 8), random.normal(0, 0.1, 8), random.uniform(0.3, 1, 8)])
+    model.get_layer("norm").set_weights(
+        [random.normal(0, 0.3, 8), random.normal(0, 0.1, 8), random.uniform(0.3, 1, 8)]
+    )
     return model
 
 
@@ -90,7 +92,10 @@ def expect_facts_kept(conversion: Conversion, check: str = "passed") -> None:
     record = conversion.port.record
     assert record.check == check and record.class_names == NAMES
     assert record.origin is not None and record.origin.by == "graph" and not record.twins
-    assert record.preprocess is not None and (record.preprocess.resize, record.preprocess.size) == ("squash", 32)
+    assert record.preprocess is not None and (record.preprocess.resize, record.preprocess.size) == (
+        "squash",
+        32,
+    )
 
 
 def rel_l2(got: Array, wanted: Array) -> float:
@@ -109,7 +114,11 @@ def test_keras_to_torch_to_keras_to_torch_with_training_between(
         wanted = network(torch.from_numpy(batch).permute(0, 3, 1, 2)).numpy()
     got = np.asarray(porter.load(tmp_path / "tf")(batch))
     assert rel_l2(got, wanted) <= 1e-5
-    assert [layer.name for layer in keras.models.load_model(tmp_path / "tf" / "model.keras").layers if layer.weights] == [
+    assert [
+        layer.name
+        for layer in keras.models.load_model(tmp_path / "tf" / "model.keras").layers
+        if layer.weights
+    ] == [
         "stem",
         "norm",
         "kinds",
@@ -120,32 +129,49 @@ def test_keras_to_torch_to_keras_to_torch_with_training_between(
     assert rel_l2(wanted, got) > 1e-3  # training has moved it
     for name, save in {"k.keras": model.save, "k.weights.h5": model.save_weights, "k.h5": model.save}.items():
         save(tmp_path / name)
-        again = porter.convert(tmp_path / "tf", to="torch", weights=tmp_path / name, out=tmp_path / f"{name}-torch")
+        again = porter.convert(
+            tmp_path / "tf", to="torch", weights=tmp_path / name, out=tmp_path / f"{name}-torch"
+        )
         expect_facts_kept(again)
         with torch.inference_mode():
-            found = porter.load(tmp_path / f"{name}-torch")(torch.from_numpy(batch).permute(0, 3, 1, 2)).numpy()
+            found = porter.load(tmp_path / f"{name}-torch")(
+                torch.from_numpy(batch).permute(0, 3, 1, 2)
+            ).numpy()
         assert rel_l2(found, wanted) <= 1e-5
 
 
-def test_the_record_names_both_files_and_verify_finds_the_port_again(made: Path, tmp_path: Path, cli: Cli) -> None:
+def test_the_record_names_both_files_and_verify_finds_the_port_again(
+    made: Path, tmp_path: Path, cli: Cli
+) -> None:
     porter.convert(made / "flowers-torch", to="onnx", weights=made / "tuned.pth", out=tmp_path / "home")
     source = json.loads((tmp_path / "home" / "port.json").read_text())["source"]
     first = read_port(made / "flowers-torch").record
     assert source["file"] == "tuned.pth" and source["format"] == "torch"
-    assert source["graph"] == {"file": "flowers-torch", "format": "port", "sha256": first.model["model.safetensors"]}
+    assert source["graph"] == {
+        "file": "flowers-torch",
+        "format": "port",
+        "sha256": first.model["model.safetensors"],
+    }
     assert cli("verify", tmp_path / "home", "--weights", made / "tuned.pth").status == 0
     line = convert_again(read_port(tmp_path / "home").record, "home")
     assert line.startswith("porter convert flowers-torch --to onnx --weights tuned.pth --out home")
     shutil.copy(made / "tuned.pth", tmp_path / "tuned.pth")
-    refused(cli("verify", tmp_path / "home", "--weights", tmp_path / "tuned.pth"), "put flowers-torch beside tuned.pth")
+    refused(
+        cli("verify", tmp_path / "home", "--weights", tmp_path / "tuned.pth"),
+        "put flowers-torch beside tuned.pth",
+    )
 
 
 def test_a_port_to_onnx_gives_the_graph_as_well(made: Path, tmp_path: Path) -> None:
     given = {"preprocess": PROTOCOL, "class_names": made / "names.txt", "check": False}
     porter.convert(made / "flowers.keras", to="onnx", out=tmp_path / "onnx", **given)
     # Nothing says which code the tensors were trained in: the port's own model is an ONNX one.
-    expect_facts_kept(porter.convert(tmp_path / "onnx", to="tf", weights=made / "tuned.pth", out=tmp_path / "tf"), AGREES)
-    home = porter.convert(tmp_path / "onnx", to="torch", weights=made / "flowers.keras", out=tmp_path / "torch")
+    expect_facts_kept(
+        porter.convert(tmp_path / "onnx", to="tf", weights=made / "tuned.pth", out=tmp_path / "tf"), AGREES
+    )
+    home = porter.convert(
+        tmp_path / "onnx", to="torch", weights=made / "flowers.keras", out=tmp_path / "torch"
+    )
     expect_facts_kept(home)
 
 
@@ -155,8 +181,14 @@ def changed(state: Mapping[str, torch.Tensor]) -> dict[str, tuple[dict[str, torc
     return {
         "less": (less, "it lacks norm.bias"),
         "more": ({**state, "extra.weight": torch.ones(3)}, "the port's model has no extra.weight"),
-        "misshapen": ({**state, "stem.weight": torch.ones(8, 3, 5, 5)}, "stem.weight is 8x3x5x5 where stem needs 8x3x3x3"),
-        "diverged": ({**state, "kinds.bias": torch.full((5,), torch.nan)}, "5 of 5 values in tensor 'kinds.bias' are NaN"),
+        "misshapen": (
+            {**state, "stem.weight": torch.ones(8, 3, 5, 5)},
+            "stem.weight is 8x3x5x5 where stem needs 8x3x3x3",
+        ),
+        "diverged": (
+            {**state, "kinds.bias": torch.full((5,), torch.nan)},
+            "5 of 5 values in tensor 'kinds.bias' are NaN",
+        ),
         "half a head": ({**state, "kinds.weight": torch.ones(7, 8)}, "kinds.bias is 5 where kinds needs 7"),
     }
 
@@ -166,17 +198,32 @@ def test_all_tensors_are_taken_or_none(kind: str, made: Path, tmp_path: Path, cl
     tensors, said = changed(torch.load(made / "tuned.pth"))[kind]
     torch.save(tensors, tmp_path / "other.pth")
     refused(
-        cli("convert", made / "flowers-torch", "--weights", tmp_path / "other.pth", "--to", "tf", "--out", tmp_path / "no"), said
+        cli(
+            "convert",
+            made / "flowers-torch",
+            "--weights",
+            tmp_path / "other.pth",
+            "--to",
+            "tf",
+            "--out",
+            tmp_path / "no",
+        ),
+        said,
     )
     assert not (tmp_path / "no").exists()
 
 
 def test_a_wrapped_state_dict_and_safetensors_are_read(made: Path, tmp_path: Path) -> None:
     state = torch.load(made / "tuned.pth")
-    torch.save({"epoch": 1, "state_dict": {f"module.{name}": held for name, held in state.items()}}, tmp_path / "wrapped.pth")
+    torch.save(
+        {"epoch": 1, "state_dict": {f"module.{name}": held for name, held in state.items()}},
+        tmp_path / "wrapped.pth",
+    )
     save_file(state, tmp_path / "tuned.safetensors")
     ports = [
-        porter.convert(made / "flowers-torch", to="torch", weights=tmp_path / name, out=tmp_path / name.split(".")[0])
+        porter.convert(
+            made / "flowers-torch", to="torch", weights=tmp_path / name, out=tmp_path / name.split(".")[0]
+        )
         for name in ("wrapped.pth", "tuned.safetensors")
     ]
     for conversion in ports:
@@ -213,15 +260,21 @@ def test_weights_of_another_graph_in_the_port_are_not_its_own(made: Path, tmp_pa
 
 def test_another_head_loses_the_names_of_the_classes(made: Path, tmp_path: Path) -> None:
     state = torch.load(made / "tuned.pth")
-    torch.save({**state, "kinds.weight": torch.randn(7, 8), "kinds.bias": torch.randn(7)}, tmp_path / "seven.pth")
-    home = porter.convert(made / "flowers-torch", to="tf", weights=tmp_path / "seven.pth", out=tmp_path / "tf")
+    torch.save(
+        {**state, "kinds.weight": torch.randn(7, 8), "kinds.bias": torch.randn(7)}, tmp_path / "seven.pth"
+    )
+    home = porter.convert(
+        made / "flowers-torch", to="tf", weights=tmp_path / "seven.pth", out=tmp_path / "tf"
+    )
     record = home.port.record
     assert (record.classes, record.labels, record.class_names, record.check) == (7, None, (), "passed")
     assert any("the head has 7 classes, and that of flowers-torch 5" in warning for warning in home.warnings)
     assert record.preprocess is not None
 
 
-def test_trained_tensors_in_the_port_itself_have_a_line_that_works(made: Path, tmp_path: Path, cli: Cli) -> None:
+def test_trained_tensors_in_the_port_itself_have_a_line_that_works(
+    made: Path, tmp_path: Path, cli: Cli
+) -> None:
     folder = tmp_path / "flowers-torch"
     shutil.copytree(made / "flowers-torch", folder)
     save_file(torch.load(made / "tuned.pth"), folder / "model.safetensors")
@@ -243,7 +296,9 @@ def test_inspect_names_the_line_where_the_port_is_beside(made: Path, tmp_path: P
     assert "--weights" not in cli("inspect", made / "flowers.keras").out  # the port was made from it
 
 
-def test_ports_of_other_shapes_are_left_out_and_of_twins_each_is_named(made: Path, tmp_path: Path, cli: Cli) -> None:
+def test_ports_of_other_shapes_are_left_out_and_of_twins_each_is_named(
+    made: Path, tmp_path: Path, cli: Cli
+) -> None:
     shutil.copy(made / "tuned.pth", tmp_path)
     for name, change in {"again": {}, "twin": {"padding": "valid"}, "wide": {"kernel_size": (5, 5)}}.items():
         config = flowers().get_config()
@@ -264,7 +319,9 @@ def test_a_keras_file_with_layers_of_its_own_is_not_the_ports_model(made: Path, 
     porter.convert(made / "flowers.keras", to="tf", out=tmp_path / "tf", check=False)
     model = keras.models.load_model(tmp_path / "tf" / "model.keras")
     # The tensors are the port's, and the function is another.
-    inner = keras.Model(model.input, model.get_layer("kinds")(keras.ops.square(model.get_layer("pool").output)))
+    inner = keras.Model(
+        model.input, model.get_layer("kinds")(keras.ops.square(model.get_layer("pool").output))
+    )
     inner.save(tmp_path / "squared.keras")
     with pytest.raises(porter.base.errors.PorterError) as caught:
         porter.convert(tmp_path / "tf", to="torch", weights=tmp_path / "squared.keras", out=tmp_path / "no")
@@ -281,8 +338,13 @@ def test_a_variants_background_row_comes_home(slim_file: SlimMaker, tmp_path: Pa
     given = {"weights": weights, "keep_background": True, "check": False}
     first = porter.convert("mobilenet_v1_0.25", "slim", "torch", out=tmp_path / "torch", **given).port
     state = load_file(tmp_path / "torch" / "model.safetensors")
-    save_file({name: held * 1.01 if held.is_floating_point() else held for name, held in state.items()}, tmp_path / "t.safetensors")
-    home = porter.convert(tmp_path / "torch", to="tf", weights=tmp_path / "t.safetensors", out=tmp_path / "tf", check=False)
+    save_file(
+        {name: held * 1.01 if held.is_floating_point() else held for name, held in state.items()},
+        tmp_path / "t.safetensors",
+    )
+    home = porter.convert(
+        tmp_path / "torch", to="tf", weights=tmp_path / "t.safetensors", out=tmp_path / "tf", check=False
+    )
     assert home.port.record.background and home.port.record.classes == 1001
     for fact in ("variant", "zoo", "labels", "preprocess", "background", "classes"):
         assert getattr(home.port.record, fact) == getattr(first.record, fact)
@@ -293,13 +355,21 @@ def test_a_variant_comes_home_from_a_stock_class(weights_file: WeightsMaker, tmp
     weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth", 10)
     given: dict[str, Any] = {"check": False}
     stock = porter.convert(
-        "mobilenet_v2_0.35", "torchvision", "torch", weights=weights, out=tmp_path / "stock", stock=True, **given
+        "mobilenet_v2_0.35",
+        "torchvision",
+        "torch",
+        weights=weights,
+        out=tmp_path / "stock",
+        stock=True,
+        **given,
     ).port
     model = tmp_path / "stock" / "model.safetensors"
     porter.convert(tmp_path / "stock", to="tf", weights=model, out=tmp_path / "tf", **given)
     # The names are those of a port to Keras, in a port to torch.
     keras_file = tmp_path / "tf" / "model.keras"
-    again = porter.convert(tmp_path / "stock", to="torch", weights=keras_file, out=tmp_path / "torch", stock=True, **given)
+    again = porter.convert(
+        tmp_path / "stock", to="torch", weights=keras_file, out=tmp_path / "torch", stock=True, **given
+    )
     wanted, found = stock.tensors(), again.port.tensors()
     for path, roles in wanted.items():
         for role in roles.keys() - {"batches"}:  # which Keras does not count

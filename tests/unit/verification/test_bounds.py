@@ -30,7 +30,8 @@ def images(*values: float) -> Array:
     ("known", "pool", "chosen"),
     [
         ((-1, 4), (-9, 9), ()),  # all bounds are reached
-        ((-1, 2), (1, 2.5, 7, -3), (7,)),  # only Relu6's upper bound is not, so the image that goes furthest down is not wanted
+        # Only Relu6's upper bound is not, so the image that goes furthest down is not wanted.
+        ((-1, 2), (1, 2.5, 7, -3), (7,)),
         ((-1, 2), (1, 1.5), ()),  # none of the pool goes further
         ((1, 4), (2, -3), (-3,)),
     ],

@@ -59,7 +59,9 @@ def test_norms_of_large_arrays_are_the_distance_of_the_whole(shape: tuple[int, .
     """Of channels last beside channels first, too."""
     random = np.random.default_rng(4)
     wanted = np.moveaxis(
-        random.normal(size=(*shape[:1], *shape[2:], *shape[1:2])).astype(np.float32), -1, 1 if len(shape) > 1 else 0
+        random.normal(size=(*shape[:1], *shape[2:], *shape[1:2])).astype(np.float32),
+        -1,
+        1 if len(shape) > 1 else 0,
     )
     got = np.ascontiguousarray(wanted) + random.normal(0, 1e-3, shape)
     got.flat[-1] += 1.0

@@ -47,13 +47,17 @@ BATCH = np.zeros((2, 3, 8, 8))
 
 
 def test_equal_models_pass_at_the_double_limit() -> None:
-    found = compare(plan(), Fake(lambda dtype: values()), lambda batch, dtype: values(), {"float64": [BATCH]})[0]
+    found = compare(
+        plan(), Fake(lambda dtype: values()), lambda batch, dtype: values(), {"float64": [BATCH]}
+    )[0]
     assert found.ok and found.first_bad is None and found.limit == 1e-10
     assert [node.path for node in found.nodes] == ["stem/conv", "stem/relu", "pool"]
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_large_values_are_set_aside_and_compared_all_the_same(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_values_are_set_aside_and_compared_all_the_same(
+    full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(memory, "_LARGE", 0)
     monkeypatch.setattr(memory, "_SMALL", 64)
     if full:
@@ -66,16 +70,25 @@ def test_large_values_are_set_aside_and_compared_all_the_same(full: bool, monkey
     for more, ok in ((0.0, True), (1e-6, False)):
         right = {path: np.arange(1.0, 17.0).reshape(2, 8) for path in ("stem/conv", "stem/relu", "pool")}
         port = {path: array + more for path, array in right.items()}
-        assert compare(plan(), Fake(lambda dtype: dict(right)), lambda b, d: port, {"float64": [BATCH]})[0].ok is ok  # noqa: B023
+        source = Fake(lambda dtype, right=right: dict(right))
+        (found,) = compare(plan(), source, lambda b, d, port=port: port, {"float64": [BATCH]})
+        assert found.ok is ok
 
 
 def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> None:
-    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_conv=1e-6, pool=1e-3), {"float64": [BATCH]})[0]
+    found = compare(
+        plan(),
+        Fake(lambda dtype: values()),
+        lambda b, d: values(stem_conv=1e-6, pool=1e-3),
+        {"float64": [BATCH]},
+    )[0]
     assert not found.ok and found.first_bad is not None
     assert (found.first_bad.path, found.first_bad.site) == ("stem/conv", "stem/conv")
     assert (found.first_bad.source, found.first_bad.realised) == ("same", "same")
     # Where the convolution's value is equal, its pads are too.
-    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-6), {"float64": [BATCH]})[0]
+    found = compare(
+        plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-6), {"float64": [BATCH]}
+    )[0]
     assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == ("stem/relu", None)
 
 
@@ -91,7 +104,9 @@ def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it(
     right = {path: np.arange(1.0, 9.0).reshape(2, 4) for path in ("stem", "conv", "logits")}
     for moved, wanted in (("conv", "average"), ("logits", None), ("stem", "stem")):
         wrong = {**right, moved: right[moved] + 1e-3}
-        found = compare(whole, Fake(lambda dtype: right), lambda b, d, wrong=wrong: wrong, {"float64": [BATCH]})[0]
+        found = compare(
+            whole, Fake(lambda dtype: right), lambda b, d, wrong=wrong: wrong, {"float64": [BATCH]}
+        )[0]
         assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == (moved, wanted)
         assert found.first_bad.unseen == (("average",) if moved == "conv" else ())
 
@@ -104,20 +119,31 @@ def test_in_single_precision_the_sources_own_rounding_sets_the_limit() -> None:
     assert found.limit == pytest.approx(4 * found.source_rounding) and found.limit > FLOAT32_LIMIT
     assert found.ok
     assert not compare(plan(), Fake(source), lambda b, d: values(pool=7e-4), {"float32": [BATCH]})[0].ok
-    loose = compare(plan(), Fake(lambda dtype: source(dtype, 1.0)), lambda b, d: values(pool=1.1), {"float32": [BATCH]})[0]
+    loose = compare(
+        plan(), Fake(lambda dtype: source(dtype, 1.0)), lambda b, d: values(pool=1.1), {"float32": [BATCH]}
+    )[0]
     assert loose.limit == MOST_ROUNDING and not loose.ok
 
 
 def test_a_node_that_rounds_as_the_source_does_is_not_said_to_round_more() -> None:
-    """Sums that cancel are off by 1e-3 in float32 whoever computes them; float64 tells them from wrong ones."""
+    """Sums that cancel are off by 1e-3 in float32 whoever computes them; float64 tells them from wrong
+    ones.
+    """
     batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
     source = Fake(lambda dtype: values() if dtype == "float64" else values(pool=1e-3))
 
     def compared(off: float, tolerance: float | None = None) -> Parity:
-        return compare(plan(), source, lambda b, d: values(pool=off if d == "float32" else 0.0), batches, tolerance)[0]
+        return compare(
+            plan(), source, lambda b, d: values(pool=off if d == "float32" else 0.0), batches, tolerance
+        )[0]
 
     found = compared(3e-3)
-    assert found.ok and found.rounds_from is None and found.first_bad is None and found.logits.rel_l2 <= found.limit
+    assert (
+        found.ok
+        and found.rounds_from is None
+        and found.first_bad is None
+        and found.logits.rel_l2 <= found.limit
+    )
     assert compared(7e-3).rounds_from == "pool" and compared(3e-3, 1e-4).rounds_from == "pool"
 
 
@@ -125,7 +151,9 @@ def test_a_node_that_rounds_as_the_source_does_is_not_said_to_round_more() -> No
     ("off", "ok", "start"),
     [(1e-4, True, "pool"), (1e-1, False, None), (np.nan, False, None)],
 )
-def test_where_float64_proves_the_port_float32_says_how_it_rounds(off: float, ok: bool, start: str | None) -> None:
+def test_where_float64_proves_the_port_float32_says_how_it_rounds(
+    off: float, ok: bool, start: str | None
+) -> None:
     batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
     source = Fake(lambda dtype: values() if dtype == "float64" else values(pool=1e-6))
 
@@ -140,30 +168,47 @@ def test_where_float64_proves_the_port_float32_says_how_it_rounds(off: float, ok
 
 @pytest.mark.parametrize(("off", "ok"), [(3e-3, True), (1e-1, False)])
 def test_a_source_that_rounds_by_chance_is_asked_again(off: float, ok: bool) -> None:
-    """Of the source's runs in float32 those after the first, whose inputs are moved by one rounding, are further from float64."""
+    """Of the source's runs in float32 those after the first, whose inputs are moved by one rounding, are
+    further from float64.
+    """
     batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
     seen: list[Array] = []
 
     class ByChance(Fake):
         def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
             seen.append(batch)
-            return values() if dtype == "float64" else values(pool=1e-6 if np.array_equal(batch, BATCH) else 1e-4)
+            return (
+                values()
+                if dtype == "float64"
+                else values(pool=1e-6 if np.array_equal(batch, BATCH) else 1e-4)
+            )
 
-    found = compare(plan(), ByChance(lambda dtype: {}), lambda b, d: values(pool=off if d == "float32" else 0.0), batches)
+    found = compare(
+        plan(), ByChance(lambda dtype: {}), lambda b, d: values(pool=off if d == "float32" else 0.0), batches
+    )
     assert found[0].ok is ok and all(np.allclose(batch, BATCH, rtol=1e-6) for batch in seen)
 
 
 @pytest.mark.parametrize(("margin", "changed"), [(1e-6, False), (1e-3, True)])
 def test_a_top_class_may_change_in_a_tie_only(margin: float, changed: bool) -> None:
     logits, moved = np.array([[5.0, 5.0 + margin], [1.0, 2.0]]), np.array([[margin, -margin], [0.0, 0.0]])
-    found = compare(plan(), Fake(lambda dtype: {"pool": logits}), lambda b, d: {"pool": logits + moved}, {"float32": [BATCH]})[0]
+    found = compare(
+        plan(),
+        Fake(lambda dtype: {"pool": logits}),
+        lambda b, d: {"pool": logits + moved},
+        {"float32": [BATCH]},
+    )[0]
     assert not found.logits.argmax_equal and found.top_changed is changed and found.ok is not changed
 
 
 def test_another_extent_is_infinitely_far() -> None:
     smaller = {**values(), "stem/conv": np.zeros((2, 3))}
     found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: smaller, {"float64": [BATCH]})[0]
-    assert found.first_bad is not None and found.first_bad.path == "stem/conv" and found.first_bad.rel_l2 == np.inf
+    assert (
+        found.first_bad is not None
+        and found.first_bad.path == "stem/conv"
+        and found.first_bad.rel_l2 == np.inf
+    )
 
 
 def test_nodes_that_the_source_does_not_show_are_listed() -> None:
@@ -176,8 +221,15 @@ def test_nodes_that_the_source_does_not_show_are_listed() -> None:
 def test_without_an_output_nothing_is_proved(further: tuple[str, ...]) -> None:
     graph, shown = replace(plan().graph, further=further), "pool" if further else "stem/conv"
     hidden = {shown: values()[shown]}
-    with pytest.raises(CheckFailed, match=f"{further[0] if further else 'pool'}: the reference does not show this output"):
-        compare(replace(plan(), graph=graph), Fake(lambda dtype: hidden), lambda b, d: values(), {"float64": [BATCH]})
+    with pytest.raises(
+        CheckFailed, match=f"{further[0] if further else 'pool'}: the reference does not show this output"
+    ):
+        compare(
+            replace(plan(), graph=graph),
+            Fake(lambda dtype: hidden),
+            lambda b, d: values(),
+            {"float64": [BATCH]},
+        )
 
 
 def test_the_worst_of_several_sizes_counts() -> None:
@@ -187,7 +239,9 @@ def test_the_worst_of_several_sizes_counts() -> None:
         calls.append(1.0)
         return values(pool=1.0 if len(calls) == 1 else 0.0)
 
-    assert not compare(plan(), Fake(lambda dtype: values()), port, {"float64": [BATCH, BATCH[:, :, 1:]]})[0].ok
+    assert not compare(plan(), Fake(lambda dtype: values()), port, {"float64": [BATCH, BATCH[:, :, 1:]]})[
+        0
+    ].ok
 
 
 def test_the_images_of_one_size_are_run_one_by_one_and_measured_together() -> None:
@@ -212,17 +266,29 @@ def test_the_images_of_one_size_are_run_one_by_one_and_measured_together() -> No
     source = Fake(lambda dtype: {})
     source.run = lambda batch, dtype: run("double" if dtype == "float64" else "single", batch)  # type: ignore[method-assign]
     found = compare(plan(), source, lambda batch, dtype: run("port", batch), {"float32": images})[0]
-    double, single, port = (np.concatenate([shown["pool"] for shown in sides[side]]) for side in ("double", "single", "port"))
+    double, single, port = (
+        np.concatenate([shown["pool"] for shown in sides[side]]) for side in ("double", "single", "port")
+    )
     assert found.logits == distance(single, port) and found.inputs == 3
-    assert found.nodes[-1].rel_l2 == pytest.approx(found.logits.rel_l2) and found.nodes[-1].max_abs == found.logits.max_abs
+    assert (
+        found.nodes[-1].rel_l2 == pytest.approx(found.logits.rel_l2)
+        and found.nodes[-1].max_abs == found.logits.max_abs
+    )
     assert found.source_rounding == pytest.approx(distance(double, single).rel_l2)
 
 
-def test_a_long_check_shows_a_bar_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_long_check_shows_a_bar_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     def compared(terminal: bool) -> str:
         monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
         monkeypatch.setattr("porter.verification.parity.BAR_AFTER", 0)
-        compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(), {"float32": [BATCH], "float64": [BATCH]})
+        compare(
+            plan(),
+            Fake(lambda dtype: values()),
+            lambda b, d: values(),
+            {"float32": [BATCH], "float64": [BATCH]},
+        )
         captured = capfd.readouterr()
         assert not captured.out
         return captured.err

@@ -27,8 +27,12 @@ def own_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(download, "copy_or_download", unreachable)
     tensors = source_checkpoint(VARIANT, "torchvision").tensors
-    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, tmp_path / "own.safetensors")
-    porter.convert(VARIANT, "torchvision", "tf", weights=tmp_path / "own.safetensors", out=tmp_path / "port", check=False)
+    save_file(
+        {name: np.ascontiguousarray(array) for name, array in tensors.items()}, tmp_path / "own.safetensors"
+    )
+    porter.convert(
+        VARIANT, "torchvision", "tf", weights=tmp_path / "own.safetensors", out=tmp_path / "port", check=False
+    )
     return tmp_path / "port"
 
 
@@ -37,7 +41,9 @@ def test_a_port_of_ones_own_weights_asks_for_them_and_no_network(own_port: Path)
         porter.verify(own_port)
     assert digest(own_port.parent / "own.safetensors") in caught.value.message
     assert caught.value.next == "add weights with own.safetensors"
-    porter.convert(VARIANT, "torchvision", "torch", weights=own_port, out=own_port.parent / "second", check=False)
+    porter.convert(
+        VARIANT, "torchvision", "torch", weights=own_port, out=own_port.parent / "second", check=False
+    )
     with pytest.raises(UsageError) as caught:
         porter.verify(own_port.parent / "second")
     assert caught.value.next == "add weights with that port"
@@ -52,7 +58,10 @@ def test_an_option_of_a_port_that_its_recipe_lacks_is_told(own_port: Path) -> No
 
 GROWN = {
     "a value": ([{"op": "upsample", "rows": 500, "columns": 500}], "more than 268435456 numbers"),
-    "values": ([{"op": "upsample", "rows": 20, "columns": 20}, *([{"op": "relu"}] * 100)], "numbers together"),
+    "values": (
+        [{"op": "upsample", "rows": 20, "columns": 20}, *([{"op": "relu"}] * 100)],
+        "numbers together",
+    ),
 }
 
 
@@ -62,7 +71,10 @@ def test_a_port_whose_values_take_any_memory_is_refused(name: str, own_port: Pat
     ops, words = GROWN[name]
     record = json.loads((own_port / "port.json").read_text())
     before, *after = record["graph"]["nodes"]
-    added = [{"path": f"x{place}", "inputs": [f"x{place - 1}" if place else before["path"]], **op} for place, op in enumerate(ops)]
+    added = [
+        {"path": f"x{place}", "inputs": [f"x{place - 1}" if place else before["path"]], **op}
+        for place, op in enumerate(ops)
+    ]
     after[0]["inputs"] = [added[-1]["path"]]
     record["graph"]["nodes"] = [before, *added, *after]
     (own_port / "port.json").write_text(json.dumps(record))
@@ -76,11 +88,15 @@ def test_a_port_that_is_many_times_as_large_as_its_source_is_not_run(own_port: P
     stem = next(node for node in record["graph"]["nodes"] if node["op"] == "conv")
     stem["convention"] |= {"rule": "explicit", "pads": [1024] * 4}
     (own_port / "port.json").write_text(json.dumps(record))
-    with pytest.raises(CheckFailed, match=f"not the source's function: {stem['path']}, the first node that is larger, is 16x"):
+    with pytest.raises(
+        CheckFailed, match=f"not the source's function: {stem['path']}, the first node that is larger, is 16x"
+    ):
         porter.verify(own_port, weights=own_port.parent / "own.safetensors")
 
 
-def test_a_port_of_every_size_says_where_its_reference_took_only_one(own_port: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_of_every_size_says_where_its_reference_took_only_one(
+    own_port: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weights = own_port.parent / "own.safetensors"
     assert not porter.verify(own_port, weights=weights).notes
     monkeypatch.setattr(ZooReference, "takes", lambda self, size: size == (224, 224))

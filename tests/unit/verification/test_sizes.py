@@ -1,4 +1,6 @@
-"""The sizes that a port is proved at: what small ones have to keep of the native one, and what a graph allows."""
+"""The sizes that a port is proved at: what small ones have to keep of the native one, and what a graph
+allows.
+"""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -36,9 +38,11 @@ def test_every_stride_meets_the_native_remainder_and_another(variant: str, zoo: 
     sizes = small_sizes(graph, native)
     longest = max(max(site.window.stride) for node in graph.nodes if (site := site_of(node.op)))
     assert len(sizes) == min(longest, 3) and all(rows != columns for rows, columns in sizes)
-    # VGG's head and ConvNeXt's windows take a last map of 7x7 cells, which 224 is the least to give; images of CIFAR are as small
-    # as any.
-    assert recipe.architecture in ("vgg", "convnext", "resnet_cifar") or all(max(size) < min(native) for size in sizes)
+    # VGG's head and ConvNeXt's windows take a last map of 7x7 cells, which 224 is the least to give; images
+    # of CIFAR are as small as any.
+    assert recipe.architecture in ("vgg", "convnext", "resnet_cifar") or all(
+        max(size) < min(native) for size in sizes
+    )
     large, small = shapes(graph, native), [shapes(graph, size) for size in sizes]
     for node, window in ((node, site.window) for node in graph.nodes if (site := site_of(node.op))):
         for axis, stride in enumerate(window.stride):
@@ -49,7 +53,10 @@ def test_every_stride_meets_the_native_remainder_and_another(variant: str, zoo: 
 
 
 def graph_of(*windows: tuple[Window, Convention]) -> Graph:
-    nodes = [Node(f"pool{at}", MaxPool(*window), (f"pool{at - 1}" if at else "input",)) for at, window in enumerate(windows)]
+    nodes = [
+        Node(f"pool{at}", MaxPool(*window), (f"pool{at - 1}" if at else "input",))
+        for at, window in enumerate(windows)
+    ]
     return Graph(tuple(nodes), 3, nodes[-1].path)
 
 
@@ -85,7 +92,8 @@ def test_a_third_size_is_taken_where_no_second_one_shows_all() -> None:
     for axis in (0, 1):
         sides = [size[axis] for size in sizes]
         assert all(
-            len({half % 2 for half in halved}) == 2 for halved in (sides, [-(-n // 2) for n in sides], [n // 2 for n in sides])
+            len({half % 2 for half in halved}) == 2
+            for halved in (sides, [-(-n // 2) for n in sides], [n // 2 for n in sides])
         )
 
 
@@ -110,25 +118,35 @@ class Anything:
 @pytest.mark.parametrize(("native", "wanted"), [((32, 32), True), ((224, 224), False)])
 def test_float64_has_the_native_size_where_that_is_small(native: tuple[int, int], wanted: bool) -> None:
     """A wrong weight of a channel that is alive at 48x48 only, and not at 48x49, was taken for rounding."""
-    plan = make_plan(graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE)
+    plan = make_plan(
+        graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE
+    )
     sizes = check_sizes(plan, native, Anything(), None, ("float32", "float64"))
     assert sizes is not None and sizes.rounded == (native,)
     assert set(small_sizes(plan.graph, native)) <= set(sizes.exact) and (native in sizes.exact) is wanted
 
 
 def test_a_size_that_no_memory_holds_is_refused_before_an_image_is_made() -> None:
-    plan = make_plan(graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE)
+    plan = make_plan(
+        graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE
+    )
     with pytest.raises(CheckFailed, match=r"comparing at 1048576x1048576 takes .* GiB of memory"):
         check_sizes(plan, (1 << 20, 1 << 20), Anything(), None, ("float64",))
 
 
-@pytest.mark.parametrize(("limit", "refused"), [("1048576\n", True), ("max\n", False), ("9223372036854771712\n", False)])
+@pytest.mark.parametrize(
+    ("limit", "refused"), [("1048576\n", True), ("max\n", False), ("9223372036854771712\n", False)]
+)
 def test_a_container_may_hold_less_than_its_machine(
     limit: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr("porter.verification.memory._CONTAINERS", (tmp_path / "none", tmp_path / "memory.max"))
-    plan = make_plan(graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE)
+    monkeypatch.setattr(
+        "porter.verification.memory._CONTAINERS", (tmp_path / "none", tmp_path / "memory.max")
+    )
+    plan = make_plan(
+        graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE
+    )
     with pytest.raises(CheckFailed, match="comparing at 224x224") if refused else nullcontext():
         check_sizes(plan, (224, 224), Anything(), None, ("float64",))
 
@@ -142,7 +160,8 @@ def test_a_port_that_takes_fewer_sizes_than_its_source_is_refused() -> None:
     nodes = {name: Node(name, MaxPool(*window), ("input",)) for name, window in halves.items()}
     short = replace(nodes["pool"], op=MaxPool(Window((2, 2), (2, 2)), VALID))
     right, wrong = (
-        Graph((first, nodes["point"], Node("sum", Add(), ("pool", "point"))), 3, "sum") for first in (nodes["pool"], short)
+        Graph((first, nodes["point"], Node("sum", Add(), ("pool", "point"))), 3, "sum")
+        for first in (nodes["pool"], short)
     )
 
     for graph in (right, wrong):

@@ -183,7 +183,9 @@ def loaded():
 
 @dataclass(frozen=True)
 class Mine:
-    """A network of somebody's own in a folder: its code, recipe and weights; its opened source, and a port of it."""
+    """A network of somebody's own in a folder: its code, recipe and weights; its opened source, and a port of
+    it.
+    """
 
     folder: Path
     opened: Opened
@@ -201,7 +203,12 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
     folder = tmp_path_factory.mktemp("mine")
     (folder / "recipes").mkdir()
     (folder / "recipes" / "mine.yaml").write_text(RECIPE)
-    files = {"network.py": NETWORK, "model.py": MODEL, "syntax.py": "def build(:\n", "ends.py": "import sys\n\nsys.exit(3)\n"}
+    files = {
+        "network.py": NETWORK,
+        "model.py": MODEL,
+        "syntax.py": "def build(:\n",
+        "ends.py": "import sys\n\nsys.exit(3)\n",
+    }
     files["base.py"] = "class Over(BaseException):\n    pass\n\n\ndef build():\n    raise Over('all')\n"
     for name, text in {**files, "lacking.py": "import tensorflow\n"}.items():
         (folder / name).write_text(text)
@@ -213,23 +220,36 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
         tensor.data += 0.1 * torch.randn_like(tensor)
     torch.save(net.state_dict(), folder / "mine.pth")
     recipes, weights = folder / "recipes", folder / "mine.pth"
-    port = porter.convert("mine", "own", "torch", weights=weights, out=folder / "port", recipes=recipes, check=False).port
+    port = porter.convert(
+        "mine", "own", "torch", weights=weights, out=folder / "port", recipes=recipes, check=False
+    ).port
     recipe = find_recipe("mine", recipes)
     return Mine(folder, open_member(recipe.member("mine", "own"), weights), port)
 
 
-def test_the_authors_code_proves_a_port_that_nothing_else_proves(mine: Mine, cli: Cli, tmp_path: Path) -> None:
+def test_the_authors_code_proves_a_port_that_nothing_else_proves(
+    mine: Mine, cli: Cli, tmp_path: Path
+) -> None:
     given = ("--weights", mine.folder / "mine.pth", "--recipes", mine.folder / "recipes")
     reference = ("--reference", mine.folder / "model.py:aloud")
     ran = cli("convert", "mine", "--from", "own", "--to", "torch", *given, *reference, "--out", "port")
     assert ran.status == 0 and "the given model.py:aloud ran with the tensors of mine.pth" in ran.out
-    assert "float64: same function as the given model.py:aloud at" in ran.out and "text of the user's code" in ran.err
+    assert (
+        "float64: same function as the given model.py:aloud at" in ran.out
+        and "text of the user's code" in ran.err
+    )
     record = read_port(tmp_path / "port").record
     assert record.proved and record.reference is not None and record.parity is not None
-    assert record.reference.model_dump() == {"file": "model.py", "sha256": digest(mine.folder / "model.py"), "maker": "aloud"}
+    assert record.reference.model_dump() == {
+        "file": "model.py",
+        "sha256": digest(mine.folder / "model.py"),
+        "maker": "aloud",
+    }
     assert str(mine.folder / "model.py") not in (tmp_path / "port" / "port.json").read_text()
     assert {"stem/conv", "stem/norm", "body/conv"} <= {node["path"] for node in record.parity["nodes"]}
-    assert "the same function as the given model.py:aloud" in Path(cli("report", "port").out.strip()).read_text()
+    assert (
+        "the same function as the given model.py:aloud" in Path(cli("report", "port").out.strip()).read_text()
+    )
     refused(cli("verify", "port", *given), "only porter's own build of the source in torch is left")
     found = json.loads(cli("verify", "port", *given, *reference, "--float64", "--json").out)
     assert found["ok"] and found["dtype"] == "float64" and found["reference"] == "the given model.py:aloud"
@@ -238,7 +258,10 @@ def test_the_authors_code_proves_a_port_that_nothing_else_proves(mine: Mine, cli
 def test_a_wrong_reference_is_found_at_the_node_where_it_starts(mine: Mine, cli: Cli) -> None:
     given = ("--weights", mine.folder / "mine.pth", "--recipes", mine.folder / "recipes")
     reference = ("--reference", mine.folder / "model.py:wrong_pad")
-    words = ("not the function of the given model.py:wrong_pad: body/conv is the first node that differs", "no port was written")
+    words = (
+        "not the function of the given model.py:wrong_pad: body/conv is the first node that differs",
+        "no port was written",
+    )
     refused(cli("convert", "mine", "--from", "own", "--to", "torch", *given, *reference), *words, status=1)
     ran = cli("verify", mine.port.folder, *given, *reference, "--json")
     found = json.loads(ran.out)
@@ -249,7 +272,9 @@ ACCEPTED = {
     "model.py:softmaxed": "the logarithms of the probabilities are compared",
     "model.py:single": "runs in float32 only",
     "model.py:single_inside": "runs in float32 only",
-    "model.py:with_another_layer_of_a_nodes_name": "names are other layers of the port, and are not compared: stem/relu (",
+    "model.py:with_another_layer_of_a_nodes_name": (
+        "names are other layers of the port, and are not compared: stem/relu ("
+    ),
 }
 
 
@@ -271,14 +296,18 @@ def test_a_file_of_one_size_is_not_tried_at_another(mine: Mine) -> None:
         raise AssertionError("it ran, and runtimes fail in ways of their own")
 
     file = GivenFile(file="mine.onnx", sha256="0" * 64, maker=None)
-    reference = UserReference("the given mine.onnx", file, mine.opened.graph, InputSizes((32, 32), (32, 32)), shown)
+    reference = UserReference(
+        "the given mine.onnx", file, mine.opened.graph, InputSizes((32, 32), (32, 32)), shown
+    )
     assert reference.takes((32, 32)) and not reference.takes((97, 128))
 
 
 def test_code_whose_names_are_not_the_files_keeps_its_own_weights(mine: Mine) -> None:
     found = mine.verdict("model.py:renamed")
     assert not found.ok
-    assert "with the weights that the code gives it, because the file has no 'first.weight'" in found.failure()
+    assert (
+        "with the weights that the code gives it, because the file has no 'first.weight'" in found.failure()
+    )
 
 
 REFUSED = {
@@ -316,7 +345,10 @@ def test_a_layer_that_the_port_has_nowhere_is_a_mistake_or_another_layers_name(m
     verdict = mine.verdict("model.py:with_an_unknown_layer_of_a_nodes_name")
     assert not verdict.ok
     assert "stem/relu is the first node that differs" in verdict.failure()
-    assert "the outputs are equal: if this layer of the reference is not the port's, give it another name" in verdict.failure()
+    assert (
+        "the outputs are equal: if this layer of the reference is not the port's, give it another name"
+        in verdict.failure()
+    )
 
 
 def test_a_reference_needs_the_check(mine: Mine, cli: Cli) -> None:
@@ -328,7 +360,11 @@ def test_a_reference_needs_the_check(mine: Mine, cli: Cli) -> None:
         "--reference",
         mine.folder / "model.py:aloud",
     )
-    refused(cli("convert", "mine", "--from", "own", "--to", "torch", *given, "--no-check"), "--no-check", "leave out one")
+    refused(
+        cli("convert", "mine", "--from", "own", "--to", "torch", *given, "--no-check"),
+        "--no-check",
+        "leave out one",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -352,7 +388,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SAME = {"net": 5, "model.py:build": 4, "model.py:loaded": 4, "model.py:coded": 1}
-"""References of one function, and the number of nodes that each shows; a layer's value before its activation is none."""
+"""References of one function, and the number of nodes that each shows; a layer's value before its activation
+is none.
+"""
 
 
 def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Path) -> None:
@@ -366,6 +404,9 @@ def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Pa
     for reference, shown in SAME.items():
         found = verdict(reference)
         assert found.ok and found.parities[-1].reference == "the file's own graph", found.failure()
-        assert found.given is not None and [len(parity.nodes) for parity in found.given.parities] == [shown, shown], reference
+        assert found.given is not None and [len(parity.nodes) for parity in found.given.parities] == [
+            shown,
+            shown,
+        ], reference
     bad = verdict("other.keras").proof.first_bad
     assert bad is not None and bad.path == "norm"

@@ -39,7 +39,9 @@ def _file_of_mobilenet_v2(counted: bool = False, old: bool = False) -> dict[str,
     found = {}
     for path, roles in random_tensors(graph).items():
         node = graph.by_path[path]
-        for role, names in get_dialect("tf").tensor_names(graph, node, counters[path] if counted else path).items():
+        for role, names in (
+            get_dialect("tf").tensor_names(graph, node, counters[path] if counted else path).items()
+        ):
             name = names[0] if old or "depthwise_kernel" not in names[0] else names[1]
             found[name] = get_dialect("tf").from_canonical(graph, node, role, roles[role])
     return found
@@ -47,7 +49,11 @@ def _file_of_mobilenet_v2(counted: bool = False, old: bool = False) -> dict[str,
 
 def _random_file(model: object) -> dict[str, Array]:
     rng = np.random.default_rng(5)
-    return {f"{layer.name}/{w.name}": rng.uniform(0.1, 1, w.shape) for layer in model.layers for w in layer.weights}  # type: ignore[attr-defined]
+    return {
+        f"{layer.name}/{w.name}": rng.uniform(0.1, 1, w.shape)
+        for layer in model.layers
+        for w in layer.weights
+    }  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("counted", "old"), [(False, False), (False, True), (True, False)])
@@ -56,7 +62,9 @@ def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: 
     reference = get_implementation("keras").build(
         "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2(counted, old), counted), "float64"
     )
-    model = tf.ENGINE.build(make_plan(graph, SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    model = tf.ENGINE.build(
+        make_plan(graph, SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
+    )
     batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
     paths = [node.path for node in graph.nodes]
     wanted = tf.ENGINE.run_reference(reference, batch, {path: path for path in paths})
@@ -77,9 +85,15 @@ def test_a_wrong_pad_is_seen() -> None:
         else node
         for node in graph.nodes
     )
-    reference = get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float64")
+    reference = get_implementation("keras").build(
+        "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float64"
+    )
     model = tf.ENGINE.build(
-        make_plan(replace(graph, nodes=wrong), SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
+        make_plan(replace(graph, nodes=wrong), SIZE, tf.CAPABILITIES),
+        random_tensors(graph),
+        {},
+        "float64",
+        "cpu",
     )
     batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
     wanted = tf.ENGINE.run_reference(reference, batch, {"predictions": "predictions"})["predictions"]
@@ -95,14 +109,20 @@ RESIZABLE = [variant for variant in KERAS if variant != "inception_v3"]
 
 def test_layers_that_keras_numbers_have_the_names_of_a_first_model() -> None:
     for _ in range(2):
-        reference = get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
+        reference = get_implementation("keras").build(
+            "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32"
+        )
         found = tf.ENGINE.run_reference(
-            reference, np.zeros((1, 3, *SIZE)), {"pool": "global_average_pooling2d", "nothing": "no_such_layer"}
+            reference,
+            np.zeros((1, 3, *SIZE)),
+            {"pool": "global_average_pooling2d", "nothing": "no_such_layer"},
         )
         assert {path: value.shape for path, value in found.items()} == {"pool": (1, 1280)}
 
 
-@pytest.mark.parametrize("variant", [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in RESIZABLE])
+@pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in RESIZABLE]
+)
 def test_every_variant_builds_at_odd_and_small_sizes(variant: str) -> None:
     keras = import_keras()
     before = (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format())
@@ -113,7 +133,11 @@ def test_every_variant_builds_at_odd_and_small_sizes(variant: str) -> None:
         reference = get_implementation("keras").build(variant, 3, size, _checkpoint(file), "float64")
         assert reference.input_shape == (None, *size, 3)
         assert {layer.compute_dtype for layer in reference.layers} == {"float64"}
-        assert (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format()) == before
+        assert (
+            keras.config.dtype_policy(),
+            keras.config.floatx(),
+            keras.config.image_data_format(),
+        ) == before
         for layer in reference.layers:
             for weight in layer.weights:
                 assert np.array_equal(weight.numpy(), file[f"{layer.name}/{weight.name}"])
@@ -136,7 +160,11 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
         stock = construct(variant, 3, (96, 76))
         names = first_names(stock)
         rng = np.random.default_rng(5)
-        file = {f"{name}/{w.name}": rng.normal(size=w.shape) ** 2 for name, layer in names.items() for w in layer.weights}
+        file = {
+            f"{name}/{w.name}": rng.normal(size=w.shape) ** 2
+            for name, layer in names.items()
+            for w in layer.weights
+        }
         used, new = (
             ZooReference(
                 get_engine("tf"),
@@ -153,7 +181,9 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
         used.run(np.zeros((1, 3, 96, 76)), "float32")
         batch = rng.normal(size=(1, 3, 77, 97))
         found, wanted = used.run(batch, "float32"), new.run(batch, "float32")
-    assert found.keys() == wanted.keys() and all(np.array_equal(found[name], wanted[name], equal_nan=True) for name in wanted)
+    assert found.keys() == wanted.keys() and all(
+        np.array_equal(found[name], wanted[name], equal_nan=True) for name in wanted
+    )
 
 
 @pytest.mark.parametrize("variant", ["mobilenet_v2_0.35", "mobilenet_v3_small_0.5"])
@@ -163,7 +193,12 @@ def test_variables_begin_as_zeros_and_configs_have_kerass_initializers(variant: 
         import_keras().utils.clear_session()  # layers are counted anew
         with context:
             model = _construct(variant, 3, (64, 64))
-        drawn = [layer.name for layer in model.layers for held in layer.weights if held.name == "kernel" and np.any(held)]
+        drawn = [
+            layer.name
+            for layer in model.layers
+            for held in layer.weights
+            if held.name == "kernel" and np.any(held)
+        ]
         assert bool(drawn) == isinstance(context, nullcontext)
         restore_initializers(model)
         configs.append(model.get_config())
@@ -171,10 +206,16 @@ def test_variables_begin_as_zeros_and_configs_have_kerass_initializers(variant: 
 
 
 def test_logits_are_given_without_their_softmax() -> None:
-    stock = import_keras().applications.MobileNet(alpha=0.25, weights=None, classes=3, input_shape=(32, 32, 3))
-    reference = get_implementation("keras").build("mobilenet_v1_0.25", 3, (32, 32), _checkpoint(_random_file(stock)), "float64")
+    stock = import_keras().applications.MobileNet(
+        alpha=0.25, weights=None, classes=3, input_shape=(32, 32, 3)
+    )
+    reference = get_implementation("keras").build(
+        "mobilenet_v1_0.25", 3, (32, 32), _checkpoint(_random_file(stock)), "float64"
+    )
     batch = np.random.default_rng(4).normal(size=(1, 3, 32, 32))
-    found = tf.ENGINE.run_reference(reference, batch, {"head": "conv_preds", "output": "predictions", "pad": "conv_pad_2"})
+    found = tf.ENGINE.run_reference(
+        reference, batch, {"head": "conv_preds", "output": "predictions", "pad": "conv_pad_2"}
+    )
     assert np.array_equal(found["head"][:, :, 0, 0], found["output"])
     assert abs(found["output"].sum() - 1) > 1e-3
     assert found["pad"].shape == (1, 16, 17, 17)
@@ -185,8 +226,12 @@ def test_file_and_reference_must_cover_each_other() -> None:
     file["Conv2/kernel"] = file.pop("Conv1/kernel")
     with pytest.raises(MappingError, match="missing Conv1/kernel; unexpected Conv2/kernel"):
         get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(file), "float32")
-    with pytest.raises(MappingError, match=r"predictions/kernel: expected shape \(1280, 8\), got \(1280, 7\)"):
-        get_implementation("keras").build("mobilenet_v2_0.35", 8, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
+    with pytest.raises(
+        MappingError, match=r"predictions/kernel: expected shape \(1280, 8\), got \(1280, 7\)"
+    ):
+        get_implementation("keras").build(
+            "mobilenet_v2_0.35", 8, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32"
+        )
 
 
 @pytest.mark.parametrize(

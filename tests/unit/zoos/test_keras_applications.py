@@ -14,7 +14,9 @@ def test_a_variant_or_a_size_that_it_does_not_have() -> None:
     pytest.importorskip("keras_applications")
     with pytest.raises(UsageError, match="'keras_applications' has no variant 'resnet50'"):
         construct("resnet50", 10, (64, 64))
-    with pytest.raises(UsageError, match=r"keras-applications cannot build resnext50_32x4d at 8x8: .*at least 32"):
+    with pytest.raises(
+        UsageError, match=r"keras-applications cannot build resnext50_32x4d at 8x8: .*at least 32"
+    ):
         construct("resnext50_32x4d", 10, (8, 8))
 
 

@@ -43,7 +43,9 @@ class Model:
 
     def build(self, checkpoint: Checkpoint | None = None, variant: str | None = None) -> Any:
         checkpoint = self.checkpoint if checkpoint is None else checkpoint
-        return get_implementation(self.library).build(variant or self.variant, 10, SIZE, checkpoint, "float64")
+        return get_implementation(self.library).build(
+            variant or self.variant, 10, SIZE, checkpoint, "float64"
+        )
 
 
 @pytest.fixture(scope="module", params=["torchvision", "timm"])
@@ -64,7 +66,9 @@ def source(request: pytest.FixtureRequest) -> Model:
 def test_every_tap_agrees_with_the_port_in_float64(source: Model) -> None:
     batch = smooth_images(3, (65, 63), 4, 3).astype(np.float64)
     wanted = framework.ENGINE.run_reference(source.build(), batch, source.taps)
-    port = framework.ENGINE.build(make_plan(source.graph, SIZE, framework.CAPABILITIES), source.tensors, {}, "float64")
+    port = framework.ENGINE.build(
+        make_plan(source.graph, SIZE, framework.CAPABILITIES), source.tensors, {}, "float64"
+    )
     found = framework.ENGINE.run(port, batch, list(wanted))
     assert set(wanted) >= {node.path for node in source.graph.nodes} - {"head/pool"}
     for path, value in wanted.items():
@@ -74,9 +78,13 @@ def test_every_tap_agrees_with_the_port_in_float64(source: Model) -> None:
 
 def test_a_wrong_pad_shows(source: Model) -> None:
     batch = smooth_images(3, (65, 63), 4, 3).astype(np.float64)
-    logits = framework.ENGINE.run_reference(source.build(), batch, {"head/logits": source.taps["head/logits"]})["head/logits"]
+    logits = framework.ENGINE.run_reference(
+        source.build(), batch, {"head/logits": source.taps["head/logits"]}
+    )["head/logits"]
     same = with_convention(source.graph, "block1/depthwise/conv", Convention("same"))
-    port = framework.ENGINE.build(make_plan(same, (65, 63), framework.CAPABILITIES), source.tensors, {}, "float64")
+    port = framework.ENGINE.build(
+        make_plan(same, (65, 63), framework.CAPABILITIES), source.tensors, {}, "float64"
+    )
     found = framework.ENGINE.run(port, batch, ["head/logits"])["head/logits"]
     assert np.linalg.norm(found - logits) >= 1e-3 * np.linalg.norm(logits)
 
@@ -92,7 +100,9 @@ def test_taps_are_taken_before_what_follows_in_place(source: Model) -> None:
 def test_only_its_own_tensors_are_taken(source: Model) -> None:
     less, name = dict(source.checkpoint.tensors), f"{source.layers['stem/conv']}.weight"
     less["other.weight"] = less.pop(name)
-    with pytest.raises(MappingError, match=rf"weights\.pth: {source.library}.*{re.escape(name)}.*other\.weight"):
+    with pytest.raises(
+        MappingError, match=rf"weights\.pth: {source.library}.*{re.escape(name)}.*other\.weight"
+    ):
         source.build(Checkpoint(source.checkpoint.path, "torch", "torch", less))
     with pytest.raises(UsageError, match=rf"{source.library} model 'mobilenet_v3'"):
         source.build(variant="mobilenet_v3")
@@ -100,39 +110,54 @@ def test_only_its_own_tensors_are_taken(source: Model) -> None:
 
 def test_timm_has_no_width_of_1_3() -> None:
     with pytest.raises(UsageError, match=r"timm model 'mobilenet_v2_1\.3'.*mobilenet_v2_1\.4"):
-        get_implementation("timm").build("mobilenet_v2_1.3", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+        get_implementation("timm").build(
+            "mobilenet_v2_1.3", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32"
+        )
 
 
 def test_an_option_that_a_builder_lacks_has_a_next_step() -> None:
     weights = Checkpoint(Path("w.pth"), "torch", "torch", {})
     with pytest.raises(MissingFramework, match=r"another transform_input \(--reference FILE\.py:CALLABLE"):
-        get_implementation("timm").build("mobilenet_v2", 10, SIZE, weights, "float32", {"transform_input": True})
+        get_implementation("timm").build(
+            "mobilenet_v2", 10, SIZE, weights, "float32", {"transform_input": True}
+        )
 
 
-@pytest.mark.parametrize(("package", "next"), [("torchvision", install("torch")), ("timm", "pip install timm")])
+@pytest.mark.parametrize(
+    ("package", "next"), [("torchvision", install("torch")), ("timm", "pip install timm")]
+)
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch, package: str, next: str) -> None:
     monkeypatch.setattr("porter.base.package.find_spec", lambda name: None if name == package else object())
     with pytest.raises(MissingFramework, match=rf"{package} is not installed.*{re.escape(next)}"):
-        get_implementation("timm").build("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+        get_implementation("timm").build(
+            "mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32"
+        )
 
 
 def test_an_unknown_library() -> None:
     with pytest.raises(UsageError, match=r"no reference 'os'.*torchvision, timm"):
-        get_implementation("os").build("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+        get_implementation("os").build(
+            "mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32"
+        )
 
 
 @pytest.mark.parametrize(
     ("module", "load"),
     [("torchvision.models", reference.import_models), ("timm.models", timm.import_timm)],
 )
-def test_a_library_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, module: str, load: Callable[[], Any]) -> None:
+def test_a_library_that_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch, module: str, load: Callable[[], Any]
+) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingFramework, match="cannot be imported"):
         load()
 
 
 def test_every_builder_exists() -> None:
-    libraries = {"torchvision": reference.import_models(), **dict.fromkeys(("timm", "timm_tf"), timm.import_timm())}
+    libraries = {
+        "torchvision": reference.import_models(),
+        **dict.fromkeys(("timm", "timm_tf"), timm.import_timm()),
+    }
     assert {*libraries, "transformers", "transformers_torch"} == set(REFERENCES["torch"])
     for library, module in libraries.items():
         assert all(hasattr(module, name) for name, _ in REFERENCES["torch"][library].values())

@@ -1,5 +1,5 @@
-"""What JAX traces of a module, as an ONNX model, which porter reads as any other. What has no operator there stands in it under the
-name of its primitive.
+"""What JAX traces of a module, as an ONNX model, which porter reads as any other. What has no operator there
+stands in it under the name of its primitive.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _OPSET, _IR = 21, 10
 
 
 def to_model(traced: Traced) -> tuple[Any, Mapping[str, str]]:
-    """The model (ModelProto), which takes N×C×H×W, and by the names of its values those of the traced ones: maps N×C×H×W are traced
-    as N×H×W×C. Numbers of the module's code are in double precision, and its variables in float32.
+    """The model (ModelProto), which takes N×C×H×W, and by the names of its values those of the traced ones:
+    maps N×C×H×W are traced as N×H×W×C. Numbers of the module's code are in double precision, and its
+    variables in float32.
     """
     writer = Writer(traced, _WRITES)
     helper = writer.onnx.helper
@@ -43,7 +44,15 @@ def to_model(traced: Traced) -> tuple[Any, Mapping[str, str]]:
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR), writer.calls
 
 
-_TESTS = {"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual", "and": "And", "or": "Or", "not": "Not"}
+_TESTS = {
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+    "lt": "Less",
+    "le": "LessOrEqual",
+    "and": "And",
+    "or": "Or",
+    "not": "Not",
+}
 
 
 def _divide(writer: Writer, operation: Operation) -> str:
@@ -89,7 +98,11 @@ def _broadcast(writer: Writer, operation: Operation) -> str:
 
 
 def _transpose(writer: Writer, operation: Operation) -> str:
-    return writer.node("Transpose", writer.full(operation.inputs[0]), perm=[int(axis) for axis in operation.params["permutation"]])
+    return writer.node(
+        "Transpose",
+        writer.full(operation.inputs[0]),
+        perm=[int(axis) for axis in operation.params["permutation"]],
+    )
 
 
 def _add(writer: Writer, operation: Operation) -> str:
@@ -97,11 +110,19 @@ def _add(writer: Writer, operation: Operation) -> str:
 
 
 def _subtract(writer: Writer, operation: Operation) -> str:
-    return sums.log_softmax(writer, operation) or _without(writer, operation, 0.0, 1) or str(plain("Sub")(writer, operation))
+    return (
+        sums.log_softmax(writer, operation)
+        or _without(writer, operation, 0.0, 1)
+        or str(plain("Sub")(writer, operation))
+    )
 
 
 def _multiply(writer: Writer, operation: Operation) -> str:
-    return sums.group_norm(writer, operation) or _without(writer, operation, 1.0) or str(plain("Mul")(writer, operation))
+    return (
+        sums.group_norm(writer, operation)
+        or _without(writer, operation, 1.0)
+        or str(plain("Mul")(writer, operation))
+    )
 
 
 def _without(writer: Writer, operation: Operation, neutral: float, *places: int) -> str | None:
@@ -151,15 +172,21 @@ def _root(writer: Writer, operation: Operation) -> str:
 
 
 def _log_of_more(writer: Writer, operation: Operation) -> str:
-    return writer.node("Log", writer.node("Add", *writer.stretching(operation), writer.numbers(np.asarray(1.0))))
+    return writer.node(
+        "Log", writer.node("Add", *writer.stretching(operation), writer.numbers(np.asarray(1.0)))
+    )
 
 
 def _exp_less(writer: Writer, operation: Operation) -> str:
-    return writer.node("Sub", writer.node("Exp", *writer.stretching(operation)), writer.numbers(np.asarray(1.0)))
+    return writer.node(
+        "Sub", writer.node("Exp", *writer.stretching(operation)), writer.numbers(np.asarray(1.0))
+    )
 
 
 def _rest_of_erf(writer: Writer, operation: Operation) -> str:
-    return writer.node("Sub", writer.numbers(np.asarray(1.0)), writer.node("Erf", *writer.stretching(operation)))
+    return writer.node(
+        "Sub", writer.numbers(np.asarray(1.0)), writer.node("Erf", *writer.stretching(operation))
+    )
 
 
 def _choice(writer: Writer, operation: Operation) -> str | None:
@@ -197,7 +224,11 @@ def _split(writer: Writer, operation: Operation) -> list[str]:
 
 def _slice(writer: Writer, operation: Operation) -> str | None:
     params, sizes = operation.params, writer.shape(operation.inputs[0])
-    starts, ends, steps = params["start_indices"], params["limit_indices"], params["strides"] or [1] * len(sizes)
+    starts, ends, steps = (
+        params["start_indices"],
+        params["limit_indices"],
+        params["strides"] or [1] * len(sizes),
+    )
     cut = [
         (axis, start, end, step)
         for axis, (start, end, step, size) in enumerate(zip(starts, ends, steps, sizes, strict=True))
@@ -207,14 +238,21 @@ def _slice(writer: Writer, operation: Operation) -> str | None:
 
 
 def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], sizes: Shape) -> str | None:
-    """Cells of axes from a start to an end by a step; an end is known, or counts from the end of an open axis."""
+    """Cells of axes from a start to an end by a step; an end is known, or counts from the end of an open
+    axis.
+    """
     if not cut:
         return value
     axes, starts, ends, steps = ([*each] for each in zip(*cut, strict=True))
-    known = [_from_end(end, sizes[axis]) if isinstance(end, Open) else end for axis, end in zip(axes, ends, strict=True)]
+    known = [
+        _from_end(end, sizes[axis]) if isinstance(end, Open) else end
+        for axis, end in zip(axes, ends, strict=True)
+    ]
     if None in known or has_open(starts):
         return None
-    return writer.node("Slice", value, *(writer.whole(*map(int, each)) for each in (starts, known, axes, steps)))
+    return writer.node(
+        "Slice", value, *(writer.whole(*map(int, each)) for each in (starts, known, axes, steps))
+    )
 
 
 def _from_end(end: Open, size: Any) -> int | None:
@@ -248,7 +286,9 @@ def _gather(writer: Writer, operation: Operation) -> str | None:
     if any(size != sizes[axis] for axis, size in enumerate(taken) if axis not in sides):
         return None
     if places.ndim == 1:
-        cut = [(axis, int(place), int(place) + taken[axis], 1) for axis, place in zip(sides, places, strict=True)]
+        cut = [
+            (axis, int(place), int(place) + taken[axis], 1) for axis, place in zip(sides, places, strict=True)
+        ]
         value = _cut(writer, writer.full(source), cut, sizes)
         gone = numbers.collapsed_slice_dims
         return writer.node("Squeeze", value, writer.whole(*gone)) if gone and value else value
@@ -264,18 +304,29 @@ def _gather(writer: Writer, operation: Operation) -> str | None:
 def _as_type(writer: Writer, operation: Operation) -> str | None:
     """Of truths to ones and zeros; another has no operator here."""
     test = writer.made.get(operation.inputs[0])
-    if test is None or test.name not in _TESTS or not np.issubdtype(operation.params["new_dtype"], np.floating):
+    if (
+        test is None
+        or test.name not in _TESTS
+        or not np.issubdtype(operation.params["new_dtype"], np.floating)
+    ):
         return None
     yes, no = (writer.numbers(np.asarray(number)) for number in (1.0, 0.0))
     return writer.node("Where", writer.full(operation.inputs[0]), yes, no)
 
 
 _WRITES: Mapping[str, Write] = {
-    **{name: plain(name.capitalize()) for name in ("abs", "ceil", "cos", "erf", "exp", "floor", "log", "neg", "sign", "sin")},
+    **{
+        name: plain(name.capitalize())
+        for name in ("abs", "ceil", "cos", "erf", "exp", "floor", "log", "neg", "sign", "sin")
+    },
     **{name: plain(name.capitalize()) for name in ("max", "min", "pow", "round", "tanh")},
     **{name: plain(kind) for name, kind in _TESTS.items()},
     **dict.fromkeys(("copy", "stop_gradient", "reduce_precision", "optimization_barrier"), _alias),
-    **{"reduce_max": sums.reduce("ReduceMax"), "reduce_min": sums.reduce("ReduceMin"), "reduce_sum": sums.reduce("ReduceSum")},
+    **{
+        "reduce_max": sums.reduce("ReduceMax"),
+        "reduce_min": sums.reduce("ReduceMin"),
+        "reduce_sum": sums.reduce("ReduceSum"),
+    },
     "add": _add,
     "add_any": _add,
     "broadcast_in_dim": _broadcast,

@@ -1,4 +1,6 @@
-"""Sums that JAX traces, and what is computed of several of them: means, norms and softmaxes, as operators of ONNX."""
+"""Sums that JAX traces, and what is computed of several of them: means, norms and softmaxes, as operators of
+ONNX.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def mean(writer: Writer, operation: Operation) -> str | None:
 
 
 def _over(writer: Writer, operation: Operation, total: Operation, kind: str, source: str) -> str:
-    """What is computed of a sum, which may have axes of one cell since, as an operator over the same axes of `source`."""
+    """What is computed of a sum, which may have axes of one cell since, as an operator over the same axes of
+    `source`.
+    """
     axes = tuple(int(axis) for axis in total.params["axes"])
     kept, top = writer.reduce(kind, source, axes), operation.inputs[0]
     one = tuple(1 if axis in axes else size for axis, size in enumerate(writer.shape(source)))
@@ -40,13 +44,19 @@ def square_root(writer: Writer, operation: Operation) -> str:
     """A root; of a sum of squares the norm."""
     total = writer.giving(operation.inputs[0], "reduce_sum")
     source = total and _squared(writer, total.inputs[0])
-    return _over(writer, operation, total, "ReduceL2", source) if total and source else str(plain("Sqrt")(writer, operation))
+    return (
+        _over(writer, operation, total, "ReduceL2", source)
+        if total and source
+        else str(plain("Sqrt")(writer, operation))
+    )
 
 
 def _squared(writer: Writer, name: str) -> str | None:
     """What a value is the square of."""
     made = writer.made.get(name)
-    if made is None or not (made.name == "square" or (made.name == "mul" and made.inputs[0] == made.inputs[1])):
+    if made is None or not (
+        made.name == "square" or (made.name == "mul" and made.inputs[0] == made.inputs[1])
+    ):
         return None
     return made.inputs[0]
 
@@ -59,7 +69,9 @@ def _mean_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
-    """As `_mean_of`, of a variance: the mean of squares of what is apart from the mean, or of squares, less its square."""
+    """As `_mean_of`, of a variance: the mean of squares of what is apart from the mean, or of squares, less
+    its square.
+    """
     largest = writer.giving(name, "max")
     less = largest and writer.giving(largest.inputs[1], "sub")
     found = _mean_of(writer, less.inputs[0] if less else name)
@@ -72,7 +84,9 @@ def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | Non
 
 
 def group_norm(writer: Writer, operation: Operation) -> str | None:
-    """(x - mean) / sqrt(variance + epsilon), where both are of groups of channels, as nnx.GroupNorm computes it."""
+    """(x - mean) / sqrt(variance + epsilon), where both are of groups of channels, as nnx.GroupNorm computes
+    it.
+    """
     for one, other in (operation.inputs, operation.inputs[::-1]):
         apart, scaled = writer.made.get(one), writer.made.get(other)
         factors = [*scaled.inputs] if scaled is not None and scaled.name == "mul" else [other]
@@ -96,15 +110,26 @@ def _of_groups(writer: Writer, apart: Operation, root: str) -> str | None:
     if cells is None or added is None or cells != _variance_of(writer, added.inputs[0]) or is_open(epsilon):
         return None
     made, groups = writer.made.get(cells[0]), writer.shape(cells[0])[-2]
-    if made is None or made.name != "reshape" or made.inputs[0] != source or len(writer.shape(cells[0])) != rank + 1:
+    if (
+        made is None
+        or made.name != "reshape"
+        or made.inputs[0] != source
+        or len(writer.shape(cells[0])) != rank + 1
+    ):
         return None
-    if cells[1] != (*range(1, rank - 1), rank) or {*writer.shape(mean)[1:-1]} - {1} or isinstance(groups, Open):
+    if (
+        cells[1] != (*range(1, rank - 1), rank)
+        or {*writer.shape(mean)[1:-1]} - {1}
+        or isinstance(groups, Open)
+    ):
         return None
     value = writer.turned(source, (0, rank - 1, *range(1, rank - 1)))
     parted = writer.node("Reshape", value, writer.whole(0, groups, -1))
     neutral = (writer.numbers(np.full(groups, number, np.float32)) for number in (1, 0))
     normed = writer.node("InstanceNormalization", parted, *neutral, epsilon=float(epsilon))
-    return writer.node("Transpose", writer.node("Reshape", normed, writer.node("Shape", value)), perm=(0, *range(2, rank), 1))
+    return writer.node(
+        "Transpose", writer.node("Reshape", normed, writer.node("Shape", value)), perm=(0, *range(2, rank), 1)
+    )
 
 
 def is_count(writer: Writer, name: str, sizes: Sequence[int | Open]) -> bool:
@@ -141,7 +166,13 @@ def log_softmax(writer: Writer, operation: Operation) -> str | None:
 
 def _less(writer: Writer, raised: Operation | None, total: Operation | None) -> tuple[str, int] | None:
     """The x of exp(x - m) and the axis along which it is summed, where m has one number along it."""
-    if raised is None or total is None or raised.name != "exp" or total.inputs != raised.outputs or len(total.params["axes"]) != 1:
+    if (
+        raised is None
+        or total is None
+        or raised.name != "exp"
+        or total.inputs != raised.outputs
+        or len(total.params["axes"]) != 1
+    ):
         return None
     axis, apart = int(total.params["axes"][0]), writer.made.get(raised.inputs[0])
     if apart is None or apart.name != "sub" or writer.shape(apart.inputs[1])[axis : axis + 1] != (1,):

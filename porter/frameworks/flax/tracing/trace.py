@@ -18,7 +18,9 @@ from porter.frameworks.last_uses import last_uses
 
 @dataclass(frozen=True)
 class Open:
-    """What differs between the traces of a module at several sizes, such as an open size: what it is in each."""
+    """What differs between the traces of a module at several sizes, such as an open size: what it is in
+    each.
+    """
 
     at: tuple[Any, ...]
 
@@ -31,7 +33,9 @@ def at_each(value: Any, count: int) -> tuple[Any, ...]:
     return value.at if isinstance(value, Open) else (value,) * count
 
 
-_CALLS = frozenset({"checkpoint", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit", "remat2"})
+_CALLS = frozenset(
+    {"checkpoint", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit", "remat2"}
+)
 """Primitives that compute what another jaxpr does."""
 _BODIES = ("jaxpr", "call_jaxpr")
 
@@ -89,7 +93,8 @@ class Traced:
 
 
 def trace(module: nnx.Module, shape: Shape) -> Traced:
-    """The operations of a module for images N×H×W×C of a shape, in double precision. Casts between real types are left out.
+    """The operations of a module for images N×H×W×C of a shape, in double precision. Casts between real types
+    are left out.
 
     Raises:
         Exception: whatever the module's own code raises.
@@ -99,7 +104,9 @@ def trace(module: nnx.Module, shape: Shape) -> Traced:
     found = Traced()
 
     def call(values: Sequence[Any], images: Any) -> Any:
-        variables = [(path, variable.replace(value)) for (path, variable), value in zip(flat, values, strict=True)]
+        variables = [
+            (path, variable.replace(value)) for (path, variable), value in zip(flat, values, strict=True)
+        ]
         return jax.tree.leaves(nnx.merge(graph, nnx.from_flat_state(variables))(images))
 
     with jax.enable_x64(True):
@@ -132,10 +139,18 @@ def _flatten(found: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequen
     for equation in jaxpr.eqns:
         given = [named(atom) for atom in equation.invars]
         kind = equation.primitive.name
-        body = next((equation.params[key] for key in _BODIES if key in equation.params), None) if kind in _CALLS else None
+        body = (
+            next((equation.params[key] for key in _BODIES if key in equation.params), None)
+            if kind in _CALLS
+            else None
+        )
         if body is not None:
             made = _flatten(found, getattr(body, "jaxpr", body), getattr(body, "consts", ()), given)
-        elif kind == "convert_element_type" and _is_real(equation.params["new_dtype"]) and _is_real(equation.invars[0].aval.dtype):
+        elif (
+            kind == "convert_element_type"
+            and _is_real(equation.params["new_dtype"])
+            and _is_real(equation.invars[0].aval.dtype)
+        ):
             made = given
         else:
             made = [found.value(kind, each.aval.shape) for each in equation.outvars]
@@ -173,7 +188,9 @@ def merge(traces: Sequence[Traced]) -> Traced:
 
 def _joined(values: Sequence[Any]) -> Any:
     first = values[0]
-    if isinstance(first, tuple) and all(isinstance(each, tuple) and len(each) == len(first) for each in values):
+    if isinstance(first, tuple) and all(
+        isinstance(each, tuple) and len(each) == len(first) for each in values
+    ):
         parts = [_joined(each) for each in zip(*values, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
     same = all(np.shape(each) == np.shape(first) and np.array_equal(each, first) for each in values)
@@ -181,11 +198,15 @@ def _joined(values: Sequence[Any]) -> Any:
 
 
 def run(traced: Traced, images: Any, wanted: Collection[str], dtype: Dtype) -> dict[str, Array]:
-    """The values of these names, and the outputs, for images N×H×W×C of the traced shape, computed in a type."""
+    """The values of these names, and the outputs, for images N×H×W×C of the traced shape, computed in a
+    type.
+    """
     kept = {*wanted, *traced.outputs}
     program = jax.jit(lambda given: _values(traced, given, kept, dtype), compiler_options=_QUICKLY)
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        given = {name: _real(each, dtype) for name, each in {**traced.variables, traced.image: images}.items()}
+        given = {
+            name: _real(each, dtype) for name, each in {**traced.variables, traced.image: images}.items()
+        }
         return {name: np.asarray(value) for name, value in program(given).items()}
 
 
@@ -199,7 +220,9 @@ def _values(traced: Traced, given: Mapping[str, Any], kept: Collection[str], dty
     for operation, gone in zip(traced.operations, ended, strict=True):
         params = dict(_params(operation, dtype))
         made = operation.primitive.bind(*(values[name] for name in operation.inputs), **params)
-        values.update(zip(operation.outputs, made if operation.primitive.multiple_results else [made], strict=True))
+        values.update(
+            zip(operation.outputs, made if operation.primitive.multiple_results else [made], strict=True)
+        )
         for name in gone:
             del values[name]
     return {name: values[name] for name in kept}

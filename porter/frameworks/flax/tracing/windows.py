@@ -24,7 +24,13 @@ def average(writer: Writer, top: str, bottom: str) -> str | None:
         return pool(writer, sums, "AveragePool", count_include_pad=1)
     counts = writer.made.get(bottom)
     ones: Any = writer.constant(counts.inputs[0]) if counts is not None else None
-    same = counts is not None and counts.name == sums.name and counts.params == sums.params and np.ndim(ones) == 0 and ones == 1
+    same = (
+        counts is not None
+        and counts.name == sums.name
+        and counts.params == sums.params
+        and np.ndim(ones) == 0
+        and ones == 1
+    )
     return pool(writer, sums, "AveragePool", count_include_pad=0) if same else None
 
 
@@ -42,7 +48,12 @@ def pool(writer: Writer, operation: Operation, kind: str, **more: Any) -> str | 
     window, strides, pads = params["window_dimensions"], params["window_strides"], params["padding"]
     apart = params["window_dilation"]
     ends = (window[0], window[-1], strides[0], strides[-1])
-    if len(window) not in (3, 4) or {*ends} != {1} or any((*pads[0], *pads[-1])) or {*params["base_dilation"]} != {1}:
+    if (
+        len(window) not in (3, 4)
+        or {*ends} != {1}
+        or any((*pads[0], *pads[-1]))
+        or {*params["base_dilation"]} != {1}
+    ):
         return None
     sides = _sides(pads[1:-1], writer.shape(source)[1:-1], window[1:-1], strides[1:-1], apart[1:-1])
     if sides is None:
@@ -56,7 +67,11 @@ def pool(writer: Writer, operation: Operation, kind: str, **more: Any) -> str | 
 
 
 def _sides(
-    pads: Any, sizes: Sequence[int | Open], window: Sequence[int], strides: Sequence[int], apart: Sequence[int]
+    pads: Any,
+    sizes: Sequence[int | Open],
+    window: Sequence[int],
+    strides: Sequence[int],
+    apart: Sequence[int],
 ) -> dict[str, Any] | None:
     """The attributes of a window's pads: numbers, or at open sizes the rule of SAME."""
     if not has_open(pads) and min(min(pair) for pair in pads) < 0:
@@ -67,9 +82,15 @@ def _sides(
     uneven = has_open(pads) or any(first != last for first, last in pads)
     for rule, name in (("SAME", "SAME_UPPER"), ("SAME_LOWER", "SAME_LOWER")) if count > 1 and uneven else ():
         known = zip(*(at_each(size, count) for size in sizes), strict=True)
-        if stated == [tuple(map(tuple, jax.lax.padtype_to_pads(each, reach, strides, rule))) for each in known]:
+        if stated == [
+            tuple(map(tuple, jax.lax.padtype_to_pads(each, reach, strides, rule))) for each in known
+        ]:
             return {"auto_pad": name}
-    return None if has_open(pads) else {"pads": [int(first) for first, _ in pads] + [int(last) for _, last in pads]}
+    return (
+        None
+        if has_open(pads)
+        else {"pads": [int(first) for first, _ in pads] + [int(last) for _, last in pads]}
+    )
 
 
 def convolution(writer: Writer, operation: Operation) -> str | None:
@@ -85,7 +106,9 @@ def convolution(writer: Writer, operation: Operation) -> str | None:
     steps = {"kernel_shape": shape[2:], "dilations": params["rhs_dilation"], "group": groups}
     if {*params["lhs_dilation"]} == {1}:
         sides = _sides(params["padding"], sizes, shape[2:], params["window_strides"], params["rhs_dilation"])
-        made = sides and writer.node("Conv", value, weights, strides=params["window_strides"], **steps, **sides)
+        made = sides and writer.node(
+            "Conv", value, weights, strides=params["window_strides"], **steps, **sides
+        )
     else:
         made = _transposed(writer, operation, value, weights, shape[2:], steps)
     if made and tuple(spec.out_spec) == (0, 3, 1, 2):
@@ -95,7 +118,12 @@ def convolution(writer: Writer, operation: Operation) -> str | None:
 
 
 def _transposed(
-    writer: Writer, operation: Operation, value: str, weights: str, kernel: Sequence[int], steps: Mapping[str, Any]
+    writer: Writer,
+    operation: Operation,
+    value: str,
+    weights: str,
+    kernel: Sequence[int],
+    steps: Mapping[str, Any],
 ) -> str | None:
     """A convolution over cells that are apart, whose kernel ONNX turns around."""
     pads, apart = operation.params["padding"], operation.params["rhs_dilation"]
@@ -104,7 +132,9 @@ def _transposed(
     reach = [(cells - 1) * gap for cells, gap in zip(kernel, apart, strict=True)]
     less = [[reach[axis] - int(pad[end]) for axis, pad in enumerate(pads)] for end in (0, 1)]
     more = [max(-last, 0) for last in less[1]]
-    if min(less[0]) < 0 or any(extra >= step for extra, step in zip(more, operation.params["lhs_dilation"], strict=True)):
+    if min(less[0]) < 0 or any(
+        extra >= step for extra, step in zip(more, operation.params["lhs_dilation"], strict=True)
+    ):
         return None
     axes = [2 + axis for axis in range(len(kernel))]
     ends = [writer.whole(*[number] * len(axes)) for number in (-1, -(2**62), -1)]
@@ -112,5 +142,11 @@ def _transposed(
     swapped = writer.node("Transpose", turned, perm=(1, 0, *axes))
     cut = [*less[0], *(max(last, 0) for last in less[1])]
     return writer.node(
-        "ConvTranspose", value, swapped, strides=operation.params["lhs_dilation"], pads=cut, output_padding=more, **steps
+        "ConvTranspose",
+        value,
+        swapped,
+        strides=operation.params["lhs_dilation"],
+        pads=cut,
+        output_padding=more,
+        **steps,
     )

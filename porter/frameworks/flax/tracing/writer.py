@@ -28,7 +28,8 @@ class Writer:
         sizes: by open size, a value of the model and its axis that has it.
         made: the operation that gives a traced value.
         narrow: traced values whose value in the model lacks cells.
-        kept: by name of a traced value that a sum has left axes out of, these, which its value in the model has with one cell.
+        kept: by name of a traced value that a sum has left axes out of, these, which its value in the model
+            has with one cell.
         reduced: by value in the model, its operator and what that reduces.
         calls: by name of a value in the model, the traced one, whose map has its channels last.
         names: of nodes.
@@ -58,7 +59,11 @@ class Writer:
         for name in operation.outputs:
             self.made[name] = operation
         constants = [self.constant(name) for name in operation.inputs]
-        if operation.name in ("broadcast_in_dim", "reshape") and not is_open(constants[0]) and np.ndim(constants[0]) == 0:
+        if (
+            operation.name in ("broadcast_in_dim", "reshape")
+            and not is_open(constants[0])
+            and np.ndim(constants[0]) == 0
+        ):
             self.traced.constants[operation.outputs[0]] = constants[0]  # one number for all cells
             self.narrow.add(operation.outputs[0])
             return
@@ -104,15 +109,23 @@ class Writer:
         (made,) = self.several(kind, inputs, 1, output, **attributes)
         return made
 
-    def several(self, kind: str, inputs: Sequence[str], count: int, output: str | None = None, **attributes: Any) -> list[str]:
+    def several(
+        self, kind: str, inputs: Sequence[str], count: int, output: str | None = None, **attributes: Any
+    ) -> list[str]:
         self._count += 1
-        names = [output] if output else [f"{kind}_{self._count}" + (f"_{place}" if place else "") for place in range(count)]
+        names = (
+            [output]
+            if output
+            else [f"{kind}_{self._count}" + (f"_{place}" if place else "") for place in range(count)]
+        )
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
         return names
 
     def numbers(self, array: Array, name: str | None = None) -> str:
         self._count += 1
-        self.initializers.append(self.onnx.numpy_helper.from_array(np.asarray(array, order="C"), name or f"numbers_{self._count}"))
+        self.initializers.append(
+            self.onnx.numpy_helper.from_array(np.asarray(array, order="C"), name or f"numbers_{self._count}")
+        )
         return str(self.initializers[-1].name)
 
     def whole(self, *numbers: int) -> str:
@@ -139,7 +152,11 @@ class Writer:
         if name in self.kept:
             axes = self.whole(*self.kept.pop(name))
             kind, source = self.reduced.get(self.known[name], ("", ""))
-            value = self.node(kind, source, axes, keepdims=0) if kind else self.node("Squeeze", self.known[name], axes)
+            value = (
+                self.node(kind, source, axes, keepdims=0)
+                if kind
+                else self.node("Squeeze", self.known[name], axes)
+            )
             self.known[name] = value
             self.see(name)
         if name in self.narrow:
@@ -213,7 +230,9 @@ class Writer:
                 parts.append(self.size(size))
         if all(isinstance(part, int) for part in parts):
             return self.whole(*(int(part) for part in parts))
-        return self.node("Concat", *(part if isinstance(part, str) else self.whole(part) for part in parts), axis=0)
+        return self.node(
+            "Concat", *(part if isinstance(part, str) else self.whole(part) for part in parts), axis=0
+        )
 
     def size(self, size: Open) -> str:
         """An open size as a value of the model, of one number."""
@@ -223,9 +242,15 @@ class Writer:
         return self.node("Gather", self.node("Shape", value), self.whole(axis), axis=0)
 
     def giving(self, name: str, kind: str) -> Operation | None:
-        """The operation of this kind that gives a value, which may be broadcast or reshaped, if it does not get other cells."""
+        """The operation of this kind that gives a value, which may be broadcast or reshaped, if it does not
+        get other cells.
+        """
         made = self.made.get(name)
-        while made is not None and made.name in ("broadcast_in_dim", "reshape", "stop_gradient") and made.name != kind:
+        while (
+            made is not None
+            and made.name in ("broadcast_in_dim", "reshape", "stop_gradient")
+            and made.name != kind
+        ):
             made = self.made.get(made.inputs[0])
         return made if made is not None and made.name == kind else None
 

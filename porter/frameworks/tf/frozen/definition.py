@@ -1,4 +1,6 @@
-"""A serialised GraphDef, reduced to what chosen nodes need, and checked to be pure maths before TensorFlow imports it."""
+"""A serialised GraphDef, reduced to what chosen nodes need, and checked to be pure maths before TensorFlow
+imports it.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +15,131 @@ from porter.graph.walks import upstream
 
 PURE_OPS = frozenset(
     (
-        *("Const", "Placeholder", "PlaceholderWithDefault", "Identity", "IdentityN", "Snapshot", "StopGradient", "PreventGradient"),
-        *("Conv2D", "DepthwiseConv2dNative", "BiasAdd", "BiasAddV1", "MatMul", "BatchMatMul", "BatchMatMulV2"),
+        *(
+            "Const",
+            "Placeholder",
+            "PlaceholderWithDefault",
+            "Identity",
+            "IdentityN",
+            "Snapshot",
+            "StopGradient",
+            "PreventGradient",
+        ),
+        *(
+            "Conv2D",
+            "DepthwiseConv2dNative",
+            "BiasAdd",
+            "BiasAddV1",
+            "MatMul",
+            "BatchMatMul",
+            "BatchMatMulV2",
+        ),
         *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization"),
         *("MaxPool", "MaxPoolV2", "AvgPool", "Mean", "Sum", "Max", "Min", "Prod"),
         *(*PLAIN, "LeakyRelu", "Softmax", "LogSoftmax"),
         *("Erf", "Erfc", "LRN", "Einsum", "Conv2DBackpropInput"),
-        *("Add", "AddV2", "AddN", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "ClipByValue"),
+        *(
+            "Add",
+            "AddV2",
+            "AddN",
+            "Sub",
+            "Mul",
+            "Div",
+            "RealDiv",
+            "Maximum",
+            "Minimum",
+            "SquaredDifference",
+            "Pow",
+            "ClipByValue",
+        ),
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Expm1", "Log", "Cast"),
-        *("Reshape", "Squeeze", "ExpandDims", "Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Pack", "Unpack", "Slice"),
-        *("DepthToSpace", "SpaceToDepth", "SpaceToBatchND", "BatchToSpaceND", "ReverseV2", "Tile", "FloorDiv", "FloorMod"),
-        *("SpaceToBatch", "BatchToSpace", "BroadcastTo", "MatrixDiagV3", "Fill", "OnesLike", "Range", "Roll", "ZerosLike"),
+        *(
+            "Reshape",
+            "Squeeze",
+            "ExpandDims",
+            "Transpose",
+            "Concat",
+            "ConcatV2",
+            "Split",
+            "SplitV",
+            "Pack",
+            "Unpack",
+            "Slice",
+        ),
+        *(
+            "DepthToSpace",
+            "SpaceToDepth",
+            "SpaceToBatchND",
+            "BatchToSpaceND",
+            "ReverseV2",
+            "Tile",
+            "FloorDiv",
+            "FloorMod",
+        ),
+        *(
+            "SpaceToBatch",
+            "BatchToSpace",
+            "BroadcastTo",
+            "MatrixDiagV3",
+            "Fill",
+            "OnesLike",
+            "Range",
+            "Roll",
+            "ZerosLike",
+        ),
         *("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"),
-        *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "Gather", "GatherV2"),
-        *("Equal", "IsFinite", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot"),
+        *(
+            "StridedSlice",
+            "Shape",
+            "ShapeN",
+            "Size",
+            "Rank",
+            "Pad",
+            "PadV2",
+            "MirrorPad",
+            "ArgMax",
+            "Gather",
+            "GatherV2",
+        ),
+        *(
+            "Equal",
+            "IsFinite",
+            "Less",
+            "LessEqual",
+            "Greater",
+            "GreaterEqual",
+            "LogicalAnd",
+            "LogicalOr",
+            "LogicalNot",
+        ),
         *("Select", "SelectV2"),
     )
 )
-"""Ops that read nothing, write nothing, call nothing and hold no state: the only ones that a stranger's graph may run here."""
+"""Ops that read nothing, write nothing, call nothing and hold no state: the only ones that a stranger's graph
+may run here.
+"""
 
-_NUMBERS = ("half", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool")
+_NUMBERS = (
+    "half",
+    "bfloat16",
+    "float32",
+    "float64",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "int64",
+    "bool",
+)
 
 
 def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
     """The part of a serialised GraphDef that computes `outputs` (ops, or `op:place`), as a GraphDef.
 
-    Control inputs are left out, because ops without effects do not need them. Devices and TensorFlow's own attributes (`_class`,
-    `_output_shapes`) are left out too, because they may name ops that are not part of it.
+    Control inputs are left out, because ops without effects do not need them. Devices and TensorFlow's own
+    attributes (`_class`, `_output_shapes`) are left out too, because they may name ops that are not part of
+    it.
 
     Raises:
         FileError: these bytes are no GraphDef.
@@ -58,7 +158,9 @@ def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
             raise GraphError("two ops have this name", where=node.name)
         nodes[node.name] = node
     wanted = _ancestors(nodes, [op_name(output) for output in outputs])
-    part = tensorflow.compat.v1.GraphDef(versions=whole.versions, node=[_bare(nodes[name]) for name in nodes if name in wanted])
+    part = tensorflow.compat.v1.GraphDef(
+        versions=whole.versions, node=[_bare(nodes[name]) for name in nodes if name in wanted]
+    )
     _expect_pure(part)
     for node in part.node:
         _expect_numbers(tensorflow, node)
@@ -92,7 +194,9 @@ def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
 def _expect_pure(graph: Any) -> None:
     for node in graph.node:
         if node.op not in PURE_OPS:
-            raise MissingFramework(f"porter runs no op '{node.op[:60]}'", where=node.name, next="only pure maths is run")
+            raise MissingFramework(
+                f"porter runs no op '{node.op[:60]}'", where=node.name, next="only pure maths is run"
+            )
 
 
 def _expect_numbers(tensorflow: Any, node: Any) -> None:
@@ -101,14 +205,20 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
     for key, value in node.attr.items():
         types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)
         if not numbers.issuperset(types):
-            raise MissingFramework(f"porter does not run a '{node.op}' whose {key} is not a type of numbers", where=node.name)
+            raise MissingFramework(
+                f"porter does not run a '{node.op}' whose {key} is not a type of numbers", where=node.name
+            )
     if "data_format" in node.attr and node.attr["data_format"].s != b"NHWC":
         layout = node.attr["data_format"].s.decode(errors="replace")[:20]
-        raise MissingFramework(f"TensorFlow does not run '{node.op}' with data_format {layout} on a CPU", where=node.name)
+        raise MissingFramework(
+            f"TensorFlow does not run '{node.op}' with data_format {layout} on a CPU", where=node.name
+        )
 
 
 def _bare(node: Any) -> Any:
-    kept = type(node)(name=node.name, op=node.op, input=[source for source in node.input if not source.startswith("^")])
+    kept = type(node)(
+        name=node.name, op=node.op, input=[source for source in node.input if not source.startswith("^")]
+    )
     for key, value in node.attr.items():
         if not key.startswith("_"):
             kept.attr[key].CopyFrom(value)

@@ -1,4 +1,6 @@
-"""A GraphDef in another floating type: its constants, the types of its ops, and norms, which have no kernel in float64."""
+"""A GraphDef in another floating type: its constants, the types of its ops, and norms, which have no kernel
+in float64.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[
     """The values of a graph's Const ops, by name: those of `tensors`, otherwise the graph's own.
 
     Args:
-        most: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a large shape.
+        most: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a large
+            shape.
 
     Raises:
         MappingError: an array has another shape than its constant.
@@ -47,7 +50,9 @@ def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[
         else:
             most -= math.prod(shape) * 8
             if most < 0 or min(shape, default=0) < 0:
-                raise FileError("the constants of this graph are larger than its file can hold", where=node.name)
+                raise FileError(
+                    "the constants of this graph are larger than its file can hold", where=node.name
+                )
             try:
                 array = make_ndarray(proto)
             except (TypeError, ValueError) as error:
@@ -56,29 +61,35 @@ def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[
     return found
 
 
-def in_dtype(graph: Any, constants: Mapping[str, Array], dtype: Dtype, decimal_epsilons: bool) -> tuple[Any, dict[str, Array]]:
-    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and the arrays to feed it.
+def in_dtype(
+    graph: Any, constants: Mapping[str, Array], dtype: Dtype, decimal_epsilons: bool
+) -> tuple[Any, dict[str, Array]]:
+    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and the arrays to feed
+    it.
 
-    Floating constants become placeholders that are fed, because a GraphDef holds at most 2 GB, and TensorFlow would keep several
-    copies of each. TensorNets's ResNeXt-101 (64x4d) needs 1.9 GB of them in float64.
+    Floating constants become placeholders that are fed, because a GraphDef holds at most 2 GB, and TensorFlow
+    would keep several copies of each. TensorNets's ResNeXt-101 (64x4d) needs 1.9 GB of them in float64.
 
-    In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own name: TensorFlow's
-    FusedBatchNorm has kernels only for half, bfloat16 and float inputs (core/kernels/fused_batch_norm_op.cc). A
-    BatchNormWithGlobalNormalization becomes these ops in both types, because today's TensorFlow refuses it in new graphs
-    (core/ops/nn_ops.cc). An LRN becomes sums of slices in float64, and a linear or a
-    cubic resize takes of cells.
+    In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own
+    name: TensorFlow's FusedBatchNorm has kernels only for half, bfloat16 and float inputs
+    (core/kernels/fused_batch_norm_op.cc). A BatchNormWithGlobalNormalization becomes these ops in both types,
+    because today's TensorFlow refuses it in new graphs (core/ops/nn_ops.cc). An LRN becomes sums of slices in
+    float64, and a linear or a cubic resize takes of cells.
 
     Args:
         constants: values of the Const ops (`read_constants`).
-        decimal_epsilons: for a graph made here from code that says 0.001: a GraphDef holds epsilons as float32, and in float64
-            this restores the number in the code. A file's epsilon is the float32 that the file stores.
+        decimal_epsilons: for a graph made here from code that says 0.001: a GraphDef holds epsilons as
+            float32, and in float64 this restores the number in the code. A file's epsilon is the float32 that
+            the file stores.
 
     Raises:
         MissingFramework: a batch norm normalises by the batch itself, or an op reads its other outputs.
     """
     tensorflow = import_tensorflow()
     target = getattr(tensorflow, dtype).as_datatype_enum
-    floats = frozenset(getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64"))
+    floats = frozenset(
+        getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64")
+    )
     found, fed = type(graph)(versions=graph.versions), {}
     fused = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
     for node in graph.node:
@@ -109,11 +120,15 @@ def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
     # The default of is_training is True (core/ops/nn_ops.cc).
     if node.name in fused and ("is_training" not in node.attr or node.attr["is_training"].b):
         raise MissingFramework(
-            f"this {node.op} normalises by the batch that it sees", where=node.name, next="freeze it for inference"
+            f"this {node.op} normalises by the batch that it sees",
+            where=node.name,
+            next="freeze it for inference",
         )
     for source in node.input:
         if output_index(source) and op_name(source) in fused:
-            raise MissingFramework(f"reads the batch statistics '{source}'", where=node.name, next="freeze it for inference")
+            raise MissingFramework(
+                f"reads the batch statistics '{source}'", where=node.name, next="freeze it for inference"
+            )
 
 
 def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool) -> list[Any]:
@@ -125,10 +140,13 @@ def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bo
             gamma = ""
     else:
         x, gamma, beta, mean, variance = node.input
-        stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4  # the default (core/ops/nn_ops.cc)
+        # The default (core/ops/nn_ops.cc).
+        stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4
     epsilon = float(str(np.float32(stored))) if decimal_epsilons else float(np.float32(stored))
     part = f"{node.name}/porter_".__add__
-    constant = _constant(tensorflow, node, part("epsilon"), np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype))
+    constant = _constant(
+        tensorflow, node, part("epsilon"), np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype)
+    )
     steps = [
         ("AddV2", part("variance"), variance, constant.name),
         ("Rsqrt", part("scale"), part("variance")),
@@ -141,22 +159,38 @@ def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bo
 
 
 def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
-    """x * (bias + alpha * sum)^-beta; the sum is over the squares of the channels up to `depth_radius` away."""
+    """x * (bias + alpha * sum)^-beta; the sum is over the squares of the channels up to `depth_radius`
+    away.
+    """
     part = f"{node.name}/porter_".__add__
     number = tensorflow.as_dtype(target).as_numpy_dtype
     radius = node.attr["depth_radius"].i if "depth_radius" in node.attr else 5
     values = {"alpha": 1.0, "beta": 0.5, "bias": 1.0}
     values = {name: node.attr[name].f if name in node.attr else default for name, default in values.items()}
-    constants = {part(name): np.array(-value if name == "beta" else value, number) for name, value in values.items()}
+    constants = {
+        part(name): np.array(-value if name == "beta" else value, number) for name, value in values.items()
+    }
     constants[part("pads")] = np.array([[0, 0], [0, 0], [0, 0], [radius, radius]], np.int32)
     constants[part("step")] = np.array([1, 1, 1, 1], np.int32)
-    steps = [("Square", part("squares"), node.input[0]), ("Pad", part("padded"), part("squares"), part("pads"))]
+    steps = [
+        ("Square", part("squares"), node.input[0]),
+        ("Pad", part("padded"), part("squares"), part("pads")),
+    ]
     shifted = []
     for shift in range(2 * radius + 1):
         constants[part(f"from_{shift}")] = np.array([0, 0, 0, shift], np.int32)
         constants[part(f"to_{shift}")] = np.array([0, 0, 0, shift - 2 * radius], np.int32)
         shifted.append(part(f"shifted_{shift}"))
-        steps.append(("StridedSlice", shifted[-1], part("padded"), part(f"from_{shift}"), part(f"to_{shift}"), part("step")))
+        steps.append(
+            (
+                "StridedSlice",
+                shifted[-1],
+                part("padded"),
+                part(f"from_{shift}"),
+                part(f"to_{shift}"),
+                part("step"),
+            )
+        )
     steps += [
         ("AddN", part("sum"), *shifted),
         ("Mul", part("scaled"), part("sum"), part("alpha")),
@@ -182,7 +216,9 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
     half, ends = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
     inside = half and node.op == "ResizeBicubic"
     coordinates: Any = "align_corners" if ends else "half_pixel" if half else "asymmetric"
-    op = ResizeLike("linear" if node.op == "ResizeBilinear" else "cubic", coordinates, -0.5 if inside else -0.75, inside)
+    op = ResizeLike(
+        "linear" if node.op == "ResizeBilinear" else "cubic", coordinates, -0.5 if inside else -0.75, inside
+    )
     part, v1, kind = f"{node.name}/porter_", tensorflow.compat.v1, tensorflow.as_dtype(target)
     with tensorflow.Graph().as_default() as graph:
         x = v1.placeholder(kind, [None] * 4, f"{part}x")
@@ -195,7 +231,9 @@ def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
     made = []
     for each in graph.as_graph_def().node:
         if each.name not in renamed:
-            made.append(type(node)(name=node.name if each.name == part else each.name, op=each.op, attr=each.attr))
+            made.append(
+                type(node)(name=node.name if each.name == part else each.name, op=each.op, attr=each.attr)
+            )
             made[-1].input.extend(renamed.get(source, source) for source in each.input)
     return made
 
@@ -218,7 +256,9 @@ def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
 
 @cache
 def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
-    """The attributes of an op whose default is a floating type: a file may leave them out, as SavedModels do with MaxPool's T."""
+    """The attributes of an op whose default is a floating type: a file may leave them out, as SavedModels do
+    with MaxPool's T.
+    """
     definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
     attributes = definition.attr if definition is not None else ()
     return frozenset(attribute.name for attribute in attributes if attribute.default_value.type in floats)

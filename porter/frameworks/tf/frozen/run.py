@@ -20,7 +20,8 @@ _RUN_IN = ("float32", "float64")
 
 
 class GraphRunner:
-    """Evaluates ops of one graph on the CPU, each as the graph states it: TensorFlow's rewriting of graphs is off.
+    """Evaluates ops of one graph on the CPU, each as the graph states it: TensorFlow's rewriting of graphs is
+    off.
 
     Attributes:
         values: the names of values, to the ops that give them first or `op:place`.
@@ -38,15 +39,17 @@ class GraphRunner:
         takes: TakesInputs | None = None,
     ) -> None:
         """Args:
-            definition: a serialised GraphDef with a placeholder of images N×H×W×C. Only the nodes that lead to `outputs` are run.
-            tensors: values of Const ops, by name; other constants keep their own.
+            definition: a serialised GraphDef with a placeholder of images N×H×W×C. Only the nodes that lead
+            to `outputs` are run. tensors: values of Const ops, by name; other constants keep their own.
             outputs: names of ops, for their first output, or `op:place`.
             layers: further names for ops.
             decimal_epsilons: see `in_dtype`.
-            takes: what the graph takes, where that is more than images; the names of its further inputs are those of placeholders.
+            takes: what the graph takes, where that is more than images; the names of its further inputs are
+            those of placeholders.
 
         Raises:
-            MissingFramework: TensorFlow is not installed, or does not run this graph; an op that is not pure maths is named.
+            MissingFramework: TensorFlow is not installed, or does not run this graph; an op that is not pure
+                maths is named.
             UsageError: such graphs are not run in this type.
             MappingError, FileError, GraphError: as `read_definition` and `read_constants`.
         """
@@ -56,12 +59,16 @@ class GraphRunner:
         part = read_definition(definition, outputs)
         constants = read_constants(part, tensors, most_bytes(len(definition)))
         self._takes = takes
-        self._input, self._shape = _placeholder(tensorflow, part, [each.name for each in takes.further_inputs] if takes else ())
+        self._input, self._shape = _placeholder(
+            tensorflow, part, [each.name for each in takes.further_inputs] if takes else ()
+        )
         self._dtype = dtype
         self.arrays: Collection[str] = ()
         graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
         self._session = _session(tensorflow, graph)
-        self.values = {name: name for name in (*(node.name for node in part.node), *outputs)} | dict(layers or {})
+        self.values = {name: name for name in (*(node.name for node in part.node), *outputs)} | dict(
+            layers or {}
+        )
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
         """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
@@ -80,27 +87,40 @@ class GraphRunner:
         expect_fit(batch.shape, channels, rows, columns)
         given = {self._input: batch, **self._further(batch)}
         parts = {name: in_parts(self._numbers(array), at_once) for name, array in given.items()}
-        runs = [self._run(dict(zip(parts, part, strict=True)), names) for part in zip(*parts.values(), strict=True)]
+        runs = [
+            self._run(dict(zip(parts, part, strict=True)), names)
+            for part in zip(*parts.values(), strict=True)
+        ]
         whole = {name: np.concatenate([run.pop(name) for run in runs])[: len(batch)] for name in names}
-        return {name: value if name in self.arrays else channels_first(value) for name, value in whole.items()}
+        return {
+            name: value if name in self.arrays else channels_first(value) for name, value in whole.items()
+        }
 
     def _further(self, batch: Array) -> dict[str, Array]:
         """What the further inputs are fed, by name."""
         if self._takes is None:
             return {}
-        return dict(zip((each.name for each in self._takes.further_inputs), beside(batch, self._takes), strict=True))
+        return dict(
+            zip((each.name for each in self._takes.further_inputs), beside(batch, self._takes), strict=True)
+        )
 
     def _numbers(self, array: Array) -> Array:
         """A map N×H×W×C, or another value, in the graph's number type."""
-        return np.ascontiguousarray(array.transpose(0, 2, 3, 1) if array.ndim == 4 else array, dtype=self._dtype)
+        return np.ascontiguousarray(
+            array.transpose(0, 2, 3, 1) if array.ndim == 4 else array, dtype=self._dtype
+        )
 
     def _run(self, given: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
         tensorflow = import_tensorflow()
         try:
             fed = {f"{op}:0": array for op, array in (self._fed | given).items()}
-            found: dict[str, Array] = self._session.run({name: _output(self.values[name]) for name in names}, fed)
+            found: dict[str, Array] = self._session.run(
+                {name: _output(self.values[name]) for name in names}, fed
+            )
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
-            raise MissingFramework(f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}") from None
+            raise MissingFramework(
+                f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}"
+            ) from None
         except tensorflow.errors.OpError as error:
             _, rows, columns, _ = given[self._input].shape
             size = f"{rows}x{columns}"
@@ -113,7 +133,9 @@ def _output(source: str) -> str:
 
 
 def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple[str, tuple[int | None, ...]]:
-    """Name and shape (images, rows, columns, channels; None where free) of the graph's only input beside the `further` ones."""
+    """Name and shape (images, rows, columns, channels; None where free) of the graph's only input beside the
+    `further` ones.
+    """
     found = [node for node in graph.node if node.op == "Placeholder" and node.name not in further]
     if len(found) != 1:
         names = ", ".join(node.name for node in found) or "none"
@@ -122,10 +144,13 @@ def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple
     if not tensorflow.as_dtype(node.attr["dtype"].type).is_floating:
         raise MissingFramework("porter runs graphs whose input is of a floating type", where=node.name)
     shape = node.attr["shape"].shape if "shape" in node.attr else None
-    if shape is None or shape.unknown_rank or not shape.dim:  # a shape without dimensions is how old graphs say "any"
+    # A shape without dimensions is how old graphs say "any".
+    if shape is None or shape.unknown_rank or not shape.dim:
         return node.name, (None, None, None, None)
     if len(shape.dim) != 4:
-        raise MissingFramework(f"porter feeds images N×H×W×C; this input has {len(shape.dim)} dimensions", where=node.name)
+        raise MissingFramework(
+            f"porter feeds images N×H×W×C; this input has {len(shape.dim)} dimensions", where=node.name
+        )
     return node.name, tuple(int(dimension.size) if dimension.size > 0 else None for dimension in shape.dim)
 
 
@@ -139,7 +164,9 @@ def _session(tensorflow: Any, graph: Any) -> Any:
         with built.as_default():
             tensorflow.graph_util.import_graph_def(graph, name="")
     except (ValueError, TypeError, tensorflow.errors.OpError) as error:
-        raise MissingFramework(f"TensorFlow {tensorflow.__version__} does not take this graph: {first_line(error)}") from None
+        raise MissingFramework(
+            f"TensorFlow {tensorflow.__version__} does not take this graph: {first_line(error)}"
+        ) from None
     return v1.Session(graph=built, config=config)
 
 

@@ -1,4 +1,5 @@
-"""`model.py` of a port: the plan as a person would write it. It needs torch, safetensors and the standard library only.
+"""`model.py` of a port: the plan as a person would write it. It needs torch, safetensors and the standard
+library only.
 
 It is made from the same steps as the built module, without torch.
 """
@@ -50,6 +51,7 @@ def _head(docstring: str, norms: str, body: str) -> str:
     standard += "from functools import partial\n" if norms else ""
     paths = "from pathlib import Path\n" + ("from typing import Any\n" if "Any," in body else "")
     return (
-        f"{docstring}\n\n{standard}{paths}\nimport torch\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
+        f"{docstring}\n\n{standard}{paths}\nimport torch\nfrom safetensors.torch import load_file\nfrom "
+        "torch import nn\n"
         f"{functional}\n{norms}"
     ).rstrip()

@@ -9,16 +9,28 @@ from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Layer, Norm
 from porter.frameworks.code.text import Call, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.torch.code.signatures import DEFAULTS, NORM_DEFAULTS, NORMS, OWN_LAYERS, POSITIONAL
-from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, MAP_OF_FEATURES, OF_NUMBERS, REDUCTIONS, WITH_TENSORS
+from porter.frameworks.torch.spellings import (
+    FUNCTIONS,
+    GLOBAL_POOLS,
+    MAP_OF_FEATURES,
+    OF_NUMBERS,
+    REDUCTIONS,
+    WITH_TENSORS,
+)
 
 # tests/unit/frameworks/torch/test_code.py compares with torch.
 _OF_MODULES = (
-    "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval extra_repr "
-    "float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "
-    "named_children named_modules named_parameters parameters register_backward_hook register_buffer register_forward_hook "
-    "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook "
+    "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double "
+    "dump_patches eval extra_repr "
+    "float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict "
+    "modules mtia named_buffers "
+    "named_children named_modules named_parameters parameters register_backward_hook register_buffer "
+    "register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook "
+    "register_load_state_dict_post_hook "
     "register_load_state_dict_pre_hook register_module register_parameter register_state_dict_post_hook "
-    "register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory state_dict to to_empty train training "
+    "register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory state_dict "
+    "to to_empty train training "
     "type xpu zero_grad"
 )
 
@@ -48,7 +60,9 @@ def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expre
     if texts.get("stride") == "stride" and first[-1:] == ("kernel_size",):
         first = (*first, "stride")
     named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
-    return call(name or (kind if kind in OWN_LAYERS else f"nn.{kind}"), *(texts[slot] for slot in first), **named)
+    return call(
+        name or (kind if kind in OWN_LAYERS else f"nn.{kind}"), *(texts[slot] for slot in first), **named
+    )
 
 
 LANGUAGE = Language(
@@ -63,8 +77,13 @@ LANGUAGE = Language(
     functions=FUNCTIONS,
     with_tensors=WITH_TENSORS,
     of_map=MAP_OF_FEATURES,
-    kept=lambda layer: Layer(GLOBAL_POOLS[layer.kind], {"output_size": 1}) if layer.kind in GLOBAL_POOLS else None,
-    norms={kind: Norm(kind, f"nn.{kind}", {slot: NORM_DEFAULTS[slot] for slot in ("eps", "momentum")}) for kind in NORMS},
+    kept=lambda layer: (
+        Layer(GLOBAL_POOLS[layer.kind], {"output_size": 1}) if layer.kind in GLOBAL_POOLS else None
+    ),
+    norms={
+        kind: Norm(kind, f"nn.{kind}", {slot: NORM_DEFAULTS[slot] for slot in ("eps", "momentum")})
+        for kind in NORMS
+    },
     applied=_applied,
     made=_made,
     chained=lambda items, row: Call("chain", items),

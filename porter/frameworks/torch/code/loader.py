@@ -31,12 +31,19 @@ def renamed(tensors):
 
 
 def loader(names: Mapping[str, str]) -> str:
-    """`load` and the functions that it needs. `names` are modules with another name in the file: that name to the name here."""
+    """`load` and the functions that it needs. `names` are modules with another name in the file: that name to
+    the name here.
+    """
     if not names:
         return _LOADER
     table = "".join(f"    {literal(theirs)}: {literal(ours)},\n" for theirs, ours in names.items())
-    text = _LOADER.replace('load_file(folder / "model.safetensors")', 'renamed(load_file(folder / "model.safetensors"))')
-    return f"# The modules' names in the file, and their names here.\nNAMES = {{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
+    text = _LOADER.replace(
+        'load_file(folder / "model.safetensors")', 'renamed(load_file(folder / "model.safetensors"))'
+    )
+    return (
+        "# The modules' names in the file, and their names here.\nNAMES = "
+        f"{{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
+    )
 
 
 def fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
@@ -46,14 +53,19 @@ def fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
         names: of the arguments, by path.
     """
     right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
-    return [line for path, shape in taken_shapes(plan).items() for line in _checked(names[path], shape, right)]
+    return [
+        line for path, shape in taken_shapes(plan).items() for line in _checked(names[path], shape, right)
+    ]
 
 
 def _checked(x: str, shape: Shape, right: str) -> list[str]:
     if not is_map(shape):
         other = [f"{x}.shape[{place}] != {axis}" for place, axis in enumerate(shape, 1) if axis is not None]
         return [
-            f"        if not torch.jit.is_tracing() and ({' or '.join([f'{x}.dim() != {1 + len(shape)}', *other])}):",
+            (
+                "        if not torch.jit.is_tracing() and "
+                f"({' or '.join([f'{x}.dim() != {1 + len(shape)}', *other])}):"
+            ),
             f'            raise ValueError(f"{_called(x)} is {axes_text(shape)}, got {{tuple({x}.shape)}}")',
         ]
     _, rows, columns = shape

@@ -1,4 +1,6 @@
-"""How calls of torch's layers are written: which arguments stand by their places, and which are left out as defaults."""
+"""How calls of torch's layers are written: which arguments stand by their places, and which are left out as
+defaults.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,14 @@ POSITIONAL: Mapping[str, tuple[str, ...]] = {
 }
 
 _WINDOW: Mapping[str, Value] = {"padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True}
-_CONV: Mapping[str, Value] = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1, "bias": True}
+_CONV: Mapping[str, Value] = {
+    "stride": 1,
+    "padding": 0,
+    "output_padding": 0,
+    "dilation": 1,
+    "groups": 1,
+    "bias": True,
+}
 _LAYER_NORM: Mapping[str, Value] = {"eps": 1e-5, "elementwise_affine": True}
 DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     **{key: {"inplace": False} for key in IN_PLACE},

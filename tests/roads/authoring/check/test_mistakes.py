@@ -1,4 +1,6 @@
-"""Mistakes that authors make: each error names the place where the mistake is written, one cause, and what to write instead."""
+"""Mistakes that authors make: each error names the place where the mistake is written, one cause, and what to
+write instead.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -31,25 +33,42 @@ ADD = "{add: add, from: [input, conv]}"
 HOME = "    framework: torch\n"
 MISTAKES = {
     # YAML
-    "a brace without its pair": Mistake(f"- {NORM}", "- ¶{batch_norm: stem/norm", "not closed on its line", "add its }"),
+    "a brace without its pair": Mistake(
+        f"- {NORM}", "- ¶{batch_norm: stem/norm", "not closed on its line", "add its }"
+    ),
     "a tab": Mistake(f"  - {NORM}", f"¶\t- {NORM}", "cannot start any token", "spaces, not with tabs"),
     "no space after a colon": Mistake(
-        "options: {classes: 10, bn_epsilon:", "options:{classes: 10, bn_epsilon¶:", "mapping values", "a space after each ':'"
+        "options: {classes: 10, bn_epsilon:",
+        "options:{classes: 10, bn_epsilon¶:",
+        "mapping values",
+        "a space after each ':'",
     ),
     "a key without its colon": Mistake(
         "=stem_pool}", "=stem_pool, ¶from stem/relu}", "no 'from stem/relu'", "write 'from: stem/relu'"
     ),
-    "a key twice": Mistake("      stem/norm: bn1\n", "      stem/norm: bn1\n      ¶stem/norm: bn2\n", "is here twice", ""),
+    "a key twice": Mistake(
+        "      stem/norm: bn1\n", "      stem/norm: bn1\n      ¶stem/norm: bn2\n", "is here twice", ""
+    ),
     # words
     "a section": Mistake("graph:\n", "¶graf:\n", "no key 'graf'", "'graph'"),
     "an operation": Mistake(
-        "{batch_norm: stem/norm}", "{¶batchnorm: stem/norm}", "neither an operation nor a block", "'batch_norm'"
+        "{batch_norm: stem/norm}",
+        "{¶batchnorm: stem/norm}",
+        "neither an operation nor a block",
+        "'batch_norm'",
     ),
     "an attribute": Mistake(
-        "filters: =width, kernel: 3, s", "¶filtres: =width, kernel: 3, s", "'conv' has no 'filtres'", "'filters'"
+        "filters: =width, kernel: 3, s",
+        "¶filtres: =width, kernel: 3, s",
+        "'conv' has no 'filtres'",
+        "'filters'",
     ),
-    "an argument of a block": Mistake("filters: =width}\n", "filters: =width, ¶kernal: 5}\n", "'unit' has no 'kernal'", "'kernel'"),
-    "an option": Mistake(HOME, HOME + "    options: {¶bn_epsilom: 1}\n", "no option 'bn_epsilom'", "'bn_epsilon'"),
+    "an argument of a block": Mistake(
+        "filters: =width}\n", "filters: =width, ¶kernal: 5}\n", "'unit' has no 'kernal'", "'kernel'"
+    ),
+    "an option": Mistake(
+        HOME, HOME + "    options: {¶bn_epsilom: 1}\n", "no option 'bn_epsilom'", "'bn_epsilon'"
+    ),
     "a declared option": Mistake(
         "bn_epsilon: 1", "¶bn_epsilom: 1", "takes its 'epsilon' from the option 'bn_epsilon'", "'bn_epsilon'"
     ),
@@ -59,37 +78,63 @@ MISTAKES = {
         "'batch_norm' takes its 'epsilon' from the option 'bn_epsilon', and this recipe has none",
         "add bn_epsilon to 'options'",
     ),
-    "a variable of one variant": Mistake("tiny_wide: {width", "¶tiny_wide: {widht", "'tiny_wide' has no 'width'", "'widht'"),
+    "a variable of one variant": Mistake(
+        "tiny_wide: {width", "¶tiny_wide: {widht", "'tiny_wide' has no 'width'", "'widht'"
+    ),
     "a framework": Mistake("framework: torch", "framework: ¶torhc", "no framework 'torhc'", "'torch'"),
     "a zoo": Mistake(HOME, HOME + "    extends: ¶hom\n", "no zoo 'hom'", "'home'"),
-    "a variant": Mistake(HOME, HOME + "    only: [tiny, ¶tiny_wid]\n", "no variant 'tiny_wid'", "'tiny_wide'"),
-    "a reference": Mistake(HOME, HOME + "    reference: ¶torchvison\n", "no reference 'torchvison'", "'torchvision'"),
+    "a variant": Mistake(
+        HOME, HOME + "    only: [tiny, ¶tiny_wid]\n", "no variant 'tiny_wid'", "'tiny_wide'"
+    ),
+    "a reference": Mistake(
+        HOME, HOME + "    reference: ¶torchvison\n", "no reference 'torchvison'", "'torchvision'"
+    ),
     "a transform": Mistake("[conv1x1_to_dense]", "[¶conv1x1_to_dens]", "no transform", "'conv1x1_to_dense'"),
-    "a convention": Mistake("padding: {stem/conv: 1}", "padding: {stem/conv: ¶smae}", "got 'smae', in tiny from home", "'same'"),
+    "a convention": Mistake(
+        "padding: {stem/conv: 1}", "padding: {stem/conv: ¶smae}", "got 'smae', in tiny from home", "'same'"
+    ),
     # values
-    "a word for a number": Mistake("kernel: 3, stride: 2, pad: s", "kernel: ¶three, stride: 2, pad: s", "is a whole number", ""),
-    "a variable without its sign": Mistake("filters: =width, k", "filters: ¶width, k", "got 'width'", "write =width"),
-    "half a filter": Mistake("filters: =width, k", "filters: ¶=width/3, k", "got 2.6666666666666665", "int(...) or round8(...)"),
+    "a word for a number": Mistake(
+        "kernel: 3, stride: 2, pad: s", "kernel: ¶three, stride: 2, pad: s", "is a whole number", ""
+    ),
+    "a variable without its sign": Mistake(
+        "filters: =width, k", "filters: ¶width, k", "got 'width'", "write =width"
+    ),
+    "half a filter": Mistake(
+        "filters: =width, k", "filters: ¶=width/3, k", "got 2.6666666666666665", "int(...) or round8(...)"
+    ),
     "half a filter of a variant": Mistake(
         "{width: 8, ", "{width: ¶8.5, ", "'filters' of 'stem/conv' is a whole number", "int(...)"
     ),
     "half a filter of a block": Mistake(
         "filters: =width}", "filters: ¶=0.3*width}", "'filters' of 'stage1/unit1/conv'", "int(...)"
     ),
-    "a digest": Mistake("tiny: {top1: 50", "tiny: {file: 'https://x.org/a', md5: ¶3EF4, top1: 50", "'md5' is lower-case hex", ""),
+    "a digest": Mistake(
+        "tiny: {top1: 50",
+        "tiny: {file: 'https://x.org/a', md5: ¶3EF4, top1: 50",
+        "'md5' is lower-case hex",
+        "",
+    ),
     "a figure above 100": Mistake("top1: 50", "top1: ¶150", "100 or less, got 150", "in percent"),
     "a figure without its source": Mistake(
-        "tiny: {top1: 50, top5: 80, size: 32, source: made up}", "tiny: ¶{top1: 50, top5: 80, size: 32}", "'source'", ""
+        "tiny: {top1: 50, top5: 80, size: 32, source: made up}",
+        "tiny: ¶{top1: 50, top5: 80, size: 32}",
+        "'source'",
+        "",
     ),
     # expressions
-    "an unknown variable": Mistake("filters: =width, k", "filters: ¶=widht, k", "'widht' is not a variable", "'width'"),
+    "an unknown variable": Mistake(
+        "filters: =width, k", "filters: ¶=widht, k", "'widht' is not a variable", "'width'"
+    ),
     "one in a part that nothing reaches": Mistake(
         "=stem_pool", "¶=stem_pool or stem_pol", "'stem_pol' is not a variable", "'stem_pool'"
     ),
     "one of another scope": Mistake(
         "{relu: stem/relu}", "{relu: stem/relu, when: ¶=first}", "'first' is not a variable", "with 'repeat'"
     ),
-    "not an expression": Mistake("filters: =width, k", "filters: ¶'=4 *', k", "'4 *' is not an expression", "=4*width"),
+    "not an expression": Mistake(
+        "filters: =width, k", "filters: ¶'=4 *', k", "'4 *' is not an expression", "=4*width"
+    ),
     "not an expression as a default": Mistake(
         "kernel: 3}\n    steps", "kernel: ¶=3+}\n    steps", "'3+' is not an expression", "=4*width"
     ),
@@ -108,16 +153,29 @@ MISTAKES = {
         )
         for word in ("place", "variant", "count", "min")
     },
-    "an expression as a constant": Mistake("options: {", "constants: {a: ¶'=2*4'}\noptions: {", "is not an expression", ""),
-    "an option that is a constant": Mistake(HOME, HOME + "    options: {¶depth: 1}\n", "no option 'depth'", "known are"),
+    "an expression as a constant": Mistake(
+        "options: {", "constants: {a: ¶'=2*4'}\noptions: {", "is not an expression", ""
+    ),
+    "an option that is a constant": Mistake(
+        HOME, HOME + "    options: {¶depth: 1}\n", "no option 'depth'", "known are"
+    ),
     "an expression as a variable": Mistake(
         "{width: 8, ", '{width: ¶"=2*4", ', "value is not an expression", "in the step that needs it"
     ),
-    "a division by zero": Mistake("filters: =width, k", "filters: ¶=width//0, k", "'width // 0' divides by zero", "if b > 0"),
-    "an index too large": Mistake('"=depths[0]"', '¶"=depths[2]"', "index 2 is outside a list of 2", "first index is 0"),
-    "an unknown function": Mistake("filters: =width, k", "filters: ¶=floor(width), k", "no function 'floor'", "int"),
+    "a division by zero": Mistake(
+        "filters: =width, k", "filters: ¶=width//0, k", "'width // 0' divides by zero", "if b > 0"
+    ),
+    "an index too large": Mistake(
+        '"=depths[0]"', '¶"=depths[2]"', "index 2 is outside a list of 2", "first index is 0"
+    ),
+    "an unknown function": Mistake(
+        "filters: =width, k", "filters: ¶=floor(width), k", "no function 'floor'", "int"
+    ),
     "a condition without its sign": Mistake(
-        "when: =stem_pool", "when: ¶stem_pool == True", "'when' is a condition, got 'stem_pool == True'", "when: =stem_pool == True"
+        "when: =stem_pool",
+        "when: ¶stem_pool == True",
+        "'when' is a condition, got 'stem_pool == True'",
+        "when: =stem_pool == True",
     ),
     # graphs
     "a dense layer of a map": Mistake(
@@ -126,7 +184,9 @@ MISTAKES = {
         "head/logits: expected an input of rank 1, got 8x8x8",
         "global_avg_pool or a flatten",
     ),
-    "a path that does not exist": Mistake("[input, conv]", "[input, ¶cnv]", "no earlier step 'cnv'", "'conv'"),
+    "a path that does not exist": Mistake(
+        "[input, conv]", "[input, ¶cnv]", "no earlier step 'cnv'", "'conv'"
+    ),
     "a step that is left out": Mistake(
         f"{UNIT}\n      - {ADD}",
         f"{UNIT[:-1]}, when: =filters > 8}}\n      - {{add: add, from: [input, ¶conv]}}",
@@ -151,19 +211,34 @@ MISTAKES = {
         "the graph ends in",
         "end it",
     ),
-    "two steps of one path": Mistake("{relu: stem/relu}", "{relu: ¶stem/norm}", "two steps have the path", "'when' conditions"),
-    "a block inside itself": Mistake(UNIT, "¶{unit: again, filters: 8}", "'unit' is used inside itself: unit > unit", ""),
+    "two steps of one path": Mistake(
+        "{relu: stem/relu}", "{relu: ¶stem/norm}", "two steps have the path", "'when' conditions"
+    ),
+    "a block inside itself": Mistake(
+        UNIT, "¶{unit: again, filters: 8}", "'unit' is used inside itself: unit > unit", ""
+    ),
     "an input too many for a block": Mistake(
-        "{unit: stage1/unit, ", "{unit: stage1/unit, from: ¶[stem/conv, stem/relu], ", "'unit' reads input, and is given 2", "from:"
+        "{unit: stage1/unit, ",
+        "{unit: stage1/unit, from: ¶[stem/conv, stem/relu], ",
+        "'unit' reads input, and is given 2",
+        "from:",
     ),
     "a norm that repeats": Mistake(
-        "{relu: stem/relu}", "{conv: a, filters: 8, repeat: 2, ¶norm: b}", "a step that repeats has no 'norm'", "a block of the two"
+        "{relu: stem/relu}",
+        "{conv: a, filters: 8, repeat: 2, ¶norm: b}",
+        "a step that repeats has no 'norm'",
+        "a block of the two",
     ),
     # zoos
-    "a pattern of names that matches nothing": Mistake("stem/norm: bn1", "¶stem/nrom: bn1", "matches no node", "'stem/norm'"),
+    "a pattern of names that matches nothing": Mistake(
+        "stem/norm: bn1", "¶stem/nrom: bn1", "matches no node", "'stem/norm'"
+    ),
     **{
         f"what is caught called {word}": Mistake(
-            '"stage{s}/unit{u}/conv"', f'¶"stage{{{word}}}/unit{{u}}/conv"', f"'{word}' is a word of recipes", "another name"
+            '"stage{s}/unit{u}/conv"',
+            f'¶"stage{{{word}}}/unit{{u}}/conv"',
+            f"'{word}' is a word of recipes",
+            "another name",
         )
         for word in ("place", "input")
     },
@@ -176,19 +251,28 @@ MISTAKES = {
     "a name that computes with a word": Mistake(
         '"stage{s}/unit{u}/conv": "layer{s}.{u-1}.conv"',
         '"stage{s}/u{u}/conv": ¶"layer{s}.{u-1}.conv"',
-        "'stage{s}/u{u}/conv' matches 'stage1/unit1/conv', and its name 'layer{s}.{u-1}.conv' cannot be computed: "
+        "'stage{s}/u{u}/conv' matches 'stage1/unit1/conv', and its name "
+        "'layer{s}.{u-1}.conv' cannot be computed: "
         "expected a number, got 'nit1'",
         "such as stage1/unit1/conv: NAME",
     ),
     "a node without a name": Mistake(
-        "    names:\n      stem/conv: conv1\n", "    ¶names:\n", "does not name 'stem/conv', in tiny", "such as stem/conv: NAME"
+        "    names:\n      stem/conv: conv1\n",
+        "    ¶names:\n",
+        "does not name 'stem/conv', in tiny",
+        "such as stem/conv: NAME",
     ),
     "two nodes of one name": Mistake(
         "stem/norm: bn1", "stem/norm: ¶conv1", "both have the name 'conv1', in tiny", "what tells them apart"
     ),
-    "a pad where no site is": Mistake("padding: {stem", "padding: {¶stem/cnv: 1, stem", "no padding site", "'stem/conv'"),
+    "a pad where no site is": Mistake(
+        "padding: {stem", "padding: {¶stem/cnv: 1, stem", "no padding site", "'stem/conv'"
+    ),
     "a pad at a step that takes none": Mistake(
-        "padding: {stem", "padding: {¶stem/relu: 1, stem", "'stem/relu' is a relu", "only convolutions and pools"
+        "padding: {stem",
+        "padding: {¶stem/relu: 1, stem",
+        "'stem/relu' is a relu",
+        "only convolutions and pools",
     ),
     "a fill that is not a number": Mistake(
         "padding: {stem", "padding: {stem/pool: {fill: ¶zero}, stem", "'fill' is a number", "write 0"
@@ -225,18 +309,29 @@ OF_TWO_FILES = {
     ),
     "a key of a row": Mistake("top5: 80", "¶top_5: 80", "no key 'top_5'", "'top5'"),
     "a variant": Mistake(ROW, "¶tinny: {file", "no variant 'tinny'", "'tiny'"),
-    "an option": Mistake("licence: MIT", "options: {¶bn_epsilom: 1.0}", "no option 'bn_epsilom'", "'bn_epsilon'"),
+    "an option": Mistake(
+        "licence: MIT", "options: {¶bn_epsilom: 1.0}", "no option 'bn_epsilom'", "'bn_epsilon'"
+    ),
     "a zoo's name": Mistake("zoo: home", "zoo: ¶hom", "this is the file of zoo 'home', got 'hom'", ""),
-    "a word in quotes": Mistake("licence: MIT", "licence: ¶3", "'licence' is a word or a text, got 3", "quotes"),
+    "a word in quotes": Mistake(
+        "licence: MIT", "licence: ¶3", "'licence' is a word or a text, got 3", "quotes"
+    ),
     "a scope's variable": Mistake(
-        NAMES, '      "stage{s}/":\n        "unit{u}/conv": ¶"layer{t}.{u-1}.conv"\n', "'t' is not a variable", "known are"
+        NAMES,
+        '      "stage{s}/":\n        "unit{u}/conv": ¶"layer{t}.{u-1}.conv"\n',
+        "'t' is not a variable",
+        "known are",
     ),
     "a scope's pattern": Mistake(
-        NAMES, NAMES + '      "stage{s}/":\n        ¶"unt{u}/conv": a\n', "'stage{s}/unt{u}/conv' matches no node", "did you mean"
+        NAMES,
+        NAMES + '      "stage{s}/":\n        ¶"unt{u}/conv": a\n',
+        "'stage{s}/unt{u}/conv' matches no node",
+        "did you mean",
     ),
     "a scope": Mistake(
         NAMES,
-        '      ¶"satge{s}/unit{u}/":\n        conv: "layer{s}.{u-1}.conv"\n        relu: "layer{s}.{u-1}.relu"\n',
+        '      ¶"satge{s}/unit{u}/":\n        conv: "layer{s}.{u-1}.conv"\n        relu: '
+        '"layer{s}.{u-1}.relu"\n',
         "'satge{s}/unit{u}/' matches no node",
         "'stage1/unit1/conv'",
     ),
@@ -246,7 +341,9 @@ OF_TWO_FILES = {
         "'stage{s}/unit{u}/prfeix' matches no node",
         "'prefix'",
     ),
-    "a scope that is no table": Mistake("      stem/norm: bn1\n", "      stem/: ¶bn1\n", "a scope is a table of names", ""),
+    "a scope that is no table": Mistake(
+        "      stem/norm: bn1\n", "      stem/: ¶bn1\n", "a scope is a table of names", ""
+    ),
 }
 
 
@@ -271,4 +368,7 @@ def expect(mistake: Mistake, found: Checked, places: list[str | None]) -> None:
     """One error, at one of the places, with the mistake's words."""
     assert len(found.errors) == 1, found.errors
     error = found.errors[0]
-    assert error.where in places and mistake.message in error.message and mistake.fix in (error.next or ""), (error, places)
+    assert error.where in places and mistake.message in error.message and mistake.fix in (error.next or ""), (
+        error,
+        places,
+    )

@@ -1,4 +1,6 @@
-"""Networks in the style of insightface's files, which MXNet builds and saves: fresnet.py's r50 and fmobilefacenet.py, smaller."""
+"""Networks in the style of insightface's files, which MXNet builds and saves: fresnet.py's r50 and
+fmobilefacenet.py, smaller.
+"""
 
 from __future__ import annotations
 
@@ -96,9 +98,14 @@ def test_a_network_of_faces_is_what_mxnet_computes(kind: str, tmp_path: Path) ->
     }
     for to in ("torch", "tf", "onnx", "mxnet"):
         made = porter.convert(tmp_path / "model-0000.params", to=to, input_size="112", out=tmp_path / to)
-        assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+        assert (
+            made.verdict is not None
+            and made.verdict.ok
+            and made.verdict.proof.reference == "the file's own graph"
+        )
     with torch.no_grad():
         found = porter.load(tmp_path / "torch").double()(torch.from_numpy(seen["images"]).double()).numpy()
-    # In float64 too, MXNet multiplies a PReLU's values below zero in float32 (src/operator/mshadow_op.h, xelu).
+    # In float64 too, MXNet multiplies a PReLU's values below zero in float32 (src/operator/mshadow_op.h,
+    # xelu).
     assert np.linalg.norm(found - seen["given"]) <= 1e-7 * np.linalg.norm(seen["given"])
     assert seen["given"].std(0).mean() > 0.01 * np.abs(seen["given"]).mean()

@@ -1,4 +1,6 @@
-"""The models that CNTK 2.7 writes as ONNX are what CNTK computes: its automatic padding, its pools and its norms."""
+"""The models that CNTK 2.7 writes as ONNX are what CNTK computes: its automatic padding, its pools and its
+norms.
+"""
 
 import os
 import subprocess
@@ -15,10 +17,14 @@ NETWORKS = ("resnet_v1", "resnet_v2", "resnext", "wide_resnet", "mobilenet_v1", 
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not PYTHON.exists(), reason="no Python 3.6 with CNTK 2.7: CONTRIBUTING.md says how to have one")
+@pytest.mark.skipif(
+    not PYTHON.exists(), reason="no Python 3.6 with CNTK 2.7: CONTRIBUTING.md says how to have one"
+)
 @pytest.mark.parametrize("side", [64, 75])
 def test_ports_of_cntks_files_compute_what_cntk_does(side: int, tmp_path: Path) -> None:
-    subprocess.run([PYTHON, ROOT / "tests/support/cntk_models.py", tmp_path, str(side)], check=True, capture_output=True)
+    subprocess.run(
+        [PYTHON, ROOT / "tests/support/cntk_models.py", tmp_path, str(side)], check=True, capture_output=True
+    )
     apart = {}
     for name in NETWORKS:
         known = np.load(tmp_path / f"{name}.npz")

@@ -1,4 +1,6 @@
-"""Ports of .pt2 archives: proved against their programs, of the size that they hold for, and by a recipe if it has their graph."""
+"""Ports of .pt2 archives: proved against their programs, of the size that they hold for, and by a recipe if
+it has their graph.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class Standardised(nn.Conv2d):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = self.weight.reshape(1, len(self.weight), -1)
-        kernel = nn.functional.batch_norm(rows, None, None, training=True, momentum=0.0, eps=1e-6).reshape_as(self.weight)
+        kernel = nn.functional.batch_norm(rows, None, None, training=True, momentum=0.0, eps=1e-6).reshape_as(
+            self.weight
+        )
         return nn.functional.conv2d(x, kernel, self.bias)
 
 
@@ -81,7 +85,9 @@ def test_a_kernel_that_a_program_computes_is_proved_before_its_rounding(tmp_path
 
 
 class Looks(nn.Module):
-    """A model that computes otherwise for images of an odd width, as those do that pad by their input's size."""
+    """A model that computes otherwise for images of an odd width, as those do that pad by their input's
+    size.
+    """
 
     def __init__(self, looks: Callable[[torch.Tensor], bool]) -> None:
         super().__init__()

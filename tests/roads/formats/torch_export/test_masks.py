@@ -1,4 +1,6 @@
-"""Masks of attention that a program states: truths, as transformers makes them, and numbers; each is held to the module itself."""
+"""Masks of attention that a program states: truths, as transformers makes them, and numbers; each is held to
+the module itself.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from torch import nn
 import porter
 
 MASKS: dict[str, Callable[[torch.Tensor, int, int], torch.Tensor]] = {
-    "all, for each image": lambda place, images, count: (place[None, None, :, None] >= 0).expand(images, -1, count, count),
+    "all, for each image": lambda place, images, count: (place[None, None, :, None] >= 0).expand(
+        images, -1, count, count
+    ),
     "those before, for each image": lambda place, images, count: (place[:, None] >= place)[None, None].expand(
         images, -1, count, count
     ),
     "those before": lambda place, images, count: place[:, None] > place - 1,
-    "numbers, for each image and head": lambda place, images, count: (-(place[:, None] - place).abs().float())[None, None].expand(
-        images, 2, count, count
-    ),
+    "numbers, for each image and head": lambda place, images, count: (
+        -(place[:, None] - place).abs().float()
+    )[None, None].expand(images, 2, count, count),
 }
 
 

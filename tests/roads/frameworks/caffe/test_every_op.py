@@ -1,4 +1,6 @@
-"""Every op of porter.graph in Caffe: what porter's own engine computes of the net in float64, OpenCV of the files in float32."""
+"""Every op of porter.graph in Caffe: what porter's own engine computes of the net in float64, OpenCV of the
+files in float32.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,13 @@ from porter.graph import (
 )
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Size, Window
-from tests.support.frameworks.sayable import AT_SIZES, expect_every_op, expect_read_back, expect_refused, sayable_plan
+from tests.support.frameworks.sayable import (
+    AT_SIZES,
+    expect_every_op,
+    expect_read_back,
+    expect_refused,
+    sayable_plan,
+)
 from tests.support.frameworks.torch.every_op import SIZE, images, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
@@ -53,7 +61,9 @@ def dilated(op: Op) -> bool:
 
 
 def opencv(folder: Path, batch: Array, names: list[str]) -> dict[str, Array]:
-    """Without fusion, which gives wrong values of layers that are asked for one after the other (OpenCV 4.14)."""
+    """Without fusion, which gives wrong values of layers that are asked for one after the other (OpenCV
+    4.14).
+    """
     net = cv2.dnn.readNetFromCaffe(str(folder / "model.prototxt"), str(folder / "model.caffemodel"))
     net.enableFusion(False)
     net.setInput(batch.astype(np.float32))
@@ -112,7 +122,9 @@ READ_OTHERWISE = (
 
 
 def test_what_opencv_reads_in_its_own_way(tmp_path: Path) -> None:
-    """OpenCV reads neither of `pad_h` and `pad_w` without the other, and no `k` of an LRN; tests/padding has all pads."""
+    """OpenCV reads neither of `pad_h` and `pad_w` without the other, and no `k` of an LRN; tests/padding has
+    all pads.
+    """
     nodes = tuple(Node(f"op{place}", op, (INPUT,)) for place, op in enumerate(READ_OTHERWISE))
     graph = Graph(nodes, 3, nodes[0].path, further=tuple(node.path for node in nodes[1:]))
     plan, tensors = make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph)

@@ -1,4 +1,6 @@
-"""Caffe's ports: of files, of the network whose port was reported wrong for years, and of a mistaken writer."""
+"""Caffe's ports: of files, of the network whose port was reported wrong for years, and of a mistaken
+writer.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +33,39 @@ def db(found: Array, wanted: Array) -> float:
 
 
 def logits(framework: Destination, graph: Graph, tensors: object, images: Array) -> Array:
-    model = framework.ENGINE.build(make_plan(graph, (224, 224), framework.CAPABILITIES), tensors, {}, "float64")  # type: ignore[arg-type]
+    model = framework.ENGINE.build(
+        make_plan(graph, (224, 224), framework.CAPABILITIES), tensors, {}, "float64"
+    )  # type: ignore[arg-type]
     return framework.ENGINE.run(model, images.astype(np.float64), [graph.output])[graph.output]
 
 
 def test_mobilenet_of_tensorflow(tmp_path: Path) -> None:
-    """Its strided convolutions pad by SAME: 112x112 cells, of which converters made 111x111, or 112x112 others. The ratio reported
-    was 5 dB. In float32 it is that of the source's own rounding with these weights, which is 99 dB in torch.
+    """Its strided convolutions pad by SAME: 112x112 cells, of which converters made 111x111, or 112x112
+    others. The ratio reported was 5 dB. In float32 it is that of the source's own rounding with these
+    weights, which is 99 dB in torch.
     """
-    graph, tensors = standin_graph("mobilenet_v1_0.25", "keras"), standin_tensors("mobilenet_v1_0.25", "keras")
+    graph, tensors = (
+        standin_graph("mobilenet_v1_0.25", "keras"),
+        standin_tensors("mobilenet_v1_0.25", "keras"),
+    )
     images, plan = smooth_images(3, (224, 224), 5, 2), make_plan(graph, (224, 224), caffe.CAPABILITIES)
     wanted = logits(get_destination("torch"), graph, tensors, images)
     assert db(logits(caffe, graph, tensors, images), wanted) > 250
     caffe.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": "[224, 224]"})
     head = caffe.net(plan).values[graph.output]
     assert db(opencv(tmp_path, images, [head])[head], wanted) > 95
-    strided = {path: Convention("explicit", (1, 1, 1, 1)) for path, found in plan.realisations.items() if found.kind != "native"}
-    assert len(strided) == 5 and str(plan.realisations["stem/conv"]) == "1, its kernel amid zeros ((1,0),(1,0))"
-    why = "SAME puts the odd cell at the bottom and right; the destination pads both sides alike, with zeros around its kernel"
+    strided = {
+        path: Convention("explicit", (1, 1, 1, 1))
+        for path, found in plan.realisations.items()
+        if found.kind != "native"
+    }
+    assert (
+        len(strided) == 5 and str(plan.realisations["stem/conv"]) == "1, its kernel amid zeros ((1,0),(1,0))"
+    )
+    why = (
+        "SAME puts the odd cell at the bottom and right; the destination pads both sides alike, with "
+        "zeros around its kernel"
+    )
     assert plan.realisations["stem/conv"].why == why
     assert db(logits(caffe, with_conventions(graph, strided), tensors, images), wanted) < 15
 
@@ -60,15 +77,25 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_port_of_a_caffe_net(file: Path, tmp_path: Path) -> None:
     made = porter.convert(file, to="caffe", out=tmp_path / "port")
-    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+    assert (
+        made.verdict is not None
+        and made.verdict.ok
+        and made.verdict.proof.reference == "the file's own graph"
+    )
     assert porter.verify(tmp_path / "port", weights=file).ok
     images = np.random.default_rng(0).standard_normal((2, 3, 33, 38)).astype(np.float32)
-    again = porter.convert(tmp_path / "port" / "model.caffemodel", to="torch", out=tmp_path / "torch", check=False)
-    torch = get_destination("torch").ENGINE.run(again.port.build(), images, [again.port.graph.output])[again.port.graph.output]
+    again = porter.convert(
+        tmp_path / "port" / "model.caffemodel", to="torch", out=tmp_path / "torch", check=False
+    )
+    torch = get_destination("torch").ENGINE.run(again.port.build(), images, [again.port.graph.output])[
+        again.port.graph.output
+    ]
     assert db(porter.load(tmp_path / "port")(images), torch) > 100
     for path, roles in made.port.tensors().items():
         assert all(np.array_equal(again.port.tensors()[path][role], array) for role, array in roles.items())
-    with pytest.raises(UsageError, match="porter writes Caffe's tensors in float32 and float64, not in float16"):
+    with pytest.raises(
+        UsageError, match="porter writes Caffe's tensors in float32 and float64, not in float16"
+    ):
         porter.convert(file, to="caffe", out=tmp_path / "half", dtype="float16")
 
 
@@ -104,7 +131,9 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
     sign(folder)
     with pytest.raises(FileError, match=r"the net is not the one of port.json: 'avg' is another"):
         porter.verify(folder, weights=file)
-    (folder / "model.prototxt").write_text(written + 'layer { name: "more" type: "ReLU" bottom: "fc" top: "more" }')
+    (folder / "model.prototxt").write_text(
+        written + 'layer { name: "more" type: "ReLU" bottom: "fc" top: "more" }'
+    )
     sign(folder)
     with pytest.raises(FileError, match=r"the net is not the one of port.json: it has more layers, or fewer"):
         porter.verify(folder, weights=file)

@@ -1,4 +1,6 @@
-"""A small variant of every recipe to Caffe: its net, and under `full`, in each zoo, what OpenCV computes of the files."""
+"""A small variant of every recipe to Caffe: its net, and under `full`, in each zoo, what OpenCV computes of
+the files.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ import pytest
 from porter.frameworks.caffe.destination import DESTINATION as caffe
 from porter.recipe import find_recipe
 from tests.roads.frameworks.caffe.test_every_op import opencv
-from tests.support.frameworks.small_variants import WITHOUT_LAYER_NORMS, by_torch, expect_spelled, plans, small
+from tests.support.frameworks.small_variants import (
+    WITHOUT_LAYER_NORMS,
+    by_torch,
+    expect_spelled,
+    plans,
+    small,
+)
 from tests.support.random_graphs import difference
 from tests.support.standin import smooth_images
 from tests.support.standin_files import standin_graph, standin_tensors
@@ -32,7 +40,9 @@ def test_opencv_computes_a_ports_function(architecture: str, tmp_path: Path) -> 
             for size in sizes:
                 caffe.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": json.dumps(size)})
                 images = smooth_images(graph.channels, size, 5, 2)
-                wanted, rounded = (by_torch(graph, tensors, images, dtype) for dtype in ("float64", "float32"))
+                wanted, rounded = (
+                    by_torch(graph, tensors, images, dtype) for dtype in ("float64", "float32")
+                )
                 assert wanted.std(0).mean() > 0.01 * np.abs(wanted).mean()
                 found = opencv(tmp_path, images, [head])[head]
                 limit = max(1e-5, 4 * difference(rounded, wanted))

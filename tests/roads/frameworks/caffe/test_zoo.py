@@ -1,4 +1,6 @@
-"""The zoo `caffe`: files as its authors write them, and weights without their net. test_parity.py compares all ports."""
+"""The zoo `caffe`: files as its authors write them, and weights without their net. test_parity.py compares
+all ports.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,12 @@ def test_weights_with_their_net_and_without(tmp_path: Path) -> None:
     net.unlink()
     weights = net.with_suffix(".caffemodel")
     bare = porter.convert("resnet50", "caffe", "torch", weights=weights, out=tmp_path / "bare", **settings)
-    assert (tmp_path / "bare/model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
-    assert {node.path: node.op for node in bare.port.graph.nodes} == {node.path: node.op for node in whole.port.graph.nodes}
+    assert (tmp_path / "bare/model.safetensors").read_bytes() == (
+        tmp_path / "whole/model.safetensors"
+    ).read_bytes()
+    assert {node.path: node.op for node in bare.port.graph.nodes} == {
+        node.path: node.op for node in whole.port.graph.nodes
+    }
     again = porter.convert("resnet50", "caffe", "caffe", weights=weights, out=tmp_path / "again", **settings)
     images = np.random.default_rng(0).normal(0, 50, (2, 3, 64, 64)).astype(np.float32)
     torch = whole.port.destination.ENGINE.run(whole.port.build(), images, [whole.port.graph.output])

@@ -34,7 +34,9 @@ def test_flax_says_every_op() -> None:
 def test_the_value_of_every_op() -> None:
     with jax.enable_x64(True):
         found = outputs_of(framework.ENGINE.build(PLAN, TENSORS, {}, "float64"), PLAN, images())
-    assert {path: value.shape for path, value in found.items()} == {path: WANTED[path].shape for path in GRAPH.outputs}
+    assert {path: value.shape for path, value in found.items()} == {
+        path: WANTED[path].shape for path in GRAPH.outputs
+    }
     assert not {path for path, value in found.items() if difference(value, WANTED[path]) > LIMIT}
 
 

@@ -1,4 +1,6 @@
-"""Ports for Flax as people use them: model.py beside the built module; jit, vmap and grad; orbax; and what is refused."""
+"""Ports for Flax as people use them: model.py beside the built module; jit, vmap and grad; orbax; and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["built", "model.py"])
 def model(request: pytest.FixtureRequest, folder: Path) -> Any:
     """The module that porter builds, and the one of model.py."""
-    return loaded(folder) if request.param == "model.py" else framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
+    return (
+        loaded(folder)
+        if request.param == "model.py"
+        else framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
+    )
 
 
 @pytest.mark.parametrize(
-    "make", [resnet_v2, mobilenet_v3, *(partial(random_graph, seed) for seed in range(6)), partial(random_rows, 3)]
+    "make",
+    [resnet_v2, mobilenet_v3, *(partial(random_graph, seed) for seed in range(6)), partial(random_rows, 3)],
 )
 def test_model_py_and_the_built_module_agree(make: Callable[[], Graph]) -> None:
     expect_the_same_program(make_plan(make(), ANY, framework.CAPABILITIES))
@@ -66,13 +73,24 @@ def test_model_py_of_recipes_and_the_built_module_agree(architecture: str) -> No
     ("make", "lines"),
     [
         (resnet_v2, ["self.stage2 = stage(16, 8, units=3, stride=1, rngs=rngs)", "row.layers.append("]),
-        (small_mobilenet, ["for filters, stride, expansion, repeats in settings:", "self.blocks.layers.append("]),
+        (
+            small_mobilenet,
+            ["for filters, stride, expansion, repeats in settings:", "self.blocks.layers.append("],
+        ),
         (mobilenet_v3, ["for hidden, filters, kernel, stride, squeeze, activation in settings:"]),
         (convnext, ["blocks=nnx.Sequential(*(Block(64, rngs=rngs) for _ in range(5)))"]),
-        (inception, ["jnp.concatenate([", 'nnx.avg_pool(x, (3, 3), strides=(1, 1), padding="SAME", count_include_pad=False)']),
+        (
+            inception,
+            [
+                "jnp.concatenate([",
+                'nnx.avg_pool(x, (3, 3), strides=(1, 1), padding="SAME", count_include_pad=False)',
+            ],
+        ),
     ],
 )
-def test_model_py_is_written_as_a_person_would(make: Callable[[], Graph], lines: list[str], tmp_path: Path) -> None:
+def test_model_py_is_written_as_a_person_would(
+    make: Callable[[], Graph], lines: list[str], tmp_path: Path
+) -> None:
     """Units are classes, repeats are lists, SAME is SAME; and ruff would lay it out so."""
     text = model_source(make_plan(make(), ANY, framework.CAPABILITIES))
     (tmp_path / "model.py").write_text(text)
@@ -86,7 +104,9 @@ def test_jit_vmap_and_grad(model: Any) -> None:
 
     found, gradients = nnx.jit(nnx.value_and_grad(total))(model, IMAGES)
     assert np.allclose(found, nnx.jit(lambda model, x: model(x))(model, IMAGES).sum(), rtol=1e-4)
-    assert all((value[...] != 0).any() for path, value in nnx.to_flat_state(gradients) if path[-1] == "kernel")
+    assert all(
+        (value[...] != 0).any() for path, value in nnx.to_flat_state(gradients) if path[-1] == "kernel"
+    )
 
 
 def test_orbax_saves_and_restores(model: Any, folder: Path, tmp_path: Path) -> None:

@@ -21,7 +21,10 @@ from porter.base.errors import MappingError
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> porter.Port:
     torch.manual_seed(0)
-    unit = [torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()) for _ in range(2)]
+    unit = [
+        torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+        for _ in range(2)
+    ]
     ends = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 5))
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=2, padding=1), *unit, ends).eval()
     return porter.convert(model, to="flax", input_size=16, out=tmp_path_factory.mktemp("port") / "port")
@@ -35,7 +38,9 @@ def trained(port: porter.Port) -> nnx.Module:
         return (model(jnp.ones((2, 16, 16, 3))) ** 2).sum()
 
     steps = nnx.grad(loss)(model)
-    nnx.update(model, jax.tree.map(lambda value, step: value - 0.1 * step, nnx.state(model, nnx.Param), steps))
+    nnx.update(
+        model, jax.tree.map(lambda value, step: value - 0.1 * step, nnx.state(model, nnx.Param), steps)
+    )
     return model
 
 
@@ -45,7 +50,9 @@ def save_by_orbax(model: nnx.Module, place: Path) -> None:
 
 
 def save_as_safetensors(model: nnx.Module, place: Path) -> None:
-    save_file({".".join(map(str, path)): value[...] for path, value in nnx.to_flat_state(nnx.state(model))}, place)
+    save_file(
+        {".".join(map(str, path)): value[...] for path, value in nnx.to_flat_state(nnx.state(model))}, place
+    )
 
 
 @pytest.mark.parametrize("save", [save_by_orbax, save_as_safetensors])
@@ -60,10 +67,14 @@ def test_what_was_trained_on_is_ported(
         found = porter.load(home)(torch.from_numpy(images)).numpy()
     own = np.asarray(trained(jnp.asarray(images.transpose(0, 2, 3, 1))))
     assert np.linalg.norm(found - own) < 1e-5 * np.linalg.norm(own)
-    assert np.linalg.norm(np.asarray(porter.load(port)(jnp.asarray(images.transpose(0, 2, 3, 1)))) - own) > 1e-3
+    assert (
+        np.linalg.norm(np.asarray(porter.load(port)(jnp.asarray(images.transpose(0, 2, 3, 1)))) - own) > 1e-3
+    )
 
 
-def test_another_tree_is_refused_and_inspect_finds_the_port(port: porter.Port, trained: nnx.Module, tmp_path: Path) -> None:
+def test_another_tree_is_refused_and_inspect_finds_the_port(
+    port: porter.Port, trained: nnx.Module, tmp_path: Path
+) -> None:
     save_by_orbax(trained, port.folder.parent / "tuned")
     assert porter.inspect(port.folder.parent / "tuned").tuned == port.folder
     save_by_orbax(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), tmp_path / "other")

@@ -1,4 +1,6 @@
-"""Every op of porter.graph in MXNet: what porter's own engine computes of the symbol, and under `full` MXNet of the files."""
+"""Every op of porter.graph in MXNet: what porter's own engine computes of the symbol, and under `full` MXNet
+of the files.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from porter.frameworks.mxnet.destination import DESTINATION as framework
 from porter.frameworks.mxnet.spellings import PLAIN
 from porter.graph import LayerNorm, Op, Rearrange
 from porter.padding import ANY, Size
-from tests.support.frameworks.sayable import AT_SIZES, expect_every_op, expect_read_back, expect_refused, sayable_plan
+from tests.support.frameworks.sayable import (
+    AT_SIZES,
+    expect_every_op,
+    expect_read_back,
+    expect_refused,
+    sayable_plan,
+)
 from tests.support.frameworks.torch.every_op import SIZE, images, tensors_of
 from tests.support.mxnet_runs import needs_mxnet, run_symbol
 from tests.support.oracle import evaluate
@@ -50,7 +58,9 @@ def test_mxnet_computes_the_same_of_the_files(size: Size, of_maps: Any, tmp_path
         batch = images(at).astype(np.float32)
         wanted = evaluate(plan.graph, tensors, batch.astype(np.float64))
         found = dict(zip(plan.graph.outputs, run_symbol(tmp_path, batch), strict=True))
-        assert not {path: value.shape for path, value in found.items() if difference(value, wanted[path]) > ROUNDED}
+        assert not {
+            path: value.shape for path, value in found.items() if difference(value, wanted[path]) > ROUNDED
+        }
 
 
 def test_the_files_are_read_back(tmp_path: Path) -> None:
@@ -61,7 +71,10 @@ def test_the_files_are_read_back(tmp_path: Path) -> None:
     ("op", "said"),
     [
         (LayerNorm(1e-6), "porter writes no layer of MXNet for a layer norm"),
-        (Rearrange("c h w -> (h w) c"), "porter writes maps and features for MXNet, not arrays of other axes"),
+        (
+            Rearrange("c h w -> (h w) c"),
+            "porter writes maps and features for MXNet, not arrays of other axes",
+        ),
     ],
 )
 def test_what_mxnet_lacks_is_refused_with_its_node(op: Op, said: str) -> None:

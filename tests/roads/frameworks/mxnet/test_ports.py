@@ -26,16 +26,26 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_port_of_a_symbol(file: Path, tmp_path: Path) -> None:
     made = porter.convert(file, to="mxnet", input_size="21x28", out=tmp_path / "port")
-    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+    assert (
+        made.verdict is not None
+        and made.verdict.ok
+        and made.verdict.proof.reference == "the file's own graph"
+    )
     assert porter.verify(tmp_path / "port", weights=file).ok
     shutil.copytree(tmp_path / "port", tmp_path / "others", ignore=shutil.ignore_patterns("port.json"))
-    again = porter.convert(tmp_path / "others" / "model-symbol.json", to="torch", out=tmp_path / "torch", check=False)
+    again = porter.convert(
+        tmp_path / "others" / "model-symbol.json", to="torch", out=tmp_path / "torch", check=False
+    )
     images = np.random.default_rng(0).standard_normal((2, 3, *SIZE)).astype(np.float32)
-    torch = get_destination("torch").ENGINE.run(again.port.build(), images, [again.port.graph.output])[again.port.graph.output]
+    torch = get_destination("torch").ENGINE.run(again.port.build(), images, [again.port.graph.output])[
+        again.port.graph.output
+    ]
     assert difference(porter.load(tmp_path / "port")(images), torch) < 1e-5
     for path, roles in made.port.tensors().items():
         assert all(np.array_equal(again.port.tensors()[path][role], array) for role, array in roles.items())
-    with pytest.raises(UsageError, match="porter writes MXNet's tensors in float32 and float64, not in float16"):
+    with pytest.raises(
+        UsageError, match="porter writes MXNet's tensors in float32 and float64, not in float16"
+    ):
         porter.convert(file, to="mxnet", input_size="21x28", out=tmp_path / "half", dtype="float16")
 
 

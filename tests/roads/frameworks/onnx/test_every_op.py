@@ -1,5 +1,5 @@
-"""Every op of porter.graph in ONNX: the file that porter writes is valid, and onnxruntime computes the op with its default
-optimisations; in float64, ONNX's reference implementation computes it of the same nodes.
+"""Every op of porter.graph in ONNX: the file that porter writes is valid, and onnxruntime computes the op
+with its default optimisations; in float64, ONNX's reference implementation computes it of the same nodes.
 """
 
 from __future__ import annotations
@@ -48,13 +48,17 @@ def run_file(folder: Path, plan: Plan, batch: Array) -> dict[str, Array]:
     return dict(zip(plan.graph.outputs, session.run(None, {INPUT: batch.astype(np.float32)}), strict=True))
 
 
-def expect_near(found: dict[str, Array], wanted: dict[str, Array], limit: float, paths: Iterable[str]) -> None:
+def expect_near(
+    found: dict[str, Array], wanted: dict[str, Array], limit: float, paths: Iterable[str]
+) -> None:
     wrong = {path: apart for path in paths if (apart := difference(found[path], wanted[path])) > limit}
     assert not wrong
 
 
 def test_onnx_says_every_op() -> None:
-    assert all(row_of(dict.fromkeys([*PLAIN, *WINDOWED], True), op) for op in OPS.values() if op not in COMPOSED)
+    assert all(
+        row_of(dict.fromkeys([*PLAIN, *WINDOWED], True), op) for op in OPS.values() if op not in COMPOSED
+    )
     assert PLAIN.keys().isdisjoint(WINDOWED)
 
 
@@ -81,9 +85,13 @@ def test_the_file_is_read_back(tmp_path: Path) -> None:
     plan, tensors = make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph)
     model = written(tmp_path, plan, tensors)
     found = framework.read_port(tmp_path, plan, {})
-    assert {path: [*roles] for path, roles in found.items()} == {path: [*roles] for path, roles in tensors.items()}
+    assert {path: [*roles] for path, roles in found.items()} == {
+        path: [*roles] for path, roles in tensors.items()
+    }
     for path, roles in tensors.items():
-        assert all(np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items())
+        assert all(
+            np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items()
+        )
     names = {tensor.name for tensor in model.graph.initializer}
     assert {"stem.weight", *framework.fillings(graph, tensors)} <= names
     assert [node.output[0] for node in model.graph.node] == [node.name for node in model.graph.node]
@@ -91,10 +99,14 @@ def test_the_file_is_read_back(tmp_path: Path) -> None:
 
 
 def check(sample: Sample) -> None:
-    """A graph's outputs by onnxruntime, which merges what stands between them, and all values in double precision."""
+    """A graph's outputs by onnxruntime, which merges what stands between them, and all values in double
+    precision.
+    """
     plan = make_plan(sample.graph, sample.size, framework.CAPABILITIES)
     values = dict(sample.values)
-    exact = framework.ENGINE.run(framework.ENGINE.build(plan, sample.tensors, {}, "float64"), sample.batch, [*values][1:])
+    exact = framework.ENGINE.run(
+        framework.ENGINE.build(plan, sample.tensors, {}, "float64"), sample.batch, [*values][1:]
+    )
     expect_near(exact, values, EXACT, exact)
     with TemporaryDirectory() as name:
         written(Path(name), plan, sample.tensors)
@@ -115,13 +127,22 @@ def test_many_graphs(sample: Sample) -> None:
     check(sample)
 
 
-@pytest.mark.parametrize("op", [Resize("linear", (2.0, 1.5)), Resize("cubic", size=(5, 9)), ResizeLike("linear")])
+@pytest.mark.parametrize(
+    "op", [Resize("linear", (2.0, 1.5)), Resize("cubic", size=(5, 9)), ResizeLike("linear")]
+)
 def test_a_resize_beside_a_transpose_states_all_axes(op: Resize | ResizeLike, tmp_path: Path) -> None:
     """onnxruntime 1.31 may move the Transpose through the Resize as if it did (CoaT's maps)."""
     turned = Node("turned", Rearrange("c h w -> c w h", True), (INPUT,))
     sources = ("turned", INPUT) if isinstance(op, ResizeLike) else ("turned",)
-    graph = Graph((turned, Node("wide", op, sources), Node("back", Rearrange("c h w -> c w h", True), ("wide",))), 3, "back")
-    plan, batch = make_plan(graph, (6, 7), framework.CAPABILITIES), np.random.default_rng(0).normal(size=(2, 3, 6, 7))
+    graph = Graph(
+        (turned, Node("wide", op, sources), Node("back", Rearrange("c h w -> c w h", True), ("wide",))),
+        3,
+        "back",
+    )
+    plan, batch = (
+        make_plan(graph, (6, 7), framework.CAPABILITIES),
+        np.random.default_rng(0).normal(size=(2, 3, 6, 7)),
+    )
     written(tmp_path, plan, {})
     (made,) = [node for node in onnx.load(tmp_path / "model.onnx").graph.node if node.op_type == "Resize"]
     assert "axes" not in {attribute.name for attribute in made.attribute}

@@ -15,7 +15,9 @@ from tests.support.frameworks.tf.models import mobilenet_v2, network, random_ten
 
 def _values(framework_name: str, graph: Graph, size: Size, batch: Array) -> dict[str, Array]:
     framework = get_destination(framework_name)
-    model = framework.ENGINE.build(make_plan(graph, size, framework.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    model = framework.ENGINE.build(
+        make_plan(graph, size, framework.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
+    )
     return framework.ENGINE.run(model, batch, [node.path for node in graph.nodes])
 
 

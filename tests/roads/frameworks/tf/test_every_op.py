@@ -1,4 +1,6 @@
-"""Graphs of all ops, random ones among them: the Keras model, and the file of it, give what tests.support.oracle gives."""
+"""Graphs of all ops, random ones among them: the Keras model, and the file of it, give what
+tests.support.oracle gives.
+"""
 
 from __future__ import annotations
 
@@ -62,17 +64,25 @@ def check(sample: Sample) -> None:
         tensors = tf.read_port(folder, plan, {})
         loaded = import_keras().models.load_model(folder / "model.keras")
         assert unlike_saved(folder / "model.keras", loaded) == []
-    assert {path: roles.keys() for path, roles in tensors.items()} == {path: roles.keys() for path, roles in sample.tensors.items()}
+    assert {path: roles.keys() for path, roles in tensors.items()} == {
+        path: roles.keys() for path, roles in sample.tensors.items()
+    }
     for path, roles in sample.tensors.items():
         assert all(np.array_equal(tensors[path][role], array) for role, array in roles.items()), path
     results = loaded(sample.batch.transpose(0, 2, 3, 1))
     for path, value in zip(graph.outputs, results if graph.further else [results], strict=True):
         of_axes = isinstance(sample.values[path], OfAxes)
-        assert difference(value.numpy() if of_axes else np.moveaxis(value.numpy(), -1, 1), sample.values[path]) <= LIMIT, path
+        assert (
+            difference(value.numpy() if of_axes else np.moveaxis(value.numpy(), -1, 1), sample.values[path])
+            <= LIMIT
+        ), path
 
 
 def test_the_tables_have_every_op() -> None:
-    assert all(row_of(dict.fromkeys([*LAYERS, *ARRAYS, *POOLS, Conv], True), op) for op in {*OPS.values()}.difference(COMPOSED))
+    assert all(
+        row_of(dict.fromkeys([*LAYERS, *ARRAYS, *POOLS, Conv], True), op)
+        for op in {*OPS.values()}.difference(COMPOSED)
+    )
     assert {*OPS.values()}.difference(COMPOSED) == {type(node.op) for node in every_op().nodes}
 
 
@@ -88,9 +98,15 @@ def test_every_op_in_a_model_that_takes_any_size() -> None:
 @pytest.mark.parametrize(("dtype", "limit"), [("float64", LIMIT), ("float32", 1e-5)])
 def test_every_resize(dtype: Dtype, limit: float) -> None:
     """In float32 Keras's own layers stand where they compute the same."""
-    small, like = MaxPool(Window((2, 2), (2, 2)), SAME), [ResizeLike(mode, rule) for mode in ("linear", "cubic") for rule in RULES]
+    small, like = (
+        MaxPool(Window((2, 2), (2, 2)), SAME),
+        [ResizeLike(mode, rule) for mode in ("linear", "cubic") for rule in RULES],
+    )
     ops: list[Op] = [*RESIZES, Resize("linear", (2.0, 1.0)), Resize("cubic", (2.0, 2.0), a=-0.5, inside=True)]
-    nodes = [*(Node(f"resize_{place}", op, (INPUT,)) for place, op in enumerate(ops)), Node("small", small, (INPUT,))]
+    nodes = [
+        *(Node(f"resize_{place}", op, (INPUT,)) for place, op in enumerate(ops)),
+        Node("small", small, (INPUT,)),
+    ]
     nodes += [Node(f"like_{place}", op, ("small", INPUT)) for place, op in enumerate(like)]
     fixed = [Node(f"nearest_{place}", op, (INPUT,)) for place, op in enumerate(NEAREST)]
     for size, extra in ((ANY, []), (SIZE, fixed)):
@@ -98,7 +114,9 @@ def test_every_resize(dtype: Dtype, limit: float) -> None:
         batch = np.random.default_rng(5).normal(size=(2, 3, *SIZE))
         model = tf.ENGINE.build(make_plan(graph, size, tf.CAPABILITIES), {}, {}, dtype, "cpu")
         wanted = evaluate(graph, {}, batch)
-        for path, value in tf.ENGINE.run(model, batch.astype(dtype), [node.path for node in graph.nodes]).items():
+        for path, value in tf.ENGINE.run(
+            model, batch.astype(dtype), [node.path for node in graph.nodes]
+        ).items():
             assert difference(value, wanted[path]) <= limit, path
 
 
@@ -113,10 +131,18 @@ def test_sums_of_stretched_values_that_keras_would_add_as_a_bias() -> None:
         Node("features", Dense(2), ("flat",)),
         Node("one", Dense(1), ("flat",)),
     ]
-    sums = [(INPUT, "image"), (INPUT, "row"), (INPUT, INPUT, "column", "image"), ("row", "column"), ("features", "one")]
+    sums = [
+        (INPUT, "image"),
+        (INPUT, "row"),
+        (INPUT, INPUT, "column", "image"),
+        ("row", "column"),
+        ("features", "one"),
+    ]
     nodes += [Node(f"sum_{place}", Add(), paths) for place, paths in enumerate(sums)]
     nodes.append(Node("placed", AddArray((1, 2, 2)), ("row",)))
-    graph = Graph(tuple(nodes), 2, "sum_0", (), (*(f"sum_{place}" for place in range(1, len(sums))), "placed"))
+    graph = Graph(
+        tuple(nodes), 2, "sum_0", (), (*(f"sum_{place}" for place in range(1, len(sums))), "placed")
+    )
     for images in (1, 2):
         batch = np.random.default_rng(images).normal(size=(images, 2, 2, 2))
         check(Sample(graph, random_tensors(graph), batch, evaluate(graph, random_tensors(graph), batch)))
@@ -131,7 +157,9 @@ def test_one_token_of_one_number() -> None:
 
 
 def test_groups_of_a_transposed_convolution_that_read_each_other_are_refused() -> None:
-    """Keras's layer has no groups, so its kernel has zeros between them; training the port could change these."""
+    """Keras's layer has no groups, so its kernel has zeros between them; training the port could change
+    these.
+    """
     op = ConvTranspose(4, Window((2, 2), (2, 2), (1, 2)), groups=2)
     graph = Graph((Node("wide", op, (INPUT,)),), 6, "wide")
     kernel = np.random.default_rng(0).normal(size=(6, 2, 2, 2))

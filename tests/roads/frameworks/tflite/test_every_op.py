@@ -1,4 +1,6 @@
-"""Every op of porter.graph in TensorFlow Lite: what the interpreter computes, with its delegate and without, and refusals."""
+"""Every op of porter.graph in TensorFlow Lite: what the interpreter computes, with its delegate and without,
+and refusals.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,23 @@ def ending_at(graph: Graph, paths: list[str]) -> Graph:
             needed.add(path)
             left += graph.by_path[path].inputs
     return replace(
-        graph, nodes=tuple(node for node in graph.nodes if node.path in needed), output=paths[0], further=tuple(paths[1:])
+        graph,
+        nodes=tuple(node for node in graph.nodes if node.path in needed),
+        output=paths[0],
+        further=tuple(paths[1:]),
     )
 
 
 def cases(every: bool) -> list[str]:
-    """The outputs that TensorFlow Lite has: `every` one, otherwise one of each op for maps, and one for others. A converter that
-    sees GELUs of both kinds of one value computes a part of them once, and no longer knows the exact one.
+    """The outputs that TensorFlow Lite has: `every` one, otherwise one of each op for maps, and one for
+    others. A converter that sees GELUs of both kinds of one value computes a part of them once, and no longer
+    knows the exact one.
     """
-    found = [path for path in WHOLE.outputs if path not in REFUSED and WHOLE.by_path[path].op != ops.Gelu(approximate=True)]
+    found = [
+        path
+        for path in WHOLE.outputs
+        if path not in REFUSED and WHOLE.by_path[path].op != ops.Gelu(approximate=True)
+    ]
     kinds = {(type(WHOLE.by_path[path].op), len(WHOLE.open_shapes[path])): path for path in found}
     return found if every else [*kinds.values()]
 
@@ -50,7 +60,9 @@ def test_the_value_of_every_op(every: bool) -> None:
     for delegated in (True, False):
         found = LiteModel(plan, content, delegated).values(images(), [node.path for node in graph.nodes])
         assert found.keys() >= {*graph.outputs}
-        assert {path: value.shape for path, value in found.items()} == {path: wanted[path].shape for path in found}
+        assert {path: value.shape for path, value in found.items()} == {
+            path: wanted[path].shape for path in found
+        }
         assert not {path for path, value in found.items() if not difference(value, wanted[path]) <= 1e-5}
 
 

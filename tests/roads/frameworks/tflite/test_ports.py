@@ -31,7 +31,9 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return porter.convert("mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path_factory.mktemp("made") / "port")
+    return porter.convert(
+        "mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path_factory.mktemp("made") / "port"
+    )
 
 
 def test_open_sizes_and_batches() -> None:
@@ -41,14 +43,24 @@ def test_open_sizes_and_batches() -> None:
         wanted = evaluate(GRAPH, tensors, images(size)[:count])
         for delegated in (True, False):
             found = LiteModel(plan, content, delegated).values(images(size)[:count], [*wanted])
-            assert {"stem/conv", "stem/pool", "stage1/unit1/relu1", "stage2/unit1/out", "head/pool"} <= found.keys()
+            assert {
+                "stem/conv",
+                "stem/pool",
+                "stage1/unit1/relu1",
+                "stage2/unit1/out",
+                "head/pool",
+            } <= found.keys()
             assert max(difference(value, wanted[path]) for path, value in found.items()) <= 1e-6
 
 
 def test_a_port_is_proved_run_and_read_again(made: Any, weights: Path, tmp_path: Path) -> None:
     assert made.verdict.ok and made.verdict.proof.proves and made.port.record.input.layout == "NHWC"
-    assert {(224, 224), *made.verdict.parities[1].sizes} == {*made.verdict.parities[0].sizes}  # the file is run at each
-    model, batch = porter.load(made.folder), np.random.default_rng(0).uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32)
+    # The file is run at each.
+    assert {(224, 224), *made.verdict.parities[1].sizes} == {*made.verdict.parities[0].sizes}
+    model, batch = (
+        porter.load(made.folder),
+        np.random.default_rng(0).uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32),
+    )
     assert model(batch).shape == (2, 1000) and porter.verify(made.folder, weights=weights).ok
     again = porter.convert(made.folder / "model.tflite", to="tf", out=tmp_path / "again")
     assert again.verdict.ok and difference(np.asarray(again.model()(batch)), model(batch)) <= 1e-4
@@ -70,7 +82,9 @@ def test_a_wrong_file_is_refused(weights: Path, tmp_path: Path, monkeypatch: pyt
         return convert(plan, {**tensors, "head/logits": head}, stored_as)
 
     monkeypatch.setattr(port_files, "convert", wrong)
-    with pytest.raises(CheckFailed, match=r"head/logits is the first node that differs, relative L2 1\.0e-03 in float32"):
+    with pytest.raises(
+        CheckFailed, match=r"head/logits is the first node that differs, relative L2 1\.0e-03 in float32"
+    ):
         porter.convert("mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port")
 
 
@@ -79,7 +93,10 @@ def test_rounded_weights_are_those_of_the_plain_file(weights: Any, most: float) 
     plan, tensors = make_plan(GRAPH, ANY, framework.CAPABILITIES), tensors_of(GRAPH)
     plain, rounded = convert(plan, tensors), convert(plan, tensors, weights)
     assert is_rounded(rounded) and not is_rounded(plain) and len(rounded) < len(plain)
-    wanted, found = (LiteModel(plan, file).values(images((33, 32)), [GRAPH.output])[GRAPH.output] for file in (plain, rounded))
+    wanted, found = (
+        LiteModel(plan, file).values(images((33, 32)), [GRAPH.output])[GRAPH.output]
+        for file in (plain, rounded)
+    )
     assert 1e-5 < difference(found, wanted) < most
     expect_rounding(rounded, plain)
     other = {**tensors, "stem/conv": {role: 1.01 * array for role, array in tensors["stem/conv"].items()}}
@@ -88,7 +105,9 @@ def test_rounded_weights_are_those_of_the_plain_file(weights: Any, most: float) 
 
 
 def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, tmp_path: Path) -> None:
-    port = porter.convert("mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port", quantize="dynamic")
+    port = porter.convert(
+        "mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port", quantize="dynamic"
+    )
     assert port.verdict.ok and not port.port.record.proved and "no proof" in port.port.record.check
     assert 1e-3 < port.verdict.loss.rel_l2 < 0.5 and port.proof.loss == port.verdict.loss
     assert port.proof.rounding.startswith(f"the rounding moves the output by {port.verdict.loss.rel_l2:.1e}")
@@ -108,4 +127,8 @@ def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, t
 )
 def test_other_weights_are_refused(how: dict[str, Any], said: str, weights: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
-        porter.convert("mobilenet_v1_0.25", "keras", **{"to": "tflite", "weights": weights, "out": tmp_path / "port", **how})
+        porter.convert(
+            "mobilenet_v1_0.25",
+            "keras",
+            **{"to": "tflite", "weights": weights, "out": tmp_path / "port", **how},
+        )

@@ -16,7 +16,15 @@ from porter.frameworks.torch.steps import make_steps
 from porter.graph import INPUT, OPS, Graph, LocalResponseNorm, Node, Resize
 from porter.graph.plan import make_plan
 from porter.padding import ANY
-from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, RULES, SIZE, every_op, images, tensors_of
+from tests.support.frameworks.torch.every_op import (
+    FLATTENED,
+    OF_MAPS,
+    RULES,
+    SIZE,
+    every_op,
+    images,
+    tensors_of,
+)
 from tests.support.frameworks.torch.generated import expect_formatted, expect_the_same_as_built
 from tests.support.oracle import evaluate
 
@@ -24,7 +32,9 @@ GRAPH = every_op((*OF_MAPS, *FLATTENED))
 
 
 def built(graph, size=SIZE):
-    return framework.ENGINE.build(make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph), {}, "float64")
+    return framework.ENGINE.build(
+        make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph), {}, "float64"
+    )
 
 
 def test_torch_says_every_op():
@@ -36,19 +46,32 @@ def test_tensors_have_the_names_of_torchs_own_modules():
     model, tensors = built(GRAPH), tensors_of(GRAPH)
     state = state_arrays(GRAPH, tensors)
     assert state.keys() == model.state_dict().keys()
-    layers = {step.path: step.layer.kind for step in make_steps(make_plan(GRAPH, SIZE, framework.CAPABILITIES))}
-    held = {kind for path, kind in layers.items() if kind not in FUNCTIONS and model.get_submodule(path).state_dict()}
+    layers = {
+        step.path: step.layer.kind for step in make_steps(make_plan(GRAPH, SIZE, framework.CAPABILITIES))
+    }
+    held = {
+        kind
+        for path, kind in layers.items()
+        if kind not in FUNCTIONS and model.get_submodule(path).state_dict()
+    }
     assert held == WITH_TENSORS
     read = canonical_tensors(GRAPH, {key: array for key, array in state.items() if "num_batches" not in key})
     assert read.keys() == tensors.keys()
-    assert all(np.array_equal(read[path][role], array) for path, roles in tensors.items() for role, array in roles.items())
+    assert all(
+        np.array_equal(read[path][role], array)
+        for path, roles in tensors.items()
+        for role, array in roles.items()
+    )
 
 
 def test_several_outputs_are_a_tuple_in_the_graphs_order():
     model = built(GRAPH)
     found, taps = model(torch.from_numpy(images())), framework.ENGINE.run(model, images(), GRAPH.outputs)
     assert len(found) == len(GRAPH.outputs) > 100
-    assert all(np.array_equal(value.numpy(force=True), taps[path]) for value, path in zip(found, GRAPH.outputs, strict=True))
+    assert all(
+        np.array_equal(value.numpy(force=True), taps[path])
+        for value, path in zip(found, GRAPH.outputs, strict=True)
+    )
     assert built(replace(GRAPH, further=()))(torch.from_numpy(images())).dim() == 4
 
 
@@ -88,15 +111,24 @@ def test_the_value_of_every_op():
     found = framework.ENGINE.run(built(GRAPH), images(), GRAPH.outputs)
     for path in GRAPH.outputs:
         assert found[path].shape == wanted[path].shape, path
-        assert np.linalg.norm(found[path] - wanted[path]) <= 1e-14 * np.linalg.norm(wanted[path]), GRAPH.by_path[path]
+        assert np.linalg.norm(found[path] - wanted[path]) <= 1e-14 * np.linalg.norm(wanted[path]), (
+            GRAPH.by_path[path]
+        )
 
 
 def test_a_scale_that_lacks_a_little_to_a_fraction():
     """0.6 times five is three, also where porter's own layer counts; a float32's 0.6 is another number."""
-    ops = [Resize("linear", (scale, 1.0), coordinates=rule) for scale in (0.6, float(np.float32(0.6))) for rule in RULES]
+    ops = [
+        Resize("linear", (scale, 1.0), coordinates=rule)
+        for scale in (0.6, float(np.float32(0.6)))
+        for rule in RULES
+    ]
     nodes = [Node(f"resize_{place}", op, (INPUT,)) for place, op in enumerate(ops)]
     graph, x = Graph(tuple(nodes), 3, nodes[-1].path), np.random.default_rng(0).normal(size=(2, 3, 5, 4))
-    found, wanted = framework.ENGINE.run(built(graph), x, [node.path for node in nodes]), evaluate(graph, {}, x)
+    found, wanted = (
+        framework.ENGINE.run(built(graph), x, [node.path for node in nodes]),
+        evaluate(graph, {}, x),
+    )
     assert all(np.abs(found[node.path] - wanted[node.path]).max() <= 1e-15 for node in nodes)
 
 
@@ -104,6 +136,8 @@ def test_a_scale_that_lacks_a_little_to_a_fraction():
 def test_every_op_keeps_the_type_of_the_model(dtype):
     # On a CPU, torch's LocalResponseNorm takes no bfloat16.
     graph = every_op([op for op in OF_MAPS if dtype == "float32" or not isinstance(op, LocalResponseNorm)])
-    model = framework.ENGINE.build(make_plan(graph, SIZE, framework.CAPABILITIES), tensors_of(graph), {}, dtype)
+    model = framework.ENGINE.build(
+        make_plan(graph, SIZE, framework.CAPABILITIES), tensors_of(graph), {}, dtype
+    )
     found = model(torch.from_numpy(images()).to(getattr(torch, dtype)))
     assert {value.dtype for value in found} == {getattr(torch, dtype)}

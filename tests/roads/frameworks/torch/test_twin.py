@@ -26,7 +26,9 @@ def scaled(graph: Graph) -> Graph:
 def test_a_twin_computes_its_own_plan_with_the_weights_of_the_other() -> None:
     framework, graph = get_destination("torch"), scaled(resnet_v2())
     tensors = calibrated_tensors(graph, SIZE, 1)
-    plans = [make_plan(padded, SIZE, framework.CAPABILITIES) for padded in (graph, with_conventions(graph, OTHER))]
+    plans = [
+        make_plan(padded, SIZE, framework.CAPABILITIES) for padded in (graph, with_conventions(graph, OTHER))
+    ]
     model, alone = (framework.ENGINE.build(plan, tensors, {}, "float32", "cpu") for plan in plans)
     model = model.to(memory_format=torch.channels_last)
     twin = framework.ENGINE.twin(model, plans[1])

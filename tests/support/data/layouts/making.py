@@ -60,19 +60,29 @@ def tar(path: Path, contents: Mapping[str, bytes | tarfile.TarInfo], **options: 
 
 def shard(path: Path, samples: Mapping[str, Mapping[str, bytes]]) -> Path:
     """A webdataset shard: the files of each key by suffix."""
-    return tar(path, {f"{key}.{suffix}": content for key, parts in samples.items() for suffix, content in parts.items()})
+    return tar(
+        path,
+        {f"{key}.{suffix}": content for key, parts in samples.items() for suffix, content in parts.items()},
+    )
 
 
 def table(
-    path: Path, rows: Sequence[tuple[str | None, int | str | None]], names: Sequence[str] | None = None, **options: Any
+    path: Path,
+    rows: Sequence[tuple[str | None, int | str | None]],
+    names: Sequence[str] | None = None,
+    **options: Any,
 ) -> Path:
     """A Parquet file as Hugging Face's datasets library writes it: rows are a path and a label."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    images = [{"bytes": f"{path.name} {index}".encode(), "path": name} for index, (name, _) in enumerate(rows)]
+    images = [
+        {"bytes": f"{path.name} {index}".encode(), "path": name} for index, (name, _) in enumerate(rows)
+    ]
     columns = pyarrow.table({"image": images, "label": [label for _, label in rows]})
     if names is not None:
         features = {"image": {"_type": "Image"}, "label": {"names": list(names), "_type": "ClassLabel"}}
-        columns = columns.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        columns = columns.replace_schema_metadata(
+            {"huggingface": json.dumps({"info": {"features": features}})}
+        )
     parquet.write_table(columns, path, **options)
     return path
 
@@ -88,6 +98,9 @@ def devkit(folder: Path) -> Path:
 
 def real(path: Path, empty: Sequence[int] = ()) -> Path:
     """ReaL's real.json: the class of the devkit and the next one, and none for the photos in `empty`."""
-    lists = [[] if number in empty else [label_of(number), (label_of(number) + 1) % 1000] for number in range(1, PHOTOS + 1)]
+    lists = [
+        [] if number in empty else [label_of(number), (label_of(number) + 1) % 1000]
+        for number in range(1, PHOTOS + 1)
+    ]
     path.write_text(json.dumps(lists))
     return path

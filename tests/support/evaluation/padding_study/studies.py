@@ -1,4 +1,6 @@
-"""A small model that is trained on photos under a padding of the test's choice: what a study has to find out."""
+"""A small model that is trained on photos under a padding of the test's choice: what a study has to find
+out.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,12 @@ def model(recipes: Path) -> tuple[Recipe, Graph]:
 def fitted(recipes: Path, photos: Path, trained: Mapping[str, Convention]) -> Tensors:
     """Random weights, with a head that is fitted to the photos as the model sees them under `trained`."""
     recipe, graph = model(recipes)
-    tensors, (images, labels) = calibrated_tensors(graph, (SIDE, SIDE), SEED, lowered=("stem/conv",)), read_photos(recipe, photos)
-    for node, role in (("stem/conv", "bias"), ("stem/norm", "mean")):  # what the pool sees is below zero, so that its fill shows
+    tensors, (images, labels) = (
+        calibrated_tensors(graph, (SIDE, SIDE), SEED, lowered=("stem/conv",)),
+        read_photos(recipe, photos),
+    )
+    # What the pool sees is below zero, so that its fill shows.
+    for node, role in (("stem/conv", "bias"), ("stem/norm", "mean")):
         tensors[node][role] -= 0.5
     engine = get_destination("torch").ENGINE
     seen = engine.run(build(recipes, tensors, trained), images, ["head/pool"])["head/pool"].astype(np.float64)
@@ -80,7 +86,10 @@ def write_weights(path: Path, recipes: Path, tensors: Tensors) -> Path:
     found = {}
     for node, roles in tensors.items():
         names = torch.tensor_names(graph, graph.by_path[node], layers[node].name)
-        found |= {names[role][0]: torch.from_canonical(graph, graph.by_path[node], role, array) for role, array in roles.items()}
+        found |= {
+            names[role][0]: torch.from_canonical(graph, graph.by_path[node], role, array)
+            for role, array in roles.items()
+        }
     save_file(found, path)
     return path
 

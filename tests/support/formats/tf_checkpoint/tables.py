@@ -56,7 +56,9 @@ def snappy(data: bytes) -> bytes:
         if length < 12 and offset < 2048:
             found += bytes([offset >> 8 << 5 | length - 4 << 2 | 1, offset & 255])
         else:
-            found += bytes([length - 1 << 2 | (2 if offset < 65536 else 3)]) + offset.to_bytes(2 if offset < 65536 else 4, "little")
+            found += bytes([length - 1 << 2 | (2 if offset < 65536 else 3)]) + offset.to_bytes(
+                2 if offset < 65536 else 4, "little"
+            )
         place += length
     flush()
     return bytes(found)
@@ -86,7 +88,9 @@ def sealed(data: bytes) -> bytes:
         start, place = expect_varint(handle, place)
         size, _ = expect_varint(handle, place)
         if start + size + 5 <= len(found):
-            found[start + size + 1 : start + size + 5] = masked_crc32c(bytes(found[start : start + size + 1])).to_bytes(4, "little")
+            found[start + size + 1 : start + size + 5] = masked_crc32c(
+                bytes(found[start : start + size + 1])
+            ).to_bytes(4, "little")
         return memoryview(bytes(found[start : start + size]))
 
     footer = data[-48:]

@@ -28,8 +28,12 @@ def images(size: tuple[int, int] = (12, 11), channels: int = 3, count: int = 2) 
     return np.random.default_rng(5).normal(size=(count, *size, channels))
 
 
-def frozen(path: Path, make: Callable[[Any], Any], size: tuple[int | None, int | None] = (12, 11)) -> np.ndarray:
-    """Writes the float64 graph that `make` adds to an input, its variables frozen; gives its value for `images()`."""
+def frozen(
+    path: Path, make: Callable[[Any], Any], size: tuple[int | None, int | None] = (12, 11)
+) -> np.ndarray:
+    """Writes the float64 graph that `make` adds to an input, its variables frozen; gives its value for
+    `images()`.
+    """
     tf = tensorflow()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float64, [None, *size, 3], name="image")
@@ -39,7 +43,9 @@ def frozen(path: Path, make: Callable[[Any], Any], size: tuple[int | None, int |
             value = session.run(output, {x: images()})
             names = [node.name for node in graph.as_graph_def().node if node.op not in ("NoOp", "Assign")]
             kept = [name for name in names if "/Initializer/" not in name and not name.startswith("init")]
-            definition = tf.compat.v1.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), kept)
+            definition = tf.compat.v1.graph_util.convert_variables_to_constants(
+                session, graph.as_graph_def(), kept
+            )
     path.write_bytes(definition.SerializeToString())
     return value
 
@@ -51,27 +57,40 @@ def variable(name: str, *shape: int, positive: bool = False) -> Any:
     return tf.compat.v1.get_variable(name, initializer=tf.constant(values), use_resource=False)
 
 
-def run_definition(graph: FileGraph, tensors: Mapping[str, np.ndarray], batch: np.ndarray) -> dict[str, np.ndarray]:
+def run_definition(
+    graph: FileGraph, tensors: Mapping[str, np.ndarray], batch: np.ndarray
+) -> dict[str, np.ndarray]:
     """The values at all taps, from the definition with its tensors put back, by node name."""
     tf = tensorflow()
     definition = tf.compat.v1.GraphDef.FromString(graph.definition)
     for node in definition.node:
         if node.name in tensors and node.op == "Const":
-            assert not node.attr["value"].tensor.tensor_content and not node.attr["value"].tensor.ByteSize() > 64
+            assert (
+                not node.attr["value"].tensor.tensor_content and not node.attr["value"].tensor.ByteSize() > 64
+            )
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tensors[node.name]))
     (image,) = [node.name for node in definition.node if node.op == "Placeholder"]
     with tf.Graph().as_default():
         tf.graph_util.import_graph_def(definition, name="")
         config = tf.compat.v1.ConfigProto()
-        # It joins a grouped convolution and its bias to an operator that TensorFlow runs on some processors only.
+        # It joins a grouped convolution and its bias to an operator that TensorFlow runs on some processors
+        # only.
         config.graph_options.rewrite_options.remapping = config.graph_options.rewrite_options.OFF
         with tf.compat.v1.Session(config=config) as session:
-            taps = {node.name: node.tap if ":" in node.tap else f"{node.tap}:0" for node in graph.nodes if node.tap is not None}
+            taps = {
+                node.name: node.tap if ":" in node.tap else f"{node.tap}:0"
+                for node in graph.nodes
+                if node.tap is not None
+            }
             return session.run(taps, {f"{image}:0": batch})
 
 
-def expect_same(checkpoint: Checkpoint, batch: np.ndarray, output: np.ndarray, tolerance: float = 1e-10) -> None:
-    """What the FileGraph says is what the file's graph computes: at every tap, and at the output of the original."""
+def expect_same(
+    checkpoint: Checkpoint, batch: np.ndarray, output: np.ndarray, tolerance: float = 1e-10
+) -> None:
+    """What the FileGraph says is what the file's graph computes: at every tap, and at the output of the
+    original.
+    """
     graph = checkpoint.graph
     assert graph is not None
     values = values_of(graph, checkpoint.tensors, channels_first(batch))

@@ -37,40 +37,58 @@ def outputs_of(model: Any, plan: Plan, batch: Array) -> dict[str, Array]:
     """The outputs of a module of a plan for a batch N×C×H×W, maps N×C×H×W too."""
     inputs = as_taken(batch, plan.graph, channels_last=True)
     graph, state = nnx.split(model)
-    call = jax.jit(lambda state, *inputs: nnx.merge(graph, state)(*inputs), compiler_options={"xla_backend_optimization_level": 0})
+    call = jax.jit(
+        lambda state, *inputs: nnx.merge(graph, state)(*inputs),
+        compiler_options={"xla_backend_optimization_level": 0},
+    )
     found = call(state, *inputs)
     values = dict(zip(plan.graph.outputs, found if plan.graph.further else (found,), strict=True))
     maps = {path for path in values if is_map(plan.graph.open_shapes[path])}
-    return {path: np.moveaxis(np.asarray(value), -1, 1) if path in maps else np.asarray(value) for path, value in values.items()}
+    return {
+        path: np.moveaxis(np.asarray(value), -1, 1) if path in maps else np.asarray(value)
+        for path, value in values.items()
+    }
 
 
 def expect_the_same_as_built(
     plan: Plan, tensors: Tensors, batch: Array, folder: Path, wanted: Mapping[str, Array] | None = None
 ) -> None:
-    """The written model.py has the variables of the built module, and gives its values, which may be known (`wanted`)."""
+    """The written model.py has the variables of the built module, and gives its values, which may be known
+    (`wanted`).
+    """
     framework.write(folder, plan, tensors, {}, "float64", {})
     built = framework.ENGINE.build(plan, framework.read_port(folder, plan, {}), {}, "float64")
     with jax.enable_x64(True):
         model = loaded(folder)
-        own, other = (dict(nnx.to_flat_state(nnx.state(each, nnx.Not(nnx.RngState)))) for each in (model, built))
+        own, other = (
+            dict(nnx.to_flat_state(nnx.state(each, nnx.Not(nnx.RngState)))) for each in (model, built)
+        )
         assert own.keys() == other.keys()
-        assert all(np.array_equal(value[...], other[path][...]) and value[...].dtype == "float64" for path, value in own.items())
+        assert all(
+            np.array_equal(value[...], other[path][...]) and value[...].dtype == "float64"
+            for path, value in own.items()
+        )
         found = outputs_of(model, plan, batch)
     wanted = wanted or framework.ENGINE.run(built, batch, plan.graph.outputs)
     assert not {path for path, value in found.items() if difference(value, wanted[path]) > 1e-13}
 
 
 def expect_the_same_program(plan: Plan) -> None:
-    """The model.py of a plan has the variables of the built module, and computes the same from them: the operations that JAX traces
-    are equal. Nothing is compiled or run.
+    """The model.py of a plan has the variables of the built module, and computes the same from them: the
+    operations that JAX traces are equal. Nothing is compiled or run.
     """
     size = plan.only_size or (64, 64)
     shapes = input_shapes(plan.graph, size).values()
-    inputs = [jax.ShapeDtypeStruct((2, *(shape[1:] + shape[:1] if is_map(shape) else shape)), "float32") for shape in shapes]
+    inputs = [
+        jax.ShapeDtypeStruct((2, *(shape[1:] + shape[:1] if is_map(shape) else shape)), "float32")
+        for shape in shapes
+    ]
     namespace: dict[str, Any] = {"__name__": "model"}
     exec(compile(model_source(plan), "model.py", "exec"), namespace)
     own, built = namespace["Model"], partial(GraphModule, plan, "float32")
-    programs = [_program(nnx.eval_shape(lambda make=make: make(rngs=nnx.Rngs(0))), inputs) for make in (own, built)]
+    programs = [
+        _program(nnx.eval_shape(lambda make=make: make(rngs=nnx.Rngs(0))), inputs) for make in (own, built)
+    ]
     assert programs[0] == programs[1]
 
 
@@ -83,7 +101,9 @@ def _program(model: Any, inputs: list[Any]) -> tuple[list[str], list[str]]:
     known: dict[Any, str] = {variable: f"input {place}" for place, variable in enumerate(traced.invars)}
     known |= {variable: f"constant {variable.aval}" for variable in traced.constvars}
     for equation in traced.eqns:
-        taken = [known.get(each, str(each)) if isinstance(each, Var) else str(each) for each in equation.invars]
+        taken = [
+            known.get(each, str(each)) if isinstance(each, Var) else str(each) for each in equation.invars
+        ]
         if equation.params.get("name") == "identity":  # a use of a block that lacks a layer
             known[equation.outvars[0]] = taken[0]
             continue

@@ -1,4 +1,6 @@
-"""Models of one operator each: all that porter reads from ONNX, in every opset that changed them, with varied attributes."""
+"""Models of one operator each: all that porter reads from ONNX, in every opset that changed them, with varied
+attributes.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,68 @@ NUMBERS: Mapping[str, Any] = {
         "t2": _stored(6, 3, 2, 2),
         "tdeep": _stored(6, 2, 3, 3),
     },
-    **{"b8": _stored(8), "b6": _stored(6), "b2": _stored(2), "b12": _stored(12), "b5": _stored(5), "one6": _stored(1, 5)},
-    **{"gamma": _stored(6), "beta": _stored(6), "mean": _stored(6), "variance": np.abs(_stored(6)), "along": _stored(6, 1, 1)},
-    **{"g3": _stored(3), "h3": _stored(3), "map": _stored(6, 9, 11), "gw": _stored(11), "hw": _stored(11), "flat6": _stored(6)},
-    **{"dense": _stored(5, 6), "matrix": _stored(6, 5), "last": _stored(11, 4), "slope1": _stored(1), "g9": _stored(9, 11)},
-    **{"zero": np.float32(0), "six": np.float32(6), "half": np.float32(0.5), "low": np.float32(-0.3), "two": np.float32(2)},
+    **{
+        "b8": _stored(8),
+        "b6": _stored(6),
+        "b2": _stored(2),
+        "b12": _stored(12),
+        "b5": _stored(5),
+        "one6": _stored(1, 5),
+    },
+    **{
+        "gamma": _stored(6),
+        "beta": _stored(6),
+        "mean": _stored(6),
+        "variance": np.abs(_stored(6)),
+        "along": _stored(6, 1, 1),
+    },
+    **{
+        "g3": _stored(3),
+        "h3": _stored(3),
+        "map": _stored(6, 9, 11),
+        "gw": _stored(11),
+        "hw": _stored(11),
+        "flat6": _stored(6),
+    },
+    **{
+        "dense": _stored(5, 6),
+        "matrix": _stored(6, 5),
+        "last": _stored(11, 4),
+        "slope1": _stored(1),
+        "g9": _stored(9, 11),
+    },
+    **{
+        "zero": np.float32(0),
+        "six": np.float32(6),
+        "half": np.float32(0.5),
+        "low": np.float32(-0.3),
+        "two": np.float32(2),
+    },
     **{"twenty": np.float32(20), "even": np.int64([0, 0, 0, 0, 0, 0, 1, 1])},
     **{"three": np.float32(3), "point": np.float32(0.7), "zeroi": np.int64(0), "onei": np.int64(1)},
-    **{"axes23": np.int64([2, 3]), "axis1": np.int64([1]), "minus1": np.int64([-1]), "none": np.zeros(0, np.int64)},
-    **{"pads": np.int64([0, 0, 1, 0, 0, 0, 0, 2]), "pads2": np.int64([1, 0, 2, 3]), "crop": np.int64([0, 0, -1, 0, 0, 0, 0, -2])},
+    **{
+        "axes23": np.int64([2, 3]),
+        "axis1": np.int64([1]),
+        "minus1": np.int64([-1]),
+        "none": np.zeros(0, np.int64),
+    },
+    **{
+        "pads": np.int64([0, 0, 1, 0, 0, 0, 0, 2]),
+        "pads2": np.int64([1, 0, 2, 3]),
+        "crop": np.int64([0, 0, -1, 0, 0, 0, 0, -2]),
+    },
     **{
         "whole": np.int64([0, 6, 9, 11]),
         "flat": np.int64([0, -1]),
         "grouped": np.int64([0, 3, 2, 9, 11]),
         "fifth": np.int64([0, 3, -1]),
     },
-    **{"starts": np.int64([1, 1]), "ends": np.int64([9, 6]), "axes21": np.int64([2, 1]), "steps": np.int64([2, 2])},
+    **{
+        "starts": np.int64([1, 1]),
+        "ends": np.int64([9, 6]),
+        "axes21": np.int64([2, 1]),
+        "steps": np.int64([2, 2]),
+    },
     **{
         "back": np.int64([-1]),
         "least": np.int64([-(1 << 40)]),
@@ -89,7 +137,8 @@ class Case:
     """Nodes in ONNX's text, from `x` to `y`.
 
     Attributes:
-        op: the operator that the case is about; those of an image that it needs besides have the same meaning in all opsets.
+        op: the operator that the case is about; those of an image that it needs besides have the same meaning
+            in all opsets.
         since, until: the opsets in which the nodes can be written so.
         values: what the image holds: `normal`, `positive`, or `wide`, which reaches where activations bend.
         image: its sizes.
@@ -105,7 +154,9 @@ class Case:
     runtime: bool = True
 
     def opsets(self) -> list[int]:
-        """The first opset of each version of the operator between `since` and `until`; the last is the newest that there is."""
+        """The first opset of each version of the operator between `since` and `until`; the last is the newest
+        that there is.
+        """
         versions = {
             schema.since_version
             for schema in onnx.defs.get_all_schemas_with_history()
@@ -134,7 +185,9 @@ def _softmax(op: str) -> Iterator[Case]:
     for axis in ("", "<axis=1>", "<axis=-1>", "<axis=2>", "<axis=-3>", "<axis=3>"):
         yield Case(op, f"y = {op} {axis} (x)")
     yield from (_features(op, f"y = {op} {axis} (f)") for axis in ("", "<axis=1>", "<axis=-1>", "<axis=0>"))
-    yield from (Case(op, f"p = GlobalAveragePool (x) y = {op} {axis} (p)") for axis in ("", "<axis=1>", "<axis=-1>"))
+    yield from (
+        Case(op, f"p = GlobalAveragePool (x) y = {op} {axis} (p)") for axis in ("", "<axis=1>", "<axis=-1>")
+    )
 
 
 def _pools(op: str) -> Iterator[Case]:
@@ -208,15 +261,31 @@ def _transposed() -> Iterator[Case]:
         ('auto_pad="SAME_LOWER", strides=[3, 3]', "t2"),
     ):
         short = stated.startswith("auto_pad") and "strides=[3" in stated and "output_shape" not in stated
-        yield Case("ConvTranspose", f"y = ConvTranspose {stated and f'<{stated}>'} (x, {stored})", runtime=not short)
+        yield Case(
+            "ConvTranspose", f"y = ConvTranspose {stated and f'<{stated}>'} (x, {stored})", runtime=not short
+        )
 
 
 def _reductions() -> Iterator[Case]:
-    for op in ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare", "ReduceProd"):
+    for op in (
+        "ReduceMean",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "ReduceProd",
+    ):
         last = 12 if op == "ReduceSum" else 17
         for stated in ("axes=[2, 3]", "axes=[1]", "axes=[-1]", "axes=[2, 3], keepdims=0", "axes=[-2, -1]"):
             yield Case(op, f"y = {op} <{stated}> (x)", until=last)
-        for stated, axes in (("", "axes23"), ("", "axis1"), ("keepdims=0", "minus1"), ("keepdims=0", "axes23")):
+        for stated, axes in (
+            ("", "axes23"),
+            ("", "axis1"),
+            ("keepdims=0", "minus1"),
+            ("keepdims=0", "axes23"),
+        ):
             yield Case(op, f"y = {op} {stated and f'<{stated}>'} (x, {axes})", last + 1)
         yield Case(op, f"r = {op} <noop_with_empty_axes=1> (x) y = Relu (r)", last + 1)
         yield Case(op, f"r = {op} <noop_with_empty_axes=1> (x, none) y = Relu (r)", last + 1)
@@ -226,12 +295,22 @@ def _reductions() -> Iterator[Case]:
 
 def _norms() -> Iterator[Case]:
     for stated in ("", "epsilon=0.01", "momentum=0.99"):
-        yield Case("BatchNormalization", f"y = BatchNormalization {stated and f'<{stated}>'} (x, gamma, beta, mean, variance)")
-    yield Case("BatchNormalization", "y = BatchNormalization <spatial=1> (x, gamma, beta, mean, variance)", until=8)
+        yield Case(
+            "BatchNormalization",
+            f"y = BatchNormalization {stated and f'<{stated}>'} (x, gamma, beta, mean, variance)",
+        )
+    yield Case(
+        "BatchNormalization", "y = BatchNormalization <spatial=1> (x, gamma, beta, mean, variance)", until=8
+    )
     yield _features("BatchNormalization", "y = BatchNormalization (f, gamma, beta, mean, variance)")
     for stated in ("", "epsilon=0.01"):
-        yield Case("InstanceNormalization", f"y = InstanceNormalization {stated and f'<{stated}>'} (x, gamma, beta)")
-    yield Case("InstanceNormalization", "r = Reshape (x, fifth) n = InstanceNormalization (r, g3, h3) y = Reshape (n, whole)")
+        yield Case(
+            "InstanceNormalization", f"y = InstanceNormalization {stated and f'<{stated}>'} (x, gamma, beta)"
+        )
+    yield Case(
+        "InstanceNormalization",
+        "r = Reshape (x, fifth) n = InstanceNormalization (r, g3, h3) y = Reshape (n, whole)",
+    )
     for stated in ("", "epsilon=0.01", "axis=-1", "axis=3"):
         yield Case("LayerNormalization", f"y = LayerNormalization {stated and f'<{stated}>'} (x, gw, hw)", 17)
     yield Case("LayerNormalization", "y = LayerNormalization (x, gw)", 17)
@@ -246,8 +325,12 @@ def _norms() -> Iterator[Case]:
     for stated in ("", "epsilon=0.01, axis=3"):
         yield Case("RMSNormalization", f"y = RMSNormalization {stated and f'<{stated}>'} (x, gw)", 23)
     yield Case("GroupNormalization", "y = GroupNormalization <num_groups=3> (x, g3, h3)", 18, 20)
-    yield Case("GroupNormalization", "y = GroupNormalization <num_groups=6, epsilon=0.01> (x, gamma, beta)", 18)
-    yield Case("GroupNormalization", "y = GroupNormalization <num_groups=3, epsilon=0.01> (x, gamma, beta)", 21)
+    yield Case(
+        "GroupNormalization", "y = GroupNormalization <num_groups=6, epsilon=0.01> (x, gamma, beta)", 18
+    )
+    yield Case(
+        "GroupNormalization", "y = GroupNormalization <num_groups=3, epsilon=0.01> (x, gamma, beta)", 21
+    )
     for stated in (
         "size=3",
         "size=5, alpha=0.3, beta=0.6, bias=2.0",
@@ -255,7 +338,9 @@ def _norms() -> Iterator[Case]:
         "size=2, alpha=0.5",
         "size=4, alpha=0.5",
     ):
-        yield Case("LRN", f"y = LRN <{stated}> (x)", runtime="size=2" not in stated and "size=4" not in stated)
+        yield Case(
+            "LRN", f"y = LRN <{stated}> (x)", runtime="size=2" not in stated and "size=4" not in stated
+        )
 
 
 def _products() -> Iterator[Case]:
@@ -267,7 +352,11 @@ def _products() -> Iterator[Case]:
                 yield replace(_features(op, f"y = {op} (f, flat6)", first), values=values)
             else:
                 yield Case(op, f"y = {op} (x, {other})", first, values=values)
-        yield Case(op, f"a = Relu (x) b = Sigmoid (x) y = {op} ({'b, a' if op in ('Div', 'Pow') else 'a, b'})", values="positive")
+        yield Case(
+            op,
+            f"a = Relu (x) b = Sigmoid (x) y = {op} ({'b, a' if op in ('Div', 'Pow') else 'a, b'})",
+            values="positive",
+        )
         if op in ("Max", "Min", "Mean", "Sum"):
             yield Case(op, f"a = Relu (x) b = Sigmoid (x) y = {op} (a, x, b)")
             yield Case(op, f"a = {op} (x) y = Sigmoid (a)")
@@ -284,7 +373,11 @@ def _products() -> Iterator[Case]:
         ("beta=0.0", "matrix, b5"),
         ("transB=1", "dense, half"),
     ):
-        yield _features("Gemm", f"y = Gemm {stated and f'<{stated}>'} (f, {inputs})", 11 if "," not in inputs else OLDEST_OPSET)
+        yield _features(
+            "Gemm",
+            f"y = Gemm {stated and f'<{stated}>'} (f, {inputs})",
+            11 if "," not in inputs else OLDEST_OPSET,
+        )
     yield _features("Gemm", "t = Transpose (f) y = Gemm <transA=1> (t, matrix, b5)")
     yield _features("MatMul", "y = MatMul (f, matrix)")
     yield Case("MatMul", "y = MatMul (x, last)")
@@ -293,7 +386,12 @@ def _products() -> Iterator[Case]:
 def _moves() -> Iterator[Case]:
     last = 12
     for axes in ("[2, 3]", "[-1, 2]", "[3, 2]"):
-        yield Case("Squeeze", f"p = GlobalMaxPool (x) y = Squeeze <axes={axes}> (p)", 11 if "-" in axes else 7, until=last)
+        yield Case(
+            "Squeeze",
+            f"p = GlobalMaxPool (x) y = Squeeze <axes={axes}> (p)",
+            11 if "-" in axes else 7,
+            until=last,
+        )
     yield Case("Squeeze", "p = GlobalMaxPool (x) y = Squeeze (p)")
     yield Case("Squeeze", "p = GlobalMaxPool (x) y = Squeeze (p, axes23)", 13)
     yield Case("Unsqueeze", "f = Flatten (x) u = Unsqueeze <axes=[2, 3]> (f) y = Relu (u)", until=last)
@@ -301,19 +399,29 @@ def _moves() -> Iterator[Case]:
     yield Case("Unsqueeze", "f = Flatten (x) u = Unsqueeze (f, axes23) y = Relu (u)", 13)
     for axis in ("", "<axis=1>", "<axis=2>", "<axis=0>"):
         yield Case(
-            "Flatten", f"f = Flatten {axis} (x) y = Reshape (f, wider)" if axis[6:7] in ("0", "2") else f"y = Flatten {axis} (x)"
+            "Flatten",
+            f"f = Flatten {axis} (x) y = Reshape (f, wider)"
+            if axis[6:7] in ("0", "2")
+            else f"y = Flatten {axis} (x)",
         )
     yield Case("Flatten", "y = Flatten <axis=-3> (x)", 11)
     yield Case("Reshape", "y = Reshape (x, flat)")
-    yield Case("Reshape", "a = Reshape (x, grouped) b = Transpose <perm=[0, 2, 1, 3, 4]> (a) y = Reshape (b, whole)")
+    yield Case(
+        "Reshape", "a = Reshape (x, grouped) b = Transpose <perm=[0, 2, 1, 3, 4]> (a) y = Reshape (b, whole)"
+    )
     yield Case("Reshape", "a = Reshape <allowzero=1> (x, wider) y = Relu (a)", 14)
     yield Case("Transpose", "t = Transpose (x) r = Relu (t) y = Transpose (r)")
-    yield Case("Transpose", "t = Transpose <perm=[0, 2, 3, 1]> (x) a = Add (t, b6) y = Transpose <perm=[0, 3, 1, 2]> (a)")
+    yield Case(
+        "Transpose",
+        "t = Transpose <perm=[0, 2, 3, 1]> (x) a = Add (t, b6) y = Transpose <perm=[0, 3, 1, 2]> (a)",
+    )
     for axis in ("1", "2", "3"):
         yield Case("Concat", f"r = Relu (x) y = Concat <axis={axis}> (x, r, x)")
     yield Case("Concat", "r = Relu (x) y = Concat <axis=-3> (x, r)", 11)
     yield Case("Split", "a, b = Split <axis=1> (x) y = Concat <axis=1> (b, a)", until=17)
-    yield Case("Split", "a, b, c = Split <axis=1, split=[2, 1, 3]> (x) y = Concat <axis=1> (c, a, b)", until=last)
+    yield Case(
+        "Split", "a, b, c = Split <axis=1, split=[2, 1, 3]> (x) y = Concat <axis=1> (c, a, b)", until=last
+    )
     yield Case("Split", "a, b, c = Split <axis=1> (x, parts) y = Concat <axis=1> (c, a, b)", 13)
     yield Case("Split", "a, b = Split <axis=1, num_outputs=2> (x) y = Concat <axis=1> (b, a)", 18)
     yield Case("Split", "a, b = Split <axis=2, num_outputs=2> (x) y = Concat <axis=2> (b, a)", 18)
@@ -322,7 +430,9 @@ def _moves() -> Iterator[Case]:
     yield Case("Slice", "y = Slice <starts=[-4], ends=[-1], axes=[3]> (x)", until=9)
     yield Case("Slice", "y = Slice (x, starts, ends, axes21, steps)", 10)
     yield Case("Slice", "y = Slice (x, back, least, axis1, back)", 10)
-    yield Case("Gather", "c = Gather <axis=1> (x, place) u = Unsqueeze (c, axis1) y = Concat <axis=1> (u, x)", 13)
+    yield Case(
+        "Gather", "c = Gather <axis=1> (x, place) u = Unsqueeze (c, axis1) y = Concat <axis=1> (u, x)", 13
+    )
     for axis in (1, 2, 3):
         yield Case("Gather", f"y = Gather <axis={axis}> (x, axes21)")
     for equation, other in (("nchw,co->nohw", "matrix"), ("nchw,wd->nchd", "last"), ("nchw,nchd->ncwd", "x")):
@@ -334,10 +444,19 @@ def _moves() -> Iterator[Case]:
     yield Case("Tile", "y = Tile (x, times)")
     yield Case("Expand", "p = GlobalAveragePool (x) e = Expand (p, wider) y = Mul (x, e)", 8)
     yield Case("Tile", "p = GlobalAveragePool (x) t = Tile (p, all_cells) y = Mul (x, t)")
-    yield Case("Unsqueeze", "p = GlobalAveragePool (x) f = Flatten (p) u = Unsqueeze <axes=[2, 3]> (f) y = Mul (x, u)", until=last)
-    yield Case("Unsqueeze", "p = GlobalAveragePool (x) f = Flatten (p) u = Unsqueeze (f, axes23) y = Mul (x, u)", 13)
     yield Case(
-        "Size", "s = Size (x) u = Unsqueeze (s, axis0) c = Concat <axis=0> (minus1, u) r = Reshape (x, whole) y = Relu (r)", 13
+        "Unsqueeze",
+        "p = GlobalAveragePool (x) f = Flatten (p) u = Unsqueeze <axes=[2, 3]> (f) y = Mul (x, u)",
+        until=last,
+    )
+    yield Case(
+        "Unsqueeze", "p = GlobalAveragePool (x) f = Flatten (p) u = Unsqueeze (f, axes23) y = Mul (x, u)", 13
+    )
+    yield Case(
+        "Size",
+        "s = Size (x) u = Unsqueeze (s, axis0) c = Concat <axis=0> (minus1, u) r = "
+        "Reshape (x, whole) y = Relu (r)",
+        13,
     )
     yield Case("Shape", "s = Shape (x) p = GlobalAveragePool (x) e = Expand (p, s) y = Mul (x, e)", 8)
     yield Case("Shape", "s = Shape <start=2, end=-1> (x) c = Cast <to=1> (s) y = Mul (x, c)", 15)
@@ -379,7 +498,11 @@ def _resizes() -> Iterator[Case]:
     yield Case("Upsample", 'y = Upsample <mode="linear", scales=[1.0, 1.0, 2.0, 3.0]> (x)', until=8)
     yield Case("Resize", 'y = Resize <mode="linear"> (x, scales)', 10, 10)
     for rule in ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners"):
-        for mode, more in (("linear", ""), ("cubic", ""), ("cubic", ", cubic_coeff_a=-0.5, exclude_outside=1")):
+        for mode, more in (
+            ("linear", ""),
+            ("cubic", ""),
+            ("cubic", ", cubic_coeff_a=-0.5, exclude_outside=1"),
+        ):
             stated = f'mode="{mode}", coordinate_transformation_mode="{rule}"{more}'
             yield Case("Resize", f"y = Resize <{stated}> (x, roi, scales)", 11)
             yield Case("Resize", f"y = Resize <{stated}> (x, , , others)", 13)
@@ -401,7 +524,8 @@ def _constants() -> Iterator[Case]:
     yield Case("Mod", "y = Mod <fmod=1> (x, half)", 10)
     yield Case(
         "Range",
-        "s = Shape (x) n = Gather (s, place) r = Range (zeroi, n, onei) c = Cast <to=1> (r) u = Unsqueeze (c, axis1) "
+        "s = Shape (x) n = Gather (s, place) r = Range (zeroi, n, onei) c = Cast <to=1> (r) u = "
+        "Unsqueeze (c, axis1) "
         "y = Mul (x, u)",
         13,
     )
@@ -440,13 +564,23 @@ def cases() -> Iterator[Case]:
         yield from _pools(op)
     for op in ("GlobalAveragePool", "GlobalMaxPool"):
         yield Case(op, f"y = {op} (x)")
-    for made in (_convolutions, _transposed, _reductions, _norms, _products, _moves, _pads, _resizes, _constants):
+    for made in (
+        _convolutions,
+        _transposed,
+        _reductions,
+        _norms,
+        _products,
+        _moves,
+        _pads,
+        _resizes,
+        _constants,
+    ):
         yield from made()
 
 
 def random_windows(count: int) -> Iterator[Case]:
-    """Pools and convolutions of random sizes, windows and rules; none that onnxruntime is known to refuse or to compute wrongly (a
-    rule with a dilation, or with a kernel shorter than its stride).
+    """Pools and convolutions of random sizes, windows and rules; none that onnxruntime is known to refuse or
+    to compute wrongly (a rule with a dilation, or with a kernel shorter than its stride).
     """
     random = np.random.default_rng(2)
 
@@ -475,14 +609,19 @@ def random_windows(count: int) -> Iterator[Case]:
             stated["output_padding"] = [int(random.integers(0, step)) for step in stride]
         if op == "ConvTranspose" and rule != "VALID" and random.random() < 0.4:
             stated.pop("pads", None)
-            dilations, more = (stated.get(name, [even, even]) for name, even in (("dilations", 1), ("output_padding", 0)))
+            dilations, more = (
+                stated.get(name, [even, even]) for name, even in (("dilations", 1), ("output_padding", 0))
+            )
             whole = [
-                (image[2 + axis] - 1) * stride[axis] + (kernel[axis] - 1) * dilations[axis] + 1 + more[axis] for axis in (0, 1)
+                (image[2 + axis] - 1) * stride[axis] + (kernel[axis] - 1) * dilations[axis] + 1 + more[axis]
+                for axis in (0, 1)
             ]
             stated["output_shape"] = [size - int(random.integers(0, 4)) for size in whole]
         shape = (6, 12 // groups, *kernel) if op == "ConvTranspose" else (12, 6 // groups, *kernel)
         rule = f'auto_pad="{rule}"' if rule != "NOTSET" else ""
-        attributes = ", ".join([*(f"{name}={value}" for name, value in stated.items()), *([rule] if rule else [])])
+        attributes = ", ".join(
+            [*(f"{name}={value}" for name, value in stated.items()), *([rule] if rule else [])]
+        )
         weights = f", k{'x'.join(map(str, shape))}" if op.startswith("Conv") else ""
         newest = 19 if op == "AveragePool" else 11
         yield Case(op, f"y = {op} <{attributes}> (x{weights})", newest, newest, image=image)
@@ -498,7 +637,9 @@ def _number(name: str) -> Any:
 
 def model(case: Case, opset: int) -> Any:
     """ModelProto of a case: the image has a free batch where its nodes allow it."""
-    graph = onnx.parser.parse_graph(f"g (float[{','.join(map(str, case.image))}] x) => (float y) {{ {case.text} }}")
+    graph = onnx.parser.parse_graph(
+        f"g (float[{','.join(map(str, case.image))}] x) => (float y) {{ {case.text} }}"
+    )
     given = {value for node in graph.node for value in node.output}
     for name in dict.fromkeys(value for node in graph.node for value in node.input):
         if name and name != "x" and name not in given:

@@ -94,7 +94,10 @@ def random_tensors(graph: Graph, seed: int = 0) -> dict[str, dict[str, Array]]:
             return rng.normal(0, 1.6 / np.sqrt(np.prod(shape[1:])), shape)
         return rng.uniform(0.7, 1.4, shape) if role in ("variance", "gamma") else rng.normal(0, 0.2, shape)
 
-    return {path: {role: tensor(role, shape) for role, shape in roles.items()} for path, roles in tensor_shapes(graph).items()}
+    return {
+        path: {role: tensor(role, shape) for role, shape in roles.items()}
+        for path, roles in tensor_shapes(graph).items()
+    }
 
 
 def window_loop(op: Conv | MaxPool | AvgPool, maps: Array, tensors: dict[str, Array]) -> Array:
@@ -110,7 +113,11 @@ def window_loop(op: Conv | MaxPool | AvgPool, maps: Array, tensors: dict[str, Ar
         for c in range(columns.count):
             top = spread + rows.start + r * window.stride[0]
             left = spread + columns.start + c * window.stride[1]
-            seen = padded[:, top : top + window.extent(0) : window.dilation[0], left : left + window.extent(1) : window.dilation[1]]
+            seen = padded[
+                :,
+                top : top + window.extent(0) : window.dilation[0],
+                left : left + window.extent(1) : window.dilation[1],
+            ]
             if isinstance(op, MaxPool):
                 cells.append(seen.max(axis=(1, 2)))
             elif isinstance(op, AvgPool):
@@ -129,7 +136,8 @@ def every_op() -> Graph:
 
 
 def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
-    """A small graph with a depthwise and a grouped convolution, every kind of front pad, and a head with norms.
+    """A small graph with a depthwise and a grouped convolution, every kind of front pad, and a head with
+    norms.
 
     None of the affine nodes' constants is a float32, so that one rounded to it shows in float64.
 
@@ -177,7 +185,13 @@ def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
 def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
     """The ops of classic vision models over a map of 8 channels, to features called `prefix`."""
     each: dict[str, Op] = {
-        **{"leaky": LeakyRelu(0.3), "growing": LeakyRelu(1.3), "falling": LeakyRelu(-0.2), "elu": Elu(0.9), "celu": Celu(0.7)},
+        **{
+            "leaky": LeakyRelu(0.3),
+            "growing": LeakyRelu(1.3),
+            "falling": LeakyRelu(-0.2),
+            "elu": Elu(0.9),
+            "celu": Celu(0.7),
+        },
         **{"softplus": Softplus(), "cut": Softplus(True), "hard": HardSigmoid(), "keras2": HardSigmoid(0.2)},
         **{"gelu": Gelu(), "by_tanh": Gelu(True), "clip": Clip(-0.3, 0.7)},
         **{"over": ThresholdedRelu(0.3), "under": ThresholdedRelu(-0.2), "one": Softmax()},
@@ -187,7 +201,11 @@ def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
     activations = [(name, op, ("one/channel" if name == "one" else "norm",)) for name, op in each.items()]
     activations += [(name, op, ("above",)) for name, op in numbers.items()]
     places: list[tuple[str, Op, tuple[str, ...]]] = [
-        ("transposed", ConvTranspose(8, Window((3, 2), (2, 3), (2, 1)), (1, 3, -1, 2), groups=2, bias=True), (source,)),
+        (
+            "transposed",
+            ConvTranspose(8, Window((3, 2), (2, 3), (2, 1)), (1, 3, -1, 2), groups=2, bias=True),
+            (source,),
+        ),
         ("root", RmsNorm(1e-3), ("transposed",)),
         ("norm", LayerNorm(1e-3), ("root",)),
         ("one/channel", SliceChannels(3, 4), ("norm",)),
@@ -280,7 +298,9 @@ def mobilenet_v2(alpha: float, classes: int) -> Graph:
     x = step("Conv1_relu", Relu6(), step("bn_Conv1", norm, x))
     channels = rounded(32 * alpha)
     stages = [(16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2), (320, 1, 1)]
-    blocks = [(width, stride if first == 0 else 1) for width, count, stride in stages for first in range(count)]
+    blocks = [
+        (width, stride if first == 0 else 1) for width, count, stride in stages for first in range(count)
+    ]
     for index, (width, stride) in enumerate(blocks):
         prefix, entry, filters = f"block_{index}_" if index else "expanded_conv_", x, rounded(width * alpha)
         wide = channels * 6 if index else channels
@@ -293,7 +313,11 @@ def mobilenet_v2(alpha: float, classes: int) -> Graph:
         if stride == 1 and channels == filters:
             x = step(f"{prefix}add", Add(), entry, x)
         channels = filters
-    x = step("Conv_1_bn", norm, step("Conv_1", Conv(1280 if alpha <= 1 else rounded(1280 * alpha), ONE, Convention()), x))
+    x = step(
+        "Conv_1_bn",
+        norm,
+        step("Conv_1", Conv(1280 if alpha <= 1 else rounded(1280 * alpha), ONE, Convention()), x),
+    )
     x = step("global_average_pooling2d", GlobalAvgPool(), step("out_relu", Relu6(), x))
     step("predictions", Dense(classes), x)
     return Graph(tuple(nodes), 3, "predictions")

@@ -49,14 +49,20 @@ def unlike_saved(written: Path, model: Any) -> list[str]:
     saved = written.with_name("saved.keras")
     model.save(saved)
     ours, theirs = weights_of(written), weights_of(saved)
-    differing = [name for name in sorted(ours.keys() | theirs.keys()) if not _same(ours.get(name), theirs.get(name))]
+    differing = [
+        name for name in sorted(ours.keys() | theirs.keys()) if not _same(ours.get(name), theirs.get(name))
+    ]
     return [*unlike(config_of(written), config_of(saved)), *differing]
 
 
-def _same(one: tuple[dict[str, Any], Array | None] | None, other: tuple[dict[str, Any], Array | None] | None) -> bool:
+def _same(
+    one: tuple[dict[str, Any], Array | None] | None, other: tuple[dict[str, Any], Array | None] | None
+) -> bool:
     if one is None or other is None or one[0] != other[0]:
         return False
-    return one[1] is other[1] is None or (one[1] is not None and other[1] is not None and _equal(one[1], other[1]))
+    return one[1] is other[1] is None or (
+        one[1] is not None and other[1] is not None and _equal(one[1], other[1])
+    )
 
 
 def _equal(one: Array, other: Array) -> bool:

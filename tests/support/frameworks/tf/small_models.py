@@ -13,7 +13,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def functional() -> Any:
-    """Twelve convolutions (so that `conv2d_10` sorts before `conv2d_2`), depthwise, norms of every kind, two nested models."""
+    """Twelve convolutions (so that `conv2d_10` sorts before `conv2d_2`), depthwise, norms of every kind, two
+    nested models.
+    """
     import keras
     from keras import layers
 
@@ -21,12 +23,16 @@ def functional() -> Any:
     x = layers.Conv2D(4, 3, name="inner_conv", use_bias=False, padding="same")(within)
     x = layers.BatchNormalization(name="inner_bn", scale=False)(x)
     inner = keras.Model(within, x, name="inner")
-    tail = keras.Sequential([layers.Conv2D(2, 1, name="tail_conv"), layers.BatchNormalization(name="tail_bn")], name="tail")
+    tail = keras.Sequential(
+        [layers.Conv2D(2, 1, name="tail_conv"), layers.BatchNormalization(name="tail_bn")], name="tail"
+    )
 
     image = keras.Input((8, 8, 3))
     x = image
     for number in range(12):
-        x = layers.Conv2D(4, 3 - 2 * (number % 2), name=f"c{12 - number}", padding="same", use_bias=number % 3 > 0)(x)
+        x = layers.Conv2D(
+            4, 3 - 2 * (number % 2), name=f"c{12 - number}", padding="same", use_bias=number % 3 > 0
+        )(x)
     x = layers.DepthwiseConv2D(3, padding="same", name="conv_dw_1")(x)
     x = layers.BatchNormalization(name="bn_full")(x)
     x = layers.BatchNormalization(name="bn_gamma", center=False)(x)
@@ -60,13 +66,19 @@ def randomise(model: Any) -> Any:
 
 
 def expected(path: Path, depthwise: str) -> dict[str, np.ndarray]:
-    """What Keras has after loading the file itself; `depthwise` is what the format calls a depthwise kernel."""
+    """What Keras has after loading the file itself; `depthwise` is what the format calls a depthwise
+    kernel.
+    """
     import keras
 
     held = {}
     for layer in leaves(keras.models.load_model(path, compile=False)):
         for variable in layer.weights:
-            name = depthwise if type(layer).__name__ == "DepthwiseConv2D" and variable.name == "kernel" else variable.name
+            name = (
+                depthwise
+                if type(layer).__name__ == "DepthwiseConv2D" and variable.name == "kernel"
+                else variable.name
+            )
             held[f"{layer.name}/{name}"] = keras.ops.convert_to_numpy(variable)
     return held
 

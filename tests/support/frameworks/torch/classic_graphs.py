@@ -1,4 +1,6 @@
-"""Small classic networks with gates, layer norms and flattened maps, as a recipe or a Keras file gives them."""
+"""Small classic networks with gates, layer norms and flattened maps, as a recipe or a Keras file gives
+them.
+"""
 
 from __future__ import annotations
 

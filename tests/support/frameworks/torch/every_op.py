@@ -89,8 +89,18 @@ OF_NUMBERS: tuple[Op, ...] = (
 )
 """Functions of each number, of which some take only what is above 0."""
 OF_VALUES: tuple[Op, ...] = (
-    *(Affine((0.5,), (1 / 3,)), BatchNorm(1e-3, 0.1, scale=False), LayerNorm(1e-6), LayerNorm(1e-3, scale=False)),
-    *(LayerNorm(1e-3, center=False), LayerNorm(0.1, scale=False, center=False), ChannelScale(), ChannelScale(bias=True)),
+    *(
+        Affine((0.5,), (1 / 3,)),
+        BatchNorm(1e-3, 0.1, scale=False),
+        LayerNorm(1e-6),
+        LayerNorm(1e-3, scale=False),
+    ),
+    *(
+        LayerNorm(1e-3, center=False),
+        LayerNorm(0.1, scale=False, center=False),
+        ChannelScale(),
+        ChannelScale(bias=True),
+    ),
     *(RmsNorm(1e-6), RmsNorm(0.1, scale=False)),
     *(GroupNorm(2, 1e-3), GroupNorm(1, 1e-5, scale=False), GroupNorm(4, 0.1, center=False)),
     *(
@@ -111,7 +121,9 @@ OF_VALUES: tuple[Op, ...] = (
     *(SliceChannels(2, 7), SliceChannels(1, 8, 3), SliceChannels(7, 1, -2), SliceChannels(7, -1, -1)),
 )
 """Of maps and of features."""
-OF_CELLS = tuple(op for op in OF_VALUES if not isinstance(op, OfChannels | GroupNorm | PadChannels | SliceChannels))
+OF_CELLS = tuple(
+    op for op in OF_VALUES if not isinstance(op, OfChannels | GroupNorm | PadChannels | SliceChannels)
+)
 """Of arrays too."""
 
 RULES: tuple[Any, ...] = ("align_corners", "half_pixel", "asymmetric")
@@ -120,23 +132,53 @@ RESIZES: tuple[Op, ...] = (
     *(Resize("linear", (2.0, 3.0), coordinates=rule) for rule in RULES),
     *(Resize("linear", (1.5, 0.5), coordinates=rule) for rule in RULES),
     *(Resize(mode, size=(11, 4), coordinates=rule) for mode in ("linear", "cubic") for rule in RULES),
-    *(Resize("linear", size=(1, 6)), Resize("cubic", (2.0, 4.0)), Resize("cubic", (2.0, 4.0), a=-0.5, inside=True)),
-    *(Resize("cubic", (1.5, 2.5), coordinates="asymmetric", a=-0.6), Resize("cubic", size=(13, 9), a=-0.5, inside=True)),
-    *(Resize("nearest", (0.5, 2.0), coordinates=rule, rounding=each) for rule in RULES[1:] for each in ROUNDINGS),
+    *(
+        Resize("linear", size=(1, 6)),
+        Resize("cubic", (2.0, 4.0)),
+        Resize("cubic", (2.0, 4.0), a=-0.5, inside=True),
+    ),
+    *(
+        Resize("cubic", (1.5, 2.5), coordinates="asymmetric", a=-0.6),
+        Resize("cubic", size=(13, 9), a=-0.5, inside=True),
+    ),
+    *(
+        Resize("nearest", (0.5, 2.0), coordinates=rule, rounding=each)
+        for rule in RULES[1:]
+        for each in ROUNDINGS
+    ),
 )
 """Of any size."""
 OF_MAPS: tuple[Op, ...] = (
-    *(Conv(4, THREE, Convention("same"), groups=2), MaxPool(THREE, Convention("same", fill=LOWEST)), AvgPool(THREE, Convention())),
-    *(ConvTranspose(4, STRIDED), ConvTranspose(4, THREE, (1, 1, 1, 1), 2, bias=True), ConvTranspose(8, STRIDED, (0, 1, 0, 1), 8)),
-    *(ConvTranspose(4, STRIDED, (1, 0, 2, 0), bias=True), ConvTranspose(4, STRIDED, (0, -1, 1, -1), bias=True)),
+    *(
+        Conv(4, THREE, Convention("same"), groups=2),
+        MaxPool(THREE, Convention("same", fill=LOWEST)),
+        AvgPool(THREE, Convention()),
+    ),
+    *(
+        ConvTranspose(4, STRIDED),
+        ConvTranspose(4, THREE, (1, 1, 1, 1), 2, bias=True),
+        ConvTranspose(8, STRIDED, (0, 1, 0, 1), 8),
+    ),
+    *(
+        ConvTranspose(4, STRIDED, (1, 0, 2, 0), bias=True),
+        ConvTranspose(4, STRIDED, (0, -1, 1, -1), bias=True),
+    ),
     *(
         ConvTranspose(4, Window((2, 3), (3, 1), (1, 2)), (0, -1, 3, 1), bias=True),
         ConvTranspose(4, STRIDED, (-1, 2, 0, -7), 2, True),
     ),
     *(GlobalAvgPool(), GlobalAvgPool(keep=True), GlobalMaxPool(), GlobalMaxPool(keep=True)),
-    *(ReduceMap(function, axis) for function in ("mean", "max", "norm") for axis in ("channels", "rows", "columns")),
+    *(
+        ReduceMap(function, axis)
+        for function in ("mean", "max", "norm")
+        for axis in ("channels", "rows", "columns")
+    ),
     GroupNorm(8, 1e-3, scale=False, center=False),
-    *(LocalResponseNorm(5, 2e-5, 0.75, 1.0), LocalResponseNorm(4, 0.3, 0.5, 2.0), LocalResponseNorm(2, 1.0, 1.0, 0.1)),
+    *(
+        LocalResponseNorm(5, 2e-5, 0.75, 1.0),
+        LocalResponseNorm(4, 0.3, 0.5, 2.0),
+        LocalResponseNorm(2, 1.0, 1.0, 0.1),
+    ),
     *(Dropout(0.5, True), PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), CropMap((1, 0, 2, 1))),
     *(ExtendMap((1, 2, 0, 3), mode) for mode in ("edge", "reflect", "symmetric", "wrap")),
     *(
@@ -161,8 +203,14 @@ ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
         ("shares", MatMul(True), ("cells", "cells")),
         ("rows", MatMul(True), ("grid",) * 2),
     ),
-    *(("mixed", MatMul(), ("cells", "products")), ("turned", Rearrange("w h c -> c h w", map=True), ("grid",))),
-    *(("parts", Rearrange("t (k=4 c) -> k t () c"), ("cells",)), ("whole", Rearrange("k t u c -> (t u) (c k)"), ("parts",))),
+    *(
+        ("mixed", MatMul(), ("cells", "products")),
+        ("turned", Rearrange("w h c -> c h w", map=True), ("grid",)),
+    ),
+    *(
+        ("parts", Rearrange("t (k=4 c) -> k t () c"), ("cells",)),
+        ("whole", Rearrange("k t u c -> (t u) (c k)"), ("parts",)),
+    ),
     *(
         ("longer", Join(0), ("cells", "products", "cells")),
         ("wider", Join(1), ("cells", "cells")),
@@ -180,7 +228,11 @@ ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
         ("planes_of_heads", Attention(2, 0.05), ("grid", "grid", "grid")),
     ),
     *(("edged", PadAxis(0, 1, 2), ("cells",)), ("walled", PadAxis(2, 0, 1, -0.5), ("grid",))),
-    *((f"{function}_{axis}", ReduceAxis(function, axis), ("grid",)) for function in ("mean", "max", "norm") for axis in range(3)),
+    *(
+        (f"{function}_{axis}", ReduceAxis(function, axis), ("grid",))
+        for function in ("mean", "max", "norm")
+        for axis in range(3)
+    ),
     *((f"{function}_cell", ReduceAxis(function, 0), ("cells",)) for function in ("mean", "max", "norm")),
     *(
         ("shifted", AddArray((1, 8)), ("cells",)),
@@ -207,7 +259,12 @@ NEAREST: tuple[Op, ...] = tuple(
     Resize("nearest", size=(11, 5), coordinates=rule, rounding=each) for rule in RULES for each in ROUNDINGS
 )
 FLATTENED: tuple[Op, ...] = (
-    *(Flatten(*SIZE), Flatten(*SIZE, "HWC"), Rearrange("c h w -> (w c h)"), Rearrange("c h (w k=2) -> (c k) w h", map=True)),
+    *(
+        Flatten(*SIZE),
+        Flatten(*SIZE, "HWC"),
+        Rearrange("c h w -> (w c h)"),
+        Rearrange("c h (w k=2) -> (c k) w h", map=True),
+    ),
     *(AdaptiveAvgPool(3, 5), AdaptiveAvgPool(13, 2), AdaptiveMaxPool(4, 1), AdaptiveMaxPool(*SIZE)),
     *(AddArray((8, *SIZE)), MultiplyArray((1, 1, SIZE[1])), *NEAREST),
 )
@@ -228,7 +285,9 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     w.add("size", Abs(), "stem")
     w.add("above", Affine((1.0,), (0.3,)), "size")
     w.add("above_features", GlobalAvgPool(), "above")
-    cases: list[tuple[Op, tuple[str, ...]]] = [(op, (path,)) for op in OF_NUMBERS for path in ("above", "above_features")]
+    cases: list[tuple[Op, tuple[str, ...]]] = [
+        (op, (path,)) for op in OF_NUMBERS for path in ("above", "above_features")
+    ]
     cases += [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
     cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
     cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
@@ -238,7 +297,10 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     arrays = [w.add(path, op, *inputs) for path, op, inputs in ARRAYS]
     cases += [(op, ("cells",)) for op in OF_CELLS]
     cases += [(ResizeLike(mode, rule), ("small", "stem")) for mode in ("linear", "cubic") for rule in RULES]
-    cases += [(ResizeLike("linear"), ("thin", "stem")), (ResizeLike("cubic", a=-0.5, inside=True), ("stem", "small"))]
+    cases += [
+        (ResizeLike("linear"), ("thin", "stem")),
+        (ResizeLike("cubic", a=-0.5, inside=True), ("stem", "small")),
+    ]
     paths = [w.add(f"{op.name}_{number}", op, *inputs) for number, (op, inputs) in enumerate(cases)]
     return replace(w.graph(), output=paths[0], further=(*paths[1:], *arrays))
 
@@ -251,7 +313,9 @@ def tensors_of(graph: Graph) -> Mapping[str, Mapping[str, np.ndarray]]:
     draw = np.random.default_rng(0)
     return {
         path: {
-            role: draw.uniform(0.5, 1.5, shape) if role in ("variance", "gamma") else draw.standard_normal(shape)
+            role: draw.uniform(0.5, 1.5, shape)
+            if role in ("variance", "gamma")
+            else draw.standard_normal(shape)
             for role, shape in roles.items()
         }
         for path, roles in tensor_shapes(graph).items()

@@ -28,7 +28,9 @@ def model_of(source: str) -> Any:
 def expect_the_same_as_built(
     plan: Plan, tensors: Mapping[str, Mapping[str, np.ndarray]], x: np.ndarray
 ) -> tuple[torch.Tensor, ...]:
-    """The outputs of a plan's model.py for a batch, after they were found to be the same bits as those of the built module."""
+    """The outputs of a plan's model.py for a batch, after they were found to be the same bits as those of the
+    built module.
+    """
     built: nn.Module = framework.ENGINE.build(plan, tensors, {}, "float64")
     model = model_of(model_source(plan))
     model.load_state_dict(built.state_dict())
@@ -36,7 +38,9 @@ def expect_the_same_as_built(
         found, wanted = model(torch.from_numpy(x)), built(torch.from_numpy(x))
     assert isinstance(found, tuple) is isinstance(wanted, tuple) is bool(plan.graph.further)
     outputs: tuple[torch.Tensor, ...] = found if plan.graph.further else (found,)
-    for output, value, path in zip(outputs, wanted if plan.graph.further else (wanted,), plan.graph.outputs, strict=True):
+    for output, value, path in zip(
+        outputs, wanted if plan.graph.further else (wanted,), plan.graph.outputs, strict=True
+    ):
         assert torch.equal(output, value), path
     return outputs
 
@@ -45,5 +49,7 @@ def expect_formatted(path: Path) -> None:
     ruff = shutil.which("ruff", path=Path(sys.executable).parent)
     assert ruff is not None
     for arguments in (["format", "--diff"], ["check", "--select", "E,F,W,I,B"]):
-        result = subprocess.run([ruff, *arguments, "--isolated", "--line-length", "100", path], capture_output=True, text=True)
+        result = subprocess.run(
+            [ruff, *arguments, "--isolated", "--line-length", "100", path], capture_output=True, text=True
+        )
         assert result.returncode == 0, result.stdout + result.stderr

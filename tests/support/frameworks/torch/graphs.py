@@ -1,4 +1,6 @@
-"""Graphs written by hand, as recipes expand to them: chains of blocks, shared shortcuts, branches, blocks within blocks."""
+"""Graphs written by hand, as recipes expand to them: chains of blocks, shared shortcuts, branches, blocks
+within blocks.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,13 @@ class Writer:
         return path
 
     def conv(
-        self, path: str, filters: int, kernel: int | tuple[int, int] = 1, stride: int = 1, pad: Convention = SAME, **rest
+        self,
+        path: str,
+        filters: int,
+        kernel: int | tuple[int, int] = 1,
+        stride: int = 1,
+        pad: Convention = SAME,
+        **rest,
     ) -> str:
         source = rest.pop("source", self.last)
         pair = kernel if isinstance(kernel, tuple) else (kernel, kernel)
@@ -66,13 +74,25 @@ class Writer:
         return Graph(tuple(self.nodes), self.channels, self.last, tuple(self.scopes))
 
 
-def mobilenet_v2(pad: Convention = SAME, classes: int = 10, settings=None, alpha: float = 1.0, stem: int = 32) -> Graph:
-    """MobileNetV2 (arXiv:1801.04381, table 2), or a smaller one by `settings`: expansion, filters, repeats, stride."""
+def mobilenet_v2(
+    pad: Convention = SAME, classes: int = 10, settings=None, alpha: float = 1.0, stem: int = 32
+) -> Graph:
+    """MobileNetV2 (arXiv:1801.04381, table 2), or a smaller one by `settings`: expansion, filters, repeats,
+    stride.
+    """
     w = Writer()
     w.conv("stem/conv", stem, 3, 2, pad)
     w.norm("stem/norm")
     w.add("stem/relu", Relu6())
-    rows = settings or [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    rows = settings or [
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ]
     index = 0
     for expansion, filters, repeats, first_stride in rows:
         for repeat in range(repeats):
@@ -89,10 +109,14 @@ def mobilenet_v2(pad: Convention = SAME, classes: int = 10, settings=None, alpha
 
 
 def small_mobilenet(pad: Convention = SAME, alpha: float = 1.0) -> Graph:
-    return mobilenet_v2(pad, settings=[(1, 8, 1, 1), (6, 16, 2, 2), (6, 24, 3, 2), (6, 24, 1, 1)], alpha=alpha, stem=8)
+    return mobilenet_v2(
+        pad, settings=[(1, 8, 1, 1), (6, 16, 2, 2), (6, 24, 3, 2), (6, 24, 1, 1)], alpha=alpha, stem=8
+    )
 
 
-def inverted_residual(w: Writer, path: str, filters: int, stride: int, expansion: int, pad: Convention) -> None:
+def inverted_residual(
+    w: Writer, path: str, filters: int, stride: int, expansion: int, pad: Convention
+) -> None:
     source, channels = w.last, w.width[w.last]
     if expansion > 1:
         w.conv(f"{path}/expand/conv", expansion * channels)
@@ -109,9 +133,11 @@ def inverted_residual(w: Writer, path: str, filters: int, stride: int, expansion
 
 
 def resnet_v2(depths=(2, 3), pool: Convention = ZEROS_AROUND, identity: bool = True) -> Graph:
-    """Pre-activation bottlenecks, the stride in a stage's last unit: the shortcut is a convolution, a pool or an identity.
+    """Pre-activation bottlenecks, the stride in a stage's last unit: the shortcut is a convolution, a pool or
+    an identity.
 
-    Without `identity` units that neither stride nor widen have no shortcut, as in porter's recipe: they add their input.
+    Without `identity` units that neither stride nor widen have no shortcut, as in porter's recipe: they add
+    their input.
     """
     w = Writer()
     w.conv("stem/conv", 8, 7, 2, Convention("explicit", (3, 3, 3, 3)), bias=True)
@@ -176,13 +202,17 @@ def inception() -> Graph:
 
 
 def fine_tuned() -> Graph:
-    """What people put around a backbone: constants on the pixels, and a head of dense layers with norms on features.
+    """What people put around a backbone: constants on the pixels, and a head of dense layers with norms on
+    features.
 
     None of the constants is a float32, so that one rounded to it shows in float64.
     """
     w = Writer()
     w.add("pixels", Affine((1 / 3,), (-1 / 7,)))
-    w.add("channels", Affine((1 / 0.229, 1 / 0.224, 1 / 0.225), (-0.485 / 0.229, -0.456 / 0.224, -0.406 / 0.225)))
+    w.add(
+        "channels",
+        Affine((1 / 0.229, 1 / 0.224, 1 / 0.225), (-0.485 / 0.229, -0.456 / 0.224, -0.406 / 0.225)),
+    )
     w.conv("stem/conv", 8, 3, 2)
     w.norm("stem/norm")
     w.add("stem/relu", Relu())
@@ -201,8 +231,23 @@ def fine_tuned() -> Graph:
     return w.graph()
 
 
-def cbr(w: Writer, path: str, filters: int, kernel=1, stride: int = 1, pad: Convention = SAME, source: str | None = None) -> str:
-    w.scope(path, "cbr", filters=filters, kernel=kernel if isinstance(kernel, int) else None, stride=stride, pad=pad.rule)
+def cbr(
+    w: Writer,
+    path: str,
+    filters: int,
+    kernel=1,
+    stride: int = 1,
+    pad: Convention = SAME,
+    source: str | None = None,
+) -> str:
+    w.scope(
+        path,
+        "cbr",
+        filters=filters,
+        kernel=kernel if isinstance(kernel, int) else None,
+        stride=stride,
+        pad=pad.rule,
+    )
     w.conv(f"{path}/conv", filters, kernel, stride, pad, source=source or w.last)
     w.norm(f"{path}/bn", scale=False)
     return w.add(f"{path}/relu", Relu())

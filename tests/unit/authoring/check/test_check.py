@@ -15,7 +15,8 @@ def test_the_valid_recipe_has_nothing_to_report(tmp_path: Path) -> None:
     (tmp_path / "gone.yaml").symlink_to("nowhere")
     found = check_recipe(write(tmp_path, VALID))
     assert (found.errors, found.warnings) == ((), ())
-    # stem/conv, stem/norm, head/logits and one or two units have names; their convolutions and stem/pool are sites
+    # stem/conv, stem/norm, head/logits and one or two units have names; their convolutions and stem/pool are
+    # sites
     assert (found.variants, found.zoos, found.nodes, found.sites) == (2, 1, 5 + 4, 4 + 3)
 
 
@@ -37,7 +38,11 @@ SUSPICIOUS = {
     "a constant": ("options: {", "constants: {¶widths: [8]}\noptions: {", "constant 'widths' is not used"),
     "a variable": ("depths: [1, 1]}", "depths: [1, 1], ¶layers: 2}", "variable 'layers' is not used"),
     "a block": ("blocks:\n", "blocks:\n  ¶rest: {steps: [{relu: a}]}\n", "block 'rest' is not used"),
-    "a parameter": ("kernel: 3}\n    steps", "kernel: 3, ¶stride: 1}\n    steps", "parameter 'stride' of block 'unit' is not used"),
+    "a parameter": (
+        "kernel: 3}\n    steps",
+        "kernel: 3, ¶stride: 1}\n    steps",
+        "parameter 'stride' of block 'unit' is not used",
+    ),
     "a path twice": (
         UNIT,
         "      - {relu: act, when: =filters > 99}\n      - {relu: ¶act, when: =filters > 99}\n" + UNIT,
@@ -54,8 +59,16 @@ SUSPICIOUS = {
         "'more' is repeated 0 times",
     ),
     "an empty name": ("stem/norm: bn1\n", "stem/norm: ¶''\n", "the name of 'stem/norm' is empty"),
-    "an architecture of porter's own": ("architecture: tiny", "architecture: ¶vgg", "'vgg' is in porter's own vgg.yaml too"),
-    "a variant of porter's own": ("  tiny_wide: {width", "  ¶vgg11: {width", "'vgg11' is in porter's own vgg.yaml too"),
+    "an architecture of porter's own": (
+        "architecture: tiny",
+        "architecture: ¶vgg",
+        "'vgg' is in porter's own vgg.yaml too",
+    ),
+    "a variant of porter's own": (
+        "  tiny_wide: {width",
+        "  ¶vgg11: {width",
+        "'vgg11' is in porter's own vgg.yaml too",
+    ),
     "a pad that an earlier line says": (
         "padding: {stem/conv: 1}",
         'padding: {stem/conv: 1, ¶"stem/con{v}": 2}',
@@ -69,7 +82,9 @@ def test_what_is_legal_and_rarely_meant_is_a_warning(tmp_path: Path, name: str) 
     old, new, message = SUSPICIOUS[name]
     where = place(tmp_path / "tiny.yaml", changed(old, new))
     found = check_recipe(tmp_path / "tiny.yaml")
-    assert found.errors == () and [(warning.where, message in warning.message) for warning in found.warnings] == [(where, True)]
+    assert found.errors == () and [
+        (warning.where, message in warning.message) for warning in found.warnings
+    ] == [(where, True)]
 
 
 def test_errors_that_do_not_follow_from_each_other_come_together(tmp_path: Path) -> None:
@@ -79,7 +94,9 @@ def test_errors_that_do_not_follow_from_each_other_come_together(tmp_path: Path)
     text = text.replace("[input, conv]}", "[input, conv], form: a, wehn: true}")
     messages = [error.message for error in check_recipe(write(tmp_path, text)).errors]
     expected = ("no 'filtres'", "'rleu' is neither", "no 'form'", "no 'wehn'")
-    assert len(messages) == 4 and all(part in message for part, message in zip(expected, messages, strict=True))
+    assert len(messages) == 4 and all(
+        part in message for part, message in zip(expected, messages, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,15 +108,22 @@ def test_errors_that_do_not_follow_from_each_other_come_together(tmp_path: Path)
         ("  tiny_wide: {width", "  tiny_wdie: {width", "did you mean 'tiny_wdie'?"),
     ],
 )
-def test_a_misspelt_declaration_is_named_where_the_word_is_used(tmp_path: Path, old: str, new: str, fix: str) -> None:
-    text = VALID.replace("    weights:\n", "    weights:\n      tiny_wide: {top1: 50, top5: 80, size: 32, source: a}\n")
+def test_a_misspelt_declaration_is_named_where_the_word_is_used(
+    tmp_path: Path, old: str, new: str, fix: str
+) -> None:
+    text = VALID.replace(
+        "    weights:\n", "    weights:\n      tiny_wide: {top1: 50, top5: 80, size: 32, source: a}\n"
+    )
     errors = check_recipe(write(tmp_path, text.replace(old, new))).errors
     assert fix in [error.next for error in errors]
 
 
 def test_what_a_recipe_extends_is_right(tmp_path: Path) -> None:
     names = "names: {stem/cnv: a}"
-    text = f"extends: resnet_v1\nzoos:\n  one: {{extends: torchvision, {names}}}\n  two: {{extends: torchvision, {names}}}\n"
+    text = (
+        f"extends: resnet_v1\nzoos:\n  one: {{extends: torchvision, {names}}}\n  two: {{extends: "
+        f"torchvision, {names}}}\n"
+    )
     errors = check_recipe(write(tmp_path, text)).errors
     assert [(str(error.where)[-5:], error.next) for error in errors] == [
         (":3:39", "did you mean 'stem/conv'?"),
@@ -133,5 +157,10 @@ def test_the_command_prints_what_was_checked_and_says_it_as_json(cli: Cli, tmp_p
     ran = cli("pads", "tiny", "--from", "home", "--to", "tf", "--recipes", tmp_path)
     assert ran.status == 2 and ran.err.endswith("(did you mean 'top5'?; 1 more: porter recipe check FILE)\n")
     assert said["errors"] == [
-        {"code": "recipe", "message": "'stem/nrom' matches no node", "where": f"{path}:27:7", "next": "did you mean 'stem/norm'?"}
+        {
+            "code": "recipe",
+            "message": "'stem/nrom' matches no node",
+            "where": f"{path}:27:7",
+            "next": "did you mean 'stem/norm'?",
+        }
     ]

@@ -21,11 +21,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def torch_norm(name: str, channels: int) -> Shapes:
-    return {f"{name}.{variable}": (channels,) for variable in ("weight", "bias", "running_mean", "running_var")}
+    return {
+        f"{name}.{variable}": (channels,) for variable in ("weight", "bias", "running_mean", "running_var")
+    }
 
 
 def keras_norm(name: str, channels: int) -> Shapes:
-    return {f"{name}/{variable}": (channels,) for variable in ("gamma", "beta", "moving_mean", "moving_variance")}
+    return {
+        f"{name}/{variable}": (channels,) for variable in ("gamma", "beta", "moving_mean", "moving_variance")
+    }
 
 
 def checkpoint(shapes: Shapes, format: str = "torch", dialect: str | None = "torch") -> Checkpoint:
@@ -43,7 +47,10 @@ def residual() -> dict[str, tuple[int, ...]]:
             shapes |= {f"{name}.conv1.weight": (width, own, 3, 3), **torch_norm(f"{name}.bn1", width)}
             shapes |= {f"{name}.conv2.weight": (width, width, 3, 3), **torch_norm(f"{name}.bn2", width)}
             if own != width:
-                shapes |= {f"{name}.downsample.0.weight": (width, own, 1, 1), **torch_norm(f"{name}.downsample.1", width)}
+                shapes |= {
+                    f"{name}.downsample.0.weight": (width, own, 1, 1),
+                    **torch_norm(f"{name}.downsample.1", width),
+                }
     return {**shapes, "fc.weight": (5, 16), "fc.bias": (5,)}
 
 
@@ -54,14 +61,22 @@ def dense() -> dict[str, tuple[int, ...]]:
         name, reads = f"features.denseblock1.denselayer{place + 1}", 16 + 8 * place
         shapes |= {**torch_norm(f"{name}.norm1", reads), f"{name}.conv1.weight": (32, reads, 1, 1)}
         shapes |= {**torch_norm(f"{name}.norm2", 32), f"{name}.conv2.weight": (8, 32, 3, 3)}
-    return {**shapes, **torch_norm("features.norm5", 40), "classifier.weight": (5, 40), "classifier.bias": (5,)}
+    return {
+        **shapes,
+        **torch_norm("features.norm5", 40),
+        "classifier.weight": (5, 40),
+        "classifier.bias": (5,),
+    }
 
 
 def fire() -> dict[str, tuple[int, ...]]:
     """Two convolutions of one value, joined."""
     shapes: dict[str, tuple[int, ...]] = {"features.0.weight": (8, 3, 3, 3), "features.0.bias": (8,)}
     for place, reads in ((3, 8), (4, 16), (5, 16)):
-        shapes |= {f"features.{place}.squeeze.weight": (4, reads, 1, 1), f"features.{place}.squeeze.bias": (4,)}
+        shapes |= {
+            f"features.{place}.squeeze.weight": (4, reads, 1, 1),
+            f"features.{place}.squeeze.bias": (4,),
+        }
         for side in (1, 3):
             name = f"features.{place}.expand{side}x{side}"
             shapes |= {f"{name}.weight": (8, 4, side, side), f"{name}.bias": (8,)}
@@ -72,7 +87,12 @@ def plain() -> dict[str, tuple[int, ...]]:
     """A Sequential whose numbers leave room for activations and pools, and a head of a flattened map."""
     shapes = {f"features.{place}.weight": (8, 3 if place == 0 else 8, 3, 3) for place in (0, 3, 6, 8)}
     shapes |= {f"{name.removesuffix('weight')}bias": (8,) for name in list(shapes)}
-    return {**shapes, "classifier.0.weight": (10, 8 * 4 * 4), "classifier.0.bias": (10,), "classifier.3.weight": (5, 10)}
+    return {
+        **shapes,
+        "classifier.0.weight": (10, 8 * 4 * 4),
+        "classifier.0.bias": (10,),
+        "classifier.3.weight": (5, 10),
+    }
 
 
 def inverted() -> dict[str, tuple[int, ...]]:
@@ -81,7 +101,10 @@ def inverted() -> dict[str, tuple[int, ...]]:
     for place in (1, 2):
         name = f"block_{place}"
         shapes |= {f"{name}_expand/kernel": (1, 1, 8, 48), **keras_norm(f"{name}_expand_BN", 48)}
-        shapes |= {f"{name}_depthwise/depthwise_kernel": (3, 3, 48, 1), **keras_norm(f"{name}_depthwise_BN", 48)}
+        shapes |= {
+            f"{name}_depthwise/depthwise_kernel": (3, 3, 48, 1),
+            **keras_norm(f"{name}_depthwise_BN", 48),
+        }
         shapes |= {f"{name}_project/kernel": (1, 1, 48, 8), **keras_norm(f"{name}_project_BN", 8)}
     return {**shapes, "logits/kernel": (8, 5), "logits/bias": (5,)}
 
@@ -93,10 +116,20 @@ def preactivated() -> dict[str, tuple[int, ...]]:
         for unit in (1, 2):
             name, own = f"net/block{block}/unit_{unit}", reads if unit == 1 else width
             shapes |= {**keras_norm(f"{name}/preact", own), f"{name}/conv1/weights": (3, 3, own, width)}
-            shapes |= {**keras_norm(f"{name}/conv1/BatchNorm", width), f"{name}/conv2/weights": (3, 3, width, width)}
+            shapes |= {
+                **keras_norm(f"{name}/conv1/BatchNorm", width),
+                f"{name}/conv2/weights": (3, 3, width, width),
+            }
             if own != width:
-                shapes |= {f"{name}/shortcut/weights": (1, 1, own, width), f"{name}/shortcut/biases": (width,)}
-    shapes |= {**keras_norm("net/postnorm", 16), "net/logits/weights": (1, 1, 16, 5), "net/logits/biases": (5,)}
+                shapes |= {
+                    f"{name}/shortcut/weights": (1, 1, own, width),
+                    f"{name}/shortcut/biases": (width,),
+                }
+    shapes |= {
+        **keras_norm("net/postnorm", 16),
+        "net/logits/weights": (1, 1, 16, 5),
+        "net/logits/biases": (5,),
+    }
     return dict(sorted(shapes.items()))
 
 
@@ -125,7 +158,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_draft_has_every_layer_in_order_and_marks_where_channels_do_not_fit(name: str, tmp_path: Path) -> None:
+def test_a_draft_has_every_layer_in_order_and_marks_where_channels_do_not_fit(
+    name: str, tmp_path: Path
+) -> None:
     shapes, format, joins, block = CASES[name]
     listed = list_layers(checkpoint(shapes, format, "torch" if format == "torch" else "tf"))
     assert not listed.others and not listed.unknown and listed.ordered == (format != "tf-checkpoint")
@@ -134,7 +169,9 @@ def test_a_draft_has_every_layer_in_order_and_marks_where_channels_do_not_fit(na
     recipe = load_recipe(tmp_path / "mine.yaml")
     graph = expand(recipe.member("mine", "own"))
     assert isinstance(graph.by_path[graph.output].op, GlobalAvgPool if name == "fire" else Dense)
-    assert len(tensor_shapes(graph)) == len(listed.layers) and all(len(node.inputs) == 1 for node in graph.nodes)
+    assert len(tensor_shapes(graph)) == len(listed.layers) and all(
+        len(node.inputs) == 1 for node in graph.nodes
+    )
     assert sum(isinstance(node.op, PadChannels | SliceChannels) for node in graph.nodes) == joins
     assert block is None or block in draft.blocks
     said = [text for _, _, text in to_do(draft.text)]
@@ -165,12 +202,16 @@ def test_a_flattened_map_fixes_the_input() -> None:
 
 def test_a_name_that_would_be_an_expression_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot say the name"):
-        draft_from_weights(list_layers(checkpoint({"a{b}.weight": (8, 3, 3, 3), "fc.weight": (5, 8)})), "mine", "own", [])
+        draft_from_weights(
+            list_layers(checkpoint({"a{b}.weight": (8, 3, 3, 3), "fc.weight": (5, 8)})), "mine", "own", []
+        )
 
 
 def test_tensors_of_no_layer_end_the_draft() -> None:
     shapes = {"a.weight": (8, 3, 3, 3), "a.gamma": (8,), "a.strange": (2, 2, 2), "fc.weight": (5, 8)}
-    with pytest.raises(UsageError, match=r"no layer that porter knows has these tensors: a\.gamma, a\.strange") as refusal:
+    with pytest.raises(
+        UsageError, match=r"no layer that porter knows has these tensors: a\.gamma, a\.strange"
+    ) as refusal:
         draft_from_weights(list_layers(checkpoint(shapes)), "mine", "own", [])
     assert refusal.value.next is not None and "--from-model FILE" in refusal.value.next
 
@@ -179,4 +220,7 @@ def test_auxiliary_heads_and_counters_are_ignored(tmp_path: Path) -> None:
     shapes = {"a.weight": (8, 3, 3, 3), "aux.conv.weight": (8, 8, 1, 1), "steps": (), "fc.weight": (5, 8)}
     draft = draft_from_weights(list_layers(checkpoint(shapes)), "mine", "own", [])
     (tmp_path / "mine.yaml").write_text(draft.text)
-    assert {rule.pattern for rule in load_recipe(tmp_path / "mine.yaml").zoo("own", "mine").ignore} == {"aux.*", "steps"}
+    assert {rule.pattern for rule in load_recipe(tmp_path / "mine.yaml").zoo("own", "mine").ignore} == {
+        "aux.*",
+        "steps",
+    }

@@ -24,8 +24,16 @@ def labels(photos: PhotoSet) -> dict[str, tuple[int, ...]]:
 def test_folders_are_wnids_and_photos_stand_in_the_order_of_their_names(tmp_path: Path) -> None:
     names = ["n02123045/b.jpg", "n02123045/a.PNG", "n01440764/z.JPEG", "n15075141_toilet_tissue/x.webp"]
     found = opened(files(tmp_path, *names))
-    assert (found.path, found.layout, found.failed, found.excluded, found.validation) == (tmp_path, "class folders", (), (), False)
-    assert list(labels(found).items()) == [(name, (label,)) for name, label in zip(sorted(names), (0, 281, 281, 999), strict=True)]
+    assert (found.path, found.layout, found.failed, found.excluded, found.validation) == (
+        tmp_path,
+        "class folders",
+        (),
+        (),
+        False,
+    )
+    assert list(labels(found).items()) == [
+        (name, (label,)) for name, label in zip(sorted(names), (0, 281, 281, 999), strict=True)
+    ]
     assert [read_bytes(photo.place).decode() for photo in found.photos] == sorted(names)
     assert found.photos[0].place == Bytes(tmp_path / "n01440764/z.JPEG")
     assert found.classes == 3
@@ -52,13 +60,25 @@ def test_the_order_is_not_the_filesystems(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["val", "validation"])
 def test_the_folder_above_will_do(name: str, tmp_path: Path) -> None:
-    names = [f"{name}/n01440764/a.jpg", "train/n01440764/b.jpg", "README.md", "ILSVRC2012_devkit_t12/readme.txt"]
+    names = [
+        f"{name}/n01440764/a.jpg",
+        "train/n01440764/b.jpg",
+        "README.md",
+        "ILSVRC2012_devkit_t12/readme.txt",
+    ]
     found = opened(files(tmp_path, *names))
     assert (found.path, labels(found)) == (tmp_path / name, {"n01440764/a.jpg": (0,)})
 
 
 def test_what_is_no_photo_by_its_name_is_no_photo(tmp_path: Path) -> None:
-    others = ["README.md", "n01440764/notes.txt", "n01440764/.a.jpg", "n01440764/._a.jpg", ".cache/b.jpg", "__MACOSX/c.jpg"]
+    others = [
+        "README.md",
+        "n01440764/notes.txt",
+        "n01440764/.a.jpg",
+        "n01440764/._a.jpg",
+        ".cache/b.jpg",
+        "__MACOSX/c.jpg",
+    ]
     found = opened(files(tmp_path, "n01440764/a.jpg", *others, ".DS_Store"))
     assert (list(labels(found)), found.failed, found.excluded) == (["n01440764/a.jpg"], (), ())
 
@@ -85,10 +105,16 @@ def test_folders_within_a_class_belong_to_it(tmp_path: Path) -> None:
 
 
 def test_names_of_classes_are_understood_where_just_one_class_has_them(tmp_path: Path) -> None:
-    found = opened(files(tmp_path, "Great_white-shark/a.jpg", "tench, Tinca tinca/b.jpg", "crane/c.jpg", "Cardigan/d.jpg"))
+    found = opened(
+        files(
+            tmp_path, "Great_white-shark/a.jpg", "tench, Tinca tinca/b.jpg", "crane/c.jpg", "Cardigan/d.jpg"
+        )
+    )
     assert labels(found) == {"Great_white-shark/a.jpg": (2,), "tench, Tinca tinca/b.jpg": (0,)}
     assert [failure.name for failure in found.failed] == ["Cardigan/d.jpg", "crane/c.jpg"]
-    assert found.failed[1].why.endswith("the name of two classes of ImageNet-1k: name the folder n02012849 or n03126707")
+    assert found.failed[1].why.endswith(
+        "the name of two classes of ImageNet-1k: name the folder n02012849 or n03126707"
+    )
     assert found.failed[0].why.endswith("name the folder n02113186 or n02963159")
 
 
@@ -113,7 +139,9 @@ def test_the_first_numbers_may_be_other_classes(tmp_path: Path) -> None:
 
 def test_photos_that_porter_does_not_read_are_counted(tmp_path: Path) -> None:
     found = opened(files(tmp_path, "n01440764/a.jpg", "n01440764/b.HEIC"))
-    assert found.failed == (Failure("n01440764/b.HEIC", "porter does not read .heic: save it as JPEG or PNG"),)
+    assert found.failed == (
+        Failure("n01440764/b.HEIC", "porter does not read .heic: save it as JPEG or PNG"),
+    )
     with pytest.raises(FileError, match=r"none of the 1 photos can be scored: porter does not read \.avif"):
         opened(files(tmp_path / "all", "n01440764/a.avif"))
 
@@ -122,7 +150,10 @@ def test_folders_of_splits_are_no_classes(tmp_path: Path) -> None:
     files(tmp_path, *(f"{split}/{wnid}/a.jpg" for split in ("train", "Test") for wnid in WNIDS[:2]))
     with pytest.raises(UsageError, match="several splits, and none is of validation: Test, train"):
         opened(tmp_path)
-    assert opened(tmp_path, split="test").path == tmp_path / "Test" and opened(tmp_path, split="train").path == tmp_path / "train"
+    assert (
+        opened(tmp_path, split="test").path == tmp_path / "Test"
+        and opened(tmp_path, split="train").path == tmp_path / "train"
+    )
     with pytest.raises(UsageError, match="no split 'validation': Test, train"):
         opened(tmp_path, split="val")
     with pytest.raises(UsageError, match="'dev' is no split"):
@@ -145,12 +176,17 @@ def test_of_two_folders_of_splits_both_are_splits_whatever_stands_beside_them(tm
 def test_a_folder_of_photos_with_the_name_of_a_split_is_a_class(tmp_path: Path) -> None:
     found = open_photos(files(tmp_path, "valid/a.jpg", "invalid/b.jpg"), classes=Classes(2))
     assert labels(found) == {"invalid/b.jpg": (0,), "valid/a.jpg": (1,)}
-    assert opened(files(tmp_path / "flat", f"val/{val(1, '_n01440764')}", "docs/a.png")).path == tmp_path / "flat" / "val"
+    assert (
+        opened(files(tmp_path / "flat", f"val/{val(1, '_n01440764')}", "docs/a.png")).path
+        == tmp_path / "flat" / "val"
+    )
 
 
 def test_a_split_of_a_data_set_without_splits_is_refused(tmp_path: Path) -> None:
     files(tmp_path, "classes/n01440764/a.jpg", f"flat/{val(1, '_n01440764')}")
-    tables = [table(tmp_path / name, [(None, 1)]) for name in ("none/a.parquet", "train-00000-of-00001.parquet")]
+    tables = [
+        table(tmp_path / name, [(None, 1)]) for name in ("none/a.parquet", "train-00000-of-00001.parquet")
+    ]
     for path, message in (
         (tmp_path / "classes", "it has no splits, and 'test' is asked for"),
         (tmp_path / "flat", "it has no splits"),
@@ -178,7 +214,9 @@ def test_classes_of_ones_own_are_the_folders_in_the_order_of_their_names(tmp_pat
 
 def test_other_numbers_of_folders_than_of_classes_are_refused(tmp_path: Path) -> None:
     files(tmp_path, "tulip/a.jpg", "daisy/b.jpg")
-    with pytest.raises(UsageError, match=r"2 class folders \(daisy, tulip\), while the port tells 3 classes apart"):
+    with pytest.raises(
+        UsageError, match=r"2 class folders \(daisy, tulip\), while the port tells 3 classes apart"
+    ):
         open_photos(tmp_path, classes=Classes(3))
 
 
@@ -187,7 +225,9 @@ def test_folders_of_a_port_with_labels_have_their_names(tmp_path: Path) -> None:
     found = open_photos(files(tmp_path, "tulip/a.jpg", "common_daisy/b.jpg"), classes=own)
     assert labels(found) == {"common_daisy/b.jpg": (1,), "tulip/a.jpg": (0,)}
     files(tmp_path, "oak/c.jpg")
-    with pytest.raises(UsageError, match=r"oak: none of the classes in flowers.txt \(tulip, Common daisy, rose\)"):
+    with pytest.raises(
+        UsageError, match=r"oak: none of the classes in flowers.txt \(tulip, Common daisy, rose\)"
+    ):
         open_photos(tmp_path, classes=own)
 
 
@@ -251,7 +291,15 @@ def test_names_that_are_no_text_can_be_printed(tmp_path: Path) -> None:
 
 
 def test_paths_without_photos_are_refused(tmp_path: Path) -> None:
-    files(tmp_path, "notes.txt", "photo/a.jpg", "top/a.jpg", "top/more/", "packed/val_images.tar.gz", "strange/folder/a.jpg")
+    files(
+        tmp_path,
+        "notes.txt",
+        "photo/a.jpg",
+        "top/a.jpg",
+        "top/more/",
+        "packed/val_images.tar.gz",
+        "strange/folder/a.jpg",
+    )
     (tmp_path / "empty").mkdir()
     for name, message in [
         ("nowhere", "there is no such file or folder"),
@@ -266,7 +314,9 @@ def test_paths_without_photos_are_refused(tmp_path: Path) -> None:
         assert refused.value.next
 
 
-def test_a_folder_that_may_not_be_read_is_a_file_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_read_is_a_file_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files(tmp_path, "n01440764/a.jpg")
     scandir = os.scandir
 

@@ -17,16 +17,23 @@ NUMBERS = (1, 2, 3, 4000, 50_000)
 
 def official(folder: Path, *numbers: int) -> Path:
     """Members in another order than that of their numbers."""
-    return tar(folder / "ILSVRC2012_img_val.tar", {val(number): f"photo {number}".encode() for number in reversed(numbers)})
+    return tar(
+        folder / "ILSVRC2012_img_val.tar",
+        {val(number): f"photo {number}".encode() for number in reversed(numbers)},
+    )
 
 
 @pytest.mark.parametrize("beside", [".", ".."])
-def test_a_folder_takes_its_labels_from_the_devkit_beside_it(beside: str, devkit: Path, tmp_path: Path) -> None:
+def test_a_folder_takes_its_labels_from_the_devkit_beside_it(
+    beside: str, devkit: Path, tmp_path: Path
+) -> None:
     folder = files(tmp_path / "photos", *map(val, NUMBERS), "README.md")
     (folder / beside / "ILSVRC2012_devkit_t12").symlink_to(devkit)
     found = opened(folder)
     assert (found.layout, found.failed, found.validation) == ("flat folder, labels of the devkit", (), False)
-    assert [(photo.name, photo.labels) for photo in found.photos] == [(val(number), (label_of(number),)) for number in NUMBERS]
+    assert [(photo.name, photo.labels) for photo in found.photos] == [
+        (val(number), (label_of(number),)) for number in NUMBERS
+    ]
     assert read_bytes(found.photos[1].place) == val(2).encode()
 
 
@@ -36,8 +43,12 @@ def test_the_official_tar_is_read_in_place(whole: bool, devkit: Path, tmp_path: 
     shutil.copytree(devkit / "data", tmp_path, dirs_exist_ok=True)
     found = opened(tmp_path if whole else archive)
     assert (found.path, found.layout) == (tmp_path if whole else archive, "flat tar, labels of the devkit")
-    assert [(photo.name, photo.labels) for photo in found.photos] == [(val(number), (label_of(number),)) for number in NUMBERS]
-    assert [read_bytes(photo.place) for photo in found.photos] == [f"photo {number}".encode() for number in NUMBERS]
+    assert [(photo.name, photo.labels) for photo in found.photos] == [
+        (val(number), (label_of(number),)) for number in NUMBERS
+    ]
+    assert [read_bytes(photo.place) for photo in found.photos] == [
+        f"photo {number}".encode() for number in NUMBERS
+    ]
     assert all(isinstance(photo.place, Bytes) and photo.place.path == archive for photo in found.photos)
 
 
@@ -69,7 +80,9 @@ def test_photos_without_a_number_fail_by_name(devkit: Path, tmp_path: Path) -> N
     found = opened(files(tmp_path, val(1), val(2), val(50_001), "cat.jpg", "more/dog.jpg"), labels=devkit)
     assert [photo.name for photo in found.photos] == [val(1), val(2)]
     assert [failure.name for failure in found.failed] == [val(50_001), "cat.jpg", "more/dog.jpg"]
-    assert {failure.why for failure in found.failed} == {"its name has no number of ImageNet's validation set"}
+    assert {failure.why for failure in found.failed} == {
+        "its name has no number of ImageNet's validation set"
+    }
 
 
 def test_reals_labels_leave_out_what_they_have_none_for(real: Path, tmp_path: Path) -> None:
@@ -83,7 +96,9 @@ def test_reals_labels_leave_out_what_they_have_none_for(real: Path, tmp_path: Pa
 
 
 def test_reals_labels_replace_those_of_class_folders(real: Path, tmp_path: Path) -> None:
-    found = opened(files(tmp_path, f"n01440764/{val(1)}", f"unknown/{val(2)}", f"n01440764/{val(3)}"), labels=real)
+    found = opened(
+        files(tmp_path, f"n01440764/{val(1)}", f"unknown/{val(2)}", f"n01440764/{val(3)}"), labels=real
+    )
     assert [photo.labels for photo in found.photos] == [(7, 8), (14, 15)]
     assert [each.name for each in found.excluded] == [f"n01440764/{val(3)}"]
 
@@ -100,7 +115,9 @@ def test_a_set_that_the_labels_exclude_is_refused(real: Path, tmp_path: Path) ->
 
 def test_other_archives_are_refused(tmp_path: Path) -> None:
     train = tar(tmp_path / "ILSVRC2012_img_train.tar", {"n01440764.tar": b"x", "n01443537.tar": b"y"})
-    with pytest.raises(FileError, match=r"an archive without labels.*n01440764\.tar, n01443537\.tar") as caught:
+    with pytest.raises(
+        FileError, match=r"an archive without labels.*n01440764\.tar, n01443537\.tar"
+    ) as caught:
         opened(train)
     assert caught.value.next == "unpack it into class folders"
     with pytest.raises(FileError, match="it has no files"):

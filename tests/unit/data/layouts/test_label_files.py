@@ -25,7 +25,9 @@ def test_the_devkit_is_read_in_every_form(devkit: Path, tmp_path: Path) -> None:
 
 def test_ids_are_no_class_indices(devkit: Path) -> None:
     ids = (devkit / TRUTH).read_text().split()
-    assert sum(int(number) - 1 == label for number, (label,) in zip(ids, EXPECTED, strict=True)) < PHOTOS // 100
+    assert (
+        sum(int(number) - 1 == label for number, (label,) in zip(ids, EXPECTED, strict=True)) < PHOTOS // 100
+    )
 
 
 def lists_of(kind: str) -> list[str]:
@@ -34,7 +36,10 @@ def lists_of(kind: str) -> list[str]:
         return [WNIDS[label_of(number)] for number in numbers]
     if kind == "Caffe's list":
         return [f"{val(number)} {label_of(number)}" for number in reversed(numbers)]
-    boxes = (f"{val(number)[:-5]},{WNIDS[label_of(number)]} 85 1 499 272 {WNIDS[label_of(number)]} 1 2 3 4" for number in numbers)
+    boxes = (
+        f"{val(number)[:-5]},{WNIDS[label_of(number)]} 85 1 499 272 {WNIDS[label_of(number)]} 1 2 3 4"
+        for number in numbers
+    )
     return ["ImageId,PredictionString", *boxes]
 
 
@@ -48,7 +53,8 @@ def test_lists_of_labels_are_read(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"), [("n99999999", "n99999999"), (f"{val(1)} 1000", "1000"), (f"{val(1)} x", "x"), ("a.jpg 3", "a.jpg 3")]
+    ("line", "shown"),
+    [("n99999999", "n99999999"), (f"{val(1)} 1000", "1000"), (f"{val(1)} x", "x"), ("a.jpg 3", "a.jpg 3")],
 )
 def test_a_line_without_a_photo_or_a_class_is_named(line: str, shown: str, tmp_path: Path) -> None:
     (tmp_path / "list").write_text(f"{WNIDS[0] if line.startswith('n') else val(2) + ' 5'}\n{line}\n")

@@ -29,7 +29,12 @@ def shared(value: pyarrow.Array, rows: int) -> pyarrow.Array:
 
 def test_rows_are_photos_and_are_read_by_row_group(tmp_path: Path) -> None:
     paths = [
-        table(tmp_path / f"validation-{n:05}-of-00002.parquet", [(None, 7 * n + i) for i in range(5)], NAMES, row_group_size=2)
+        table(
+            tmp_path / f"validation-{n:05}-of-00002.parquet",
+            [(None, 7 * n + i) for i in range(5)],
+            NAMES,
+            row_group_size=2,
+        )
         for n in (0, 1)
     ]
     found = opened(tmp_path)
@@ -37,7 +42,9 @@ def test_rows_are_photos_and_are_read_by_row_group(tmp_path: Path) -> None:
     assert [photo.labels for photo in found.photos] == [(n,) for n in (0, 1, 2, 3, 4, 7, 8, 9, 10, 11)]
     assert found.photos[8].name == "validation-00001-of-00002.parquet#3"
     assert found.photos[8].place == Cell(paths[1], 1, 1)
-    assert [read_bytes(photo.place).decode() for photo in found.photos] == [f"{path.name} {i}" for path in paths for i in range(5)]
+    assert [read_bytes(photo.place).decode() for photo in found.photos] == [
+        f"{path.name} {i}" for path in paths for i in range(5)
+    ]
 
 
 def test_a_row_group_is_read_once_for_its_photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +89,11 @@ def test_rows_without_a_class_are_counted_and_named(tmp_path: Path) -> None:
 def test_classes_that_a_set_numbers_itself_go_by_their_names(tmp_path: Path) -> None:
     """Imagenette's class 1 is not ImageNet's goldfish."""
     found = opened(
-        table(tmp_path / "x.parquet", [(None, label) for label in range(4)], ["tench", "English springer", "crane", "chain saw"])
+        table(
+            tmp_path / "x.parquet",
+            [(None, label) for label in range(4)],
+            ["tench", "English springer", "crane", "chain saw"],
+        )
     )
     assert [photo.labels for photo in found.photos] == [(0,), (217,), (491,)]
     assert [failure.name for failure in found.failed] == ["x.parquet#2"]
@@ -122,20 +133,32 @@ def test_photos_may_be_a_column_of_bytes(tmp_path: Path) -> None:
 def test_a_row_without_a_photo_is_a_file_error(tmp_path: Path) -> None:
     images = [{"bytes": None, "path": "a.jpg"}, None]
     schema = pyarrow.schema(
-        {"image": pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()}), "label": pyarrow.int64()}
+        {
+            "image": pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()}),
+            "label": pyarrow.int64(),
+        }
     )
-    parquet.write_table(pyarrow.table({"image": images, "label": [1, 1]}, schema=schema), tmp_path / "x.parquet")
+    parquet.write_table(
+        pyarrow.table({"image": images, "label": [1, 1]}, schema=schema), tmp_path / "x.parquet"
+    )
     for photo in opened(tmp_path).photos:
         with pytest.raises(FileError, match="the row has no photo in it"):
             read_bytes(photo.place)
-    for row_group, row, message in [(0, 2, "no photo in it"), (0, -1, "no photo in it"), (1, 0, "1 row groups")]:
+    for row_group, row, message in [
+        (0, 2, "no photo in it"),
+        (0, -1, "no photo in it"),
+        (1, 0, "1 row groups"),
+    ]:
         with pytest.raises(FileError, match=message):
             read_bytes(Cell(tmp_path / "x.parquet", row_group, row))
 
 
 def test_other_columns_are_refused(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"text": ["a"], "label": [1]}), tmp_path / "x.parquet")
-    with pytest.raises(FileError, match="columns 'image' of bytes and 'label' expected, got text \\(UTF8\\), label \\(INT64\\)"):
+    with pytest.raises(
+        FileError,
+        match="columns 'image' of bytes and 'label' expected, got text \\(UTF8\\), label \\(INT64\\)",
+    ):
         opened(tmp_path)
 
 
@@ -150,7 +173,10 @@ def test_a_text_that_many_rows_share_is_kept_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["label", "image"])
 def test_long_texts_are_refused(column: str, tmp_path: Path) -> None:
-    long = {"label": ["n01440764", "n" * 4097], "image": [{"bytes": b"a", "path": "p" * 4097}, {"bytes": b"b", "path": "p"}]}
+    long = {
+        "label": ["n01440764", "n" * 4097],
+        "image": [{"bytes": b"a", "path": "p" * 4097}, {"bytes": b"b", "path": "p"}],
+    }
     columns = {"image": [b"a", b"b"], "label": [1, 2], column: long[column]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
     with pytest.raises(FileError, match="a label or file name of 4,097 characters; at most 4,096 are read"):
@@ -168,8 +194,15 @@ def test_much_text_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pyt
 
 def test_sizes_of_columns_are_those_that_pyarrow_tells(tmp_path: Path) -> None:
     pairs = pyarrow.array([[("a", 1)]] * 9, pyarrow.map_(pyarrow.string(), pyarrow.int32()))
-    columns = {"image": [{"bytes": b"x", "path": "a.jpg"}] * 9, "label": [*range(9)], "pairs": pairs, "seen": [True] * 9}
-    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", row_group_size=2, write_page_index=True)
+    columns = {
+        "image": [{"bytes": b"x", "path": "a.jpg"}] * 9,
+        "label": [*range(9)],
+        "pairs": pairs,
+        "seen": [True] * 9,
+    }
+    parquet.write_table(
+        pyarrow.table(columns), tmp_path / "x.parquet", row_group_size=2, write_page_index=True
+    )
     path = tmp_path / "x.parquet"
     metadata, groups = parquet.read_metadata(path), row_groups(path)
     assert [len(group) for group in groups] == [6] * 5
@@ -191,7 +224,9 @@ def test_a_damaged_schema_is_one_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["label", "image"])
 def test_columns_of_a_fixed_length_are_refused(column: str, tmp_path: Path) -> None:
-    """A few hundred bytes hold two million rows of a megabyte each, which pyarrow would lay out one by one."""
+    """A few hundred bytes hold two million rows of a megabyte each, which pyarrow would lay out one by
+    one.
+    """
     wide = shared(pyarrow.array([b"x" * 99], pyarrow.binary(99)), 9)
     columns = {"image": [b"a"] * 9, "label": [1] * 9, column: wide}
     parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", store_schema=False)
@@ -204,8 +239,13 @@ def test_columns_of_a_fixed_length_are_refused(column: str, tmp_path: Path) -> N
 
 def test_texts_that_are_none_and_columns_of_one_name_are_file_errors(tmp_path: Path) -> None:
     no_text = pyarrow.Array.from_buffers(pyarrow.string(), 1, pyarrow.array([b"\xff"]).buffers())
-    for columns, names in [([[b"a"], no_text], ["image", "label"]), ([[b"a"], [1], [2]], ["image", "label", "label"])]:
-        parquet.write_table(pyarrow.table([pyarrow.array(column) for column in columns], names), tmp_path / "x.parquet")
+    for columns, names in [
+        ([[b"a"], no_text], ["image", "label"]),
+        ([[b"a"], [1], [2]], ["image", "label", "label"]),
+    ]:
+        parquet.write_table(
+            pyarrow.table([pyarrow.array(column) for column in columns], names), tmp_path / "x.parquet"
+        )
         with pytest.raises(FileError, match="cannot be read as a Parquet file"):
             opened(tmp_path)
 
@@ -239,7 +279,9 @@ def test_broken_files_are_file_errors(tmp_path: Path) -> None:
         read_bytes(Cell(path, 0, 0))
 
 
-def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = table(tmp_path / "x.parquet", [(None, 1)])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingFramework) as caught:
@@ -247,7 +289,9 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
     assert caught.value.next == install("data")
 
 
-def test_more_rows_than_a_data_set_has_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_a_data_set_has_are_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = table(tmp_path / "x.parquet", [(None, 1)] * 6)
     monkeypatch.setattr(porter.data.parquet, "_MAX_ROWS", 6)
     assert len(opened(path).photos) == 6
@@ -269,12 +313,16 @@ def test_a_photo_that_many_rows_share_takes_memory_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", ["image", "label"])
-def test_what_a_file_says_of_its_pages_is_not_believed(packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_file_says_of_its_pages_is_not_believed(
+    packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its end said that a row group has ten bytes: 30 KB took 4.6 GB."""
     long = {"image": [b"x" * 400_000], "label": ["x" * 400_000]}
     columns = {"image": [b"a"], "label": [1], packed: long[packed]}
     path = tmp_path / "x.parquet"
-    parquet.write_table(pyarrow.table(columns), path, compression="zstd", use_dictionary=False, write_statistics=False)
+    parquet.write_table(
+        pyarrow.table(columns), path, compression="zstd", use_dictionary=False, write_statistics=False
+    )
     data, group = path.read_bytes(), parquet.ParquetFile(path).metadata.row_group(0)
     end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     said = data[end:]
@@ -287,13 +335,17 @@ def test_what_a_file_says_of_its_pages_is_not_believed(packed: str, tmp_path: Pa
     monkeypatch.setattr(porter.data.parquet, "_SMALL_ROW_GROUP", 300_000)
     monkeypatch.setattr(porter.data.parquet, "_EXPANSION", 1)
     monkeypatch.setattr(porter.data.parquet, "_MAX_TEXT", 300_000)
-    message = {"image": "row group 0 has more than 300,000", "label": "bytes of labels and file names"}[packed]
+    message = {"image": "row group 0 has more than 300,000", "label": "bytes of labels and file names"}[
+        packed
+    ]
     with pytest.raises(FileError, match=message):
         read_bytes(opened(path).photos[0].place)
 
 
 def test_a_page_whose_values_repeat_each_other_is_refused(tmp_path: Path) -> None:
-    """A value of DELTA_BYTE_ARRAY states how much of the one before it it repeats: a megabyte is any number of them."""
+    """A value of DELTA_BYTE_ARRAY states how much of the one before it it repeats: a megabyte is any number
+    of them.
+    """
     columns = pyarrow.table({"image": [b"a" * 1000] * 9, "label": [1] * 9})
     encoding = {"image": "DELTA_BYTE_ARRAY", "label": "PLAIN"}
     parquet.write_table(columns, tmp_path / "x.parquet", use_dictionary=False, column_encoding=encoding)
@@ -302,7 +354,9 @@ def test_a_page_whose_values_repeat_each_other_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_place_behind_the_values_that_rows_share_is_a_file_error(tmp_path: Path) -> None:
-    """Found by fuzzing: Arrow takes such places as they are, and raises an error of its own when a photo is taken."""
+    """Found by fuzzing: Arrow takes such places as they are, and raises an error of its own when a photo is
+    taken.
+    """
     path, said = table(tmp_path / "x.parquet", [(None, 1)] * 3), list[str]()
     whole = path.read_bytes()
     for place in range(4, len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")):

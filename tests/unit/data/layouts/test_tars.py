@@ -45,11 +45,19 @@ def test_of_members_with_one_name_the_last_is_taken(tmp_path: Path) -> None:
     with tarfile.open(path, "a") as archive:
         tar(tmp_path / "y.tar", {"a.jpg": b"newer"})
         archive.add(tmp_path / "y.tar", "a.jpg")
-    assert [(name, size) for name, _, size, _ in members(path)] == [("a.jpg", (tmp_path / "y.tar").stat().st_size)]
+    assert [(name, size) for name, _, size, _ in members(path)] == [
+        ("a.jpg", (tmp_path / "y.tar").stat().st_size)
+    ]
 
 
 def test_links_devices_and_folders_are_no_photos(tmp_path: Path, devkit: Path) -> None:
-    kinds = {2: tarfile.SYMTYPE, 3: tarfile.LNKTYPE, 4: tarfile.CHRTYPE, 5: tarfile.FIFOTYPE, 6: tarfile.DIRTYPE}
+    kinds = {
+        2: tarfile.SYMTYPE,
+        3: tarfile.LNKTYPE,
+        4: tarfile.CHRTYPE,
+        5: tarfile.FIFOTYPE,
+        6: tarfile.DIRTYPE,
+    }
     special = {val(number): header(val(number), kind, "/etc/passwd") for number, kind in kinds.items()}
     path = tar(tmp_path / "x.tar", {val(1): b"1", **special})
     found = opened(path, labels=devkit)
@@ -64,7 +72,12 @@ def test_links_devices_and_folders_are_no_photos(tmp_path: Path, devkit: Path) -
 
 def test_sparse_members_are_not_read_as_if_they_were_whole(tmp_path: Path) -> None:
     entry = tarfile.TarInfo("a.jpg")
-    entry.pax_headers = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,1", "GNU.sparse.size": "9"}
+    entry.pax_headers = {
+        "GNU.sparse.major": "0",
+        "GNU.sparse.minor": "1",
+        "GNU.sparse.map": "0,1",
+        "GNU.sparse.size": "9",
+    }
     path = tar(tmp_path / "x.tar", {"a.jpg": entry}, format=tarfile.PAX_FORMAT)
     assert [member.why for member in members(path)] == ["a sparse member of a tar is not stored as it is"]
 
@@ -77,8 +90,12 @@ def test_names_are_never_paths(tmp_path: Path, devkit: Path) -> None:
     assert {photo.place.path for photo in found.photos} == {tmp_path / "in" / "x.tar"}
 
 
-@pytest.mark.parametrize(("pack", "program"), [(gzip.compress, "gunzip"), (bz2.compress, "bunzip2"), (lzma.compress, "unxz")])
-def test_compressed_archives_are_refused_with_what_to_do(pack: Callable[[bytes], bytes], program: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pack", "program"), [(gzip.compress, "gunzip"), (bz2.compress, "bunzip2"), (lzma.compress, "unxz")]
+)
+def test_compressed_archives_are_refused_with_what_to_do(
+    pack: Callable[[bytes], bytes], program: str, tmp_path: Path
+) -> None:
     path = tar(tmp_path / "x.tar", {val(1): b"1"})
     path.write_bytes(pack(path.read_bytes()))
     with pytest.raises(FileError, match="the archive is compressed") as caught:

@@ -73,7 +73,10 @@ def test_photos_without_a_class_are_counted_and_named(tmp_path: Path) -> None:
 
 def test_the_shards_of_a_folder_are_one_set(tmp_path: Path) -> None:
     for number in (1, 0):
-        shard(tmp_path / f"set-{number:04}.tar", {key: {"jpg": b"x", "cls": str(number).encode()} for key in "ba"})
+        shard(
+            tmp_path / f"set-{number:04}.tar",
+            {key: {"jpg": b"x", "cls": str(number).encode()} for key in "ba"},
+        )
     found = opened(tmp_path)
     assert [(photo.name, photo.labels[0]) for photo in found.photos] == [
         ("set-0000.tar/b.jpg", 0),
@@ -86,7 +89,9 @@ def test_the_shards_of_a_folder_are_one_set(tmp_path: Path) -> None:
 def test_of_several_splits_the_validation_shards_are_taken(tmp_path: Path) -> None:
     for split in ("train", "validation"):
         shard(tmp_path / f"imagenet1k-{split}-00.tar", {split: {"jpg": b"x", "cls": b"1"}})
-    assert [photo.name for photo in opened(tmp_path).photos] == ["imagenet1k-validation-00.tar/validation.jpg"]
+    assert [photo.name for photo in opened(tmp_path).photos] == [
+        "imagenet1k-validation-00.tar/validation.jpg"
+    ]
     (tmp_path / "imagenet1k-validation-00.tar").rename(tmp_path / "imagenet1k-test-00.tar")
     with pytest.raises(UsageError, match="files of several splits and none of validation: test, train"):
         opened(tmp_path)
@@ -103,7 +108,10 @@ def test_classes_that_a_set_numbers_itself_go_by_their_names(tmp_path: Path) -> 
 
 
 def test_a_thousand_names_in_the_order_of_wnids_change_nothing(tmp_path: Path) -> None:
-    shard(tmp_path / "0.tar", {str(number): {"jpg": b"x", "cls": str(number).encode()} for number in (0, 134, 999)})
+    shard(
+        tmp_path / "0.tar",
+        {str(number): {"jpg": b"x", "cls": str(number).encode()} for number in (0, 134, 999)},
+    )
     (tmp_path / "classnames.txt").write_text("\n".join(WNIDS))
     assert [photo.labels for photo in opened(tmp_path).photos] == [(0,), (134,), (999,)]
     (tmp_path / "classnames.txt").write_text("\n".join(reversed(WNIDS)))
@@ -112,7 +120,11 @@ def test_a_thousand_names_in_the_order_of_wnids_change_nothing(tmp_path: Path) -
 
 
 def test_classes_of_ones_own_are_numbers(tmp_path: Path) -> None:
-    samples = {"a": {"jpg": b"x", "cls": b"2"}, "b": {"jpg": b"x", "cls": b"3"}, "c": {"jpg": b"x", "cls": b"n01440764"}}
+    samples = {
+        "a": {"jpg": b"x", "cls": b"2"},
+        "b": {"jpg": b"x", "cls": b"3"},
+        "c": {"jpg": b"x", "cls": b"n01440764"},
+    }
     path = shard(tmp_path / "x.tar", samples)
     found = open_photos(path, classes=Classes(3))
     assert ([photo.labels for photo in found.photos], len(found.failed)) == ([(2,)], 2)

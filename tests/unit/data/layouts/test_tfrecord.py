@@ -26,7 +26,12 @@ Features = Mapping[str, bytes | int]
 
 def framed(payload: bytes) -> bytes:
     length = struct.pack("<Q", len(payload))
-    return length + struct.pack("<I", masked_crc32c(length)) + payload + struct.pack("<I", masked_crc32c(payload))
+    return (
+        length
+        + struct.pack("<I", masked_crc32c(length))
+        + payload
+        + struct.pack("<I", masked_crc32c(payload))
+    )
 
 
 def example(features: Features) -> bytes:
@@ -51,9 +56,12 @@ def shard(path: Path, rows: Sequence[Features]) -> Path:
 
 def slim(number: int, label: int, **more: bytes) -> Features:
     name = f"ILSVRC2012_val_{number:08}.JPEG".encode()
-    return {"image/encoded": b"photo %d" % number, "image/class/label": label, "image/filename": name, "image/width": 5} | {
-        f"image/{key}": value for key, value in more.items()
-    }
+    return {
+        "image/encoded": b"photo %d" % number,
+        "image/class/label": label,
+        "image/filename": name,
+        "image/width": 5,
+    } | {f"image/{key}": value for key, value in more.items()}
 
 
 def seen(found: Any) -> list[tuple[bytes, int]]:
@@ -98,7 +106,10 @@ def test_labels_are_wnids_or_numbers(tmp_path: Path, rows: Sequence[Features], l
 def test_names_beside_the_shards_say_which_classes_the_numbers_are(
     tmp_path: Path, name: str, lines: str, wanted: list[int]
 ) -> None:
-    shard(tmp_path / "flowers-test.tfrecord-00000-of-00001", [{"image": b"%d" % label, "label": label} for label in range(3)])
+    shard(
+        tmp_path / "flowers-test.tfrecord-00000-of-00001",
+        [{"image": b"%d" % label, "label": label} for label in range(3)],
+    )
     (tmp_path / name).write_bytes(lines.encode())
     found = open_photos(tmp_path, classes=Classes(3, Labels("classes.txt", ("ant", "bee", "cow"))))
     assert [label for _, label in seen(found)] == wanted
@@ -106,7 +117,9 @@ def test_names_beside_the_shards_say_which_classes_the_numbers_are(
     assert [label for _, label in seen(unnamed)] == ([0, 1] if lines.startswith("1") else [0, 1, 2])
 
 
-@pytest.mark.parametrize("lines", ["bee\n\nant\n", "0:bee\nant\n", "0:bee\n0:ant\n", "0:bee\n9999999999:ant\n"])
+@pytest.mark.parametrize(
+    "lines", ["bee\n\nant\n", "0:bee\nant\n", "0:bee\n0:ant\n", "0:bee\n9999999999:ant\n"]
+)
 def test_names_that_do_not_say_which_number_they_have_are_refused(tmp_path: Path, lines: str) -> None:
     shard(tmp_path / "x.tfrecord", [{"image": b"A", "label": 0}])
     (tmp_path / "labels.txt").write_text(lines)

@@ -29,7 +29,10 @@ def test_it_gives_back_pixels_reasons_and_whether_it_lasts(tmp_path: Path, dtype
 def test_views_are_written_as_they_look(tmp_path: Path) -> None:
     pixels = np.arange(2 * 3 * 3, dtype=np.float32).reshape(2, 3, 3)
     write_chunk(tmp_path / "chunk", Chunk((pixels[:, ::-1], pixels.astype(">f4"))))
-    assert [photo.tolist() for photo in read_chunk(tmp_path / "chunk").photos] == [pixels[:, ::-1].tolist(), pixels.tolist()]
+    assert [photo.tolist() for photo in read_chunk(tmp_path / "chunk").photos] == [
+        pixels[:, ::-1].tolist(),
+        pixels.tolist(),
+    ]
 
 
 def test_a_chunk_of_nothing_but_failures(tmp_path: Path) -> None:
@@ -73,6 +76,8 @@ def test_every_cut_and_a_byte_too_many_are_noticed(tmp_path: Path) -> None:
 )
 def test_a_header_that_somebody_wrote_is_no_chunk(tmp_path: Path, header: bytes) -> None:
     body = header + bytes(12)
-    (tmp_path / "chunk").write_bytes(b"porter pixels\n" + struct.pack("<II", zlib.crc32(body), len(header)) + body)
+    (tmp_path / "chunk").write_bytes(
+        b"porter pixels\n" + struct.pack("<II", zlib.crc32(body), len(header)) + body
+    )
     with pytest.raises(DamagedChunk):
         read_chunk(tmp_path / "chunk")

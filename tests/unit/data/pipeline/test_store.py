@@ -18,7 +18,15 @@ from porter.data.pipeline import CHUNK, Batch, Feed, batches, making
 from porter.data.preprocess import Preprocess
 from tests.support.photo_files import encoded, picture, write_photos
 
-PIL = Preprocess("shorter_side", 40, "pil_bilinear", crop=32, divide=255.0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+PIL = Preprocess(
+    "shorter_side",
+    40,
+    "pil_bilinear",
+    crop=32,
+    divide=255.0,
+    mean=(0.485, 0.456, 0.406),
+    std=(0.229, 0.224, 0.225),
+)
 VGG = Preprocess("shorter_side", 40, "tf1_bilinear", crop=32, mean=(123.68, 116.78, 103.94))
 COUNT = 2 * CHUNK + 3
 
@@ -37,9 +45,13 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-def every(photos: Sequence[Photo], cache: Path | None, protocol: Preprocess = PIL, **options: object) -> list[Batch]:
+def every(
+    photos: Sequence[Photo], cache: Path | None, protocol: Preprocess = PIL, **options: object
+) -> list[Batch]:
     with closing(
-        batches(photos, protocol, Feed(**{"crops": 1, "batch_size": 16, "workers": 0, "cache": cache, **options}))
+        batches(
+            photos, protocol, Feed(**{"crops": 1, "batch_size": 16, "workers": 0, "cache": cache, **options})
+        )
     ) as found:
         return list(found)
 
@@ -48,7 +60,9 @@ def pixels(found: Sequence[Batch]) -> np.ndarray:
     return np.concatenate([batch.pixels for batch in found])
 
 
-def test_another_run_over_the_same_photos_decodes_nothing(photos: list[Photo], tmp_path: Path, decoded: list[bytes]) -> None:
+def test_another_run_over_the_same_photos_decodes_nothing(
+    photos: list[Photo], tmp_path: Path, decoded: list[bytes]
+) -> None:
     cache = tmp_path / "new" / "cache"
     first = every(photos, cache)
     assert len(decoded) == COUNT
@@ -62,7 +76,9 @@ def test_another_run_over_the_same_photos_decodes_nothing(photos: list[Photo], t
     assert len(decoded) == COUNT
 
 
-def test_a_full_cache_starts_no_process(photos: list[Photo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cache_starts_no_process(
+    photos: list[Photo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = every(photos, tmp_path / "cache", workers=2)
     monkeypatch.setattr("subprocess.Popen", None)
     np.testing.assert_array_equal(pixels(every(photos, tmp_path / "cache", workers=2)), pixels(first))
@@ -77,14 +93,18 @@ def test_a_full_cache_starts_no_process(photos: list[Photo], tmp_path: Path, mon
         replace(PIL, central_fraction=0.9),
     ],
 )
-def test_another_geometry_is_another_entry(protocol: Preprocess, photos: list[Photo], tmp_path: Path, decoded: list[bytes]) -> None:
+def test_another_geometry_is_another_entry(
+    protocol: Preprocess, photos: list[Photo], tmp_path: Path, decoded: list[bytes]
+) -> None:
     every(photos, tmp_path / "cache")
     found = every(photos, tmp_path / "cache", protocol)
     assert len(decoded) == 2 * COUNT
     np.testing.assert_array_equal(pixels(found), pixels(every(photos, None, protocol)))
 
 
-def test_where_pixels_are_divided_before_they_are_resized_the_divisor_counts(photos: list[Photo], tmp_path: Path) -> None:
+def test_where_pixels_are_divided_before_they_are_resized_the_divisor_counts(
+    photos: list[Photo], tmp_path: Path
+) -> None:
     every(photos, tmp_path / "cache", VGG)
     found = every(photos, tmp_path / "cache", replace(VGG, divide=255.0))
     assert 0.1 < pixels(found).max() <= 1
@@ -106,7 +126,9 @@ def test_two_data_sets_with_the_same_names_are_told_apart(photos: list[Photo], t
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "another chunk"])
-def test_damage_is_noticed_and_mended(damage: str, photos: list[Photo], tmp_path: Path, decoded: list[bytes]) -> None:
+def test_damage_is_noticed_and_mended(
+    damage: str, photos: list[Photo], tmp_path: Path, decoded: list[bytes]
+) -> None:
     cache = tmp_path / "cache"
     first = every(photos, cache)
     names = sorted(path for path in cache.iterdir() if path.stat().st_size > 100_000)
@@ -114,14 +136,18 @@ def test_damage_is_noticed_and_mended(damage: str, photos: list[Photo], tmp_path
     whole = names[0].read_bytes()
     short = min(cache.iterdir(), key=lambda path: path.stat().st_size).read_bytes()
     changed = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
-    names[0].write_bytes({"cut": whole[:-1], "changed": changed, "empty": b"", "another chunk": short}[damage])
+    names[0].write_bytes(
+        {"cut": whole[:-1], "changed": changed, "empty": b"", "another chunk": short}[damage]
+    )
     np.testing.assert_array_equal(pixels(every(photos, cache)), pixels(first))
     assert len(decoded) == COUNT + CHUNK
     assert names[0].read_bytes() == whole
 
 
 def test_an_interrupted_pass_resumes(photos: list[Photo], tmp_path: Path, decoded: list[bytes]) -> None:
-    with closing(batches(photos, PIL, Feed(crops=1, batch_size=1, workers=0, cache=tmp_path / "cache"))) as stream:
+    with closing(
+        batches(photos, PIL, Feed(crops=1, batch_size=1, workers=0, cache=tmp_path / "cache"))
+    ) as stream:
         next(stream)
     done = len(list((tmp_path / "cache").glob("*.pixels")))
     assert done >= 1
@@ -179,7 +205,9 @@ def test_a_full_disk_is_an_error(workers: int, tmp_path: Path, monkeypatch: pyte
     assert caught.value.where == str(tmp_path / "cache")
 
 
-def test_without_a_cache_nothing_stays(photos: list[Photo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_nothing_stays(
+    photos: list[Photo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     for _ in batches(photos, PIL, Feed(crops=1, batch_size=1, workers=1, cache=None)):

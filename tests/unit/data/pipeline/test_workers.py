@@ -39,7 +39,9 @@ with closing(batches(photos, protocol, Feed(crops=1, batch_size=1, workers=2, ca
 
 
 def children(process: int) -> list[int]:
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True
+    ).stdout
     return [int(line) for line in listed.split()]
 
 
@@ -62,11 +64,14 @@ def test_they_import_no_framework(tmp_path: Path) -> None:
     (photo,) = write_photos(tmp_path, 1)
     code = (
         "import json, sys; from porter.data.pipeline.worker import main; main();"
-        "print(json.dumps([name for name in ('torch', 'tensorflow', 'keras', 'torchvision') if name in sys.modules]))"
+        "print(json.dumps([name for name in ('torch', 'tensorflow', 'keras', 'torchvision') if name in "
+        "sys.modules]))"
     )
     protocol = json.dumps({"resize": "shorter_side", "size": 40, "interpolation": "opencv_cubic"})
     asked = json.dumps({"photos": [{"path": str(photo.place.path)}], "path": str(tmp_path / "chunk")})
-    done = subprocess.run([sys.executable, "-c", code, protocol], input=asked + "\n", capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, protocol], input=asked + "\n", capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines() == ["null", "[]"]
     assert (tmp_path / "chunk").stat().st_size > 40 * 40 * 3
 
@@ -75,12 +80,16 @@ def test_no_more_are_started_than_there_are_chunks(tmp_path: Path, monkeypatch: 
     started = []
     original = Workers._start
     monkeypatch.setattr(Workers, "_start", lambda self: started.append(self) or original(self))
-    with closing(batches(write_photos(tmp_path, CHUNK + 1), PIL, Feed(crops=1, batch_size=4, workers=16, cache=None))) as found:
+    with closing(
+        batches(write_photos(tmp_path, CHUNK + 1), PIL, Feed(crops=1, batch_size=4, workers=16, cache=None))
+    ) as found:
         assert sum(len(batch.positions) for batch in found) == CHUNK + 1
     assert 1 <= len(started) <= 2
 
 
-def test_one_that_the_system_killed_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_the_system_killed_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = Workers._start
 
     def start(self: Workers) -> subprocess.Popen[bytes]:
@@ -117,43 +126,73 @@ worker.main()
 """A worker that a photo kills as a fault in a decoder would."""
 
 
-def test_only_the_photo_that_kills_its_worker_fails_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_photo_that_kills_its_worker_fails_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fatal = "place.path.name in ('5.jpg', '39.jpg')"
     monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal=fatal))
     photos = write_photos(tmp_path / "photos", 40)
     for _ in range(2):  # the second time from a full cache, except for the two chunks
-        with closing(batches(photos, PIL, Feed(crops=1, batch_size=7, workers=2, cache=tmp_path / "cache"))) as found:
+        with closing(
+            batches(photos, PIL, Feed(crops=1, batch_size=7, workers=2, cache=tmp_path / "cache"))
+        ) as found:
             seen = list(found)
         failed = dict(pair for batch in seen for pair in batch.failed)
         why = "a process that decodes photos was ended by the system (SIGKILL), also with only this photo"
         assert failed == {5: Failure("5.jpg", why), 39: Failure("39.jpg", why)}
-        assert sorted(position for batch in seen for position in batch.positions) == [p for p in range(40) if p not in failed]
+        assert sorted(position for batch in seen for position in batch.positions) == [
+            p for p in range(40) if p not in failed
+        ]
         assert len(list((tmp_path / "cache").iterdir())) == 1
     with closing(batches(photos, PIL, Feed(crops=1, batch_size=7, workers=0, cache=None))) as found:
-        whole = {position: pixels for batch in found for position, pixels in zip(batch.positions, batch.pixels, strict=True)}
-    assert all((pixels == whole[p]).all() for batch in seen for p, pixels in zip(batch.positions, batch.pixels, strict=True))
+        whole = {
+            position: pixels
+            for batch in found
+            for position, pixels in zip(batch.positions, batch.pixels, strict=True)
+        }
+    assert all(
+        (pixels == whole[p]).all()
+        for batch in seen
+        for p, pixels in zip(batch.positions, batch.pixels, strict=True)
+    )
 
 
 def test_the_last_photo_of_all_may_be_the_fatal_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal="place.path.name == '16.jpg'"))
-    with closing(batches(write_photos(tmp_path, CHUNK + 1), PIL, Feed(crops=1, batch_size=CHUNK, workers=1, cache=None))) as found:
+    monkeypatch.setattr(
+        "porter.data.pipeline.workers._MAIN", KILLED.format(fatal="place.path.name == '16.jpg'")
+    )
+    with closing(
+        batches(
+            write_photos(tmp_path, CHUNK + 1), PIL, Feed(crops=1, batch_size=CHUNK, workers=1, cache=None)
+        )
+    ) as found:
         assert [(len(batch.positions), len(batch.failed)) for batch in found] == [(CHUNK, 0), (0, 1)]
 
 
-def test_photos_whose_worker_was_killed_once_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_photos_whose_worker_was_killed_once_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mark = f"Path({str(tmp_path / 'killed')!r})"
     once = f"place.path.name == '5.jpg' and not {mark}.exists() and {mark}.touch() is None"
     monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal=once))
-    with closing(batches(write_photos(tmp_path / "photos", 20), PIL, Feed(crops=1, batch_size=20, workers=1, cache=None))) as found:
+    with closing(
+        batches(
+            write_photos(tmp_path / "photos", 20), PIL, Feed(crops=1, batch_size=20, workers=1, cache=None)
+        )
+    ) as found:
         (batch,) = found
     assert (tmp_path / "killed").exists() and batch.positions == tuple(range(20)) and batch.failed == ()
 
 
-def test_leaving_early_ends_them_and_empties_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_early_ends_them_and_empties_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     before = children(os.getpid())
-    found = batches(write_photos(tmp_path / "photos", 100), PIL, Feed(crops=1, batch_size=1, workers=2, cache=None))
+    found = batches(
+        write_photos(tmp_path / "photos", 100), PIL, Feed(crops=1, batch_size=1, workers=2, cache=None)
+    )
     next(found)
     ours = [process for process in children(os.getpid()) if process not in before]
     found.close()

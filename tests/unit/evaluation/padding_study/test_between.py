@@ -1,4 +1,6 @@
-"""`--between ZOO,ZOO` names the zoo whose network some weights were trained as: by pads, by an epsilon, by an activation."""
+"""`--between ZOO,ZOO` names the zoo whose network some weights were trained as: by pads, by an epsilon, by an
+activation.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ from tests.support.evaluation.padding_study.studies import (
 
 TWINS = (
     RECIPE.replace("options: {classes: 20,", "options: {classes: 20, soft: false, wide: 96,")
-    .replace("  - {relu: deep/relu}\n", "  - {relu: deep/relu, when: =not soft}\n  - {swish: deep/relu, when: =soft}\n")
+    .replace(
+        "  - {relu: deep/relu}\n",
+        "  - {relu: deep/relu, when: =not soft}\n  - {swish: deep/relu, when: =soft}\n",
+    )
     .replace("filters: 96", "filters: =wide")
     + """\
   away: {extends: home, padding: {stem/conv: same, stem/pool: same, deep/conv: same}, protocol: PROTOCOL}
@@ -44,12 +49,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """Recipes, weights that were trained as the zoo away has the network, and the photos of the training."""
     folder = tmp_path_factory.mktemp("twins")
     recipes, photos = write_recipes(folder / "recipes", TWINS), write_photos(folder / "photos")
-    return recipes, write_weights(folder / "weights.safetensors", recipes, fitted(recipes, photos, ASYMMETRIC)), photos
+    return (
+        recipes,
+        write_weights(folder / "weights.safetensors", recipes, fitted(recipes, photos, ASYMMETRIC)),
+        photos,
+    )
 
 
 def study(place: tuple[Path, Path, Path], between: Any, **more: Any) -> Study:
     recipes, weights, photos = place
-    return porter.study(VARIANT, None, photos, between=between, weights=weights, recipes=recipes, workers=0, **more)
+    return porter.study(
+        VARIANT, None, photos, between=between, weights=weights, recipes=recipes, workers=0, **more
+    )
 
 
 @pytest.mark.parametrize("other", ["home", "epsilon", "soft"])
@@ -57,7 +68,9 @@ def test_the_zoo_of_training_is_found(other: str, place: tuple[Path, Path, Path]
     """Here 40 photos are few, and the head was fitted to them: the classes say what the training was."""
     for between in (("away", other), f"{other},away"):
         found = study(place, between)
-        assert (found.trained.name, found.trained.certain, found.trained.also) == ("away", True, ()), found.trained
+        assert (found.trained.name, found.trained.certain, found.trained.also) == ("away", True, ()), (
+            found.trained
+        )
         assert {case.name for case in found.cases} == {"away", other} and found.judged_by == "log_loss"
     assert f"Trained as away, not {other} (certain)." in "\n".join(printed(found))
     assert found.record()["between"] == (other, "away")
@@ -73,7 +86,9 @@ def test_each_network_is_fed_as_each_zoo_prepares_photos(place: tuple[Path, Path
     ]
     assert found.trained.name == "away" and found.protocol == "each zoo's own"
     stated = study(
-        place, "dark,away", preprocess="resize=shorter_side,size=40,interpolation=pil_bilinear,crop=32,divide=63.75,mean=2"
+        place,
+        "dark,away",
+        preprocess="resize=shorter_side,size=40,interpolation=pil_bilinear,crop=32,divide=63.75,mean=2",
     )
     assert [case.name for case in stated.cases] == ["dark", "away"] and stated.trained.name == "away"
 
@@ -99,7 +114,9 @@ def test_an_option_is_of_both_networks(place: tuple[Path, Path, Path]) -> None:
         ("away,wide", MappingError, "takes other tensors"),
     ],
 )
-def test_what_decides_nothing_is_refused(between: str, error: type[Exception], said: str, place: tuple[Path, Path, Path]) -> None:
+def test_what_decides_nothing_is_refused(
+    between: str, error: type[Exception], said: str, place: tuple[Path, Path, Path]
+) -> None:
     with pytest.raises(error, match=said) as refused:
         study(place, between)
     assert refused.value.next  # type: ignore[attr-defined]
@@ -109,12 +126,27 @@ def test_the_command_line_says_the_same(
     place: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipes, weights, photos = place
-    words = ["study", "padding", VARIANT, "--weights", str(weights), "--recipes", str(recipes), "--data", str(photos), "--json"]
+    words = [
+        "study",
+        "padding",
+        VARIANT,
+        "--weights",
+        str(weights),
+        "--recipes",
+        str(recipes),
+        "--data",
+        str(photos),
+        "--json",
+    ]
     monkeypatch.setattr(sys, "argv", ["porter", *words, "--between", "home,away"])
     with pytest.raises(SystemExit) as ended:
         main()
     record = json.loads(capsys.readouterr().out)
-    assert ended.value.code in (None, 0) and record["trained"]["name"] == "away" and record["sites"]["stem/conv"] == ["1", "same"]
+    assert (
+        ended.value.code in (None, 0)
+        and record["trained"]["name"] == "away"
+        and record["sites"]["stem/conv"] == ["1", "same"]
+    )
     monkeypatch.setattr(sys, "argv", ["porter", *words])
     with pytest.raises(SystemExit) as ended:
         main()

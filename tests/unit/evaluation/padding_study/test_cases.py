@@ -40,13 +40,22 @@ def of_training(variant: str, zoo: str) -> Mapping[str, Convention]:
 
 
 def names(where: Setting, trained: Mapping[str, Convention] | None = None) -> list[str]:
-    return [trial.name for trial in select_trials(where, (), first_round(where.graph, trained or {}), "name").trials]
+    return [
+        trial.name
+        for trial in select_trials(where, (), first_round(where.graph, trained or {}), "name").trials
+    ]
 
 
 def test_strided_sites_are_windows_that_overlap_or_leap() -> None:
     sites = strided_sites(setting("resnet50v2", "keras").graph)
     # The 1x1 shortcuts are strided too, but a window of one cell is never padded.
-    assert sites == ("stem/conv", "stem/pool", "stage1/unit3/conv2", "stage2/unit4/conv2", "stage3/unit6/conv2")
+    assert sites == (
+        "stem/conv",
+        "stem/pool",
+        "stage1/unit3/conv2",
+        "stage2/unit4/conv2",
+        "stage3/unit6/conv2",
+    )
 
 
 def test_conventions_of_a_site() -> None:
@@ -68,7 +77,8 @@ def test_conventions_of_a_site() -> None:
         ("mobilenet_v1", "slim", 224, ["as shipped = asymmetric", "symmetric"]),
         # Every map is odd: SAME pads both sides alike.
         ("mobilenet_v2", "torchvision", 225, ["as shipped = asymmetric = symmetric"]),
-        # Zeros or -inf around the pool behind a ReLU are one; slim pads its convolutions alike and pools by SAME.
+        # Zeros or -inf around the pool behind a ReLU are one; slim pads its convolutions alike and pools by
+        # SAME.
         ("resnet50", "keras", 224, ["as shipped = symmetric", "asymmetric"]),
         ("resnet50", "slim", 224, ["as shipped", "asymmetric", "symmetric"]),
     ],
@@ -89,7 +99,9 @@ def test_each_site_has_what_it_is_not_and_no_case_comes_twice() -> None:
     where = setting("resnet50v2", "keras")
     first = select_trials(where, (), first_round(where.graph, {}), "name").trials
     changes = list(single_changes(where.graph, first[0]))
-    found = select_trials(where, first, [changed(first[0], [change]) for change in changes], "drop").trials[len(first) :]
+    found = select_trials(where, first, [changed(first[0], [change]) for change in changes], "drop").trials[
+        len(first) :
+    ]
     assert [trial.name.removeprefix("as shipped, but ") for trial in found] == [
         "stem/conv same",
         "stem/pool same, -inf",
@@ -105,7 +117,11 @@ def test_each_site_has_what_it_is_not_and_no_case_comes_twice() -> None:
 def test_pool_behind_a_relu_is_not_tried_with_both_fills() -> None:
     where = setting("resnet50", "keras")
     shipped = Trial(("as shipped",), {})
-    pool = [changed(shipped, [change]) for change in single_changes(where.graph, shipped) if change.path == "stem/pool"]
+    pool = [
+        changed(shipped, [change])
+        for change in single_changes(where.graph, shipped)
+        if change.path == "stem/pool"
+    ]
     assert len(pool) == 6 and len(select_trials(where, [shipped], pool, "drop").trials) == 2
 
 
@@ -123,7 +139,9 @@ def test_twins_lend_their_names_are_told_or_dropped() -> None:
     shipped = Trial(("as shipped",), {})
     twin = changed(shipped, [Change("stem/conv", ONE)])
     assert select_trials(where, [shipped], [twin], "name").trials == (Trial(("as shipped", twin.name), {}),)
-    assert select_trials(where, [shipped], [twin], "tell").skipped == {twin.name: "at this size it has the windows of 'as shipped'"}
+    assert select_trials(where, [shipped], [twin], "tell").skipped == {
+        twin.name: "at this size it has the windows of 'as shipped'"
+    }
     dropped = select_trials(where, [shipped], [twin], "drop")
     assert dropped.trials == (shipped,) and not dropped.skipped
 
@@ -134,4 +152,6 @@ def test_windows_are_compared_where_they_are() -> None:
     assert not same_windows(where.graph, same, (224, 224)) and same_windows(where.graph, same, (225, 225))
     # One row of the two is not enough, and maps of another size do not fit.
     assert not same_windows(where.graph, same, (225, 224))
-    assert not same_windows(where.graph, with_conventions(where.graph, {"stem/conv": Convention()}), (224, 224))
+    assert not same_windows(
+        where.graph, with_conventions(where.graph, {"stem/conv": Convention()}), (224, 224)
+    )

@@ -32,12 +32,16 @@ ROUNDS = Rounds(
         (2, (2,), "both changed", ()),
     ],
 )
-def test_the_simplest_that_is_not_worse_is_named(best: int, kept: tuple[int, ...], name: str, also: tuple[str, ...]) -> None:
+def test_the_simplest_that_is_not_worse_is_named(
+    best: int, kept: tuple[int, ...], name: str, also: tuple[str, ...]
+) -> None:
     judged = CaseRanking(best, tuple(0.2 if position in kept else 1e-4 for position in range(4)), kept)
     found = name_case(ROUNDS, judged, "log-loss")
     assert (found.name, found.also, found.certain) == (name, also, not also)
     unsure = "'both changed' has the least log-loss, but on these photos it is not clearly better than"
-    assert found.why.startswith(unsure if also else "every other case has a larger log-loss: p is below 0.05 / 3, at most 1.0e-04")
+    assert found.why.startswith(
+        unsure if also else "every other case has a larger log-loss: p is below 0.05 / 3, at most 1.0e-04"
+    )
     assert not name_case(replace(ROUNDS, complete=False), judged, "log-loss").certain
 
 
@@ -61,7 +65,10 @@ def test_a_single_case_is_all_there_is() -> None:
             (0, 2, 3),
             {2: 500, 3: 500},
             True,
-            "asymmetric pads (certain); undecided at stem and block 3: 60 photos are too few, about 500 decide them",
+            (
+                "asymmetric pads (certain); undecided at stem and block 3: 60 photos are too few, about 500 "
+                "decide them"
+            ),
         ),
         (
             (0, 2, 3),
@@ -74,9 +81,17 @@ def test_a_single_case_is_all_there_is() -> None:
             (0, 2, 3),
             {2: 500, 3: None},
             True,
-            "asymmetric pads (certain); undecided at stem and block 3: 60 photos are too few, about 500 decide block 3",
+            (
+                "asymmetric pads (certain); undecided at stem and block 3: 60 photos are too few, about 500 "
+                "decide block 3"
+            ),
         ),
-        ((2, 3), {3: None}, True, "asymmetric pads, but 1 at stem (certain); undecided at block 3: 60 photos are too few"),
+        (
+            (2, 3),
+            {3: None},
+            True,
+            "asymmetric pads, but 1 at stem (certain); undecided at block 3: 60 photos are too few",
+        ),
         ((3,), {}, True, "asymmetric pads, but 1 at stem (certain)"),
         (
             (0, 1, 3),
@@ -95,10 +110,15 @@ def test_in_short(kept: tuple[int, ...], needed: dict[int, int | None], complete
         replace(ROUNDS.trials[2], conventions={"stem": one, "block 3": one}),
         replace(ROUNDS.trials[3], conventions={**everywhere, "stem": one}),
     )
-    assert in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, needed)) == f"Trained with {said}"
+    assert (
+        in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, needed))
+        == f"Trained with {said}"
+    )
 
 
 def test_log_loss_and_entropy_disagree_where_no_case_is_left_by_both() -> None:
-    one, other, both = (StudyAnswer(names[0], False, names[1:], "") for names in (("a", "b"), ("c", "d"), ("b", "c")))
+    one, other, both = (
+        StudyAnswer(names[0], False, names[1:], "") for names in (("a", "b"), ("c", "d"), ("b", "c"))
+    )
     assert disagreement(one, both) == disagreement(both, other) == disagreement(one, None) == ()
     assert disagreement(one, other) == ("the entropy of the answers gives another result: c or d",)

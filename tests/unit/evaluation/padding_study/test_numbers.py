@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from porter.evaluation.losses import Losses
-from porter.evaluation.padding_study.numbers import LEVEL, UNSCORED, best_of, error, judge, mean, no_worse, photos_to_decide, t_tail
+from porter.evaluation.padding_study.numbers import (
+    LEVEL,
+    UNSCORED,
+    best_of,
+    error,
+    judge,
+    mean,
+    no_worse,
+    photos_to_decide,
+    t_tail,
+)
 
 
 def losses(*values: float) -> Losses:
@@ -14,7 +24,9 @@ def losses(*values: float) -> Losses:
 
 
 def planted(photos: int, worse_by: list[float], seed: int = 0) -> list[Losses]:
-    """Cases whose losses move together from photo to photo, and each a little by itself, as those of one model do."""
+    """Cases whose losses move together from photo to photo, and each a little by itself, as those of one
+    model do.
+    """
     random = np.random.default_rng(seed)
     shared = random.exponential(1.5, photos)
     return [shared + amount + random.normal(0, 0.3, photos) for amount in worse_by]
@@ -29,7 +41,14 @@ def test_errors_are_percentages_of_all_photos_those_not_scored_included() -> Non
     ("t", "freedom", "wanted"),
     [
         # From tables: the one-sided 5, 2.5, 0.5 and 0.05 percent.
-        *((6.314, 1, 0.05), (2.920, 2, 0.05), (2.571, 5, 0.025), (1.812, 10, 0.05), (3.169, 10, 0.005), (3.460, 60, 0.0005)),
+        *(
+            (6.314, 1, 0.05),
+            (2.920, 2, 0.05),
+            (2.571, 5, 0.025),
+            (1.812, 10, 0.05),
+            (3.169, 10, 0.005),
+            (3.460, 60, 0.0005),
+        ),
         (1.0, 1, 0.25),
         (1e-200, 7, 0.5),
         *((t, 500_000, erfc(t / sqrt(2)) / 2) for t in (0.5, 1.7, 2, 6)),  # close to the normal distribution
@@ -49,9 +68,16 @@ def test_the_tail_falls_without_a_jump_where_its_two_forms_meet() -> None:
 def test_a_planted_difference_is_found_and_photos_are_paired() -> None:
     best, little, much = planted(400, [0.0, 0.08, 0.3])
     differences = little - best
-    assert no_worse(little, best) == pytest.approx(t_tail(differences.mean() / (differences.std(ddof=1) / 20), 399))
+    assert no_worse(little, best) == pytest.approx(
+        t_tail(differences.mean() / (differences.std(ddof=1) / 20), 399)
+    )
     found = judge([much, best, little])
-    assert found.best == 1 and found.plausible == (1,) and found.p[1] == 1 and found.p[0] < found.p[2] < LEVEL / 2
+    assert (
+        found.best == 1
+        and found.plausible == (1,)
+        and found.p[1] == 1
+        and found.p[0] < found.p[2] < LEVEL / 2
+    )
     shuffled = np.random.default_rng(1).permutation(little)  # the same losses, no longer of the same photos
     assert no_worse(shuffled, best) > LEVEL
 
@@ -91,7 +117,9 @@ def test_the_number_of_photos_that_decides_does_in_four_of_five_studies() -> Non
     assert few.photos == 100 and (few.decisive(few.needed) or 0) > 100 and not judge([best, case]).needed
 
 
-def test_photos_that_could_not_be_read_are_left_out_and_logits_that_are_not_finite_are_infinitely_wrong() -> None:
+def test_photos_that_could_not_be_read_are_left_out_and_logits_that_are_not_finite_are_infinitely_wrong() -> (
+    None
+):
     best, worse = planted(50, [0.0, 0.5])
     best[3] = worse[3] = np.nan
     without = [np.delete(case, 3) for case in (worse, best)]
@@ -104,7 +132,9 @@ def test_photos_that_could_not_be_read_are_left_out_and_logits_that_are_not_fini
 
 
 def test_the_best_case_is_lost_no_more_often_than_promised() -> None:
-    """Seven cases that are equally good, with the skewed losses that real ones have: whichever it is, it is kept in 95 of 100."""
+    """Seven cases that are equally good, with the skewed losses that real ones have: whichever it is, it is
+    kept in 95 of 100.
+    """
     random, studies, lost = np.random.default_rng(5), 600, 0
     for _ in range(studies):
         shared = random.exponential(1.5, 50)

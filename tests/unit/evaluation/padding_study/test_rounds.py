@@ -1,4 +1,6 @@
-"""The order of a study, with outcomes made up: each strided site that is not padded as in training costs a tenth of a nat."""
+"""The order of a study, with outcomes made up: each strided site that is not padded as in training costs a
+tenth of a nat.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from porter.padding import Convention
 from porter.recipe import expand, find_recipe
 
 VARIANT = "mobilenet_v2"
-STEM, FIRST, SECOND, THIRD, LAST = SITES = ("stem/conv", *(f"block{block}/depthwise/conv" for block in (1, 3, 6, 13)))
+STEM, FIRST, SECOND, THIRD, LAST = SITES = (
+    "stem/conv",
+    *(f"block{block}/depthwise/conv" for block in (1, 3, 6, 13)),
+)
 SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 
 
@@ -29,10 +34,19 @@ def setting() -> Setting:
 
 
 class Photos:
-    """Runs trials of weights that were trained with SAME at the sites `same` and with 1 cell all round elsewhere."""
+    """Runs trials of weights that were trained with SAME at the sites `same` and with 1 cell all round
+    elsewhere.
+    """
 
-    def __init__(self, setting: Setting, same: Collection[str], interrupted_in: int = 0, by_entropy: bool = False) -> None:
-        self.setting, self.same, self.interrupted_in, self.by_entropy = setting, same, interrupted_in, by_entropy
+    def __init__(
+        self, setting: Setting, same: Collection[str], interrupted_in: int = 0, by_entropy: bool = False
+    ) -> None:
+        self.setting, self.same, self.interrupted_in, self.by_entropy = (
+            setting,
+            same,
+            interrupted_in,
+            by_entropy,
+        )
         self.rounds: list[list[str]] = []
 
     def __call__(self, trials: Sequence[Trial]) -> list[Outcome]:
@@ -49,7 +63,11 @@ class Photos:
 
 
 def study(
-    setting: Setting, same: Collection[str], asked: Sequence[Change] = (), interrupted_in: int = 0, by_entropy: bool = False
+    setting: Setting,
+    same: Collection[str],
+    asked: Sequence[Change] = (),
+    interrupted_in: int = 0,
+    by_entropy: bool = False,
 ) -> tuple[Rounds, Photos]:
     photos = Photos(setting, same, interrupted_in, by_entropy)
     return run_rounds(setting, {}, asked, photos), photos
@@ -62,7 +80,10 @@ def trained(found: Rounds) -> str:
 def test_where_no_single_change_helps_there_are_two_rounds(setting: Setting) -> None:
     found, photos = study(setting, ())
     assert trained(found) == "as shipped = symmetric" and found.complete
-    assert photos.rounds == [["as shipped = symmetric", "asymmetric"], [f"as shipped, but {path} same" for path in SITES]]
+    assert photos.rounds == [
+        ["as shipped = symmetric", "asymmetric"],
+        [f"as shipped, but {path} same" for path in SITES],
+    ]
 
 
 def test_the_second_round_starts_from_the_best(setting: Setting) -> None:
@@ -81,12 +102,23 @@ def test_changes_that_help_are_tried_together(setting: Setting, by_entropy: bool
     found, photos = study(setting, {FIRST, LAST}, by_entropy=by_entropy)
     together = f"as shipped, but {FIRST} same; {LAST} same"
     assert photos.rounds[2:] == [[together]] and trained(found) == together
-    assert [round(10 * (mean(outcome.judged) - 1.5)) for outcome in found.outcomes] == [2, 3, 3, 1, 3, 3, 1, 0]
+    assert [round(10 * (mean(outcome.judged) - 1.5)) for outcome in found.outcomes] == [
+        2,
+        3,
+        3,
+        1,
+        3,
+        3,
+        1,
+        0,
+    ]
     assert [trial.changes for trial in found.trials] == [0, 0, 1, 1, 1, 1, 1, 2]
 
 
 def test_the_last_round_drops_the_best_case_no_more_often_than_promised() -> None:
-    """Ten sites without effect, whose differences add up: joined by their sign, the best of them drop the base in 10 of 100."""
+    """Ten sites without effect, whose differences add up: joined by their sign, the best of them drop the
+    base in 10 of 100.
+    """
     random, studies, lost = np.random.default_rng(5), 1000, 0
     base, changes = Trial(("as shipped",), {}), [Change(f"site{number}", SAME) for number in range(10)]
     trials = (base, *(changed(base, [change]) for change in changes))
@@ -102,12 +134,17 @@ def test_of_several_conventions_at_a_site_the_best_goes_into_the_last_round(sett
     asked = [Change(FIRST, Convention("valid")), Change(FIRST, SAME), Change(LAST, SAME), Change(STEM, SAME)]
     found, photos = study(setting, {FIRST, LAST}, asked)
     assert photos.rounds[1] == [f"as shipped, but {change}" for change in asked]
-    assert photos.rounds[2] == [f"as shipped, but {FIRST} same; {LAST} same"] and trained(found) == photos.rounds[2][0]
+    assert (
+        photos.rounds[2] == [f"as shipped, but {FIRST} same; {LAST} same"]
+        and trained(found) == photos.rounds[2][0]
+    )
 
 
 def test_what_was_asked_for_and_is_there_already_is_told(setting: Setting) -> None:
     found, photos = study(setting, (), [Change(STEM, ONE)])
-    assert found.skipped == {f"as shipped, but {STEM} 1": "at this size it has the windows of 'as shipped = symmetric'"}
+    assert found.skipped == {
+        f"as shipped, but {STEM} 1": "at this size it has the windows of 'as shipped = symmetric'"
+    }
     assert len(photos.rounds) == 1
 
 

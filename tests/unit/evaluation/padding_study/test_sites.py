@@ -23,7 +23,10 @@ def resnet() -> Graph:
     ("text", "expected"),
     [
         ("stem/conv=same", [Convention("same")]),
-        ("stem/conv=same,valid, same_lower,cntk", [Convention(rule) for rule in ("same", "valid", "same_lower", "cntk")]),
+        (
+            "stem/conv=same,valid, same_lower,cntk",
+            [Convention(rule) for rule in ("same", "valid", "same_lower", "cntk")],
+        ),
         ("stem/conv=3,0", [Convention("explicit", (3, 3, 3, 3)), Convention("valid")]),
         ("stem/conv=[2,3,2,3],same", [Convention("explicit", (2, 3, 2, 3)), Convention("same")]),
         # As a step of a recipe has it: pads take no part in a max pool, whatever the zoo's own fill is.
@@ -47,7 +50,9 @@ def test_an_average_divides_as_the_zoos_does_unless_it_is_told() -> None:
     graph = graph_of("inception_v3", "torchvision")
     path = next(node.path for node in graph.nodes if node.op_name == "avg_pool")
     kept, told = parse_sites([f"{path}=same,{{pad: same, average: real_cells}}"], graph)
-    assert kept.convention == Convention("same", average="full_window") and told.convention == Convention("same")
+    assert kept.convention == Convention("same", average="full_window") and told.convention == Convention(
+        "same"
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,23 @@ class Place:
     photos: Path
 
     def study(self, **more: object) -> Study:
-        arguments = {"data": self.photos, "weights": self.weights, "recipes": self.recipes, "workers": 0, **more}
+        arguments = {
+            "data": self.photos,
+            "weights": self.weights,
+            "recipes": self.recipes,
+            "workers": 0,
+            **more,
+        }
         return porter.study(VARIANT, ZOO, **arguments)
 
 
 def figures(found: Study) -> list[tuple[object, ...]]:
     losses = [(case.log_loss, case.entropy, case.p) for case in found.cases]
     rounded = [tuple(None if value is None else round(value, 3) for value in each) for each in losses]
-    return [(case.name, case.top1_error, case.top5_error, *each) for case, each in zip(found.cases, rounded, strict=True)]
+    return [
+        (case.name, case.top1_error, case.top5_error, *each)
+        for case, each in zip(found.cases, rounded, strict=True)
+    ]
 
 
 def without_classes(photos: Path, folder: Path) -> Path:
@@ -64,7 +73,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("study")
     recipes = write_recipes(folder / "recipes")
     photos = write_photos(folder / "photos")
-    return Place(recipes, write_weights(folder / "weights.safetensors", recipes, fitted(recipes, photos, ASYMMETRIC)), photos)
+    return Place(
+        recipes,
+        write_weights(folder / "weights.safetensors", recipes, fitted(recipes, photos, ASYMMETRIC)),
+        photos,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +92,18 @@ def test_the_convention_of_training_is_found(found: Study) -> None:
     assert list(cases)[:3] == ["as shipped", "asymmetric", "symmetric"]
     best, other = cases["asymmetric"], cases["symmetric"]
     assert best.top1_error == best.top5_error == 0 < other.top5_error < other.top1_error
-    assert best.log_loss < other.log_loss and best.p == 1 and max(case.p for case in found.cases if case is not best) < 0.05 / 7
+    assert (
+        best.log_loss < other.log_loss
+        and best.p == 1
+        and max(case.p for case in found.cases if case is not best) < 0.05 / 7
+    )
     assert cases["asymmetric"].sites == {"stem/conv": "same", "stem/pool": "same, -inf", "deep/conv": "same"}
     assert cases["as shipped"].sites == {} and cases["symmetric"].sites == {"stem/pool": "1, -inf"}
 
 
-def test_single_sites_change_from_the_best_case_and_a_pool_of_zeros_is_tried_with_both_fills(found: Study) -> None:
+def test_single_sites_change_from_the_best_case_and_a_pool_of_zeros_is_tried_with_both_fills(
+    found: Study,
+) -> None:
     prefix = "asymmetric, but "
     assert [case.name.removeprefix(prefix) for case in found.cases[3:]] == [
         "stem/conv 1",
@@ -96,7 +115,9 @@ def test_single_sites_change_from_the_best_case_and_a_pool_of_zeros_is_tried_wit
     assert found.sites["stem/pool"] == ("1", "same, -inf", "1, -inf", "same")
 
 
-def test_ten_crops_are_averaged_and_their_centre_gives_the_single_crop_errors(place: Place, found: Study) -> None:
+def test_ten_crops_are_averaged_and_their_centre_gives_the_single_crop_errors(
+    place: Place, found: Study
+) -> None:
     single = place.study()
     assert figures(single) == figures(found)
     assert all(case.ten_crop_top5_error is None for case in single.cases)
@@ -104,14 +125,18 @@ def test_ten_crops_are_averaged_and_their_centre_gives_the_single_crop_errors(pl
     protocol, torch = recipe.zoo(ZOO, VARIANT).preprocess, get_destination("torch")
     built, missed = build(place.recipes, fitted(place.recipes, place.photos, ASYMMETRIC), {}), 0
     for path in place.photos.glob("*/*.png"):
-        logits = torch.ENGINE.run(built, prepare_ten(open_image(path), protocol), [graph.output])[graph.output].astype(np.float64)
+        logits = torch.ENGINE.run(built, prepare_ten(open_image(path), protocol), [graph.output])[
+            graph.output
+        ].astype(np.float64)
         shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         missed += int(path.parent.name) not in np.argsort(-shares.mean(axis=0))[:5]
     assert found.cases[0].ten_crop_top5_error == 100 * missed / PHOTOS > 0
 
 
 def test_shipped_pads_that_are_those_of_training_stay(place: Place, tmp_path: Path) -> None:
-    weights = write_weights(tmp_path / "shipped.safetensors", place.recipes, fitted(place.recipes, place.photos, {}))
+    weights = write_weights(
+        tmp_path / "shipped.safetensors", place.recipes, fitted(place.recipes, place.photos, {})
+    )
     found = place.study(weights=weights)
     assert found.trained.name == "as shipped" and found.trained.certain and found.cases[0].top1_error == 0
     assert found.cases[-1].name.startswith("as shipped, but ")
@@ -123,7 +148,9 @@ def test_photos_without_classes_are_enough(place: Place, found: Study, tmp_path:
     assert plain.trained.name == "asymmetric" and plain.trained.certain
     names = ("top1_error", "top5_error", "ten_crop_top5_error", "log_loss")
     assert {getattr(case, name) for case in plain.cases for name in names} == {None}
-    assert [case.entropy for case in plain.cases] == pytest.approx([case.entropy for case in found.cases], rel=1e-6)
+    assert [case.entropy for case in plain.cases] == pytest.approx(
+        [case.entropy for case in found.cases], rel=1e-6
+    )
     text = "\n".join(printed(plain))
     assert "40 photos lie in no class folder" in text and "top-1" not in text and "log-loss" not in text
 
@@ -132,7 +159,9 @@ def test_pads_that_the_recipe_states_are_a_case(place: Place, tmp_path: Path) ->
     recipes = tmp_path / "recipes"
     shutil.copytree(place.recipes, recipes)
     text = (recipes / "strided.yaml").read_text()
-    stated = text.replace("    names:", "    padding_as_trained: {stem/pool: {pad: same, fill: -.inf}}\n    names:")
+    stated = text.replace(
+        "    names:", "    padding_as_trained: {stem/pool: {pad: same, fill: -.inf}}\n    names:"
+    )
     (recipes / "strided.yaml").write_text(stated)
     made = place.study(recipes=recipes, limit=8, sites=["stem/conv=same"])
     assert [case.name for case in made.cases[:4]] == ["as shipped", "asymmetric", "symmetric", "as trained"]
@@ -142,8 +171,13 @@ def test_pads_that_the_recipe_states_are_a_case(place: Place, tmp_path: Path) ->
 
 def test_sites_asked_for_replace_the_second_round(place: Place) -> None:
     made = place.study(sites=["deep/conv=1,valid", "stem/conv=same"])
-    assert [case.name for case in made.cases[3:]] == ["asymmetric, but deep/conv 1", "asymmetric, but deep/conv valid"]
-    assert made.skipped == {"asymmetric, but stem/conv same": "at this size it has the windows of 'asymmetric'"}
+    assert [case.name for case in made.cases[3:]] == [
+        "asymmetric, but deep/conv 1",
+        "asymmetric, but deep/conv valid",
+    ]
+    assert made.skipped == {
+        "asymmetric, but stem/conv same": "at this size it has the windows of 'asymmetric'"
+    }
 
 
 @pytest.mark.parametrize(
@@ -160,13 +194,17 @@ def test_sites_asked_for_replace_the_second_round(place: Place) -> None:
     ],
     ids=str,
 )
-def test_bad_input_is_told_before_anything_runs(place: Place, more: dict[str, object], words: tuple[str, ...]) -> None:
+def test_bad_input_is_told_before_anything_runs(
+    place: Place, more: dict[str, object], words: tuple[str, ...]
+) -> None:
     with pytest.raises(PorterError) as error:
         place.study(**more)
     assert all(word in str(error.value) for word in words)
 
 
-def test_a_photo_that_cannot_be_read_counts_as_wrong_in_every_case(place: Place, found: Study, tmp_path: Path) -> None:
+def test_a_photo_that_cannot_be_read_counts_as_wrong_in_every_case(
+    place: Place, found: Study, tmp_path: Path
+) -> None:
     shutil.copytree(place.photos, tmp_path / "photos")
     broken = next((tmp_path / "photos").glob("*/*.png"))
     broken.write_bytes(broken.read_bytes()[:40])
@@ -190,17 +228,28 @@ def test_frameworks_agree_on_the_cases_whose_weights_are_shared_or_not(
     assert figures(place.study()) == figures(found)
 
 
-def test_ctrl_c_in_a_later_round_leaves_that_round_out(place: Place, found: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_a_later_round_leaves_that_round_out(
+    place: Place, found: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     passes = iter([True, False])
     whole = runs.score
-    monkeypatch.setattr(runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes)))
+    monkeypatch.setattr(
+        runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes))
+    )
     interrupted = place.study()
-    assert not interrupted.complete and figures(interrupted) == figures(found)[:3] and interrupted.trained.name == "asymmetric"
-    assert not interrupted.trained.certain and not interrupted.trained.also  # it is the best so far, and cases are missing
+    assert (
+        not interrupted.complete
+        and figures(interrupted) == figures(found)[:3]
+        and interrupted.trained.name == "asymmetric"
+    )
+    # It is the best so far, and cases are missing.
+    assert not interrupted.trained.certain and not interrupted.trained.also
     assert "INCOMPLETE" in "\n".join(printed(interrupted))
 
 
-def test_ctrl_c_in_the_first_round_leaves_nothing_to_report(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_the_first_round_leaves_nothing_to_report(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = runs.score
     monkeypatch.setattr(runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=False))
     with pytest.raises(KeyboardInterrupt):
@@ -209,7 +258,15 @@ def test_ctrl_c_in_the_first_round_leaves_nothing_to_report(place: Place, monkey
 
 @pytest.fixture
 def port(place: Place, tmp_path: Path) -> Path:
-    porter.convert(VARIANT, ZOO, "torch", weights=place.weights, out=tmp_path / "port", recipes=place.recipes, check=False)
+    porter.convert(
+        VARIANT,
+        ZOO,
+        "torch",
+        weights=place.weights,
+        out=tmp_path / "port",
+        recipes=place.recipes,
+        check=False,
+    )
     return tmp_path / "port"
 
 
@@ -217,25 +274,39 @@ def test_the_study_goes_into_the_ports_record(place: Place, port: Path) -> None:
     before = read_port(port).record
     made = place.study(port=port, limit=8)
     after = read_port(port).record
-    assert after.study == json.loads(json.dumps(made.record())) and after.model_copy(update={"study": None}) == before
+    assert (
+        after.study == json.loads(json.dumps(made.record()))
+        and after.model_copy(update={"study": None}) == before
+    )
     assert {path.name for path in port.iterdir()} == {"port.json", "model.py", "model.safetensors"}
 
 
-def test_a_study_that_cannot_be_written_or_is_incomplete_is_told(place: Place, port: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_that_cannot_be_written_or_is_incomplete_is_told(
+    place: Place, port: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*arguments: object) -> None:
         raise FileError("cannot be written: No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(study, "update_record", full)
-        assert any("the study is not in the port's folder" in line for line in place.study(port=port, limit=8).warnings)
+        assert any(
+            "the study is not in the port's folder" in line
+            for line in place.study(port=port, limit=8).warnings
+        )
     passes = iter([True, False])
     whole = runs.score
-    monkeypatch.setattr(runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes)))
+    monkeypatch.setattr(
+        runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes))
+    )
     assert not place.study(port=port).complete and read_port(port).record.study is None
 
 
-def test_a_port_of_other_weights_is_refused_before_anything_runs(place: Place, port: Path, tmp_path: Path) -> None:
-    other = write_weights(tmp_path / "other.safetensors", place.recipes, fitted(place.recipes, place.photos, {}))
+def test_a_port_of_other_weights_is_refused_before_anything_runs(
+    place: Place, port: Path, tmp_path: Path
+) -> None:
+    other = write_weights(
+        tmp_path / "other.safetensors", place.recipes, fitted(place.recipes, place.photos, {})
+    )
     before = (port / "port.json").read_bytes()
     with pytest.raises(UsageError, match="not from this file"):
         place.study(port=port, weights=other, data=Path("never-read"))
@@ -248,9 +319,12 @@ def test_a_port_is_a_source_as_good_as_its_file(place: Place, found: Study, port
     assert figures(place.study(weights=port)) == figures(found)
 
 
-def test_command_line(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = (
-        f"porter study padding {VARIANT} --from {ZOO} --weights {place.weights} --data {place.photos} --recipes {place.recipes}"
+        f"porter study padding {VARIANT} --from {ZOO} --weights {place.weights} --data "
+        f"{place.photos} --recipes {place.recipes}"
     )
 
     def run(*more: str) -> tuple[int, str]:

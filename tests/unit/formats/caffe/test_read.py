@@ -94,17 +94,25 @@ def blobs(names: str, shapes: dict[str, list[tuple[int, ...]]] = SHAPES) -> dict
     for name, sizes in shapes.items():
         if f'"{name}"' in names:
             arrays = [
-                random.normal(0, 0.3 if len(size) > 2 else 0.03 if len(size) == 2 else 0.5, size).astype(np.float32)
+                random.normal(0, 0.3 if len(size) > 2 else 0.03 if len(size) == 2 else 0.5, size).astype(
+                    np.float32
+                )
                 for size in sizes
             ]
             found[name] = arrays
     if "bn1" in found:  # sums over 999 batches
-        found["bn1"] = [found["bn1"][0] * 999, np.abs(found["bn1"][1]) * 999 + 300, np.array([998.5], np.float32)]
+        found["bn1"] = [
+            found["bn1"][0] * 999,
+            np.abs(found["bn1"][1]) * 999 + 300,
+            np.array([998.5], np.float32),
+        ]
     return found
 
 
 def opencv(net: Path, images: np.ndarray[Any, Any], names: list[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Without fusion, which gives wrong values of layers that are asked for one after the other (OpenCV 4.14)."""
+    """Without fusion, which gives wrong values of layers that are asked for one after the other (OpenCV
+    4.14).
+    """
     model = cv2.dnn.readNetFromCaffe(str(net), str(net.with_suffix(".caffemodel")))
     model.enableFusion(False)
     found = {}
@@ -125,12 +133,20 @@ def test_every_layer_is_what_opencv_computes(net: str, legacy: bool, tmp_path: P
         assert own[name].shape == wanted.shape, name
         assert np.linalg.norm(own[name] - wanted) <= 1e-5 * np.linalg.norm(wanted), name
     made = porter.convert(file.with_suffix(".caffemodel"), to="torch", out=tmp_path / "port")
-    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+    assert (
+        made.verdict is not None
+        and made.verdict.ok
+        and made.verdict.proof.reference == "the file's own graph"
+    )
     steps = {"sum_1", "fc_flatten", "within_around", "within_normed", "over_one", "over_of"}
     assert {*made.verdict.proof.uncompared} <= steps, "which are steps within a layer"
-    assert [warning.partition("squares: ")[2] for warning in made.warnings] == ["the model's own layers take no other size"]
+    assert [warning.partition("squares: ")[2] for warning in made.warnings] == [
+        "the model's own layers take no other size"
+    ]
     other = porter.convert(file, to="onnx", out=tmp_path / "other")
-    assert other.verdict is not None and other.verdict.ok and porter.verify(tmp_path / "other", weights=file).ok
+    assert (
+        other.verdict is not None and other.verdict.ok and porter.verify(tmp_path / "other", weights=file).ok
+    )
 
 
 def test_a_size_that_the_layers_do_not_take_is_told_as_one(tmp_path: Path) -> None:
@@ -166,8 +182,8 @@ def test_what_divides_the_sums_of_a_norm(factor: float, tmp_path: Path) -> None:
         ("no begin", NET + "}", "a message ends that has not begun"),
         ("no word", NET.replace('"conv1"', '"conv1', 1), "is no protobuf text"),
         ("oldest", 'layers { layer { name: "a" type: "relu" } bottom: "d" top: "a" }', "first format"),
-        ("no image", NET.replace('input: "data"', 'layer { type: "Data" }'), "reads 'data', which no layer before it gives"),
-        ("no weights", NET.replace('name: "dw"', 'name: "dwise"'), "'dwise' of the net has 1 blobs, and the weights have 0"),
+        ("no image", NET.replace('input: "data"', 'layer { type: "Data" }'), ("reads 'data', which no layer " "before it gives")),
+        ("no weights", NET.replace('name: "dw"', 'name: "dwise"'), ("'dwise' of the net has 1 blobs, and the " "weights have 0")),
     ],
 )  # fmt: skip
 def test_a_damaged_net_is_one_error(what: str, net: str, said: str, tmp_path: Path) -> None:
@@ -202,7 +218,10 @@ def test_weights_without_their_net_and_a_net_without_its_weights(tmp_path: Path)
     assert np.array_equal(bare.tensors["bn1/0"], blobs(NET)["bn1"][0].astype(float) * (1 / float(factor)))
     (tmp_path / "net.txt").rename(file)
     weights.unlink()
-    with pytest.raises(FileError, match=r"weights are in a \.caffemodel beside it: there is none \(name it model\.caffemodel\)"):
+    with pytest.raises(
+        FileError,
+        match=r"weights are in a \.caffemodel beside it: there is none \(name it model\.caffemodel\)",
+    ):
         read_checkpoint(file)
 
 

@@ -27,16 +27,22 @@ def model(more: dict[str, Any] | None = None) -> Any:
     image = keras.Input((3, 13, 18))
     x = layers.Conv2D(8, 3, strides=2, padding="same", activation="relu", name="stem", **FIRST)(image)
     x = layers.BatchNormalization(axis=1)(x)
-    x = layers.Concatenate(axis=1)([x, layers.Activation("tanh")(layers.DepthwiseConv2D(3, padding="same", **FIRST)(x))])
+    x = layers.Concatenate(axis=1)(
+        [x, layers.Activation("tanh")(layers.DepthwiseConv2D(3, padding="same", **FIRST)(x))]
+    )
     x = layers.ZeroPadding2D(((1, 0), (0, 1)), **FIRST)(layers.MaxPooling2D(3, 2, "same", **FIRST)(x))
     x = layers.Add()([x, layers.Softmax(axis=1)(x)])
     x = layers.UpSampling2D(2, **FIRST)(layers.SeparableConv2D(10, 3, **(more or FIRST))(x))
     parts = [layers.Flatten()(x), layers.Flatten(**FIRST)(x), layers.GlobalAveragePooling2D(**FIRST)(x)]
-    made = keras.Model(image, layers.Dense(5)(layers.Concatenate()([layers.Dense(4)(part) for part in parts])))
+    made = keras.Model(
+        image, layers.Dense(5)(layers.Concatenate()([layers.Dense(4)(part) for part in parts]))
+    )
     random = np.random.default_rng(0)
     numbers = [random.normal(0, 0.3, variable.shape) for variable in made.weights]
     pairs = zip(made.weights, numbers, strict=True)
-    made.set_weights([np.abs(array) + 0.1 if "variance" in variable.path else array for variable, array in pairs])
+    made.set_weights(
+        [np.abs(array) + 0.1 if "variance" in variable.path else array for variable, array in pairs]
+    )
     return made
 
 
@@ -61,7 +67,9 @@ def as_torch_runs_it(file: Path, images: Array) -> Array:
     given = file.with_suffix(".npy")
     np.save(given, images)
     environment = {**os.environ, "KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run([sys.executable, "-c", code, str(file), str(given)], check=True, env=environment, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", code, str(file), str(given)], check=True, env=environment, capture_output=True
+    )
     found: Array = np.load(given)
     return found
 
@@ -70,7 +78,9 @@ def mixed(keras: Any) -> tuple[Any, Any]:
     """Convolutions with channels first in a model that has them last, and a dilated transposed one."""
     layers, image = keras.layers, keras.Input((9, 11, 3))
     x = layers.Conv2D(6, 3, strides=2, padding="same", activation="softmax", **FIRST)(image)
-    x = layers.Conv2DTranspose(4, 3, strides=2, activation="relu", **FIRST)(layers.SeparableConv2D(5, 2, **FIRST)(x))
+    x = layers.Conv2DTranspose(4, 3, strides=2, activation="relu", **FIRST)(
+        layers.SeparableConv2D(5, 2, **FIRST)(x)
+    )
     x = layers.Conv2DTranspose(5, 3, dilation_rate=2, padding="same")(layers.Permute((2, 3, 1))(x))
     return image, layers.Conv2DTranspose(3, (2, 3), dilation_rate=(3, 1), output_padding=0)(x)
 
@@ -79,7 +89,9 @@ def first_throughout(keras: Any) -> tuple[Any, Any]:
     """A softmax along the columns, which is none of channels."""
     layers, image = keras.layers, keras.Input((3, 8, 9))
     x = layers.Conv2D(4, 3, activation="softmax", **FIRST)(image)
-    return image, layers.Flatten()(layers.BatchNormalization(axis=1)(layers.Conv2D(5, 3, strides=2, padding="same", **FIRST)(x)))
+    return image, layers.Flatten()(
+        layers.BatchNormalization(axis=1)(layers.Conv2D(5, 3, strides=2, padding="same", **FIRST)(x))
+    )
 
 
 @pytest.mark.parametrize("make", [mixed, first_throughout])

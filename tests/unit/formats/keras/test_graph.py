@@ -1,4 +1,6 @@
-"""From a Keras model's config to porter's ops: keras.applications' models, single layers, wiring, and configs from strangers."""
+"""From a Keras model's config to porter's ops: keras.applications' models, single layers, wiring, and configs
+from strangers.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,12 @@ def layer(kind: str, name: str, *inputs: str | list[Any], **arguments: Any) -> J
     """A layer of a functional model as Keras 2 writes it; `inputs` are names, or whole entries."""
     entries = [one if isinstance(one, list) else [one, 0, 0, {}] for one in inputs]
     arguments = {"max_value": None, **arguments} if kind == "ReLU" else arguments
-    return {"class_name": kind, "name": name, "config": {"name": name, **arguments}, "inbound_nodes": [entries] if entries else []}
+    return {
+        "class_name": kind,
+        "name": name,
+        "config": {"name": name, **arguments},
+        "inbound_nodes": [entries] if entries else [],
+    }
 
 
 def source(*shape: int | None) -> Json:
@@ -70,12 +77,22 @@ def functional(*layers: Json, output: str | None = None, name: str = "model", st
     outputs = [[output or layers[-1]["name"], 0, 0]]
     return {
         "class_name": "Functional",
-        "config": {"name": name, "layers": list(layers), "input_layers": [[start, 0, 0]], "output_layers": outputs},
+        "config": {
+            "name": name,
+            "layers": list(layers),
+            "input_layers": [[start, 0, 0]],
+            "output_layers": outputs,
+        },
     }
 
 
 def conv(name: str, *inputs: str | list[Any], **others: Any) -> Json:
-    return layer("Conv2D", name, *inputs, **{"filters": 4, "kernel_size": [3, 3], "padding": "valid", "use_bias": False, **others})
+    return layer(
+        "Conv2D",
+        name,
+        *inputs,
+        **{"filters": 4, "kernel_size": [3, 3], "padding": "valid", "use_bias": False, **others},
+    )
 
 
 def kernels(*names: str) -> dict[str, Array]:
@@ -93,7 +110,10 @@ def said(graph: FileGraph) -> dict[str, Any]:
 
 
 def only(
-    kind: str, shape: tuple[int | None, ...] = (8, 8, 3), tensors: Mapping[str, Array] | None = None, **arguments: Any
+    kind: str,
+    shape: tuple[int | None, ...] = (8, 8, 3),
+    tensors: Mapping[str, Array] | None = None,
+    **arguments: Any,
 ) -> FileNode:
     """The node of a single layer."""
     graph = read(functional(source(*shape), layer(kind, "it", "in", **arguments)), tensors)
@@ -106,12 +126,20 @@ def stock(name: str, size: int | None, **arguments: Any) -> FileGraph:
     import keras
 
     model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3), **arguments)
-    tensors = {f"{one.name}/{weight.name}": np.empty(weight.shape, np.float32) for one in model.layers for weight in one.weights}
+    tensors = {
+        f"{one.name}/{weight.name}": np.empty(weight.shape, np.float32)
+        for one in model.layers
+        for weight in one.weights
+    }
     return read(json.loads(model.to_json()), tensors)
 
 
 def pads_of(graph: FileGraph) -> dict[str, tuple[int, ...]]:
-    return {n.name: n.op.convention.pads for n in graph.nodes if isinstance(n.op, Conv) and n.op.convention.rule == "explicit"}
+    return {
+        n.name: n.op.convention.pads
+        for n in graph.nodes
+        if isinstance(n.op, Conv) and n.op.convention.rule == "explicit"
+    }
 
 
 @pytest.mark.parametrize("size", [224, 225, None])
@@ -120,9 +148,16 @@ def test_mobilenet_v2_pads_as_it_was_built(size: int | None) -> None:
     # Maps of 225 shrink to 113, 57, 29 and 15, all odd; correct_pad takes an unknown size for even.
     pads = (1, 1, 1, 1) if size == 225 else (0, 1, 0, 1)
     assert pads_of(graph) == {f"block_{i}_depthwise": pads for i in (1, 3, 6, 13)}
-    assert (graph.size, graph.channels, graph.outputs, graph.resizable) == ((size, size), 3, ("out_relu",), True)
+    assert (graph.size, graph.channels, graph.outputs, graph.resizable) == (
+        (size, size),
+        3,
+        ("out_relu",),
+        True,
+    )
     assert graph.by_name["Conv1"].op == Conv(16, Window((3, 3), (2, 2)), Convention("same"))
-    assert graph.by_name["block_1_depthwise"].op == Conv(96 // 2, Window((3, 3), (2, 2)), Convention("explicit", pads), 48)
+    assert graph.by_name["block_1_depthwise"].op == Conv(
+        96 // 2, Window((3, 3), (2, 2)), Convention("explicit", pads), 48
+    )
     assert graph.by_name["bn_Conv1"].op == BatchNorm(1e-3, 0.001)
     assert graph.by_name["block_2_add"] == FileNode(
         "block_2_add", Add(), ("block_1_project_BN", "block_2_project_BN"), {}, "block_2_add"
@@ -137,10 +172,15 @@ def test_mobilenet_v1_with_its_top() -> None:
     head = [(node.name, type(node.op)) for node in graph.nodes[-3:]]
     assert [kind for _, kind in head] == [Conv, Flatten, Softmax]
     assert graph.by_name["conv_preds"].op == Conv(7, Window((1, 1)), Convention("same"), bias=True)
-    assert graph.by_name["conv_preds"].tensors == {"kernel": Stored("conv_preds/kernel", "HWIO"), "bias": Stored("conv_preds/bias")}
+    assert graph.by_name["conv_preds"].tensors == {
+        "kernel": Stored("conv_preds/kernel", "HWIO"),
+        "bias": Stored("conv_preds/bias"),
+    }
     assert graph.by_name["conv_dw_1"].tensors == {"kernel": Stored("conv_dw_1/kernel", "HWIM")}
     roles = {"gamma": "gamma", "beta": "beta", "mean": "moving_mean", "variance": "moving_variance"}
-    assert graph.by_name["conv1_bn"].tensors == {role: Stored(f"conv1_bn/{variable}") for role, variable in roles.items()}
+    assert graph.by_name["conv1_bn"].tensors == {
+        role: Stored(f"conv1_bn/{variable}") for role, variable in roles.items()
+    }
 
 
 NORM = {f"it/{name}": np.ones(3, np.float32) for name in ("gamma", "beta", "moving_mean", "moving_variance")}
@@ -180,7 +220,12 @@ HEAD = {"it/kernel": np.ones((3, 5), np.float32), "it/bias": np.ones(5, np.float
             {},
             MaxPool(Window((2, 2), (2, 2)), Convention("same", fill=LOWEST)),
         ),
-        ("AveragePooling2D", {"pool_size": [3, 3], "strides": [1, 1], "padding": "same"}, {}, AvgPool(THREE, Convention("same"))),
+        (
+            "AveragePooling2D",
+            {"pool_size": [3, 3], "strides": [1, 1], "padding": "same"},
+            {},
+            AvgPool(THREE, Convention("same")),
+        ),
         ("GlobalAveragePooling2D", {"keepdims": True}, {}, GlobalAvgPool(keep=True)),
         ("GlobalMaxPooling2D", {}, {}, GlobalMaxPool()),
         ("BatchNormalization", {"axis": [3], "epsilon": 1e-5, "momentum": 0.9}, NORM, BatchNorm(1e-5, 0.1)),
@@ -205,7 +250,12 @@ HEAD = {"it/kernel": np.ones((3, 5), np.float32), "it/bias": np.ones(5, np.float
             {},
             Affine((0.5, 1.0, 1e7), (-0.5, -2.0, 0.0)),
         ),
-        ("Normalization", {"axis": None, "mean": 1.0, "variance": 4.0, "invert": True}, {}, Affine((2.0,), (1.0,))),
+        (
+            "Normalization",
+            {"axis": None, "mean": 1.0, "variance": 4.0, "invert": True},
+            {},
+            Affine((2.0,), (1.0,)),
+        ),
         (
             "Normalization",
             {"axis": [3], "mean": None, "variance": None},
@@ -217,7 +267,9 @@ HEAD = {"it/kernel": np.ones((3, 5), np.float32), "it/bias": np.ones(5, np.float
         ("Reshape", {"target_shape": [64, 3]}, {}, Rearrange("c h w -> (h w) c")),
     ],
 )
-def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: Mapping[str, Array], op: Any) -> None:
+def test_a_layer_that_porter_has_an_op_for(
+    kind: str, arguments: Json, tensors: Mapping[str, Array], op: Any
+) -> None:
     assert only(kind, tensors=tensors, **arguments).op == op
 
 
@@ -226,19 +278,19 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
     [
         ("Lambda", {"function": ["4wEAAA==", None, None]}, {}, "Lambda"),
         ("MyLayer", {}, {"it/0": np.ones(3)}, "MyLayer"),
-        ("ReLU", {"max_value": 6.0, "threshold": 1.0}, {}, "ReLU with threshold 1 and another bound or slope"),
+        ("ReLU", {"max_value": 6.0, "threshold": 1.0}, {}, ("ReLU with threshold 1 and another " "bound or slope")),
         ("Activation", {"activation": "sparsemax"}, {}, "activation 'sparsemax'"),
         ("PReLU", {"shared_axes": [2, 3]}, {"it/alpha": np.ones((3, 1, 1))}, "PReLU of slopes 3x1x1 for 8x8x3"),
-        ("UpSampling2D", {"size": 2, "interpolation": "lanczos3"}, {}, "UpSampling2D with interpolation 'lanczos3'"),
+        ("UpSampling2D", {"size": 2, "interpolation": "lanczos3"}, {}, ("UpSampling2D with interpolation " "'lanczos3'")),
         ("LayerNormalization", {"axis": [0, 3], "epsilon": 1e-3}, AFFINE, "LayerNormalization over the axes [0, 3]"),
         ("RMSNormalization", {"axis": [1], "epsilon": 1e-3}, {"it/scale": np.ones(8)}, "RMSNormalization over the axes [1]"),
         ("Conv2DTranspose", {"filters": 4, "kernel_size": 3, "groups": 2}, KERNEL, "Conv2DTranspose with groups"),
-        ("CustomScaleLayer", {"scale": 2.0, "shift": 1.0}, {}, "CustomScaleLayer that is not keras.applications' own"),
-        ("LayerScale", {"scale": 2.0}, {"it/gamma": np.ones(3)}, "LayerScale that is not keras.applications' own"),
+        ("CustomScaleLayer", {"scale": 2.0, "shift": 1.0}, {}, ("CustomScaleLayer that is not " "keras.applications' own")),
+        ("LayerScale", {"scale": 2.0}, {"it/gamma": np.ones(3)}, ("LayerScale that is not " "keras.applications' own")),
         ("Activation", {"activation": {"class_name": "function", "config": "relu6"}}, {}, "activation of the user's own: 'relu6'"),
         ("BatchNormalization", {"axis": [1, 3], "epsilon": 1e-3}, NORM, "BatchNormalization over the axes [1, 3]"),
         ("BatchNormalization", {"axis": -1, "epsilon": 1e-3, "renorm": True}, NORM, "BatchNormalization with renorm"),
-        ("BatchNormalization", {"axis": -1, "epsilon": 1e-3}, {}, "BatchNormalization without its weights in the file"),
+        ("BatchNormalization", {"axis": -1, "epsilon": 1e-3}, {}, ("BatchNormalization without its weights " "in the file")),
         ("Conv2D", {"filters": 4, "kernel_size": 3, "padding": "causal"}, KERNEL, "Conv2D with padding 'causal'"),
         ("Conv2D", {"filters": 4, "kernel_size": 3, "data_format": "channels_between"}, KERNEL, "Conv2D with channels first"),
         ("Conv2D", {"filters": 4, "kernel_size": 3}, {}, "Conv2D without its weights in the file"),
@@ -260,7 +312,9 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("TFOpLambda", {"function": "image.resize"}, {}, "TFOpLambda 'image.resize'"),
     ],
 )  # fmt: skip
-def test_a_layer_that_porter_has_no_op_for(kind: str, arguments: Json, tensors: Mapping[str, Array], said: str) -> None:
+def test_a_layer_that_porter_has_no_op_for(
+    kind: str, arguments: Json, tensors: Mapping[str, Array], said: str
+) -> None:
     node = only(kind, tensors=tensors, **arguments)
     assert isinstance(node.op, Foreign) and said in node.op.kind
     assert {stored.name for stored in node.tensors.values()} == set(tensors)
@@ -299,7 +353,10 @@ def test_keras_agrees_that_they_do_nothing(kind: str) -> None:
     if not hasattr(keras.layers, kind):
         pytest.skip("not in this version of Keras")
     needed: dict[str, Json] = {
-        **{name: {"rate": 0.5} for name in ("Dropout", "AlphaDropout", "GaussianDropout", "SpatialDropout1D", "SpatialDropout2D")},
+        **{
+            name: {"rate": 0.5}
+            for name in ("Dropout", "AlphaDropout", "GaussianDropout", "SpatialDropout1D", "SpatialDropout2D")
+        },
         "GaussianNoise": {"stddev": 1.0},
         "RandomCrop": {"height": 8, "width": 8},
         "RandomTranslation": {"height_factor": 0.5, "width_factor": 0.5},
@@ -308,11 +365,21 @@ def test_keras_agrees_that_they_do_nothing(kind: str) -> None:
         "RandomPosterization": {"factor": 4},
         **{
             name: {"factor": 0.5}
-            for name in ("RandomBrightness", "RandomContrast", "RandomRotation", "RandomHue", "RandomSaturation")
+            for name in (
+                "RandomBrightness",
+                "RandomContrast",
+                "RandomRotation",
+                "RandomHue",
+                "RandomSaturation",
+            )
         },
         **{name: {"factor": 0.5} for name in ("RandomSharpness", "RandomColorDegeneration")},
     }
-    batch = np.random.default_rng(0).uniform(0, 255, (2, 24, 3) if kind == "SpatialDropout1D" else (2, 8, 8, 3)).astype(np.float32)
+    batch = (
+        np.random.default_rng(0)
+        .uniform(0, 255, (2, 24, 3) if kind == "SpatialDropout1D" else (2, 8, 8, 3))
+        .astype(np.float32)
+    )
     found = getattr(keras.layers, kind)(**needed.get(kind, {}))(batch, training=False)
     assert np.array_equal(np.asarray(found), batch)
 
@@ -342,11 +409,18 @@ def test_pads_that_nothing_takes_along_are_a_layer() -> None:
     pad = layer("ZeroPadding2D", "pad", "in", padding=1)
     graph = read(functional(source(), pad, conv("same", "pad", padding="same")), kernels("same"))
     assert graph.by_name["pad"].op == PadMap((1, 1, 1, 1)) and graph.by_name["same"].inputs == ("pad",)
-    flat = [layer("GlobalAveragePooling2D", "mean", "in", keepdims=True), layer("ZeroPadding2D", "pad", "mean", padding=1)]
+    flat = [
+        layer("GlobalAveragePooling2D", "mean", "in", keepdims=True),
+        layer("ZeroPadding2D", "pad", "mean", padding=1),
+    ]
     graph = read(functional(source(), *flat, layer("Flatten", "flatten", "pad")))
     assert graph.by_name["flatten"].op == Flatten(3, 3, "HWC")
     for name in ("SpatialDropout2D", "RandomCrop"):  # a layer that reads the size sees the padded map
-        between = [layer("ZeroPadding2D", "pad", "in", padding=1), layer(name, "it", "pad", height=8, width=8), conv("conv", "it")]
+        between = [
+            layer("ZeroPadding2D", "pad", "in", padding=1),
+            layer(name, "it", "pad", height=8, width=8),
+            conv("conv", "it"),
+        ]
         graph = read(functional(source(), *between), kernels("conv"))
         assert isinstance(said(graph).get("pad"), PadMap if name == "RandomCrop" else type(None)), name
     chained = [pad, layer("ZeroPadding2D", "more", "pad", padding=[2, 0]), conv("conv", "more")]
@@ -395,13 +469,20 @@ def test_rows_that_become_channels_are_as_many_at_every_size_of_the_other_axes()
 
 def test_a_preprocessing_that_keeps_its_size_is_left_out() -> None:
     for kind in ("Resizing", "CenterCrop", "RandomCrop"):
-        graph = read(functional(source(), layer(kind, "it", "in", height=8, width=8), layer("ReLU", "r", "it")))
+        graph = read(
+            functional(source(), layer(kind, "it", "in", height=8, width=8), layer("ReLU", "r", "it"))
+        )
         assert list(said(graph)) == ["r"] and not graph.resizable
 
 
 def scaled(function: str, *inputs: Any, **keywords: Any) -> Any:
     first = inputs[0] if inputs else ["in", 0, 0, keywords]
-    entry = {"class_name": "TFOpLambda", "name": "it", "config": {"name": "it", "function": function}, "inbound_nodes": [first]}
+    entry = {
+        "class_name": "TFOpLambda",
+        "name": "it",
+        "config": {"name": "it", "function": function},
+        "inbound_nodes": [first],
+    }
     return said(read(functional(source(), entry)))["it"]
 
 
@@ -410,7 +491,9 @@ def test_arithmetic_of_keras_2() -> None:
     assert scaled("math.subtract", y=[1.0, 2.0, 4.0]) == Affine((1.0,) * 3, (-1.0, -2.0, -4.0))
     assert scaled("math.multiply", y=2) == Affine((2.0,), (0.0,))
     assert scaled("__operators__.add", y=0.5) == Affine((1.0,), (0.5,))
-    assert scaled("math.subtract", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]) == Affine((-1.0,), (1.0,))
+    assert scaled("math.subtract", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]) == Affine(
+        (-1.0,), (1.0,)
+    )
     assert scaled("math.truediv", y=["in", 0, 0]) == Divide()
     assert scaled("math.add", y=["in", 0, 0]) == Add()
     assert scaled("math.truediv", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]) == Divide()
@@ -422,9 +505,15 @@ def test_arithmetic_of_keras_2() -> None:
         assert scaled("math.reduce_mean", axis=others) == Foreign(f"mean with {others}")
     assert scaled("math.reduce_mean", axis=[0, 1]) == Foreign("mean over the batch")
     assert scaled("cast", dtype="int32") == Foreign("cast")
-    assert scaled("nn.bias_add", bias=[1.0, 2.0, 4.0], data_format="NHWC") == Affine((1.0,) * 3, (1.0, 2.0, 4.0))
-    assert scaled("nn.bias_add", bias=[1.0, 2.0, 4.0], data_format="NCHW") == Foreign("add with the channels first")
-    assert scaled("add", y=[[[[[1.0, 2.0, 4.0]]]]]) == Foreign("add by numbers of more axes than the value has")
+    assert scaled("nn.bias_add", bias=[1.0, 2.0, 4.0], data_format="NHWC") == Affine(
+        (1.0,) * 3, (1.0, 2.0, 4.0)
+    )
+    assert scaled("nn.bias_add", bias=[1.0, 2.0, 4.0], data_format="NCHW") == Foreign(
+        "add with the channels first"
+    )
+    assert scaled("add", y=[[[[[1.0, 2.0, 4.0]]]]]) == Foreign(
+        "add by numbers of more axes than the value has"
+    )
 
 
 def tensor(name: str, call: int = 0) -> Json:
@@ -434,7 +523,9 @@ def tensor(name: str, call: int = 0) -> Json:
     }
 
 
-def modern(kind: str, name: str, *arguments: Any, module: str | None = "keras.layers", **keywords: Any) -> Json:
+def modern(
+    kind: str, name: str, *arguments: Any, module: str | None = "keras.layers", **keywords: Any
+) -> Json:
     found = {
         "class_name": kind,
         "name": name,
@@ -470,21 +561,33 @@ def test_operations_of_keras_3_are_no_layers(module: str | None) -> None:
 def test_images_that_the_model_turns_around_itself() -> None:
     """keras.applications.resnet50.preprocess_input, and that of all models whose images are Caffe's."""
     key = {"class_name": "__ellipsis__", "config": {}}
-    parts = [modern("GetItem", f"c{place}", tensor("in"), [key, place], module="keras.src.ops.numpy") for place in (2, 1, 0)]
+    parts = [
+        modern("GetItem", f"c{place}", tensor("in"), [key, place], module="keras.src.ops.numpy")
+        for place in (2, 1, 0)
+    ]
     stack = modern("Stack", "s", [tensor("c2"), tensor("c1"), tensor("c0")], module="keras.src.ops.numpy")
     stack["config"]["axis"] = -1
     means = {"class_name": "__tensor__", "config": {"value": [[[[-104.0, -117.0, -124.0]]]]}}
-    graph = read(functional(source(), *parts, stack, modern("Add", "a", tensor("s"), means, module="keras.src.ops.numpy")))
+    graph = read(
+        functional(
+            source(), *parts, stack, modern("Add", "a", tensor("s"), means, module="keras.src.ops.numpy")
+        )
+    )
     assert said(graph) == {"s": SliceChannels(2, -1, -1), "a": Affine((1.0,) * 3, (-104.0, -117.0, -124.0))}
     assert graph.resizable
 
 
 def nested(call: int, of_model: int, *calls: list[Any]) -> Json:
-    """A model with a convolution in a nested model; `call` and `of_model` are what its readers and its output call its calls."""
+    """A model with a convolution in a nested model; `call` and `of_model` are what its readers and its output
+    call its calls.
+    """
     inner = functional(source(), conv("conv", "in"), name="base")
     inner |= {"name": "base", "inbound_nodes": [[entry] for entry in calls]}
     return functional(
-        source(), inner, layer("ReLU", "relu", ["base", call, 0, {}]), layer("Add", "both", ["base", of_model, 0, {}], "relu")
+        source(),
+        inner,
+        layer("ReLU", "relu", ["base", call, 0, {}]),
+        layer("Add", "both", ["base", of_model, 0, {}], "relu"),
     )
 
 
@@ -514,7 +617,11 @@ def test_a_nested_model_that_is_called_twice() -> None:
         ("relu", ("conv",)),
         ("both", ("conv:2", "relu")),
     ]
-    assert graph.by_name["conv"].tensors == graph.by_name["conv:2"].tensors == {"kernel": Stored("conv/kernel", "HWIO")}
+    assert (
+        graph.by_name["conv"].tensors
+        == graph.by_name["conv:2"].tensors
+        == {"kernel": Stored("conv/kernel", "HWIO")}
+    )
 
 
 def test_a_layer_that_is_called_twice() -> None:
@@ -545,7 +652,9 @@ def test_models_in_each_other_that_are_called_twice_are_bounded() -> None:
 
 def test_training_that_is_fixed() -> None:
     fixed = ["in", 0, 0, {"training": True}]
-    assert said(read(functional(source(), layer("Dropout", "drop", fixed))))["drop"] == Foreign("Dropout called with training=True")
+    assert said(read(functional(source(), layer("Dropout", "drop", fixed))))["drop"] == Foreign(
+        "Dropout called with training=True"
+    )
     inner = functional(source(), layer("Dropout", "drop", "in"), layer("ReLU", "relu", "drop"), name="base")
     inner |= {"name": "base", "inbound_nodes": [[fixed]]}
     assert list(said(read(functional(source(), inner)))) == ["drop", "relu"]
@@ -555,9 +664,14 @@ def test_training_that_is_fixed() -> None:
 
 def test_names_are_those_of_the_tensors() -> None:
     def base(name: str, above: str) -> Json:
-        return functional(source(), conv("conv", "in"), name=name) | {"name": name, "inbound_nodes": [[[above, 0, 0, {}]]]}
+        return functional(source(), conv("conv", "in"), name=name) | {
+            "name": name,
+            "inbound_nodes": [[[above, 0, 0, {}]]],
+        }
 
-    model = functional(source(), base("a", "in"), base("b", "in"), layer("Add", "conv", ["a", 1, 0, {}], ["b", 1, 0, {}]))
+    model = functional(
+        source(), base("a", "in"), base("b", "in"), layer("Add", "conv", ["a", 1, 0, {}], ["b", 1, 0, {}])
+    )
     graph = read(model, kernels("a/conv", "b/conv"))
     assert {node.name: dict(node.tensors) for node in graph.nodes} == {
         "a/conv": {"kernel": Stored("a/conv/kernel", "HWIO")},
@@ -571,7 +685,13 @@ def test_sequentials_of_all_ages() -> None:
     stack = [
         {
             "class_name": "Conv2D",
-            "config": {"name": "c", "filters": 4, "kernel_size": [3, 3], "use_bias": False, "batch_input_shape": [None, 8, 8, 3]},
+            "config": {
+                "name": "c",
+                "filters": 4,
+                "kernel_size": [3, 3],
+                "use_bias": False,
+                "batch_input_shape": [None, 8, 8, 3],
+            },
         }
     ]
     for config in (stack, {"name": "s", "layers": stack}, {"name": "s", "layers": [source(), *stack]}):
@@ -584,7 +704,18 @@ def test_sequentials_of_all_ages() -> None:
 def test_keras_1() -> None:
     old = {"border_mode": "same", "dim_ordering": "tf"}
     layers = [
-        layer("Convolution2D", "c", "in", nb_filter=4, nb_row=3, nb_col=3, subsample=[2, 2], bias=False, activation="relu", **old),
+        layer(
+            "Convolution2D",
+            "c",
+            "in",
+            nb_filter=4,
+            nb_row=3,
+            nb_col=3,
+            subsample=[2, 2],
+            bias=False,
+            activation="relu",
+            **old,
+        ),
         layer("BatchNormalization", "n", "c", mode=0, axis=3, epsilon=1e-3, momentum=0.99),
         layer("Merge", "m", "n", "n", mode="sum", concat_axis=-1),
         layer("MaxPooling2D", "x", "m", pool_size=[2, 2], strides=[2, 2], **{**old, "border_mode": "valid"}),
@@ -595,7 +726,8 @@ def test_keras_1() -> None:
     norm = {f"n/{name}": np.ones(4) for name in ("gamma", "beta", "moving_mean", "moving_variance")}
     tensors = {**kernels("c"), **norm, "d/kernel": np.ones((4, 5)), "d/bias": np.ones(5)}
     model = functional(source(), *layers) | {"class_name": "Model"}
-    model["config"] = json.loads(json.dumps(model["config"]).replace(", {}]", "]"))  # Keras 1 had no keywords there
+    # Keras 1 had no keywords there.
+    model["config"] = json.loads(json.dumps(model["config"]).replace(", {}]", "]"))
     assert list(said(read(model, tensors)).values()) == [
         Conv(4, Window((3, 3), (2, 2)), Convention("same")),
         Relu(),
@@ -607,13 +739,23 @@ def test_keras_1() -> None:
         Softmax(),
     ]
     layers[0]["config"]["dim_ordering"] = "th"
-    assert read(functional(source(), *layers), tensors).by_name["c"].op == Foreign("Conv2D with channels first")
+    assert read(functional(source(), *layers), tensors).by_name["c"].op == Foreign(
+        "Conv2D with channels first"
+    )
 
 
 def test_the_modes_of_keras_1s_merge() -> None:
     half = Affine((0.5,), (0.0,))
-    expected = {"sum": [Add()], "mul": [Multiply()], "ave": [Add(), half], "max": [Maximum()], "concat": [ConcatChannels()]}
-    expected["cos"] = [Foreign("Merge by cos of other values than two of features, whose sums of products may have no root")]
+    expected = {
+        "sum": [Add()],
+        "mul": [Multiply()],
+        "ave": [Add(), half],
+        "max": [Maximum()],
+        "concat": [ConcatChannels()],
+    }
+    expected["cos"] = [
+        Foreign("Merge by cos of other values than two of features, whose sums of products may have no root")
+    ]
     for mode, found in expected.items():
         layers = [conv("c", "in"), conv("e", "in"), layer("Merge", "m", "c", "e", mode=mode, concat_axis=-1)]
         assert list(said(read(functional(source(), *layers), kernels("c", "e"))).values())[2:] == found, mode
@@ -623,9 +765,13 @@ def test_the_modes_of_keras_1s_merge() -> None:
 
 
 def test_keras_1s_cosine() -> None:
-    """By the formula of Keras 1.2.2, keras/engine/topology.py, also of features so small that its epsilon is what it divides by."""
+    """By the formula of Keras 1.2.2, keras/engine/topology.py, also of features so small that its epsilon is
+    what it divides by.
+    """
     pools = [layer("GlobalAveragePooling2D", "p", "in"), layer("GlobalMaxPooling2D", "q", "in")]
-    graph = to_graph(read(functional(source(), *pools, layer("Merge", "m", "p", "q", mode="cos", dot_axes=1)))).graph
+    graph = to_graph(
+        read(functional(source(), *pools, layer("Merge", "m", "p", "q", mode="cos", dot_axes=1)))
+    ).graph
     batch = np.random.default_rng(0).normal(0, 1, (3, 3, 8, 8)) * np.reshape([1, 1e-3, 1e-5], (3, 1, 1, 1))
     x, y = batch.mean((2, 3)), batch.max((2, 3))
     wanted = (x * y).sum(1) / np.maximum(np.sqrt((x * x).sum(1) * (y * y).sum(1)), 10e-8)
@@ -639,8 +785,12 @@ def test_inputs_and_outputs() -> None:
     model["config"] |= {"input_layers": [["in", 0, 0], ["more", 0, 0]], "output_layers": [["sum", 0, 0]]}
     graph = read(model)
     assert said(graph) == {"sum": Add()}  # and nothing that leads to no output
-    assert graph.further_inputs == (FurtherInput("more", "more", 3),) and graph.by_name["sum"].inputs == ("input", "more")
-    for sizes in ([2, 8, 8, 3], [None, 8, 8, None], []):  # of another batch, and of channels, or axes, that nothing states
+    assert graph.further_inputs == (FurtherInput("more", "more", 3),) and graph.by_name["sum"].inputs == (
+        "input",
+        "more",
+    )
+    # Of another batch, and of channels, or axes, that nothing states.
+    for sizes in ([2, 8, 8, 3], [None, 8, 8, None], []):
         second["config"]["batch_input_shape"] = sizes
         assert said(read(model)) == {"more": Foreign("a further InputLayer"), "sum": Add()}
     model["config"]["output_layers"] = {"a": ["side", 0, 0], "b": ["sum", 0, 0]}
@@ -653,12 +803,16 @@ def test_inputs_and_outputs() -> None:
     assert itself.outputs == ("output",) and itself.by_name["output"].op == Identity()
 
 
-@pytest.mark.parametrize("model", [{"class_name": "MyModel", "config": {"name": "mine", "width": 3}}, {"class_name": "Model"}])
+@pytest.mark.parametrize(
+    "model", [{"class_name": "MyModel", "config": {"name": "mine", "width": 3}}, {"class_name": "Model"}]
+)
 def test_what_is_not_made_of_layers_has_no_graph(model: Json) -> None:
     assert read_graph(json.dumps(model), {}, "model.h5") is None
 
 
-@pytest.mark.parametrize(("sizes", "said"), [((5, None), "Nx5x?"), ((8, 8, None), "Nx8x8x?"), ((None,), "Nx?")])
+@pytest.mark.parametrize(
+    ("sizes", "said"), [((5, None), "Nx5x?"), ((8, 8, None), "Nx8x8x?"), ((None,), "Nx?")]
+)
 def test_what_a_model_takes_that_is_no_image_is_said(sizes: tuple[int | None, ...], said: str) -> None:
     model = functional(source(*sizes), layer("ReLU", "r", "in"))
     plain = f"its first input is {said}, and a port takes images NxHxWxC, or arrays of known axes"
@@ -673,11 +827,17 @@ def test_an_input_of_known_axes_keeps_them(axes: tuple[int, ...], size: tuple[in
 
 @pytest.mark.parametrize("axes", [(5,), (12, 4)])
 @pytest.mark.parametrize("destination", ["torch", "tf", "onnx"])
-def test_a_port_of_arrays_takes_what_the_model_takes(axes: tuple[int, ...], destination: str, tmp_path: Path) -> None:
+def test_a_port_of_arrays_takes_what_the_model_takes(
+    axes: tuple[int, ...], destination: str, tmp_path: Path
+) -> None:
     import keras
 
     layers, made = keras.layers, keras.Input(axes)
-    x = layers.PReLU()(layers.Conv1D(6, 3, name="c")(made)) if len(axes) > 1 else layers.BatchNormalization()(made)
+    x = (
+        layers.PReLU()(layers.Conv1D(6, 3, name="c")(made))
+        if len(axes) > 1
+        else layers.BatchNormalization()(made)
+    )
     model = keras.Model(made, layers.Dense(3)(layers.Dense(4, activation="tanh")(x)))
     random = np.random.default_rng(0)
     for weight in model.weights:
@@ -695,7 +855,9 @@ def test_a_port_of_arrays_takes_what_the_model_takes(axes: tuple[int, ...], dest
 def deep(levels: int) -> Json:
     model = functional(source(), layer("ReLU", "r", "in"))
     for _ in range(levels):
-        model = functional(source(), model | {"name": "base", "inbound_nodes": [[["in", 0, 0, {}]]]}, output="base")
+        model = functional(
+            source(), model | {"name": "base", "inbound_nodes": [[["in", 0, 0, {}]]]}, output="base"
+        )
     return model
 
 
@@ -729,13 +891,25 @@ def test_configs_with_anything_anywhere() -> None:
     import keras
 
     inner = keras.Sequential(
-        [keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.BatchNormalization()], name="base"
+        [
+            keras.Input((8, 8, 3)),
+            keras.layers.Conv2D(4, 3, activation="relu"),
+            keras.layers.BatchNormalization(),
+        ],
+        name="base",
     )
     image = keras.Input((8, 8, 3))
-    x = keras.layers.ZeroPadding2D(((0, 1), (0, 1)))(inner(keras.layers.Rescaling(0.5)(image) / 2.0, training=False))
+    x = keras.layers.ZeroPadding2D(((0, 1), (0, 1)))(
+        inner(keras.layers.Rescaling(0.5)(image) / 2.0, training=False)
+    )
     x = keras.layers.GlobalAveragePooling2D()(keras.layers.DepthwiseConv2D(3, strides=2)(x))
     model = keras.Model(image, keras.layers.Dense(3, activation="softmax")(x))
-    tensors = {f"{one.name}/{w.name}": np.ones(w.shape) for part in (model, inner) for one in part.layers for w in one.weights}
+    tensors = {
+        f"{one.name}/{w.name}": np.ones(w.shape)
+        for part in (model, inner)
+        for one in part.layers
+        for w in one.weights
+    }
     text = model.to_json()
     chance = random.Random(0)
     junk: list[Any] = [
@@ -796,7 +970,11 @@ def test_a_layer_with_variables_that_porter_does_not_know_is_foreign(kind: str) 
     kernel = np.ones((1, 1, 3, 4) if kind == "Conv2D" else (3, 4), np.float32)
     model = functional(source(1, 1, 3), layer(kind, "head", "in", use_bias=False, **arguments))
     assert not isinstance(read(model, {"head/kernel": kernel}).nodes[-1].op, Foreign)
-    more = {"head/kernel": kernel, "head/lora_kernel_a": kernel[..., :2], "head/lora_kernel_b": kernel[..., :2]}
+    more = {
+        "head/kernel": kernel,
+        "head/lora_kernel_a": kernel[..., :2],
+        "head/lora_kernel_b": kernel[..., :2],
+    }
     assert read(model, more).nodes[-1].op == Foreign(f"{kind} that also has lora_kernel_a, lora_kernel_b")
 
 
@@ -812,7 +990,9 @@ def test_a_layer_with_variables_that_porter_does_not_know_is_foreign(kind: str) 
         ({}, None),
     ],
 )
-def test_a_class_of_the_users_own_is_not_the_layer_of_keras_that_has_its_name(stated: Json, named: str | None) -> None:
+def test_a_class_of_the_users_own_is_not_the_layer_of_keras_that_has_its_name(
+    stated: Json, named: str | None
+) -> None:
     graph = read(functional(source(), layer("ReLU", "act", "in") | stated))
     assert graph.nodes[0].op == (Foreign(named) if named else Relu())
 

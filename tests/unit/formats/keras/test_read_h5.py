@@ -25,8 +25,12 @@ KERNEL = np.arange(54, dtype=np.float32).reshape(3, 3, 3, 2)
 VECTOR = np.array([1.5, -2.25], dtype=np.float32)
 
 
-def write_legacy(path: Path, groups: Mapping[str, Mapping[str, Any]], under: str = "", **attributes: Any) -> Path:
-    """The layout of every Keras: `layer_names` on the group, `weight_names` on each layer's group, datasets at those paths."""
+def write_legacy(
+    path: Path, groups: Mapping[str, Mapping[str, Any]], under: str = "", **attributes: Any
+) -> Path:
+    """The layout of every Keras: `layer_names` on the group, `weight_names` on each layer's group, datasets
+    at those paths.
+    """
     with h5py.File(path, "w") as file:
         top = file.require_group(under) if under else file
         top.attrs["layer_names"] = np.array([name.encode() for name in groups])
@@ -82,20 +86,30 @@ def test_only_weights_of_keras_3(tmp_path: Path) -> None:
 
 
 def test_tensors_stand_in_the_order_of_the_layers(tmp_path: Path) -> None:
-    path = write_legacy(tmp_path / "a.h5", {name: {f"{name}/kernel:0": KERNEL} for name in ("conv2d_2", "conv2d_10", "conv2d_1")})
+    path = write_legacy(
+        tmp_path / "a.h5",
+        {name: {f"{name}/kernel:0": KERNEL} for name in ("conv2d_2", "conv2d_10", "conv2d_1")},
+    )
     assert list(read_checkpoint(path).tensors) == ["conv2d_2/kernel", "conv2d_10/kernel", "conv2d_1/kernel"]
 
 
 def test_tensors_are_views_of_the_file(tmp_path: Path) -> None:
-    """Copies of all tensors would take half of the time that reading a file takes, and as much memory as the file."""
-    found = read_checkpoint(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL, "c/bias:0": VECTOR}})).tensors
+    """Copies of all tensors would take half of the time that reading a file takes, and as much memory as the
+    file.
+    """
+    found = read_checkpoint(
+        write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL, "c/bias:0": VECTOR}})
+    ).tensors
     assert not any(array.flags.writeable for array in found.values())
     same(found, {"c/kernel": KERNEL, "c/bias": VECTOR})
 
 
 def nested_config(name: str, *layers: str) -> bytes:
     """The config of a Sequential whose one layer is a Sequential of convolutions."""
-    inner = [{"class_name": "Conv2D", "config": {"name": one, "filters": 2, "kernel_size": 3, "use_bias": False}} for one in layers]
+    inner = [
+        {"class_name": "Conv2D", "config": {"name": one, "filters": 2, "kernel_size": 3, "use_bias": False}}
+        for one in layers
+    ]
     source = {"class_name": "InputLayer", "config": {"name": "in", "batch_input_shape": [None, 8, 8, 3]}}
     base = {"class_name": "Sequential", "config": {"name": name, "layers": [source, *inner]}}
     return json.dumps({"class_name": "Sequential", "config": {"name": "whole", "layers": [base]}}).encode()
@@ -103,7 +117,9 @@ def nested_config(name: str, *layers: str) -> bytes:
 
 def test_scopes_that_tf_1_numbered_have_their_layers_names(tmp_path: Path) -> None:
     """A backbone that was made twice in one TF 1 session: `c_1` is the layer `c`, `d_2` a name of its own."""
-    path = write_legacy(tmp_path / "a.h5", {"base": {"c_1/kernel:0": KERNEL, "d_2/kernel:0": KERNEL}}, "model_weights")
+    path = write_legacy(
+        tmp_path / "a.h5", {"base": {"c_1/kernel:0": KERNEL, "d_2/kernel:0": KERNEL}}, "model_weights"
+    )
     with h5py.File(path, "a") as file:
         file.attrs["model_config"] = nested_config("base", "c", "d_2")
     found = read_checkpoint(path)
@@ -130,7 +146,9 @@ def test_a_damaged_config_is_refused(tmp_path: Path, config: bytes) -> None:
 
 def test_keras_2_whole_model(tmp_path: Path) -> None:
     groups = {"input_1": {}, "conv1": {"conv1/kernel:0": KERNEL, "conv1/bias:0": VECTOR}}
-    path = write_legacy(tmp_path / "a.h5", groups, "model_weights", keras_version=b"2.2.4", backend=b"tensorflow")
+    path = write_legacy(
+        tmp_path / "a.h5", groups, "model_weights", keras_version=b"2.2.4", backend=b"tensorflow"
+    )
     with h5py.File(path, "a") as file:
         file.attrs["model_config"] = b'{"class_name": "Model"}'
         file["optimizer_weights/iterations:0"] = 3
@@ -141,13 +159,20 @@ def test_keras_2_whole_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scope", ["conv1_1", "model/conv1", "conv1_1/conv1", "renamed"])
 def test_a_groups_name_is_the_layers_whatever_the_scope(tmp_path: Path, scope: str) -> None:
-    path = write_legacy(tmp_path / "a.h5", {"conv1": {f"{scope}/kernel:0": KERNEL, f"{scope}/bias:0": VECTOR}})
+    path = write_legacy(
+        tmp_path / "a.h5", {"conv1": {f"{scope}/kernel:0": KERNEL, f"{scope}/bias:0": VECTOR}}
+    )
     same(read_checkpoint(path).tensors, {"conv1/kernel": KERNEL, "conv1/bias": VECTOR})
 
 
 def test_keras_1_names(tmp_path: Path) -> None:
-    norm = {f"bn_1_{name}:0": VECTOR + place for place, name in enumerate(("gamma", "beta", "running_mean", "running_std"))}
-    path = write_legacy(tmp_path / "a.h5", {"conv_1": {"conv_1_W:0": KERNEL, "conv_1_b:0": VECTOR}, "bn_1": norm})
+    norm = {
+        f"bn_1_{name}:0": VECTOR + place
+        for place, name in enumerate(("gamma", "beta", "running_mean", "running_std"))
+    }
+    path = write_legacy(
+        tmp_path / "a.h5", {"conv_1": {"conv_1_W:0": KERNEL, "conv_1_b:0": VECTOR}, "bn_1": norm}
+    )
     names = ("gamma", "beta", "moving_mean", "moving_variance")
     wanted = {f"bn_1/{name}": VECTOR + place for place, name in enumerate(names)}
     same(read_checkpoint(path).tensors, {"conv_1/kernel": KERNEL, "conv_1/bias": VECTOR, **wanted})
@@ -164,7 +189,10 @@ def test_long_lists_of_names_are_spread_over_attributes(tmp_path: Path) -> None:
 def test_nested_models_show_only_where_names_clash(tmp_path: Path) -> None:
     inner = {"conv1/kernel:0": KERNEL, "conv2/kernel:0": KERNEL + 1}
     path = write_legacy(tmp_path / "a.h5", {"net": inner, "conv2": {"conv2/kernel:0": KERNEL + 2}})
-    same(read_checkpoint(path).tensors, {"conv1/kernel": KERNEL, "net/conv2/kernel": KERNEL + 1, "conv2/kernel": KERNEL + 2})
+    same(
+        read_checkpoint(path).tensors,
+        {"conv1/kernel": KERNEL, "net/conv2/kernel": KERNEL + 1, "conv2/kernel": KERNEL + 2},
+    )
 
 
 @pytest.mark.parametrize("dtype", ["<f2", "<f8", ">f4"])
@@ -189,12 +217,18 @@ def test_cut_short_at_every_length_of_interest(tmp_path: Path) -> None:
 
 
 def test_kernels_of_theano_are_turned(tmp_path: Path) -> None:
-    """As Keras 2 does when it loads them: a whole model then gives what it gave on Theano, which convolves."""
+    """As Keras 2 does when it loads them: a whole model then gives what it gave on Theano, which
+    convolves.
+    """
     dense, groups = np.ones((2, 5), np.float32), {"c": {"c/kernel:0": KERNEL, "c/bias:0": VECTOR}}
     path = write_legacy(tmp_path / "a.h5", {**groups, "d": {"d/kernel:0": dense}}, backend=b"theano")
     same(read_checkpoint(path).tensors, {"c/kernel": KERNEL[::-1, ::-1], "c/bias": VECTOR, "d/kernel": dense})
     assert "turned around" in read_checkpoint(path).notes[0]
-    unreadable(write_legacy(tmp_path / "b.h5", {"c": {"c/depthwise_kernel:0": KERNEL}}, backend=b"theano"), "Theano", "flips")
+    unreadable(
+        write_legacy(tmp_path / "b.h5", {"c": {"c/depthwise_kernel:0": KERNEL}}, backend=b"theano"),
+        "Theano",
+        "flips",
+    )
 
 
 def test_a_list_that_names_what_is_not_there(tmp_path: Path) -> None:
@@ -238,7 +272,9 @@ def test_values_in_another_file(tmp_path: Path) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
     with h5py.File(path, "a") as file:
         del file["c/c/kernel:0"]
-        file["c/c"].create_dataset("kernel:0", KERNEL.shape, "f4", external=[(str(tmp_path / "secret"), 0, KERNEL.nbytes)])
+        file["c/c"].create_dataset(
+            "kernel:0", KERNEL.shape, "f4", external=[(str(tmp_path / "secret"), 0, KERNEL.nbytes)]
+        )
     unreadable(path, "another file")
 
 
@@ -255,7 +291,9 @@ def test_virtual_datasets(tmp_path: Path) -> None:
     unreadable(path, "another file")
 
 
-@pytest.mark.parametrize("value", [np.array([b"text"]), np.array([1 + 2j]), np.array([(1, 2.0)], dtype="i4,f4")])
+@pytest.mark.parametrize(
+    "value", [np.array([b"text"]), np.array([1 + 2j]), np.array([(1, 2.0)], dtype="i4,f4")]
+)
 def test_values_that_are_not_numbers(tmp_path: Path, value: np.ndarray) -> None:
     unreadable(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": value}}), "expected numbers")
 
@@ -320,11 +358,15 @@ def test_a_chunk_that_is_damaged_is_refused(tmp_path: Path) -> None:
 
 
 def test_chunks_that_lie_over_each_other_are_not_unpacked_again_and_again(tmp_path: Path) -> None:
-    """A key of the B-tree has a chunk's length, which filters it skips, its place in the array and in an element."""
+    """A key of the B-tree has a chunk's length, which filters it skips, its place in the array and in an
+    element.
+    """
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
     with h5py.File(path, "a") as file:
         del file["c/c/kernel:0"]
-        made = file["c/c"].create_dataset("kernel:0", shape=(40,), dtype="f4", chunks=(1,), compression="gzip")
+        made = file["c/c"].create_dataset(
+            "kernel:0", shape=(40,), dtype="f4", chunks=(1,), compression="gzip"
+        )
         for place in range(40):
             made.id.write_direct_chunk((place,), zlib.compress(np.float32(place).tobytes()))
     data, packed = bytearray(path.read_bytes()), zlib.compress(bytes(4))
@@ -347,7 +389,12 @@ def test_compressed_weights_are_read(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_for_a_kernel(tmp_path: Path) -> None:
-    unreadable(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL.astype(np.int8)}}), "c/kernel", "int8", "quantised")
+    unreadable(
+        write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL.astype(np.int8)}}),
+        "c/kernel",
+        "int8",
+        "quantised",
+    )
 
 
 def test_no_tensors(tmp_path: Path) -> None:
@@ -382,7 +429,11 @@ def test_names_that_are_all_the_same_long_text(tmp_path: Path) -> None:
     def references(size: int) -> list[int]:
         """The places of texts of that size: its length, its collection's address, and its index there."""
         places = [match.start() for match in re.finditer(re.escape(size.to_bytes(4, "little")), data)]
-        return [at for at in places if data[(where := int.from_bytes(data[at + 4 : at + 12], "little")) : where + 4] == b"GCOL"]
+        return [
+            at
+            for at in places
+            if data[(where := int.from_bytes(data[at + 4 : at + 12], "little")) : where + 4] == b"GCOL"
+        ]
 
     (long,), short = references(length), references(2)
     assert len(short) == count
@@ -416,7 +467,9 @@ def test_a_text_that_leads_out_of_its_collection(tmp_path: Path, number: int, si
 
 def test_names_of_any_length_are_read(tmp_path: Path) -> None:
     """As a script that renames layers writes them."""
-    path = write_legacy(tmp_path / "names.h5", {"conv": {"conv/kernel:0": np.ones((1, 1, 2, 3), np.float32)}}, text="t" * 5000)
+    path = write_legacy(
+        tmp_path / "names.h5", {"conv": {"conv/kernel:0": np.ones((1, 1, 2, 3), np.float32)}}, text="t" * 5000
+    )
     with h5py.File(path, "a") as file:
         file.attrs["layer_names"] = np.array(["conv"], h5py.string_dtype())
     assert list(read_checkpoint(path).tensors) == ["conv/kernel"]
@@ -436,14 +489,20 @@ def of_every_kind(path: Path, unusual: Mapping[str, Any], **settings: Any) -> Pa
     compact, sparse = h5py.h5p.create(h5py.h5p.DATASET_CREATE), {"chunks": (2, 4, 3)}
     compact.set_layout(h5py.h5d.COMPACT)
     kinds: dict[str, tuple[Any, dict[str, Any]]] = {
-        **{dtype: (rng.standard_normal((3, 4)).astype(dtype), {}) for dtype in ("<f2", ">f4", "<f8", "i1", ">i2", "u4", "?")},
+        **{
+            dtype: (rng.standard_normal((3, 4)).astype(dtype), {})
+            for dtype in ("<f2", ">f4", "<f8", "i1", ">i2", "u4", "?")
+        },
         "bfloat16": (rng.integers(0, 65535, (3, 4)).astype("u2").view("V2"), {}),
         "scalar": (np.float32(2.5), {}),
         "empty": (np.zeros((0, 3), "f4"), {}),
         "compact": (rng.standard_normal((3, 4)), {"dcpl": compact}),
         "chunks": (rng.standard_normal((5, 6, 7)), sparse),
         "shuffled": (rng.standard_normal((5, 6, 7)), {**sparse, "compression": "gzip", "shuffle": True}),
-        "growing": (rng.standard_normal((5, 6, 7)), {**sparse, "compression": "gzip", "maxshape": (None, 6, None)}),
+        "growing": (
+            rng.standard_normal((5, 6, 7)),
+            {**sparse, "compression": "gzip", "maxshape": (None, 6, None)},
+        ),
         "unusual": (rng.standard_normal((5, 6, 7)), unusual),
     }
     with h5py.File(path, "w", **settings) as file:
@@ -475,7 +534,10 @@ def test_what_h5py_reads(tmp_path: Path, unusual: dict[str, Any], settings: dict
     with h5py.File(path) as file:
         for name in file.attrs["layer_names"]:
             wanted = file[name]["ü/w:0"]
-            assert found[f"{name}/w"].tobytes() == np.asarray(wanted[()]).astype(wanted.dtype.newbyteorder("=")).tobytes(), name
+            assert (
+                found[f"{name}/w"].tobytes()
+                == np.asarray(wanted[()]).astype(wanted.dtype.newbyteorder("=")).tobytes()
+            ), name
             assert found[f"{name}/w"].shape == wanted.shape
             assert wanted.dtype.kind == "V" or found[f"{name}/w"].dtype == wanted.dtype.newbyteorder("=")
     assert found["bfloat16/w"].dtype.name == "bfloat16"

@@ -39,7 +39,9 @@ def same(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> N
         assert np.asarray(found[name]).tobytes() == np.asarray(value).tobytes(), name
 
 
-def rewritten(path: Path, folder: Path, edits: Mapping[str, Edit], compression: int = zipfile.ZIP_STORED) -> Path:
+def rewritten(
+    path: Path, folder: Path, edits: Mapping[str, Edit], compression: int = zipfile.ZIP_STORED
+) -> Path:
     """The archive with some members changed."""
     changed = folder / "changed.keras"
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(changed, "w", compression) as new:
@@ -58,7 +60,11 @@ def without_names(data: bytes) -> bytes:
                 del item.attrs["name"]
 
         file.visititems(strip)
-        for name in [name for name, group in file["layers"].items() if list(group) == ["vars"] and not len(group["vars"])]:
+        for name in [
+            name
+            for name, group in file["layers"].items()
+            if list(group) == ["vars"] and not len(group["vars"])
+        ]:
             del file["layers"][name]
     return image.getvalue()
 
@@ -67,7 +73,11 @@ def test_archive_against_keras(archive: Path) -> None:
     found = read_checkpoint(archive)
     same(found.tensors, expected(archive, depthwise="depthwise_kernel"))
     assert (found.format, found.dialect, found.counted, found.notes) == ("keras", "tf", False, ())
-    assert [name for name in found.tensors if name.endswith("kernel")][:3] == ["c12/kernel", "c11/kernel", "c10/kernel"]
+    assert [name for name in found.tensors if name.endswith("kernel")][:3] == [
+        "c12/kernel",
+        "c11/kernel",
+        "c10/kernel",
+    ]
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
@@ -92,12 +102,19 @@ def test_archive_of_a_sequential_that_was_trained(tmp_path: Path) -> None:
 
 
 def test_what_compiled_models_have_besides_layers(archive: Path, tmp_path: Path) -> None:
-    """Keras 2.12 to 2.15 keep metrics beside the optimiser, and every Keras the optimiser of a nested model."""
+    """Keras 2.12 to 2.15 keep metrics beside the optimiser, and every Keras the optimiser of a nested
+    model.
+    """
 
     def compiled(data: bytes) -> bytes:
         image = io.BytesIO(without_names(data))
         with h5py.File(image, "a") as file:
-            for state in ("metrics/mean", "metrics/auc", "layers/functional/optimizer", "layers/functional/metrics/mean"):
+            for state in (
+                "metrics/mean",
+                "metrics/auc",
+                "layers/functional/optimizer",
+                "layers/functional/metrics/mean",
+            ):
                 file[f"{state}/vars/0"] = np.float32(1)
         return image.getvalue()
 
@@ -131,10 +148,12 @@ def test_only_weights_with_names(archive: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.weights.h5"
     keras.models.load_model(archive).save_weights(path)
     found, wanted = read_checkpoint(path), expected(archive, depthwise="depthwise_kernel")
-    # The file does not say which of gamma and beta a norm of three variables has; the reader takes beta, and says so.
+    # The file does not say which of gamma and beta a norm of three variables has; the reader takes beta, and
+    # says so.
     wanted["bn_gamma/beta"] = wanted.pop("bn_gamma/gamma")
     same(found.tensors, wanted)
-    assert not found.counted and sum("scale=False" in note for note in found.notes) == 1  # one note for all norms
+    # One note for all norms.
+    assert not found.counted and sum("scale=False" in note for note in found.notes) == 1
 
 
 def test_only_weights_without_names(archive: Path, tmp_path: Path) -> None:
@@ -146,7 +165,9 @@ def test_only_weights_without_names(archive: Path, tmp_path: Path) -> None:
     found, wanted = read_checkpoint(path), expected(archive, depthwise="depthwise_kernel")
     assert found.counted and any("class and counter" in note for note in found.notes)
     counts: dict[str, int] = {}
-    convolutions = [layer for layer in keras.models.load_model(archive).layers if type(layer).__name__ == "Conv2D"]
+    convolutions = [
+        layer for layer in keras.models.load_model(archive).layers if type(layer).__name__ == "Conv2D"
+    ]
     assert len(convolutions) == 12
     for layer in convolutions:
         number = counts["conv2d"] = counts.get("conv2d", -1) + 1
@@ -155,8 +176,12 @@ def test_only_weights_without_names(archive: Path, tmp_path: Path) -> None:
         assert (f"{name}/bias" in found.tensors) == layer.use_bias
     # Nested layers share counters with the outer model, so they are shown with the model that they stand in.
     np.testing.assert_array_equal(found.tensors["functional/conv2d/kernel"], wanted["inner_conv/kernel"])
-    np.testing.assert_array_equal(found.tensors["sequential/batch_normalization/gamma"], wanted["tail_bn/gamma"])
-    np.testing.assert_array_equal(found.tensors["depthwise_conv2d/depthwise_kernel"], wanted["conv_dw_1/depthwise_kernel"])
+    np.testing.assert_array_equal(
+        found.tensors["sequential/batch_normalization/gamma"], wanted["tail_bn/gamma"]
+    )
+    np.testing.assert_array_equal(
+        found.tensors["depthwise_conv2d/depthwise_kernel"], wanted["conv_dw_1/depthwise_kernel"]
+    )
     order = [name for name in found.tensors if name.startswith("conv2d") and name.endswith("/kernel")]
     assert order == ["conv2d/kernel", *(f"conv2d_{number}/kernel" for number in range(1, 12))]
 
@@ -165,7 +190,11 @@ def test_counted_names_against_every_class_that_keras_counts(archive: Path) -> N
     import keras
     from keras.src.utils.naming import to_snake_case
 
-    classes = {type(layer).__name__ for layer in leaves(keras.models.load_model(archive))} | {"PReLU", "ReLU", "Conv2DTranspose"}
+    classes = {type(layer).__name__ for layer in leaves(keras.models.load_model(archive))} | {
+        "PReLU",
+        "ReLU",
+        "Conv2DTranspose",
+    }
     assert {name: snake_case(name) for name in classes} == {name: to_snake_case(name) for name in classes}
 
 
@@ -189,12 +218,17 @@ def write_counted(path: Path, layers: Mapping[str, list[np.ndarray]], container:
 def test_norms_by_their_count(tmp_path: Path, count: int, names: list[str]) -> None:
     values = [VECTOR + number for number in range(count)]
     found = read_checkpoint(write_counted(tmp_path / "a.weights.h5", {"batch_normalization_7": values}))
-    same(found.tensors, {f"batch_normalization_7/{name}": value for name, value in zip(names, values, strict=True)})
+    same(
+        found.tensors,
+        {f"batch_normalization_7/{name}": value for name, value in zip(names, values, strict=True)},
+    )
     assert any("scale=False" in note for note in found.notes) == (count == 3)
 
 
 def test_tensorflow_2_13_container(tmp_path: Path) -> None:
-    path = write_counted(tmp_path / "a.weights.h5", {"conv2d": [KERNEL, VECTOR]}, "_layer_checkpoint_dependencies")
+    path = write_counted(
+        tmp_path / "a.weights.h5", {"conv2d": [KERNEL, VECTOR]}, "_layer_checkpoint_dependencies"
+    )
     same(read_checkpoint(path).tensors, {"conv2d/kernel": KERNEL, "conv2d/bias": VECTOR})
 
 
@@ -215,13 +249,21 @@ def test_wrapped_layers_stand_under_their_wrapper(tmp_path: Path) -> None:
     path = tmp_path / "a.keras"
     keras.Sequential(stack).save(path)
     found = read_checkpoint(rewritten(path, tmp_path, {"model.weights.h5": without_names}))
-    assert {name: array.shape for name, array in found.tensors.items()} == {"layer/0": (3, 3, 3, 2), "layer/1": (2,)}
+    assert {name: array.shape for name, array in found.tensors.items()} == {
+        "layer/0": (3, 3, 3, 2),
+        "layer/1": (2,),
+    }
     assert not found.counted
 
 
 @pytest.mark.parametrize("values", [[KERNEL] * 3, [VECTOR] * 4])
 def test_more_variables_than_a_class_has(tmp_path: Path, values: list[np.ndarray]) -> None:
-    unreadable(write_counted(tmp_path / "a.weights.h5", {"conv2d": values}), "conv2d", f"{len(values)} variables", "quantised")
+    unreadable(
+        write_counted(tmp_path / "a.weights.h5", {"conv2d": values}),
+        "conv2d",
+        f"{len(values)} variables",
+        "quantised",
+    )
 
 
 def test_fewer_variables_than_the_config_says(archive: Path, tmp_path: Path) -> None:
@@ -231,7 +273,9 @@ def test_fewer_variables_than_the_config_says(archive: Path, tmp_path: Path) -> 
             del file["layers/dense/vars/1"]
         return image.getvalue()
 
-    unreadable(rewritten(archive, tmp_path, {"model.weights.h5": without_bias}), "dense", "expected 2: kernel, bias")
+    unreadable(
+        rewritten(archive, tmp_path, {"model.weights.h5": without_bias}), "dense", "expected 2: kernel, bias"
+    )
 
 
 def test_numbers_with_a_gap(tmp_path: Path) -> None:
@@ -272,7 +316,10 @@ def test_a_changed_byte_is_caught_by_the_archives_sum(archive: Path, tmp_path: P
 
 
 def test_weights_cut_short_within_the_archive(archive: Path, tmp_path: Path) -> None:
-    unreadable(rewritten(archive, tmp_path, {"model.weights.h5": lambda data: data[: len(data) // 2]}), "cut short or damaged")
+    unreadable(
+        rewritten(archive, tmp_path, {"model.weights.h5": lambda data: data[: len(data) // 2]}),
+        "cut short or damaged",
+    )
 
 
 def test_a_member_twice(archive: Path, tmp_path: Path) -> None:
@@ -322,12 +369,17 @@ def test_a_member_longer_than_declared(archive: Path, tmp_path: Path) -> None:
     ],
 )
 def test_configs_that_are_none(archive: Path, tmp_path: Path, config: bytes) -> None:
-    unreadable(rewritten(archive, tmp_path, {"config.json": lambda _: config}), "config.json is not a Keras model's config")
+    unreadable(
+        rewritten(archive, tmp_path, {"config.json": lambda _: config}),
+        "config.json is not a Keras model's config",
+    )
 
 
 def test_a_config_of_more_values_than_any_models(archive: Path, tmp_path: Path) -> None:
     config = b"[" + b"[]," * (1 << 20) + b"0]"
-    unreadable(rewritten(archive, tmp_path, {"config.json": lambda _: config}), "has more than 2097152 values")
+    unreadable(
+        rewritten(archive, tmp_path, {"config.json": lambda _: config}), "has more than 2097152 values"
+    )
 
 
 def test_a_config_nested_without_end(archive: Path, tmp_path: Path) -> None:
@@ -337,7 +389,11 @@ def test_a_config_nested_without_end(archive: Path, tmp_path: Path) -> None:
 def test_a_config_runs_nothing(archive: Path, tmp_path: Path) -> None:
     def with_code(data: bytes) -> bytes:
         config = json.loads(data)
-        lambda_layer = {"module": "builtins", "class_name": "Lambda", "config": {"name": "l", "function": "import os; os._exit(7)"}}
+        lambda_layer = {
+            "module": "builtins",
+            "class_name": "Lambda",
+            "config": {"name": "l", "function": "import os; os._exit(7)"},
+        }
         config["config"]["layers"].append(lambda_layer)
         return json.dumps(config).encode()
 
@@ -355,7 +411,9 @@ def test_names_in_the_archive_are_never_paths(archive: Path, tmp_path: Path) -> 
 
 
 def test_a_users_own_layer_without_a_name_in_its_config(tmp_path: Path) -> None:
-    """Keras writes only the arguments of a class that has no `get_config`; the layer's name stands beside them."""
+    """Keras writes only the arguments of a class that has no `get_config`; the layer's name stands beside
+    them.
+    """
     import keras
 
     class Window(keras.layers.Layer):

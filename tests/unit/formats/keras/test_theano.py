@@ -1,4 +1,6 @@
-"""What Keras ran on Theano: other pads than TensorFlow's for the same config, kernels turned around, filters first in Keras 1."""
+"""What Keras ran on Theano: other pads than TensorFlow's for the same config, kernels turned around, filters
+first in Keras 1.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,15 @@ from tests.support.checkout import ROOT
 from tests.unit.formats.keras.test_graph import Json, conv, functional, kernels, layer, said, source
 from tests.unit.formats.keras.test_read_h5 import write_legacy
 
-PYTHONS = [Path(os.environ.get(f"PORTER_KERAS{n}_PYTHON", ROOT / f"build/keras{n}/bin/python")) for n in (1, 2)]
+PYTHONS = [
+    Path(os.environ.get(f"PORTER_KERAS{n}_PYTHON", ROOT / f"build/keras{n}/bin/python")) for n in (1, 2)
+]
 
 
 def windows(config: Json) -> list[Any]:
-    graph = read_graph(json.dumps(functional(source(), config)), kernels("it"), "model.h5", {"backend": "theano"})
+    graph = read_graph(
+        json.dumps(functional(source(), config)), kernels("it"), "model.h5", {"backend": "theano"}
+    )
     assert graph is not None
     return list(said(graph).values())
 
@@ -40,9 +46,14 @@ def test_same_of_a_convolution(stride: int) -> None:
     assert found == [Conv(4, Window((3, 3), (stride, stride)), same)]
 
 
-@pytest.mark.parametrize(("size", "stride", "before"), [(2, 2, 1), (3, 2, 1), (4, 2, 3), (5, 2, 3), (5, 1, 3), (3, 1, None)])
+@pytest.mark.parametrize(
+    ("size", "stride", "before"), [(2, 2, 1), (3, 2, 1), (4, 2, 3), (5, 2, 3), (5, 1, 3), (3, 1, None)]
+)
 def test_same_of_a_pool(size: int, stride: int, before: int | None) -> None:
-    window, stated = Window((size, size), (stride, stride)), {"pool_size": [size, size], "strides": [stride, stride]}
+    window, stated = (
+        Window((size, size), (stride, stride)),
+        {"pool_size": [size, size], "strides": [stride, stride]},
+    )
     found = windows(layer("MaxPooling2D", "it", "in", padding="same", **stated))
     pads = None if before is None else (before, size - 1 - before)
     same = Convention("same", fill=LOWEST) if pads is None else Convention("explicit", (*pads, *pads), LOWEST)
@@ -51,7 +62,10 @@ def test_same_of_a_pool(size: int, stride: int, before: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "stated"),
-    [("AveragePooling2D", {"pool_size": [3, 3], "strides": [2, 2]}), ("Conv2DTranspose", {"filters": 4, "kernel_size": [3, 3]})],
+    [
+        ("AveragePooling2D", {"pool_size": [3, 3], "strides": [2, 2]}),
+        ("Conv2DTranspose", {"filters": 4, "kernel_size": [3, 3]}),
+    ],
 )
 def test_what_keras_cannot_say_otherwise_is_refused(kind: str, stated: dict[str, Any]) -> None:
     (found,) = windows(layer(kind, "it", "in", padding="same", **stated))
@@ -59,7 +73,9 @@ def test_what_keras_cannot_say_otherwise_is_refused(kind: str, stated: dict[str,
 
 
 def test_keras_1_has_to_say_what_it_ran_on(tmp_path: Path) -> None:
-    config = functional(source(3, 8, 8), conv("c", "in", padding="same", dim_ordering="th", nb_filter=4, nb_row=3, nb_col=3))
+    config = functional(
+        source(3, 8, 8), conv("c", "in", padding="same", dim_ordering="th", nb_filter=4, nb_row=3, nb_col=3)
+    )
     kernel = np.random.default_rng(0).normal(0, 1, (4, 3, 3, 3)).astype(np.float32)
     path = write_legacy(tmp_path / "a.h5", {"c": {"c_W": kernel}}, under="model_weights")
     with h5py.File(path, "a") as file:
@@ -79,15 +95,23 @@ def test_keras_1_has_to_say_what_it_ran_on(tmp_path: Path) -> None:
 def test_ports_compute_what_theano_does(python: Path, tmp_path: Path) -> None:
     if not python.exists():
         pytest.skip("no Python 3.7 with Keras on Theano: CONTRIBUTING.md says how to have one")
-    subprocess.run([python, ROOT / "tests/support/keras_on_theano.py", tmp_path], check=True, capture_output=True)
+    subprocess.run(
+        [python, ROOT / "tests/support/keras_on_theano.py", tmp_path], check=True, capture_output=True
+    )
     for file in sorted(tmp_path.glob("*.h5")):
         with h5py.File(file, "a") as opened:
             opened["model_weights"].attrs["backend"] = b"theano"  # Keras 1 does not say it
-        made, known = porter.convert(file, to="torch", out=tmp_path / file.stem), np.load(file.with_suffix(".npz"))
+        made, known = (
+            porter.convert(file, to="torch", out=tmp_path / file.stem),
+            np.load(file.with_suffix(".npz")),
+        )
         engine, output = made.port.destination.ENGINE, made.port.graph.output
         assert made.verdict is not None and made.verdict.ok
         limits: dict[Dtype, float] = {"float32": 1e-5, "float64": 1e-10}
         for dtype in (dtype for dtype in limits if dtype in known):
             wanted = known[dtype]
             given = engine.run(made.port.build(dtype), known["images"].astype(dtype), [output])[output]
-            assert np.linalg.norm(given - wanted) <= limits[dtype] * np.linalg.norm(wanted), (file.name, dtype)
+            assert np.linalg.norm(given - wanted) <= limits[dtype] * np.linalg.norm(wanted), (
+                file.name,
+                dtype,
+            )

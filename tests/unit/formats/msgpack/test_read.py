@@ -39,12 +39,31 @@ def reading(tmp_path: Path) -> Reader:
 def test_arrays_and_numbers_are_read(reading: Reader) -> None:
     import ml_dtypes
 
-    kernel, mean, half = np.arange(6.0).reshape(2, 3), np.ones(3, np.float32), np.full(2, 0.5, ml_dtypes.bfloat16)
-    tree = {"params": {"conv": {"kernel": array(kernel), "half": array(half)}}, "batch_stats": {"norm": {"mean": array(mean)}}}
-    tree |= {"step": array(np.int32(7), 3), "rate": 0.1, "name": "net", "done": None, "opt_state": {"0": array(mean)}}
+    kernel, mean, half = (
+        np.arange(6.0).reshape(2, 3),
+        np.ones(3, np.float32),
+        np.full(2, 0.5, ml_dtypes.bfloat16),
+    )
+    tree = {
+        "params": {"conv": {"kernel": array(kernel), "half": array(half)}},
+        "batch_stats": {"norm": {"mean": array(mean)}},
+    }
+    tree |= {
+        "step": array(np.int32(7), 3),
+        "rate": 0.1,
+        "name": "net",
+        "done": None,
+        "opt_state": {"0": array(mean)},
+    }
     found = reading(tree)
     assert found.format == "flax-msgpack" and found.dialect == "jax"
-    assert {*found.tensors} == {"params/conv/kernel", "params/conv/half", "batch_stats/norm/mean", "step", "rate"}
+    assert {*found.tensors} == {
+        "params/conv/kernel",
+        "params/conv/half",
+        "batch_stats/norm/mean",
+        "step",
+        "rate",
+    }
     np.testing.assert_array_equal(found.tensors["params/conv/kernel"], kernel)
     assert found.tensors["params/conv/half"].dtype == ml_dtypes.bfloat16 and found.tensors["step"].item() == 7
     assert found.notes == ("ignored the optimiser's state", "ignored done, name, which are not numbers")
@@ -55,7 +74,12 @@ def test_chunks_are_joined(reading: Reader) -> None:
     chunks = {str(number): array(chunk) for number, chunk in enumerate(np.split(whole, 3))}
     chunked = {"__msgpack_chunked_array__": True, "shape": {"0": 3, "1": 4}, "chunks": chunks}
     np.testing.assert_array_equal(reading({"table": chunked}).tensors["table"], whole.reshape(3, 4))
-    for change in ({"shape": {"0": 5}}, {"chunks": {"1": chunks["0"]}}, {"chunks": {"0": 3}}, {"shape": None}):
+    for change in (
+        {"shape": {"0": 5}},
+        {"chunks": {"1": chunks["0"]}},
+        {"chunks": {"0": 3}},
+        {"shape": None},
+    ):
         with pytest.raises(FileError, match="this tree of arrays is damaged"):
             reading({"table": {**chunked, **change}})
 

@@ -58,12 +58,17 @@ SIZE = (21, 28)
 
 def arrays() -> dict[str, np.ndarray[Any, Any]]:
     random = np.random.default_rng(0)
-    found = {name: random.normal(0, 0.3 if len(shape) > 1 else 0.5, shape).astype(np.float32) for name, shape in SHAPES.items()}
+    found = {
+        name: random.normal(0, 0.3 if len(shape) > 1 else 0.5, shape).astype(np.float32)
+        for name, shape in SHAPES.items()
+    }
     return {name: np.abs(array) + 0.2 if name.endswith("var") else array for name, array in found.items()}
 
 
 def by_torch(images: torch.Tensor) -> torch.Tensor:
-    """The same by torch's layers: the gamma of a norm is 1 unless `fix_gamma` is false, and a `full` pool rounds up."""
+    """The same by torch's layers: the gamma of a norm is 1 unless `fix_gamma` is false, and a `full` pool
+    rounds up.
+    """
     held = {name: torch.from_numpy(array) for name, array in arrays().items()}
 
     def norm(x: torch.Tensor, name: str, gamma: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -82,11 +87,19 @@ def by_torch(images: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("version", "attrs"), [(0, "param"), (1, "attr"), (2, "attrs")])
 def test_a_model_is_what_torch_computes(version: int, attrs: str, tmp_path: Path) -> None:
     lines = (
-        LINES if version else [(name, op, stated, reads[:3] if op == "BatchNorm" else reads) for name, op, stated, reads in LINES]
+        LINES
+        if version
+        else [
+            (name, op, stated, reads[:3] if op == "BatchNorm" else reads) for name, op, stated, reads in LINES
+        ]
     )
     file = write_mxnet(tmp_path / "model", lines, arrays(), version, attrs)
     made = porter.convert(file, to="torch", input_size="21x28", out=tmp_path / "port")
-    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+    assert (
+        made.verdict is not None
+        and made.verdict.ok
+        and made.verdict.proof.reference == "the file's own graph"
+    )
     images = torch.randn(2, 3, *SIZE, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         found, wanted = porter.load(tmp_path / "port")(images), by_torch(images)
@@ -98,7 +111,10 @@ def test_arrays_without_a_graph_are_read(tmp_path: Path) -> None:
     """As gluon's zoo has them."""
     (tmp_path / "resnet18_v1-a0666292.params").write_bytes(params(arrays()))
     checkpoint = read_checkpoint(tmp_path / "resnet18_v1-a0666292.params")
-    assert checkpoint.graph is None and {name: array.shape for name, array in checkpoint.tensors.items()} == SHAPES
+    assert (
+        checkpoint.graph is None
+        and {name: array.shape for name, array in checkpoint.tensors.items()} == SHAPES
+    )
 
 
 def test_a_recipe_drafted_of_a_symbol_takes_its_file(tmp_path: Path) -> None:
@@ -107,8 +123,13 @@ def test_a_recipe_drafted_of_a_symbol_takes_its_file(tmp_path: Path) -> None:
     held = {**arrays(), "head_weight": arrays()["fc_weight"][:, :8]}
     file = write_mxnet(tmp_path / "model", [*LINES[:3], pooled, dense], held)
     new_recipe("mine", tmp_path / "mine.yaml", file, size=SIZE)
-    made = porter.convert("mine", "own", "torch", weights=file, out=tmp_path / "port", recipes=tmp_path, check=False)
-    assert made.port.record.variant == "mine" and load_recipe(tmp_path / "mine.yaml").zoos["own"].framework == "mxnet"
+    made = porter.convert(
+        "mine", "own", "torch", weights=file, out=tmp_path / "port", recipes=tmp_path, check=False
+    )
+    assert (
+        made.port.record.variant == "mine"
+        and load_recipe(tmp_path / "mine.yaml").zoos["own"].framework == "mxnet"
+    )
 
 
 def test_the_content_tells_the_format_and_each_file_needs_the_other(tmp_path: Path) -> None:
@@ -124,7 +145,9 @@ def test_arrays_beside_the_symbol_of_another_network_are_read_without_it(tmp_pat
     held = {name: array for name, array in arrays().items() if name != "fc_weight"}
     checkpoint = read_checkpoint(write_mxnet(tmp_path / "model", LINES, held))
     lacking = "2 of its variables have no array in model-0000.params, expected one, the image"
-    assert checkpoint.graph is None and checkpoint.notes == (f"read without the graph of model-symbol.json: {lacking}",)
+    assert checkpoint.graph is None and checkpoint.notes == (
+        f"read without the graph of model-symbol.json: {lacking}",
+    )
 
 
 def by_name(nodes: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -133,8 +156,14 @@ def by_name(nodes: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 DAMAGED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a later input": (lambda nodes: nodes[1].update(inputs=[[5, 0, 0]]), "reads what comes after it"),
-    "a list for a word": (lambda nodes: by_name(nodes, "most")["attrs"].update(global_pool=[]), "the model is damaged"),
-    "the image as a kernel": (lambda nodes: by_name(nodes, "conv")["inputs"].__setitem__(1, [0, 0, 0]), "needs the tensor 'data'"),
+    "a list for a word": (
+        lambda nodes: by_name(nodes, "most")["attrs"].update(global_pool=[]),
+        "the model is damaged",
+    ),
+    "the image as a kernel": (
+        lambda nodes: by_name(nodes, "conv")["inputs"].__setitem__(1, [0, 0, 0]),
+        "needs the tensor 'data'",
+    ),
     "a bias as a kernel": (lambda nodes: by_name(nodes, "conv")["inputs"].pop(1), "the model is damaged"),
 }
 
@@ -150,7 +179,10 @@ def test_a_damaged_symbol_is_one_error(name: str, tmp_path: Path) -> None:
 
 
 def test_a_split_into_more_parts_than_there_are_is_not_counted_out(tmp_path: Path) -> None:
-    lines = [(name, op, {"num_outputs": 1 << 40} if name == "parts" else stated, reads) for name, op, stated, reads in LINES]
+    lines = [
+        (name, op, {"num_outputs": 1 << 40} if name == "parts" else stated, reads)
+        for name, op, stated, reads in LINES
+    ]
     graph = read_checkpoint(write_mxnet(tmp_path / "model", lines, arrays())).graph
     assert graph is not None and graph.by_name["parts"].op == Foreign("SliceChannel")
 
@@ -163,13 +195,17 @@ def test_operators_of_one_name_are_told_apart() -> None:
         for place, (op, name) in enumerate(zip(ops, names, strict=True))
     ]
     symbol = read_symbol(json.dumps({"nodes": nodes, "heads": [[3, 0, 0]]}).encode(), lambda name: False)
-    assert [node.name for node in symbol.nodes] == ["same", "same:3", "same:3:3"] and symbol.ends == (("same:3:3", 0),)
+    assert [node.name for node in symbol.nodes] == ["same", "same:3", "same:3:3"] and symbol.ends == (
+        ("same:3:3", 0),
+    )
 
 
 def test_a_prelu_may_have_one_slope(tmp_path: Path) -> None:
     """As MXNet takes it (src/operator/leaky_relu.cc)."""
     slope = np.full(1, 0.125, np.float32)
-    graph = read_checkpoint(write_mxnet(tmp_path / "model", LINES[:4], {**arrays(), "act_gamma": slope})).graph
+    graph = read_checkpoint(
+        write_mxnet(tmp_path / "model", LINES[:4], {**arrays(), "act_gamma": slope})
+    ).graph
     assert graph is not None and graph.by_name["act"].op == LeakyRelu(0.125)
 
 
@@ -182,13 +218,19 @@ def test_a_prelu_may_have_one_slope(tmp_path: Path) -> None:
             ("cut", "slice_axis", {"axis": 1, "begin": 0, "end": 3}, ["data"]),
             ("also", "slice_axis", {"axis": 1, "begin": 3}, ["data"]),
         ),
-        (("cut", "slice_axis", {"axis": 1, "begin": 0, "end": 3}, ["data"]), ("also", "slice_axis", HIGH, ["data"])),
+        (
+            ("cut", "slice_axis", {"axis": 1, "begin": 0, "end": 3}, ["data"]),
+            ("also", "slice_axis", HIGH, ["data"]),
+        ),
     ],
 )
 def test_what_reads_a_part_of_the_image_says_its_channels(first: Line, second: Line, tmp_path: Path) -> None:
     """A symbol states no channels, and what a first convolution takes is a part of them."""
     point = {"kernel": (1, 1), "num_filter": 4, "no_bias": True}
-    convs: list[Line] = [("one", "Convolution", point, ["cut", "k"]), ("two", "Convolution", point, ["also", "k"])]
+    convs: list[Line] = [
+        ("one", "Convolution", point, ["cut", "k"]),
+        ("two", "Convolution", point, ["also", "k"]),
+    ]
     lines = [first, second, *convs, ("sum", "elemwise_add", {}, ["one", "two"])]
     kernel = np.random.default_rng(0).standard_normal((4, 3, 1, 1)).astype(np.float32)
     file = write_mxnet(tmp_path / "model", lines, {"k": kernel})
@@ -197,7 +239,8 @@ def test_what_reads_a_part_of_the_image_says_its_channels(first: Line, second: L
 
 
 ZOO = {
-    **dict.fromkeys(("alexnet", "densenet121", "squeezenet1.1", "vgg11_bn"), (224, 225)),  # their last map has one size
+    # Their last map has one size.
+    **dict.fromkeys(("alexnet", "densenet121", "squeezenet1.1", "vgg11_bn"), (224, 225)),
     "inceptionv3": (299,),
     **dict.fromkeys(("mobilenet0.25", "mobilenetv2_0.25", "resnet18_v1", "resnet18_v2"), (65, 224)),
 }
@@ -224,7 +267,9 @@ def test_an_operator_may_be_called_as_the_second_value_of_another_one(tmp_path: 
         ("one", "Convolution", shape, ["cut", "k"]),
         ("sum", "elemwise_add", {}, ["one", "cut:1"]),
     ]
-    file = write_mxnet(tmp_path / "model", lines, {"k": np.random.default_rng(0).standard_normal((3, 3, 1, 1)).astype("f")})
+    file = write_mxnet(
+        tmp_path / "model", lines, {"k": np.random.default_rng(0).standard_normal((3, 3, 1, 1)).astype("f")}
+    )
     file.write_text(file.read_text().replace('"one"', '"cut:1"'))
     made = porter.convert(file, to="torch", out=tmp_path / "port", input_size="any")
     assert made.verdict is not None and made.verdict.proof.proves

@@ -21,7 +21,11 @@ from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 
 NAMES = ["net/conv1/weights:0", "net/conv1/bn/gamma:0", "net/steps:0"]
-VALUES = [np.arange(54, dtype=np.float32).reshape(3, 3, 3, 2), np.array([1.5, -2.0], ">f8"), np.array(7, np.int64)]
+VALUES = [
+    np.arange(54, dtype=np.float32).reshape(3, 3, 3, 2),
+    np.array([1.5, -2.0], ">f8"),
+    np.array(7, np.int64),
+]
 
 
 def objects(values: list[Array]) -> Array:
@@ -73,7 +77,9 @@ def test_what_tensornets_saves(tmp_path: Path, save: Callable[..., None]) -> Non
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])
-@pytest.mark.parametrize("names", [np.array(NAMES), np.array(NAMES).astype("S"), np.array(NAMES).astype(">U40")])
+@pytest.mark.parametrize(
+    "names", [np.array(NAMES), np.array(NAMES).astype("S"), np.array(NAMES).astype(">U40")]
+)
 def test_every_protocol_and_kind_of_name(tmp_path: Path, protocol: int, names: Array) -> None:
     values = [VALUES[0].T, *VALUES[1:]]  # in Fortran's order
     path = write(tmp_path / "net.npz", {"names": npy(names), "values": npy(objects(values), protocol)})
@@ -84,29 +90,56 @@ def test_every_protocol_and_kind_of_name(tmp_path: Path, protocol: int, names: A
 
 
 def python2(arrays: list[Array]) -> bytes:
-    """The pickle of protocol 2 that Python 2's cPickle writes: its strings are bytes, and shapes may be long."""
+    """The pickle of protocol 2 that Python 2's cPickle writes: its strings are bytes, and shapes may be
+    long.
+    """
 
     def text(value: bytes) -> bytes:
-        return b"U" + bytes([len(value)]) + value if len(value) < 256 else b"T" + struct.pack("<i", len(value)) + value
+        return (
+            b"U" + bytes([len(value)]) + value
+            if len(value) < 256
+            else b"T" + struct.pack("<i", len(value)) + value
+        )
 
     def array(shape: tuple[int, ...], code: bytes, order: bytes, content: bytes) -> bytes:
-        made = b"cnumpy.core.multiarray\n_reconstruct\n" + b"cnumpy\nndarray\n" + b"K\x00\x85" + text(b"b") + b"\x87R"
+        made = (
+            b"cnumpy.core.multiarray\n_reconstruct\n"
+            + b"cnumpy\nndarray\n"
+            + b"K\x00\x85"
+            + text(b"b")
+            + b"\x87R"
+        )
         dtype = b"cnumpy\ndtype\n" + text(code) + b"K\x00K\x01\x87R"
-        state = b"(K\x03" + text(order) + b"NNN" + b"J\xff\xff\xff\xff" * 2 + b"K" + bytes([63 * (code == b"O8")]) + b"tb"
+        state = (
+            b"(K\x03"
+            + text(order)
+            + b"NNN"
+            + b"J\xff\xff\xff\xff" * 2
+            + b"K"
+            + bytes([63 * (code == b"O8")])
+            + b"tb"
+        )
         axes = b"(" + b"".join(b"\x8a\x01" + bytes([axis]) for axis in shape) + b"t"
         return made + b"(K\x01" + axes + dtype + state + b"\x89" + content + b"tb"
 
-    inner = b"".join(array(each.shape, each.dtype.str[1:].encode(), b"<", text(each.tobytes())) for each in arrays)
+    inner = b"".join(
+        array(each.shape, each.dtype.str[1:].encode(), b"<", text(each.tobytes())) for each in arrays
+    )
     return b"\x80\x02" + array((len(arrays),), b"O8", b"|", b"](" + inner + b"e") + b"."
 
 
 def test_python_2(tmp_path: Path) -> None:
     arrays = [VALUES[0], VALUES[0].astype("f2")]
-    assert [array.tolist() for array in pickle.loads(python2(arrays), encoding="bytes")] == [array.tolist() for array in arrays]
+    assert [array.tolist() for array in pickle.loads(python2(arrays), encoding="bytes")] == [
+        array.tolist() for array in arrays
+    ]
     header = npy(objects(arrays)).replace(b"(2,), } ", b"(2L,), }")
     path = write(
         tmp_path / "net.npz",
-        {"names": npy(np.array([b"a:0", b"b:0"])), "values": header.split(b"\n", 1)[0] + b"\n" + python2(arrays)},
+        {
+            "names": npy(np.array([b"a:0", b"b:0"])),
+            "values": header.split(b"\n", 1)[0] + b"\n" + python2(arrays),
+        },
     )
     found = read_checkpoint(path).tensors
     for name, expected in zip("ab", arrays, strict=True):
@@ -168,9 +201,16 @@ def test_the_calls_would_have_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def declaring(shape: bytes, code: bytes = b"f4", content: bytes = b"C\x04abcd") -> bytes:
-    """A list of one array as protocol 3 pickles it, with a shape (pickled), a type and a content of one's own."""
+    """A list of one array as protocol 3 pickles it, with a shape (pickled), a type and a content of one's
+    own.
+    """
     made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
-    dtype = b"cnumpy\ndtype\nX" + struct.pack("<i", len(code)) + code + b"\x89\x88\x87R(K\x03X\x01\x00\x00\x00<NNNK\x00K\x00K\x00tb"
+    dtype = (
+        b"cnumpy\ndtype\nX"
+        + struct.pack("<i", len(code))
+        + code
+        + b"\x89\x88\x87R(K\x03X\x01\x00\x00\x00<NNNK\x00K\x00K\x00tb"
+    )
     state = b"(K\x01" + shape + dtype + b"\x89" + content + b"tb"
     outer = b"cnumpy\ndtype\nX\x02\x00\x00\x00O8\x89\x88\x87R"
     return b"\x80\x03" + made + b"(K\x01K\x01\x85" + outer + b"\x89](" + made + state + b"etb."
@@ -182,7 +222,9 @@ def test_the_pickle_that_the_lies_are_made_of() -> None:
 
 
 def tripled(depth: int) -> bytes:
-    """A pickled tuple of three times one of three times one of …, 3 to the power of `depth` characters when written out."""
+    """A pickled tuple of three times one of three times one of …, 3 to the power of `depth` characters when
+    written out.
+    """
     return b")" + b"".join(b"q%ch%ch%c\x87" % (place, place, place) for place in range(depth))
 
 
@@ -190,7 +232,10 @@ HUGE = b"\x8a\x08" + (2**62).to_bytes(8, "little")
 DEEP = 100_000
 LIES = {
     "a huge shape": (declaring(HUGE + b"\x85"), "declares 4611686018427387904 of float32 over 4 bytes"),
-    "a shape beyond counting": (declaring(HUGE + b"K\x00" + b"\x86", content=b"C\x00"), "of float32 over 0 bytes"),
+    "a shape beyond counting": (
+        declaring(HUGE + b"K\x00" + b"\x86", content=b"C\x00"),
+        "of float32 over 0 bytes",
+    ),
     "a negative shape": (declaring(b"J\xff\xff\xff\xff\x85"), "declares -1"),
     "a shape of text": (declaring(b"X\x01\x00\x00\x001\x85"), "no shape"),
     "too many axes": (declaring(b"(" + b"K\x01" * 1000 + b"t"), "over 4 bytes"),
@@ -200,13 +245,19 @@ LIES = {
     "a number of one byte": (declaring(b"K\x01\x85", b"f1"), "got one of '<f1'"),
     "text": (declaring(b"K\x01\x85", b"U1"), "got one of '<U1'"),
     "a shape of tuples without end": (declaring(tripled(40) + b"\x85"), "no shape"),
-    "a type of tuples without end": (b"\x80\x03cnumpy\ndtype\n" + tripled(40) + b"\x85R.", "expected text, got tuple"),
+    "a type of tuples without end": (
+        b"\x80\x03cnumpy\ndtype\n" + tripled(40) + b"\x85R.",
+        "expected text, got tuple",
+    ),
     "an order of tuples without end": (
         b"\x80\x03cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85RK\x03" + tripled(40) + b"\x86b.",
         "expected text, got tuple",
     ),
     "one array many times over": (
-        declaring(struct.pack("<cI", b"J", 1 << 18) + b"\x85", content=struct.pack("<cI", b"B", 1 << 20) + bytes(1 << 20))
+        declaring(
+            struct.pack("<cI", b"J", 1 << 18) + b"\x85",
+            content=struct.pack("<cI", b"B", 1 << 20) + bytes(1 << 20),
+        )
         .replace(b"etb.", b"q\x00" + b"h\x00" * 249 + b"etb.")
         .replace(b"K\x01K\x01\x85", b"K\x01K\xfa\x85", 1),
         "unpacks to 262144000 bytes",
@@ -215,7 +266,9 @@ LIES = {
     "a type that numpy would parse": (declaring(b"K\x01\x85", b"f4,O"), "got one of '<f4,O'"),
     "no array": (b"\x80\x03](K\x01K\x02e.", "expected a pickled list of arrays"),
     "numbers in the list": (
-        declaring(b"K\x01\x85").replace(b"etb.", b"K\x01etb.").replace(b"K\x01K\x01\x85", b"K\x01K\x02\x85", 1),
+        declaring(b"K\x01\x85")
+        .replace(b"etb.", b"K\x01etb.")
+        .replace(b"K\x01K\x01\x85", b"K\x01K\x02\x85", 1),
         "got int",
     ),
     "a dictionary": (b"\x80\x03}.", "expected a pickled list of arrays"),
@@ -223,11 +276,20 @@ LIES = {
     "an object elsewhere": (b"\x80\x03K\x01Q.", "refers to objects outside of it"),
     "the old way to call": (b"(S'touch ran'\nios\nsystem\n.", "no opcode 0x53"),
     "a memo of 32 GB": (b"\x80\x03K\x01r\xff\xff\xff\xff.", "expected a pickled list of arrays"),
-    "bytes that are not there": (b"\x80\x03\x8e" + (2**62).to_bytes(8, "little") + b"ab.", "cut short or damaged"),
-    "a frame that is not there": (b"\x80\x04\x95" + (2**62).to_bytes(8, "little") + b"].", "expected a pickled list of arrays"),
+    "bytes that are not there": (
+        b"\x80\x03\x8e" + (2**62).to_bytes(8, "little") + b"ab.",
+        "cut short or damaged",
+    ),
+    "a frame that is not there": (
+        b"\x80\x04\x95" + (2**62).to_bytes(8, "little") + b"].",
+        "expected a pickled list of arrays",
+    ),
     "an empty stack": (b"\x80\x03R.", "cut short or damaged"),
     "no end": (declaring(b"K\x01\x85")[:-1], "cut short or damaged"),
-    "lists nested deep": (b"\x80\x03" + b"](" * DEEP + b"e" * DEEP + b".", "expected a pickled list of arrays"),
+    "lists nested deep": (
+        b"\x80\x03" + b"](" * DEEP + b"e" * DEEP + b".",
+        "expected a pickled list of arrays",
+    ),
     "tuples nested deep": (b"\x80\x03)" + b"\x85" * DEEP + b".", "expected a pickled list of arrays"),
     "two million lists": (b"\x80\x03](" + b"]" * (2 << 20) + b"e.", "more memory"),
     "text encoded again and again": (
@@ -289,7 +351,10 @@ def test_headers_that_lie(name: str, member: str, tmp_path: Path, monkeypatch: p
 
 
 def test_objects_in_a_plain_archive_are_not_read(tmp_path: Path) -> None:
-    write(tmp_path / "net.npz", {"weight": npy(VALUES[0]), "config": npy(objects([Calls(os.system, "touch ran")]))})
+    write(
+        tmp_path / "net.npz",
+        {"weight": npy(VALUES[0]), "config": npy(objects([Calls(os.system, "touch ran")]))},
+    )
     found = read_checkpoint(tmp_path / "net.npz")
     assert list(found.tensors) == ["weight"] and "config" in found.notes[0]
 

@@ -33,7 +33,11 @@ CASES = {
     "of five axes": ("2,3,4,2,4", "y = MatMul (x, k)", ""),
     "a product of vectors": ("4", "y = MatMul (x, row)", WHOLE.format("4")),
     "windows": ("2,3,4,5", "y = Flatten <axis=2> (x)", ""),
-    "the first axis turned": ("4,3", "y = Gemm <transA=1, alpha=0.5, beta=2.0> (x, k, rows)", WHOLE.format("4x3")),
+    "the first axis turned": (
+        "4,3",
+        "y = Gemm <transA=1, alpha=0.5, beta=2.0> (x, k, rows)",
+        WHOLE.format("4x3"),
+    ),
     "the first axis joined": ("3,4", "y = Concat <axis=0> (two, x, two)", WHOLE.format("3x4")),
     "the first axis moved": ("2,3,4,5", "y = Transpose <perm=[1, 3, 0, 2]> (x)", WHOLE.format("2x3x4x5")),
     "over the first axis": ("3,4", "z = Softmax <axis=0> (x) y = Add (z, row)", WHOLE.format("3x4")),
@@ -43,7 +47,9 @@ CASES = {
 def model(shape: str, text: str) -> Any:
     graph = onnx.parser.parse_graph(f"g (float[{shape}] x) => (float[] y) {{ {text} }}")
     graph.output[0].type.tensor_type.ClearField("shape")
-    graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in STORED.items() if name in text)
+    graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in STORED.items() if name in text
+    )
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
 
 
@@ -52,11 +58,17 @@ def test_an_input_that_is_no_map_has_its_axes_in_the_port(name: str, tmp_path: P
     shape, text, note = CASES[name]
     made, path = model(shape, text), tmp_path / "model.onnx"
     path.write_bytes(made.SerializeToString())
-    x = np.random.default_rng(0).normal(size=[int(size) if size.isdigit() else 5 for size in shape.split(",") if size])
+    x = np.random.default_rng(0).normal(
+        size=[int(size) if size.isdigit() else 5 for size in shape.split(",") if size]
+    )
     size = "5x4" if "l" in shape else None
-    check = name in ("windows", "a product of vectors")  # the file's own graph takes parts of the batch, or one image at a time
+    # The file's own graph takes parts of the batch, or one image at a time.
+    check = name in ("windows", "a product of vectors")
     port = porter.convert(path, out=tmp_path / "port", input_size=size, check=check, keep_activation=True)
-    assert port.record()["check"] == (PASSED if check else NOT_MADE) and note in (*port.port.record.source.notes, "")
+    assert port.record()["check"] == (PASSED if check else NOT_MADE) and note in (
+        *port.port.record.source.notes,
+        "",
+    )
     assert port.port.record.input.native_size[0] > 1 or not port.warnings
     (found,) = run(tmp_path / "port", "torch", x=x)
     (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x.astype(np.float32)})
@@ -66,7 +78,11 @@ def test_an_input_that_is_no_map_has_its_axes_in_the_port(name: str, tmp_path: P
 @pytest.mark.parametrize(
     ("name", "to"),
     [
-        *((name, to) for name in ("a vector", "open tokens", "of five axes") for to in ("torch", "tf", "onnx")),
+        *(
+            (name, to)
+            for name in ("a vector", "open tokens", "of five axes")
+            for to in ("torch", "tf", "onnx")
+        ),
         *(("a vector", to) for to in ("caffe", "mxnet")),
     ],
 )
@@ -74,13 +90,26 @@ def test_a_port_keeps_the_rank_of_its_input(name: str, to: str, tmp_path: Path) 
     shape, text, _ = CASES[name]
     made, path = model(shape, text), tmp_path / "model.onnx"
     path.write_bytes(made.SerializeToString())
-    port = porter.convert(path, to=to, out=tmp_path / "port", input_size="6x4" if "l" in shape else None, keep_activation=True)
-    assert port.verdict is not None and port.verdict.proof.proves and not any("squares" in each for each in port.warnings)
+    port = porter.convert(
+        path, to=to, out=tmp_path / "port", input_size="6x4" if "l" in shape else None, keep_activation=True
+    )
+    assert (
+        port.verdict is not None
+        and port.verdict.proof.proves
+        and not any("squares" in each for each in port.warnings)
+    )
     sizes = [int(size) if size.isdigit() else 6 for size in shape.split(",")]
     x = np.random.default_rng(0).normal(size=sizes).astype(np.float32)
     (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
     loaded, given = porter.load(tmp_path / "port"), torch.from_numpy(x) if to == "torch" else x
-    models = [loaded, *([runpy.run_path(str(tmp_path / "port/model.py"))["load"](tmp_path / "port")] if to == "torch" else [])]
+    models = [
+        loaded,
+        *(
+            [runpy.run_path(str(tmp_path / "port/model.py"))["load"](tmp_path / "port")]
+            if to == "torch"
+            else []
+        ),
+    ]
     for each in models:
         found = np.asarray(each(given).detach() if to == "torch" else each(given))
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6, strict=True)
@@ -90,7 +119,8 @@ def test_a_port_keeps_the_rank_of_its_input(name: str, to: str, tmp_path: Path) 
                 each(wrong)
     with pytest.raises(UsageError, match=r"takes N x .*, no photos"):
         porter.predict(tmp_path / "port", ["photo.png"])
-    for each in (path, *([tmp_path / "port"] if name == "a vector" else [])):  # a port without tensors is no file to inspect
+    # A port without tensors is no file to inspect.
+    for each in (path, *([tmp_path / "port"] if name == "a vector" else [])):
         assert any("; input N x " in line for line in printing.inspection(porter.inspect(each)))
 
 

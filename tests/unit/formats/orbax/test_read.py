@@ -17,7 +17,11 @@ from porter.formats.reading import read_checkpoint
 
 ocp = pytest.importorskip("orbax.checkpoint")
 
-KERNEL, HALF, MEAN = np.arange(6, dtype=np.float32).reshape(2, 3), np.full(2, 0.5, ml_dtypes.bfloat16), np.ones(3, np.float32)
+KERNEL, HALF, MEAN = (
+    np.arange(6, dtype=np.float32).reshape(2, 3),
+    np.full(2, 0.5, ml_dtypes.bfloat16),
+    np.ones(3, np.float32),
+)
 STATE = {
     "params": {"conv": {"kernel": KERNEL, "half": HALF}},
     "batch_stats": {"norm": {"mean": MEAN}},

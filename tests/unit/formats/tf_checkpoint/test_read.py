@@ -32,12 +32,17 @@ OPTIMISERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def save(prefix: Path, version: int, optimiser: str | None = None, average: bool = False, sharded: bool = False) -> None:
+def save(
+    prefix: Path, version: int, optimiser: str | None = None, average: bool = False, sharded: bool = False
+) -> None:
     """The weights, saved by TensorFlow 1's Saver beside a global step and what an optimiser keeps."""
     tf = tensorflow()
     v1 = tf.compat.v1
     with tf.Graph().as_default():
-        made = [v1.get_variable(name, initializer=tf.constant(array), use_resource=False) for name, array in WEIGHTS.items()]
+        made = [
+            v1.get_variable(name, initializer=tf.constant(array), use_resource=False)
+            for name, array in WEIGHTS.items()
+        ]
         v1.train.get_or_create_global_step()
         if optimiser:
             loss = sum(tf.reduce_sum(tf.cast(one, tf.float32) ** 2) for one in made[:1] + made[2:3])
@@ -57,7 +62,11 @@ def test_what_tensorflow_1_writes(tmp_path: Path, version: int, optimiser: str |
     """The model's tensors bit for bit; a layer that is called Adam is no slot."""
     save(tmp_path / "model.ckpt-7", version, optimiser)
     checkpoint = read_checkpoint(tmp_path / "model.ckpt-7")
-    assert checkpoint.format == f"tf-checkpoint-v{version}" and checkpoint.dialect == "tf" and checkpoint.graph is None
+    assert (
+        checkpoint.format == f"tf-checkpoint-v{version}"
+        and checkpoint.dialect == "tf"
+        and checkpoint.graph is None
+    )
     assert checkpoint.tensors.keys() == WEIGHTS.keys() and list(checkpoint.tensors) == sorted(WEIGHTS)
     for name, array in WEIGHTS.items():
         assert checkpoint.tensors[name].dtype == array.dtype
@@ -71,18 +80,29 @@ def test_moving_averages_stay(tmp_path: Path) -> None:
     assert names == WEIGHTS.keys() | {"net/conv/weights/ExponentialMovingAverage"}
 
 
-@pytest.mark.parametrize("named", ["model.ckpt-7", "model.ckpt-7.index", "model.ckpt-7.data-00000-of-00001", "."])
+@pytest.mark.parametrize(
+    "named", ["model.ckpt-7", "model.ckpt-7.index", "model.ckpt-7.data-00000-of-00001", "."]
+)
 def test_every_way_to_name_v2(tmp_path: Path, named: str) -> None:
     save(tmp_path / "model.ckpt-7", 2)
     checkpoint = read_checkpoint(tmp_path / named)
     assert recognise(tmp_path / named).name == "tf-checkpoint-v2" and checkpoint.path == tmp_path / named
-    assert [file.name for file in checkpoint.files] == ["model.ckpt-7.index", "model.ckpt-7.data-00000-of-00001"]
+    assert [file.name for file in checkpoint.files] == [
+        "model.ckpt-7.index",
+        "model.ckpt-7.data-00000-of-00001",
+    ]
     assert checkpoint.tensors.keys() == WEIGHTS.keys()
 
 
 @pytest.mark.parametrize(
     ("sharded", "named"),
-    [(False, "model.ckpt-7"), (False, "."), (True, "."), (True, "model.ckpt-7"), (True, "model.ckpt-7-00000-of-00001")],
+    [
+        (False, "model.ckpt-7"),
+        (False, "."),
+        (True, "."),
+        (True, "model.ckpt-7"),
+        (True, "model.ckpt-7-00000-of-00001"),
+    ],
 )
 def test_every_way_to_name_v1(tmp_path: Path, sharded: bool, named: str) -> None:
     save(tmp_path / "model.ckpt-7", 1, sharded=sharded)
@@ -127,14 +147,21 @@ def test_a_shard_too_few(copied: Path) -> None:
 
 
 def test_a_folder_that_leaves_it_open(copied: Path) -> None:
-    """The latest of a state file counts, and only its name is read; without one, or where it is gone, the user chooses."""
+    """The latest of a state file counts, and only its name is read; without one, or where it is gone, the
+    user chooses.
+    """
     for path in list(copied.glob("model.ckpt-7.*")):
         shutil.copy(path, copied / path.name.replace("-7.", "-9."))
     state = copied / "checkpoint"
-    state.write_text('model_checkpoint_path: "/home/me/train/model.ckpt-9"\nall_model_checkpoint_paths: "model.ckpt-7"\n')
+    state.write_text(
+        'model_checkpoint_path: "/home/me/train/model.ckpt-9"\nall_model_checkpoint_paths: "model.ckpt-7"\n'
+    )
     assert read_checkpoint(copied).files[0].name == "model.ckpt-9.index"
     state.write_text('model_checkpoint_path: "model.ckpt-8"\n')
-    assert "'model.ckpt-8' the latest, which is not there; the folder holds model.ckpt-7, model.ckpt-9" in unreadable(copied)
+    assert (
+        "'model.ckpt-8' the latest, which is not there; the folder holds model.ckpt-7, model.ckpt-9"
+        in unreadable(copied)
+    )
     state.write_text('model_checkpoint_path: "model.ckpt-7"\nmodel_checkpoint_path: "model.ckpt-9"\n')
     assert "names 2 latest checkpoints" in unreadable(copied)
     state.unlink()
@@ -147,7 +174,12 @@ def test_a_folder_that_leaves_it_open(copied: Path) -> None:
 def test_what_tensorflow_2_writes(tmp_path: Path, package: str) -> None:
     """Object graphs: variables by their own names; optimiser, metrics and the save's counter are ignored."""
     tf, keras = tensorflow(), pytest.importorskip(package)
-    layers = [keras.Input((4, 4, 3)), keras.layers.Conv2D(2, 3, name="Conv1"), keras.layers.Flatten(), keras.layers.Dropout(0.5)]
+    layers = [
+        keras.Input((4, 4, 3)),
+        keras.layers.Conv2D(2, 3, name="Conv1"),
+        keras.layers.Flatten(),
+        keras.layers.Dropout(0.5),
+    ]
     x = layers[0]
     for layer in (*layers[1:], keras.layers.Dense(1, name="pred")):
         x = layer(x)
@@ -157,7 +189,9 @@ def test_what_tensorflow_2_writes(tmp_path: Path, package: str) -> None:
     prefix = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(str(tmp_path / "ckpt"))
     tensors = read_checkpoint(Path(prefix)).tensors
     assert tensors.keys() == {"Conv1/kernel", "Conv1/bias", "pred/kernel", "pred/bias"}
-    np.testing.assert_array_equal(tensors["Conv1/kernel"], np.asarray(model.get_layer("Conv1").get_weights()[0]))
+    np.testing.assert_array_equal(
+        tensors["Conv1/kernel"], np.asarray(model.get_layer("Conv1").get_weights()[0])
+    )
 
 
 def test_variables_without_names_of_their_own(tmp_path: Path) -> None:
@@ -173,9 +207,15 @@ def test_variables_that_are_alike_are_all_read(tmp_path: Path) -> None:
     tf = tensorflow()
     layers = [tf.Module(), tf.Module()]
     for number, layer in enumerate(layers):
-        layer.kernel, layer.bias = tf.Variable([1.0, number], name="kernel"), tf.Variable([0.0, 0.0], name="bias")
+        layer.kernel, layer.bias = (
+            tf.Variable([1.0, number], name="kernel"),
+            tf.Variable([0.0, 0.0], name="bias"),
+        )
     root = tf.Module()
-    root.layers, root._all_variables = layers, [tf.Variable([1.0, 0.0], name="kernel"), tf.Variable([2.0, 0.0], name="kernel")]
+    root.layers, root._all_variables = (
+        layers,
+        [tf.Variable([1.0, 0.0], name="kernel"), tf.Variable([2.0, 0.0], name="kernel")],
+    )
     found = read_checkpoint(Path(tf.train.Checkpoint(root).write(str(tmp_path / "ckpt"))))
     assert found.tensors.keys() == {
         *(f"layers/{number}/{name}" for number in range(2) for name in ("kernel", "bias")),
@@ -202,5 +242,8 @@ def test_slots_stand_beside_a_variable_of_their_shape() -> None:
 
 def test_names_that_are_not_unique_stay_keys() -> None:
     keys = ["layer-1/kernel/.ATTRIBUTES/VARIABLE_VALUE", "layer-2/kernel/.ATTRIBUTES/VARIABLE_VALUE"]
-    assert list(model_names(keys, [Owner(key, "kernel") for key in keys]).values()) == ["layer-1/kernel", "layer-2/kernel"]
+    assert list(model_names(keys, [Owner(key, "kernel") for key in keys]).values()) == [
+        "layer-1/kernel",
+        "layer-2/kernel",
+    ]
     assert model_names(keys, [Owner(keys[0], "conv/kernel")])[keys[0]] == "conv/kernel"

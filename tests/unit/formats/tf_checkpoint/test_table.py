@@ -1,4 +1,6 @@
-"""porter's reader of checkpoints: TensorFlow's values bit for bit, and nothing but FileErrors of damaged ones."""
+"""porter's reader of checkpoints: TensorFlow's values bit for bit, and nothing but FileErrors of damaged
+ones.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,30 @@ from tests.support.formats.tf_graph.file_graphs import tensorflow
 FORMS = {"v1": (1, False), "v1-sharded": (1, True), "v2": (2, False), "v2-sharded": (2, True)}
 
 
-KINDS = ["half", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", "string", "complex64"]
-PARTS = {"rows": ((9100, 1), ("0,70:-", "70,8930:-", "9000,100:-")), "columns\xff": ((2, 300), ("-:0,100", "-:100,200"))}
+KINDS = [
+    "half",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "bool",
+    "string",
+    "complex64",
+]
+PARTS = {
+    "rows": ((9100, 1), ("0,70:-", "70,8930:-", "9000,100:-")),
+    "columns\xff": ((2, 300), ("-:0,100", "-:100,200")),
+}
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Every type of numbers, texts, complex numbers, an empty tensor and slices, every second of them in a second shard."""
+    """Every type of numbers, texts, complex numbers, an empty tensor and slices, every second of them in a
+    second shard.
+    """
     pytest.importorskip("tensorflow")
     folder, tf, rng = tmp_path_factory.mktemp("saved"), tensorflow(), np.random.default_rng(0)
     found = {}
@@ -37,15 +56,25 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         stated = [("net/empty", "", tf.zeros((0, 3))), ("net/number", "", tf.constant(7.0))]
         for kind in KINDS if version == 1 else [*KINDS, "bfloat16", "uint32"]:
             values = rng.integers(0 if kind.startswith("u") else -100, 100, (3, 4))
-            stated.append((f"net/{kind}", "", tf.as_string(values) if kind == "string" else tf.cast(values, kind)))
+            stated.append(
+                (f"net/{kind}", "", tf.as_string(values) if kind == "string" else tf.cast(values, kind))
+            )
         for name, (shape, slices) in PARTS.items():
             whole = rng.normal(size=shape).astype(np.float32)
             for each in slices:
-                spans = [None if part == "-" else [int(number) for number in part.split(",")] for part in each.split(":")]
+                spans = [
+                    None if part == "-" else [int(number) for number in part.split(",")]
+                    for part in each.split(":")
+                ]
                 place = tuple(slice(None) if span is None else slice(span[0], sum(span)) for span in spans)
-                stated.append((f"net/{name}", f"{' '.join(map(str, shape))} {each}", tf.constant(whole[place])))
+                stated.append(
+                    (f"net/{name}", f"{' '.join(map(str, shape))} {each}", tf.constant(whole[place]))
+                )
         shards = [stated[::2], stated[1::2]] if sharded else [stated]
-        files = [f"{prefix}-{place:05}-of-{len(shards):05}" if sharded else str(prefix) for place in range(len(shards))]
+        files = [
+            f"{prefix}-{place:05}-of-{len(shards):05}" if sharded else str(prefix)
+            for place in range(len(shards))
+        ]
         for file, shard in zip(files, shards, strict=True):
             names, places, data = map(list, zip(*shard, strict=True))
             if version == 1:
@@ -77,7 +106,10 @@ def test_values_are_tensorflows_bit_for_bit(saved: dict[str, Path], form: str) -
     found = expect_tensorflows(saved[form])
     assert len(found) == (13 if form.startswith("v1") else 15) and found["net/rows"].shape == (9100, 1)
     assert set(open_bundle(saved[form]).others) == {"net/string", "net/complex64"}
-    assert len(open_bundle(saved[form]).files.files) == {"v1": 1, "v1-sharded": 2, "v2": 2, "v2-sharded": 3}[form]
+    assert (
+        len(open_bundle(saved[form]).files.files)
+        == {"v1": 1, "v1-sharded": 2, "v2": 2, "v2-sharded": 3}[form]
+    )
 
 
 def test_an_index_that_is_compressed(saved: dict[str, Path], tmp_path: Path) -> None:
@@ -99,13 +131,17 @@ def test_no_framework_is_imported(saved: dict[str, Path]) -> None:
         "for path in sys.argv[1:]: read_checkpoint(Path(path))\n"
         "print(*{'torch', 'tensorflow', 'keras', 'google.protobuf'} & sys.modules.keys())"
     )
-    ran = subprocess.run([sys.executable, "-c", code, *map(str, saved.values())], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *map(str, saved.values())], capture_output=True, text=True, check=True
+    )
     assert (ran.stdout.strip(), ran.stderr) == ("", "")
 
 
 def entry(key: bytes = b"w", shape: tuple[int, ...] = (2,), size: int = 8) -> tuple[bytes, bytes]:
     """A float32 of the first shard, with no checksum."""
-    axes = b"".join(b"\x12" + varint(len(axis)) + axis for axis in (b"\x08" + varint(length) for length in shape))
+    axes = b"".join(
+        b"\x12" + varint(len(axis)) + axis for axis in (b"\x08" + varint(length) for length in shape)
+    )
     return key, b"\x08\x01\x12" + varint(len(axes)) + axes + b"\x28" + varint(size)
 
 
@@ -141,7 +177,11 @@ def test_damage_is_named(tmp_path: Path, message: str) -> None:
 @pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.full)])
 def test_damaged_tables_give_one_error(saved: dict[str, Path], tmp_path: Path, form: str, count: int) -> None:
     """Their checksums are right, so that damage reaches the parsers; TensorFlow's reader aborts at some."""
-    files = {file.name: file.read_bytes() for file in saved[form].parent.iterdir() if file.suffix not in (".meta", "")}
+    files = {
+        file.name: file.read_bytes()
+        for file in saved[form].parent.iterdir()
+        if file.suffix not in (".meta", "")
+    }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     name = "model.ckpt.index" if form == "v2-sharded" else "model.ckpt"
@@ -153,7 +193,9 @@ def test_damaged_tables_give_one_error(saved: dict[str, Path], tmp_path: Path, f
         else:
             place = draws.randrange(len(entries))
             key, value = entries[place]
-            damaged = table([*entries[:place], (key, _damaged(value, draws)), *entries[place + 1 :]], turn % 4 == 0)
+            damaged = table(
+                [*entries[:place], (key, _damaged(value, draws)), *entries[place + 1 :]], turn % 4 == 0
+            )
         (tmp_path / name).write_bytes(damaged)
         try:
             read_tf_checkpoint(tmp_path / "model.ckpt")
@@ -187,5 +229,6 @@ def test_what_snappy_packs() -> None:
     words = b"".join(draws.choice((b"layer/", b"kernel")) for _ in range(999))
     for text in (b"", b"abc", b"ab" * 500, draws.randbytes(3000), words):
         assert unpacked(snappy(text)) == text
-    assert unpacked(varint(70) + bytes([60 << 2, 69]) + bytes(70)) == bytes(70)  # a literal whose length has a byte of its own
+    # A literal whose length has a byte of its own.
+    assert unpacked(varint(70) + bytes([60 << 2, 69]) + bytes(70)) == bytes(70)
     assert block([(b"k", b"v")])

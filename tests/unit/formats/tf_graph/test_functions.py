@@ -1,4 +1,6 @@
-"""Graphs of functions, and outputs that are not an op's first: what porter reads gives what TensorFlow's own loader gives."""
+"""Graphs of functions, and outputs that are not an op's first: what porter reads gives what TensorFlow's own
+loader gives.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ KERNEL = np.random.default_rng(1).normal(size=(3, 3, 3, 4))
 
 
 def expect_answers(path: Path, answers: list[np.ndarray]) -> None:
-    """porter's reading, and the definition that its reference runs, give TensorFlow's answers for `images()`, in this order."""
+    """porter's reading, and the definition that its reference runs, give TensorFlow's answers for `images()`,
+    in this order.
+    """
     checkpoint = read_checkpoint(path)
     graph = checkpoint.graph
     assert graph is not None and len(graph.outputs) == len(answers)
@@ -108,7 +112,10 @@ class Written:
         with tf.Graph().as_default() as graph:
             tf.graph_util.import_graph_def(definition, name="")
             with tf.compat.v1.Session(graph=graph) as session:
-                answers = session.run([f"{output}:0" if ":" not in output else output for output in outputs], {"image:0": images()})
+                answers = session.run(
+                    [f"{output}:0" if ":" not in output else output for output in outputs],
+                    {"image:0": images()},
+                )
         expect_answers(path, answers)
 
 
@@ -138,7 +145,9 @@ def test_the_second_output_of_a_function_called_by_its_own_name(tmp_path: Path) 
     graph.expect(tmp_path / "graph.pb", "out")
 
 
-@pytest.mark.parametrize(("op", "source"), [("Relu", "r:y:0"), ("Relu", "r:activations:1"), ("Rectify", "r:activations:0")])
+@pytest.mark.parametrize(
+    ("op", "source"), [("Relu", "r:y:0"), ("Relu", "r:activations:1"), ("Rectify", "r:activations:0")]
+)
 def test_an_output_that_an_op_lacks(tmp_path: Path, op: str, source: str) -> None:
     graph = Written()
     graph.op(graph.function("f", source), "r", op, "x")
@@ -150,7 +159,9 @@ def test_an_output_that_an_op_lacks(tmp_path: Path, op: str, source: str) -> Non
 def test_an_output_that_is_the_second_of_its_op(tmp_path: Path) -> None:
     tf = tensorflow()
     expect_saved(tmp_path / "one", lambda x: tf.split(x, 2, -1)[1])
-    expect_saved(tmp_path / "both", lambda x: dict(zip("ba", tf.split(tf.nn.relu(x), [1, 3], -1), strict=True)))
+    expect_saved(
+        tmp_path / "both", lambda x: dict(zip("ba", tf.split(tf.nn.relu(x), [1, 3], -1), strict=True))
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -160,10 +171,18 @@ def test_a_saved_model_of_tensorflow_1_that_ends_at_a_split(tmp_path: Path, plac
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         image = v1.placeholder(tf.float64, [None, 12, 11, 3], name="image")
-        conv = tf.nn.conv2d(image, v1.get_variable("kernel", initializer=tf.constant(KERNEL), use_resource=True), 1, "SAME")
+        conv = tf.nn.conv2d(
+            image, v1.get_variable("kernel", initializer=tf.constant(KERNEL), use_resource=True), 1, "SAME"
+        )
         session.run(v1.global_variables_initializer())
-        v1.saved_model.simple_save(session, str(tmp_path / "saved"), {"x": image}, {"y": tf.split(conv, 2, -1)[place]})
-    answer = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"](tf.constant(images()))["y"].numpy()
+        v1.saved_model.simple_save(
+            session, str(tmp_path / "saved"), {"x": image}, {"y": tf.split(conv, 2, -1)[place]}
+        )
+    answer = (
+        tf.saved_model.load(str(tmp_path / "saved"))
+        .signatures["serving_default"](tf.constant(images()))["y"]
+        .numpy()
+    )
     expect_answers(tmp_path / "saved", [answer])
 
 
@@ -187,4 +206,7 @@ def test_calls_that_hand_on_each_other_s_values_are_followed_once() -> None:
     count = 2000
     moved = Counted({(f"call{place}", 0): (f"call{place - 1}", 0) for place in reversed(range(1, count))})
     assert set(followed(moved).values()) == {("call0", 0)} and moved.asked < count
-    assert followed({("one", 0): ("other", 0), ("other", 0): ("one", 0)})[("one", 0)] in {("one", 0), ("other", 0)}
+    assert followed({("one", 0): ("other", 0), ("other", 0): ("one", 0)})[("one", 0)] in {
+        ("one", 0),
+        ("other", 0),
+    }

@@ -66,7 +66,9 @@ pytest.importorskip("tensorflow")
 Make = Callable[[Any], Any]
 
 
-def nodes_of(tmp_path: Path, make: Make, size: tuple[int | None, int | None] = (12, 11)) -> tuple[FileNode, ...]:
+def nodes_of(
+    tmp_path: Path, make: Make, size: tuple[int | None, int | None] = (12, 11)
+) -> tuple[FileNode, ...]:
     """Reads the graph, holds it to TensorFlow's own values, and gives its nodes."""
     path = tmp_path / "graph.pb"
     output = frozen(path, make, size)
@@ -89,28 +91,55 @@ def test_a_network(tmp_path: Path) -> None:
 
     def make(x: Any) -> Any:
         x = tf.nn.bias_add(conv(x, name="net/Conv2d_0", strides=2), variable("net/Conv2d_0/biases", 4))
-        statistics = [variable(f"net/Conv2d_1/BatchNorm/{name}", 8) for name in ("moving_mean", "beta", "gamma")]
+        statistics = [
+            variable(f"net/Conv2d_1/BatchNorm/{name}", 8) for name in ("moving_mean", "beta", "gamma")
+        ]
         variance = variable("net/Conv2d_1/BatchNorm/moving_variance", 8, positive=True)
-        x = tf.nn.depthwise_conv2d(tf.nn.relu6(x), variable("net/Conv2d_1/depthwise_weights", 3, 3, 4, 2), [1, 1, 1, 1], "SAME")
+        x = tf.nn.depthwise_conv2d(
+            tf.nn.relu6(x), variable("net/Conv2d_1/depthwise_weights", 3, 3, 4, 2), [1, 1, 1, 1], "SAME"
+        )
         x = tf.nn.relu(tf.nn.batch_normalization(x, statistics[0], variance, *statistics[1:], 1e-3))
         x = tf.identity(tf.reduce_mean(x, [1, 2], keepdims=True), name="dropout")
-        x = tf.nn.conv2d(x, variable("net/Logits/weights", 1, 1, 8, 5), 1, "SAME") + variable("net/Logits/biases", 5)
+        x = tf.nn.conv2d(x, variable("net/Logits/weights", 1, 1, 8, 5), 1, "SAME") + variable(
+            "net/Logits/biases", 5
+        )
         return tf.nn.softmax(tf.reshape(tf.squeeze(x, [1, 2]), [-1, 5]), name="Predictions")
 
     found = nodes_of(tmp_path, make)
     assert [node.name for node in found] == [
-        *("net/Conv2d_0", "Relu6", "net/Conv2d_1", "net/Conv2d_1/BatchNorm", "Relu", "Mean", "net/Logits", "Reshape", "Predictions")
+        *(
+            "net/Conv2d_0",
+            "Relu6",
+            "net/Conv2d_1",
+            "net/Conv2d_1/BatchNorm",
+            "Relu",
+            "Mean",
+            "net/Logits",
+            "Reshape",
+            "Predictions",
+        )
     ]
     assert found[0].op == Conv(4, found[0].op.window, Convention("same"), 1, True)
-    assert found[0].tensors == {"kernel": Stored("net/Conv2d_0/weights", "HWIO"), "bias": Stored("net/Conv2d_0/biases")}
+    assert found[0].tensors == {
+        "kernel": Stored("net/Conv2d_0/weights", "HWIO"),
+        "bias": Stored("net/Conv2d_0/biases"),
+    }
     assert found[0].tap == "BiasAdd"
     assert found[2].op.groups == 4 and found[2].op.filters == 8
     assert found[3].op == BatchNorm(1e-3, 0.0) and found[3].tap == "batchnorm/add_1"
-    assert found[5].op == GlobalAvgPool(keep=True) and [node.op for node in found[7:]] == [Flatten(), Softmax()]
+    assert found[5].op == GlobalAvgPool(keep=True) and [node.op for node in found[7:]] == [
+        Flatten(),
+        Softmax(),
+    ]
 
 
 def pads_of(node: FileNode) -> tuple[Any, ...]:
-    return node.op.convention.rule, node.op.convention.pads, node.op.convention.fill, node.op.convention.average
+    return (
+        node.op.convention.rule,
+        node.op.convention.pads,
+        node.op.convention.fill,
+        node.op.convention.average,
+    )
 
 
 PADS = [[0, 0], [1, 2], [0, 1], [0, 0]]
@@ -122,22 +151,36 @@ WINDOWS: dict[str, tuple[Make, tuple[Any, ...]]] = {
         lambda x: conv(tensorflow().pad(x, PADS), padding="VALID", strides=2),
         ("explicit", (1, 2, 0, 1), 0.0, "real_cells"),
     ),
-    "pad, explicit": (lambda x: conv(tensorflow().pad(x, PADS), padding=PADS), ("explicit", (2, 4, 0, 2), 0.0, "real_cells")),
+    "pad, explicit": (
+        lambda x: conv(tensorflow().pad(x, PADS), padding=PADS),
+        ("explicit", (2, 4, 0, 2), 0.0, "real_cells"),
+    ),
     "pad, pad": (
         lambda x: conv(tensorflow().pad(tensorflow().pad(x, PADS), PADS), padding="VALID"),
         ("explicit", (2, 4, 0, 2), 0.0, "real_cells"),
     ),
-    "pad, 1x1 same": (lambda x: conv(tensorflow().pad(x, PADS), kernel=1), ("explicit", (1, 2, 0, 1), 0.0, "real_cells")),
-    "max same": (lambda x: tensorflow().nn.max_pool2d(x, 3, 2, "SAME"), ("same", (0, 0, 0, 0), LOWEST, "real_cells")),
+    "pad, 1x1 same": (
+        lambda x: conv(tensorflow().pad(x, PADS), kernel=1),
+        ("explicit", (1, 2, 0, 1), 0.0, "real_cells"),
+    ),
+    "max same": (
+        lambda x: tensorflow().nn.max_pool2d(x, 3, 2, "SAME"),
+        ("same", (0, 0, 0, 0), LOWEST, "real_cells"),
+    ),
     "pad, max": (
         lambda x: tensorflow().nn.max_pool2d(tensorflow().pad(x, PADS), 3, 2, "VALID"),
         ("explicit", (1, 2, 0, 1), 0.0, "real_cells"),
     ),
     "pad of -inf, max": (
-        lambda x: tensorflow().nn.max_pool2d(tensorflow().pad(x, PADS, constant_values=-np.inf), 3, 2, "VALID"),
+        lambda x: tensorflow().nn.max_pool2d(
+            tensorflow().pad(x, PADS, constant_values=-np.inf), 3, 2, "VALID"
+        ),
         ("explicit", (1, 2, 0, 1), LOWEST, "real_cells"),
     ),
-    "average same": (lambda x: tensorflow().nn.avg_pool2d(x, 3, 2, "SAME"), ("same", (0, 0, 0, 0), 0.0, "real_cells")),
+    "average same": (
+        lambda x: tensorflow().nn.avg_pool2d(x, 3, 2, "SAME"),
+        ("same", (0, 0, 0, 0), 0.0, "real_cells"),
+    ),
     "pad, average": (
         lambda x: tensorflow().nn.avg_pool2d(tensorflow().pad(x, PADS), 3, 2, "VALID"),
         ("explicit", (1, 2, 0, 1), 0.0, "full_window"),
@@ -163,7 +206,10 @@ def test_a_pad_that_two_read(tmp_path: Path) -> None:
 def norm(x: Any, **without: None) -> Any:
     tf = tensorflow()
     with tf.compat.v1.variable_scope("norm"):
-        roles = {"mean": variable("moving_mean", 3), "variance": variable("moving_variance", 3, positive=True)}
+        roles = {
+            "mean": variable("moving_mean", 3),
+            "variance": variable("moving_variance", 3, positive=True),
+        }
         roles |= {"offset": variable("beta", 3), "scale": variable("gamma", 3)}
     return tf.nn.batch_normalization(x, **(roles | without), variance_epsilon=2e-3)
 
@@ -171,7 +217,9 @@ def norm(x: Any, **without: None) -> Any:
 @pytest.mark.parametrize("without", [(), ("scale",), ("offset",), ("scale", "offset")])
 def test_a_norm_in_sums_and_products(tmp_path: Path, without: tuple[str, ...]) -> None:
     (node,) = nodes_of(tmp_path, lambda x: norm(x, **dict.fromkeys(without)))
-    assert node.name == "norm" and node.op == BatchNorm(2e-3, 0.0, "scale" not in without, "offset" not in without)
+    assert node.name == "norm" and node.op == BatchNorm(
+        2e-3, 0.0, "scale" not in without, "offset" not in without
+    )
 
 
 def test_training_goes_on_with_the_port_of_a_norm_that_states_no_momentum(tmp_path: Path) -> None:
@@ -183,7 +231,9 @@ def test_training_goes_on_with_the_port_of_a_norm_that_states_no_momentum(tmp_pa
     model = porter.load(tmp_path / "port").train()
     before = {name: value.clone() for name, value in model.named_buffers() if name.endswith("running_mean")}
     model(torch.ones(2, 3, 12, 11))
-    assert before and not any(torch.equal(before[name], value) for name, value in model.named_buffers() if name in before)
+    assert before and not any(
+        torch.equal(before[name], value) for name, value in model.named_buffers() if name in before
+    )
 
 
 def test_a_norm_whose_product_is_read_too(tmp_path: Path) -> None:
@@ -217,9 +267,16 @@ def test_a_fused_norm(tmp_path: Path, gamma: str) -> None:
     path = tmp_path / "graph.pb"
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None, 12, 11, 3])
-        roles = [tf.constant(np.float32([3, 1, 2]), name=f"bn/{name}") for name in ("beta", "moving_mean", "moving_variance")]
+        roles = [
+            tf.constant(np.float32([3, 1, 2]), name=f"bn/{name}")
+            for name in ("beta", "moving_mean", "moving_variance")
+        ]
         tf.compat.v1.nn.fused_batch_norm(
-            x, tf.constant(np.ones(3, np.float32), name=f"bn/{gamma}"), *roles, epsilon=1e-3, is_training=False
+            x,
+            tf.constant(np.ones(3, np.float32), name=f"bn/{gamma}"),
+            *roles,
+            epsilon=1e-3,
+            is_training=False,
         )
         path.write_bytes(graph.as_graph_def().SerializeToString())
         with tf.compat.v1.Session() as session:
@@ -233,7 +290,10 @@ def test_a_fused_norm(tmp_path: Path, gamma: str) -> None:
 AFFINE = {
     "rescaling": (lambda x: x * (1 / 127.5) - 1.0, [Affine((1 / 127.5,), (0.0,)), Affine((1.0,), (-1.0,))]),
     "normalisation": (
-        lambda x: (x - [1.0, 2.0, 3.0]) / tensorflow().maximum(tensorflow().sqrt(variable("variance", 3, positive=True)), 1e-7),
+        lambda x: (
+            (x - [1.0, 2.0, 3.0])
+            / tensorflow().maximum(tensorflow().sqrt(variable("variance", 3, positive=True)), 1e-7)
+        ),
         [Affine((1.0,) * 3, (-1.0, -2.0, -3.0)), Affine],
     ),
     "reversed": (lambda x: 255.0 - x, [Affine((-1.0,), (255.0,))]),
@@ -245,7 +305,9 @@ AFFINE = {
 def test_constants(tmp_path: Path, case: str) -> None:
     make, expected = AFFINE[case]
     found = nodes_of(tmp_path, make)
-    assert [type(node.op) if one is Affine else node.op for node, one in zip(found, expected, strict=True)] == expected
+    assert [
+        type(node.op) if one is Affine else node.op for node, one in zip(found, expected, strict=True)
+    ] == expected
 
 
 def test_a_constant_is_computed_once_and_what_gives_its_input_is_left_out(tmp_path: Path) -> None:
@@ -272,7 +334,9 @@ def test_a_bias_that_is_read_without_it_too(tmp_path: Path) -> None:
         return tensorflow().concat([y, y + variable("conv/biases", 4)], -1)
 
     found = nodes_of(tmp_path, make)
-    assert [type(node.op) for node in found] == [Conv, Conv, ConcatChannels] and len({node.name for node in found}) == 3
+    assert [type(node.op) for node in found] == [Conv, Conv, ConcatChannels] and len(
+        {node.name for node in found}
+    ) == 3
 
 
 def test_relu6_in_parts(tmp_path: Path) -> None:
@@ -293,7 +357,12 @@ def test_heads(tmp_path: Path) -> None:
         return tf.sigmoid(tf.matmul(pooled, variable("fc/weights", 3, 2)) + variable("fc/biases", 2))
 
     found = nodes_of(tmp_path, make, (None, None))
-    assert [node.op for node in found] == [GlobalMaxPool(keep=True), Flatten(), Dense(2), Sigmoid()] and found[2].name == "fc"
+    assert [node.op for node in found] == [
+        GlobalMaxPool(keep=True),
+        Flatten(),
+        Dense(2),
+        Sigmoid(),
+    ] and found[2].name == "fc"
 
 
 def test_a_pool_over_the_whole_map(tmp_path: Path) -> None:
@@ -328,7 +397,9 @@ def in_channels_first(x: Any) -> Any:
 def moments(x: Any) -> Any:
     """A layer norm as TensorFlow 1 wrote it (tf.contrib.layers.layer_norm)."""
     tf = tensorflow()
-    return tf.nn.batch_normalization(x, *tf.nn.moments(x, [-1], keepdims=True), variable("norm/beta", 3), None, 1e-12)
+    return tf.nn.batch_normalization(
+        x, *tf.nn.moments(x, [-1], keepdims=True), variable("norm/beta", 3), None, 1e-12
+    )
 
 
 def transposed(x: Any, rows: int = 3, columns: int = 4) -> Any:
@@ -421,15 +492,23 @@ def boxes(x: Any) -> Any:
     """A detector's boxes over two maps, whose batch is read from the map."""
     tf = tensorflow()
     maps = conv(x, 8), tf.nn.max_pool2d(conv(x, 8, name="other"), 2, 2, "SAME")
-    return tf.squeeze(tf.concat([tf.reshape(each, tf.stack([tf.shape(each)[0], -1, 1, 4])) for each in maps], 1), 2)
+    return tf.squeeze(
+        tf.concat([tf.reshape(each, tf.stack([tf.shape(each)[0], -1, 1, 4])) for each in maps], 1), 2
+    )
 
 
 def transformer(x: Any) -> Any:
-    """A token of the class, and attention with a table of relative positions, by every product that TensorFlow has."""
+    """A token of the class, and attention with a table of relative positions, by every product that
+    TensorFlow has.
+    """
     tf = tensorflow()
     tokens = tf.reshape(conv(x, 6, 4, strides=4, padding="VALID"), [-1, 6, 6])
-    tokens = tf.concat([tf.tile(variable("class", 1, 1, 6), [tf.shape(x)[0], 1, 1]), tokens], 1) + variable("places", 1, 7, 6)
-    query, key, value = (tf.einsum("btc,chd->bthd", tokens, variable(name, 6, 2, 4)) for name in ("query", "key", "value"))
+    tokens = tf.concat([tf.tile(variable("class", 1, 1, 6), [tf.shape(x)[0], 1, 1]), tokens], 1) + variable(
+        "places", 1, 7, 6
+    )
+    query, key, value = (
+        tf.einsum("btc,chd->bthd", tokens, variable(name, 6, 2, 4)) for name in ("query", "key", "value")
+    )
     scores = tf.matmul(tf.transpose(query, [0, 2, 1, 3]), tf.transpose(key, [0, 2, 3, 1])) / 2
     nearness = tf.gather(variable("table", 13, 2), np.arange(7)[:, None] - np.arange(7) + 6)
     shares = tf.nn.softmax(scores + tf.transpose(nearness, [2, 0, 1]))
@@ -444,7 +523,9 @@ def windows_of(x: Any) -> Any:
     tf = tensorflow()
     apart = tf.reshape(tf.roll(conv(x, 4)[:, :, :10], [-1, 2], [1, 2]), [-1, 3, 4, 2, 5, 4])
     cells = tf.reshape(tf.transpose(apart, [0, 1, 3, 2, 4, 5]), [-1, 20, 4])
-    cells = tf.nn.softmax(cells, axis=1) * tf.reduce_sum(cells, -1, keepdims=True) + tf.norm(cells, axis=-1, keepdims=True)
+    cells = tf.nn.softmax(cells, axis=1) * tf.reduce_sum(cells, -1, keepdims=True) + tf.norm(
+        cells, axis=-1, keepdims=True
+    )
     back = tf.transpose(tf.reshape(cells, [-1, 3, 2, 4, 5, 4]), [0, 1, 3, 2, 4, 5])
     return tf.roll(tf.reshape(back, [-1, 12, 10, 4]), [1, -2], [1, 2])
 
@@ -491,20 +572,31 @@ def single(path: Path, make: Make) -> None:
 ROUNDED: dict[str, tuple[Make, type[Op]]] = {
     "gelu": (lambda x: tensorflow().nn.gelu(x, approximate=False), Gelu),
     "gelu by tanh": (lambda x: tensorflow().nn.gelu(x, approximate=True), Gelu),
-    "response norm": (lambda x: tensorflow().nn.local_response_normalization(x, 1, 1.5, 0.3, 0.7), LocalResponseNorm),
+    "response norm": (
+        lambda x: tensorflow().nn.local_response_normalization(x, 1, 1.5, 0.3, 0.7),
+        LocalResponseNorm,
+    ),
     "bilinear": (lambda x: tensorflow().image.resize(x, (16, 22)), Resize),
     "bilinear of TensorFlow 1": (lambda x: tensorflow().compat.v1.image.resize_bilinear(x, (16, 22)), Resize),
-    "between corners": (lambda x: tensorflow().compat.v1.image.resize_bilinear(x, (23, 21), align_corners=True), Resize),
+    "between corners": (
+        lambda x: tensorflow().compat.v1.image.resize_bilinear(x, (23, 21), align_corners=True),
+        Resize,
+    ),
     "bicubic": (lambda x: tensorflow().image.resize(x, (24, 44), "bicubic"), Resize),
     "bicubic of TensorFlow 1": (lambda x: tensorflow().compat.v1.image.resize_bicubic(x, (24, 44)), Resize),
     "nearest": (lambda x: tensorflow().image.resize(x, (7, 30), "nearest"), Resize),
-    "nearest of TensorFlow 1": (lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(x, (7, 30)), Resize),
+    "nearest of TensorFlow 1": (
+        lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(x, (7, 30)),
+        Resize,
+    ),
 }
 
 
 @pytest.mark.parametrize("case", ROUNDED)
 def test_float32_graphs_in_float64(tmp_path: Path, case: str) -> None:
-    """TensorFlow keeps a GELU's numbers in 32 bits; the definition that a port is compared with has them as the port does."""
+    """TensorFlow keeps a GELU's numbers in 32 bits; the definition that a port is compared with has them as
+    the port does.
+    """
     make, kind = ROUNDED[case]
     single(tmp_path / "graph.pb", make)
     checkpoint = read_frozen_graph(tmp_path / "graph.pb")
@@ -567,7 +659,9 @@ def test_grouped_and_shared_weights(tmp_path: Path) -> None:
 
 
 def test_several_ends(tmp_path: Path) -> None:
-    """Every value that nothing reads is an output; rankings, losses and shapes are not part of the network."""
+    """Every value that nothing reads is an output; rankings, losses and shapes are not part of the
+    network.
+    """
     tf = tensorflow()
 
     def make(x: Any) -> Any:
@@ -615,18 +709,30 @@ def test_damaged_graphs(tmp_path: Path) -> None:
         return str(caught.value)
 
     weights = "block/conv/weights"
-    assert "which the graph lacks" in refused(lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(1, "nothing"))
-    assert "in a loop" in refused(lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(0, "block/conv/Conv2D"))
+    assert "which the graph lacks" in refused(
+        lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(1, "nothing")
+    )
+    assert "in a loop" in refused(
+        lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(0, "block/conv/Conv2D")
+    )
     assert "not frozen" in refused(lambda nodes: setattr(nodes[weights], "op", "VariableV2"))
-    assert "declares" in refused(lambda nodes: setattr(nodes[weights].attr["value"].tensor.tensor_shape.dim[0], "size", 1 << 40))
-    assert "no shape" in refused(lambda nodes: setattr(nodes[weights].attr["value"].tensor.tensor_shape.dim[0], "size", -1))
-    assert "does not hold" in refused(lambda nodes: setattr(nodes[weights].attr["value"].tensor, "tensor_content", b"1234"))
+    assert "declares" in refused(
+        lambda nodes: setattr(nodes[weights].attr["value"].tensor.tensor_shape.dim[0], "size", 1 << 40)
+    )
+    assert "no shape" in refused(
+        lambda nodes: setattr(nodes[weights].attr["value"].tensor.tensor_shape.dim[0], "size", -1)
+    )
+    assert "does not hold" in refused(
+        lambda nodes: setattr(nodes[weights].attr["value"].tensor, "tensor_content", b"1234")
+    )
     path.write_bytes(whole[:-3])
     with pytest.raises(FileError, match="cut short"):
         read_frozen_graph(path)
 
 
-def test_constants_of_one_number_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constants_of_one_number_are_bounded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each declares less than a file may unpack to: 300 of them could take 19 GB."""
     monkeypatch.setattr("porter.formats.limits._NEVER_REFUSED", 1 << 20)
     tf = tensorflow()
@@ -635,7 +741,9 @@ def test_constants_of_one_number_are_bounded_together(tmp_path: Path, monkeypatc
         for place in range(3):
             tf.nn.conv2d(x, tf.constant(1.0, shape=(1, 1, 3, 1 << 15), name=f"kernel{place}"), 1, "VALID")
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    with pytest.raises(FileError, match=r"constant 'kernel2' declares 393216 bytes, and its file can hold \d+ more"):
+    with pytest.raises(
+        FileError, match=r"constant 'kernel2' declares 393216 bytes, and its file can hold \d+ more"
+    ):
         read_frozen_graph(tmp_path / "graph.pb")
 
 

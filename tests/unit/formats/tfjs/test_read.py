@@ -1,4 +1,6 @@
-"""TensorFlow.js's models: a layers model that it wrote, graph models as its converter writes them; under `full` what node gives."""
+"""TensorFlow.js's models: a layers model that it wrote, graph models as its converter writes them; under
+`full` what node gives.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +38,27 @@ def layers_model(folder: Path, kind: str = "float32") -> Path:
     return write(folder, stated["modelTopology"], arrays, kind)
 
 
-def write(folder: Path, topology: Any, arrays: dict[str, Any], kind: str = "float32", shards: int = 2) -> Path:
+def write(
+    folder: Path, topology: Any, arrays: dict[str, Any], kind: str = "float32", shards: int = 2
+) -> Path:
     """`kind`: of the real numbers."""
     weights, data = [], b""
     for name, array in arrays.items():
         weight: dict[str, Any] = {"name": name, "shape": array.shape, "dtype": str(array.dtype)}
         if array.dtype == np.float32 and kind == "float16":
-            weight["quantization"], array = {"dtype": kind, "original_dtype": "float32"}, array.astype(np.float16)
+            weight["quantization"], array = (
+                {"dtype": kind, "original_dtype": "float32"},
+                array.astype(np.float16),
+            )
         elif array.dtype == np.float32 and kind.startswith("uint"):
             least, most = float(array.min()), float(np.iinfo(kind).max)
             scale = (float(array.max()) - least) / most or 1.0
-            weight["quantization"] = {"dtype": kind, "original_dtype": "float32", "min": least, "scale": scale}
+            weight["quantization"] = {
+                "dtype": kind,
+                "original_dtype": "float32",
+                "min": least,
+                "scale": scale,
+            }
             array = np.round((array - least) / scale).astype(kind)
         weights.append(weight)
         data += array.tobytes()
@@ -56,7 +68,9 @@ def write(folder: Path, topology: Any, arrays: dict[str, Any], kind: str = "floa
         part = -(-len(data) // shards)
         (folder / path).write_bytes(data[place * part : (place + 1) * part])
     file = folder / "model.json"
-    file.write_text(json.dumps({"modelTopology": topology, "weightsManifest": [{"paths": paths, "weights": weights}]}))
+    file.write_text(
+        json.dumps({"modelTopology": topology, "weightsManifest": [{"paths": paths, "weights": weights}]})
+    )
     return file
 
 
@@ -67,19 +81,32 @@ def text(value: str) -> str:
 def node(name: str, op: str, *inputs: str, **attributes: Any) -> dict[str, Any]:
     """A node as the JSON of protobuf has it."""
     stated: dict[str, Any] = {"T": {"type": "DT_FLOAT"}} if op not in ("Placeholder", "Const") else {}
-    return {"name": name, "op": op, "input": list(inputs), "attr": stated | {key: attribute(attributes[key]) for key in attributes}}
+    return {
+        "name": name,
+        "op": op,
+        "input": list(inputs),
+        "attr": stated | {key: attribute(attributes[key]) for key in attributes},
+    }
 
 
 def attribute(value: Any) -> dict[str, Any]:
     if isinstance(value, list):
         return {
-            "list": {"i": [str(each) for each in value]} if isinstance(value[0], int) else {"s": [text(each) for each in value]}
+            "list": {"i": [str(each) for each in value]}
+            if isinstance(value[0], int)
+            else {"s": [text(each) for each in value]}
         }
     if isinstance(value, str):
         return {"type": value} if value.startswith("DT_") else {"s": text(value)}
     if isinstance(value, int) and not isinstance(value, bool):
         return {"i": str(value)}
-    return {"b": value} if isinstance(value, bool) else {"f": value} if isinstance(value, float) else {"shape": value}
+    return (
+        {"b": value}
+        if isinstance(value, bool)
+        else {"f": value}
+        if isinstance(value, float)
+        else {"shape": value}
+    )
 
 
 def graph_model(folder: Path, kind: str = "float32", size: tuple[int, int] = SIZE) -> Path:
@@ -95,7 +122,9 @@ def graph_model(folder: Path, kind: str = "float32", size: tuple[int, int] = SIZ
         "w": (6, 5),
         "c": (5,),
     }
-    arrays: dict[str, Any] = {name: random.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays: dict[str, Any] = {
+        name: random.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()
+    }
     arrays["c"], arrays["axes"] = random.normal(0, 0.4, 5).astype(np.float32), np.array([1, 2], np.int32)
     sides = {"dim": [{"size": str(size)} for size in (-1, *size, 3)]}
 
@@ -125,14 +154,22 @@ def test_a_model_is_ported(make: Any, format: str, tmp_path: Path) -> None:
     file = make(tmp_path / "model", "uint8")
     assert recognise(file).name == format
     made = porter.convert(file, to="torch", out=tmp_path / "port")
-    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+    assert (
+        made.verdict is not None
+        and made.verdict.ok
+        and made.verdict.proof.reference == "the file's own graph"
+    )
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "uint8", "uint16"])
 def test_weights_are_what_their_scales_say(kind: str, tmp_path: Path) -> None:
-    whole, found = (read_checkpoint(layers_model(tmp_path / each, each)).tensors for each in ("float32", kind))
+    whole, found = (
+        read_checkpoint(layers_model(tmp_path / each, each)).tensors for each in ("float32", kind)
+    )
     for name, array in found.items():
-        step = {"float32": 0.0, "float16": 1e-3, "uint8": 1 / 255, "uint16": 1 / 65535}[kind] * float(np.ptp(whole[name]) + 1)
+        step = {"float32": 0.0, "float16": 1e-3, "uint8": 1 / 255, "uint16": 1 / 65535}[kind] * float(
+            np.ptp(whole[name]) + 1
+        )
         assert array.dtype == np.float32 and np.abs(array - whole[name]).max() <= step, name
 
 
@@ -140,11 +177,18 @@ def test_modules_of_a_package_are_read_as_text(tmp_path: Path) -> None:
     """As a bundler writes them: keys without quotes, numbers without zeros, !0 for true."""
     file = layers_model(tmp_path, "uint16")
     wanted = read_checkpoint(file)
-    text = re.sub(r'"(\w+)":', r"\1:", file.read_text()).replace("true", "!0").replace("null", "void 0").replace("0.", ".")
+    text = (
+        re.sub(r'"(\w+)":', r"\1:", file.read_text())
+        .replace("true", "!0")
+        .replace("null", "void 0")
+        .replace("0.", ".")
+    )
     module = tmp_path / "model.min.js"
     module.write_text("!function(e){}(function(){return{1:[function(e,a){a.exports=" + text + "},{}]}});")
     for shard in tmp_path.glob("*.bin"):
-        shard.with_name(f"{shard.name}.min.js").write_text(f'e.exports="{base64.b64encode(shard.read_bytes()).decode()}";')
+        shard.with_name(f"{shard.name}.min.js").write_text(
+            f'e.exports="{base64.b64encode(shard.read_bytes()).decode()}";'
+        )
         shard.unlink()
     found = read_checkpoint(module)
     assert recognise(module).name == "tfjs-layers" and found.carried.nodes == wanted.carried.nodes
@@ -158,7 +202,10 @@ def test_shards_that_do_not_hold_what_is_stated_are_one_error(tmp_path: Path) ->
     for make in (layers_model, graph_model):
         file = make(tmp_path / "model")
         data = file.read_bytes()
-        for said, changed in (("is not in its folder", b"../shard1of2.bin"), ("is not beside it", b"group2-shard1of2.bin")):
+        for said, changed in (
+            ("is not in its folder", b"../shard1of2.bin"),
+            ("is not beside it", b"group2-shard1of2.bin"),
+        ):
             file.write_bytes(data.replace(b"group1-shard1of2.bin", changed))
             with pytest.raises(FileError, match=said):
                 read_checkpoint(file)
@@ -184,12 +231,16 @@ def port_gives(folder: Path, size: tuple[int, int]) -> Any:
 @pytest.mark.parametrize("size", [(32, 32), SIZE], ids=str)
 @pytest.mark.parametrize("make", [None, graph_model], ids=["layers", "graph"])
 @pytest.mark.parametrize("kind", ["float32", "uint16"])
-def test_a_port_is_what_tensorflow_js_computes(make: Any, kind: str, size: tuple[int, int], tmp_path: Path) -> None:
+def test_a_port_is_what_tensorflow_js_computes(
+    make: Any, kind: str, size: tuple[int, int], tmp_path: Path
+) -> None:
     if make is None:
         wanted = in_node("layers.js", tmp_path, size).reshape(2, -1)
     else:
         make(tmp_path, kind, size)
-        np.random.default_rng(1).normal(0, 1, (2, *size, 3)).astype(np.float32).tofile(tmp_path / "images.bin")
+        np.random.default_rng(1).normal(0, 1, (2, *size, 3)).astype(np.float32).tofile(
+            tmp_path / "images.bin"
+        )
         wanted = in_node("graph.js", tmp_path, size, "head").reshape(2, -1)
     for to in ("torch", "onnx", "tf"):
         made = porter.convert(tmp_path / "model.json", to=to, out=tmp_path / to)

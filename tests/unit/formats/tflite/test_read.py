@@ -1,4 +1,6 @@
-"""TensorFlow Lite's models, from TensorFlow's converter: held to its interpreter in float32, to porter's engine in float64."""
+"""TensorFlow Lite's models, from TensorFlow's converter: held to its interpreter in float32, to porter's
+engine in float64.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,13 @@ def network(sides: tuple[int | None, int | None] = SIZE) -> Any:
 
     def compute(image: Any) -> list[Any]:
         x = tf.nn.relu6(tf.nn.conv2d(image * 1.5 - 0.25, kernels["conv"], 2, "SAME") + kernels["bias"])
-        x = tf.nn.depthwise_conv2d(x, kernels["by_channel"], [1, 1, 1, 1], "SAME", dilations=[2, 2] if known else None)
+        x = tf.nn.depthwise_conv2d(
+            x, kernels["by_channel"], [1, 1, 1, 1], "SAME", dilations=[2, 2] if known else None
+        )
         x = x * tf.nn.relu6(x + 3) / 6
-        twice = tf.nn.conv2d(tf.pad(x, [[0, 0], [1, 2], [2, 1], [0, 0]]), kernels["grouped"], [1, 2, 2, 1], "VALID")
+        twice = tf.nn.conv2d(
+            tf.pad(x, [[0, 0], [1, 2], [2, 1], [0, 0]]), kernels["grouped"], [1, 2, 2, 1], "VALID"
+        )
         x = tf.nn.leaky_relu(tf.nn.max_pool2d(x, 3, 2, "SAME"), 0.1)
         x = tf.concat([x, tf.nn.avg_pool2d(tf.nn.elu(x), 3, 1, "SAME")], -1)
         low, high = tf.split(x, 2, -1)
@@ -48,7 +54,9 @@ def network(sides: tuple[int | None, int | None] = SIZE) -> Any:
         ends = [tf.nn.relu(tf.reduce_mean(twice, [1, 2]) @ kernels["dense"]), tf.reduce_max(x, [1, 2])]
         if known:
             x = tf.image.resize(x, (2 * x.shape[1], 2 * x.shape[2]))
-            x = tf.nn.conv2d_transpose(x, kernels["up"], (1, 2 * x.shape[1] - 1, 2 * x.shape[2], 4), 2, "SAME")
+            x = tf.nn.conv2d_transpose(
+                x, kernels["up"], (1, 2 * x.shape[1] - 1, 2 * x.shape[2], 4), 2, "SAME"
+            )
             x = x[:, 1:-2, ::2]
             x = tf.image.resize(x, (2 * x.shape[1], x.shape[2]), "nearest")
             cells = tf.transpose(tf.reshape(x, (1, -1, 4)), [0, 2, 1])
@@ -79,7 +87,10 @@ def converted(source: Any, kind: str = "float32") -> bytes:
     if kind == "float16":
         made.target_spec.supported_types = [tf.float16]
     if kind == "int8":
-        made.representative_dataset = lambda: [[np.zeros((1, *SIZE, 3), np.float32)], [np.ones((1, *SIZE, 3), np.float32)]]
+        made.representative_dataset = lambda: [
+            [np.zeros((1, *SIZE, 3), np.float32)],
+            [np.ones((1, *SIZE, 3), np.float32)],
+        ]
         made.inference_input_type = made.inference_output_type = tf.int8
         made.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
     return bytes(made.convert())
@@ -88,7 +99,9 @@ def converted(source: Any, kind: str = "float32") -> bytes:
 def interpreted(data: bytes, image: Any) -> dict[str, Any]:
     """The values of all tensors by name, of one image N×H×W×C, without its delegates."""
     plain = tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    model = tf.lite.Interpreter(model_content=data, experimental_preserve_all_tensors=True, experimental_op_resolver_type=plain)
+    model = tf.lite.Interpreter(
+        model_content=data, experimental_preserve_all_tensors=True, experimental_op_resolver_type=plain
+    )
     model.resize_tensor_input(model.get_input_details()[0]["index"], image.shape)
     model.allocate_tensors()
     model.set_tensor(model.get_input_details()[0]["index"], image)
@@ -99,13 +112,15 @@ def interpreted(data: bytes, image: Any) -> dict[str, Any]:
 
 
 def compared(file: Path, size: tuple[int, int] = SIZE, of_logits: bool = False) -> int:
-    """How many values of operators are what TensorFlow's interpreter computes; `of_logits`, without the softmax, which turns their
-    absolute errors into relative ones.
+    """How many values of operators are what TensorFlow's interpreter computes; `of_logits`, without the
+    softmax, which turns their absolute errors into relative ones.
     """
     images = np.random.default_rng(1).uniform(-1, 1, (2, *size, 3)).astype(np.float32)
     checkpoint = read_checkpoint(file)
     graph = checkpoint.carried
-    taps = tuple(node.tap for node in graph.nodes if node.tap and not (of_logits and isinstance(node.op, Softmax)))
+    taps = tuple(
+        node.tap for node in graph.nodes if node.tap and not (of_logits and isinstance(node.op, Softmax))
+    )
     own = build_file(checkpoint, "float64", size)(images.transpose(0, 3, 1, 2).astype(float), taps)
     assert of_logits or {*graph.output_names} <= {*taps}
     for place, image in enumerate(images):
@@ -123,7 +138,11 @@ def test_every_operator_is_what_tensorflow_computes(tmp_path: Path) -> None:
     file.write_bytes(converted(network(), "float16"))
     assert recognise(file).name == "tflite" and compared(file) > 30
     made = porter.convert(file, to="torch", out=tmp_path / "port")
-    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+    assert (
+        made.verdict is not None
+        and made.verdict.ok
+        and made.verdict.proof.reference == "the file's own graph"
+    )
     end = read_checkpoint(file).carried.output_names[1]
     assert read_checkpoint(file, [end]).carried.output_names == (end,)
     with pytest.raises(UsageError, match="has no value 'end'"):
@@ -147,25 +166,46 @@ def test_rarer_operators(tmp_path: Path) -> None:
         x = tf.batch_to_space(tf.nn.conv2d(apart, dilated, 1, "VALID"), [2, 2], [[0, 1], [0, 0]])
         x = tf.nn.space_to_depth(x[:, :16], 2)
         x = tf.math.l2_normalize(
-            tf.gather(x, [*range(0, 32, 4), *range(1, 32, 4), *range(2, 32, 4), *range(3, 32, 4)], axis=-1), -1
+            tf.gather(x, [*range(0, 32, 4), *range(1, 32, 4), *range(2, 32, 4), *range(3, 32, 4)], axis=-1),
+            -1,
         )
-        ends = [tf.reduce_min(x, [1, 2]), tf.gather(x, [5, 1, 2], axis=-1), tf.gather(x, 3, axis=2), tf.norm(x, axis=-1)]
+        ends = [
+            tf.reduce_min(x, [1, 2]),
+            tf.gather(x, [5, 1, 2], axis=-1),
+            tf.gather(x, 3, axis=2),
+            tf.norm(x, axis=-1),
+        ]
         ends += [tf.math.l2_normalize(tf.reverse(x, [-1]), [1, 2]), tf.where(x > 0, x, 0.5 * (tf.exp(x) - 1))]
-        ends += [tf.where((x >= 0.1) & ~(tf.sin(x) < 0.5) | (tf.cos(x) <= 0.7), tf.round(x * 3), 0.25), tf.sign(x - 0.1) * x]
+        ends += [
+            tf.where((x >= 0.1) & ~(tf.sin(x) < 0.5) | (tf.cos(x) <= 0.7), tf.round(x * 3), 0.25),
+            tf.sign(x - 0.1) * x,
+        ]
         return [tf.identity(end, f"end{place}") for place, end in enumerate(ends)]
 
     file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, *SIZE, 3), tf.float32)])))
     written = {operator.op for operator in read_model(file.read_bytes()).operators}
-    assert {"ABS", "GATHER", "L2_NORMALIZATION", "REDUCE_MIN", "REVERSE_V2", "RSQRT", "SIGN", "SPACE_TO_DEPTH", "SQRT"} <= written
+    assert {
+        "ABS",
+        "GATHER",
+        "L2_NORMALIZATION",
+        "REDUCE_MIN",
+        "REVERSE_V2",
+        "RSQRT",
+        "SIGN",
+        "SPACE_TO_DEPTH",
+        "SQRT",
+    } <= written
     assert "BATCH_TO_SPACE_ND" in written and compared(file) > 10
 
 
 def test_what_onnx2tf_writes_around_an_open_batch(tmp_path: Path) -> None:
-    """Sizes that are compared with zero, zeros behind a batch and on a map, ones that a token is repeated by, and pads of float32's
-    lowest number.
+    """Sizes that are compared with zero, zeros behind a batch and on a map, ones that a token is repeated by,
+    and pads of float32's lowest number.
     """
     random, file = np.random.default_rng(0), tmp_path / "model.tflite"
-    kernel, token = (tf.constant(random.normal(0, 0.4, shape), tf.float32) for shape in ((3, 3, 3, 8), (1, 1, 8)))
+    kernel, token = (
+        tf.constant(random.normal(0, 0.4, shape), tf.float32) for shape in ((3, 3, 3, 8), (1, 1, 8))
+    )
     gamma, beta = (tf.constant(random.uniform(0.5, 1, 8), tf.float32) for _ in range(2))
 
     def compute(image: Any) -> list[Any]:
@@ -175,7 +215,9 @@ def test_what_onnx2tf_writes_around_an_open_batch(tmp_path: Path) -> None:
         wide = tf.pad(ahead, [[0, 0], [1, 1], [2, 1], [0, 0]])
         x = tf.nn.conv2d(wide + tf.fill(sizes + tf.constant([0, 2, 3, 0]), 0.0), kernel, 1, "VALID")
         lowest = float(np.finfo(np.float32).min)
-        pooled = tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 0], [0, 0]], constant_values=lowest), 3, 2, "VALID")
+        pooled = tf.nn.max_pool2d(
+            tf.pad(x, [[0, 0], [1, 1], [1, 0], [0, 0]], constant_values=lowest), 3, 2, "VALID"
+        )
         images = sizes[:1]
         rows = tf.where(tf.equal(images, 0), tf.constant([3]), images)
         tokens = tf.reshape(pooled, tf.concat([rows, tf.constant([-1, 8])], 0))
@@ -212,7 +254,11 @@ def test_8_bit_weights_are_real_numbers_and_a_graph_of_whole_numbers_is_refused(
     assert details and "8-bit weights" in checkpoint.notes[0]
     for name, stated in details.items():
         of, whole = stated["quantization_parameters"], model.get_tensor(stated["index"]).astype(float)
-        along = [-1 if place == of["quantized_dimension"] else 1 for place in range(whole.ndim)] if len(of["scales"]) > 1 else -1
+        along = (
+            [-1 if place == of["quantized_dimension"] else 1 for place in range(whole.ndim)]
+            if len(of["scales"]) > 1
+            else -1
+        )
         wanted = (whole - of["zero_points"].reshape(along)) * of["scales"].astype(float).reshape(along)
         np.testing.assert_array_equal(checkpoint.tensors[name], wanted.astype(np.float32))
     file.write_bytes(converted(graph, "int8"))
@@ -221,11 +267,15 @@ def test_8_bit_weights_are_real_numbers_and_a_graph_of_whole_numbers_is_refused(
 
 
 def test_sparse_weights_are_filled_with_zeros(tmp_path: Path) -> None:
-    """The converter stores blocks of 1x4 of a product's kernel, and single numbers of others, where most are zeros."""
+    """The converter stores blocks of 1x4 of a product's kernel, and single numbers of others, where most are
+    zeros.
+    """
     random, file = np.random.default_rng(0), tmp_path / "model.tflite"
     kept = np.repeat(random.random((16, 16)) < 0.15, 4, 0)
     blocks = tf.constant(random.normal(0, 1, (64, 16)) * kept, tf.float32)
-    single = tf.constant(random.normal(0, 1, (1, 1, 3, 64)) * (random.random((1, 1, 3, 64)) < 0.3), tf.float32)
+    single = tf.constant(
+        random.normal(0, 1, (1, 1, 3, 64)) * (random.random((1, 1, 3, 64)) < 0.3), tf.float32
+    )
 
     def compute(image: Any) -> Any:
         return tf.reduce_mean(tf.nn.conv2d(image, single, 1, "SAME"), [1, 2]) @ blocks
@@ -244,7 +294,9 @@ def test_sparse_weights_are_filled_with_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["float32", "float16", "dynamic"])
-@pytest.mark.parametrize("name", ["MobileNet", "MobileNetV2", "MobileNetV3Small", "ResNet50V2", "EfficientNetB0", "DenseNet121"])
+@pytest.mark.parametrize(
+    "name", ["MobileNet", "MobileNetV2", "MobileNetV3Small", "ResNet50V2", "EfficientNetB0", "DenseNet121"]
+)
 def test_a_network_of_keras(name: str, kind: str, tmp_path: Path) -> None:
     model = keras_model(name, 65 if name != "MobileNet" else 64)
     for place, each in enumerate((model, keras_model_of_any_size(model))):

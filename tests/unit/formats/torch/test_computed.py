@@ -1,4 +1,6 @@
-"""Weights that torch computes from others: what porter reads is what the module uses in evaluation, or one error."""
+"""Weights that torch computes from others: what porter reads is what the module uses in evaluation, or one
+error.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ CASES: dict[str, tuple[Callable[..., Any], nn.Module, dict[str, Any]]] = {
     "spectral norm of a batch norm": (utils.spectral_norm, nn.BatchNorm2d(4), {}),
     "parametrized spectral norm": (parametrizations.spectral_norm, nn.Linear(4, 4), {}),
     "parametrized spectral norm, square": (parametrizations.spectral_norm, nn.Conv2d(4, 4, 3), {}),
-    "parametrized spectral norm, transposed and square": (parametrizations.spectral_norm, nn.ConvTranspose2d(4, 4, 3), {}),
+    "parametrized spectral norm, transposed and square": (
+        parametrizations.spectral_norm,
+        nn.ConvTranspose2d(4, 4, 3),
+        {},
+    ),
     "pruning": (prune.l1_unstructured, nn.Conv2d(3, 4, 3), {"name": "weight", "amount": 0.4}),
 }
 
@@ -44,7 +50,8 @@ def test_the_weight_of_the_module(case: str, suffix: str, tmp_path: Path) -> Non
     with torch.no_grad():
         model = nn.Sequential(type(plain)(*_sizes(plain))).double()
         way(model[0], **options)
-        for parameter in model.parameters():  # as training moves weights after the last step of a power method
+        # As training moves weights after the last step of a power method.
+        for parameter in model.parameters():
             parameter *= 1 + 0.2 * torch.rand_like(parameter)
         shape = (2, model[0].weight.shape[isinstance(plain, nn.Conv2d | nn.Linear)], 5, 5)
         model.eval()(torch.zeros(shape[:2] if isinstance(plain, nn.Linear) else shape).double())
@@ -52,7 +59,11 @@ def test_the_weight_of_the_module(case: str, suffix: str, tmp_path: Path) -> Non
     torch.save(model.state_dict(), path) if suffix == ".pth" else save_file(model.state_dict(), path)
     found = read_checkpoint(path)
     np.testing.assert_allclose(found.tensors["0.weight"], model[0].weight.detach().numpy(), 1e-12)
-    assert {name.rpartition(".")[2] for name in found.tensors} <= {"weight", "bias", *dict(plain.named_buffers())}
+    assert {name.rpartition(".")[2] for name in found.tensors} <= {
+        "weight",
+        "bias",
+        *dict(plain.named_buffers()),
+    }
     assert found.notes == (f"'0.weight' computed by {next(what for what in NAMES if what in case)}",)
 
 
@@ -71,13 +82,20 @@ def test_weights_that_are_plain_beside_or_computed_in_two_ways_stay(tmp_path: Pa
     with warnings.catch_warnings(action="ignore"):
         twice = parametrizations.spectral_norm(parametrizations.weight_norm(nn.Conv2d(3, 4, 3)))
     zeros = torch.zeros(2, 2)
-    for state in (twice.state_dict(), {"weight": zeros, "weight_orig": zeros, "weight_mask": zeros}, {"a_g": zeros, "a_v": zeros}):
+    for state in (
+        twice.state_dict(),
+        {"weight": zeros, "weight_orig": zeros, "weight_mask": zeros},
+        {"a_g": zeros, "a_v": zeros},
+    ):
         torch.save(state, tmp_path / "a.pth")
         assert read_checkpoint(tmp_path / "a.pth").tensors.keys() == state.keys()
 
 
 DAMAGED: dict[str, dict[str, tuple[int, ...]]] = {
-    "weight norm, from tensors that do not fit each other: g float32 (3, 1), v float32 (4, 3)": {"g": (3, 1), "v": (4, 3)},
+    "weight norm, from tensors that do not fit each other: g float32 (3, 1), v float32 (4, 3)": {
+        "g": (3, 1),
+        "v": (4, 3),
+    },
     "g float32 (4, 3), v float32 (4, 3)": {"g": (4, 3), "v": (4, 3)},
     "g float32 (4,), v": {"g": (4,), "v": (4, 3)},
     "g float32 (1, 1), v": {"g": (1, 1), "v": (4, 3)},
@@ -90,5 +108,8 @@ DAMAGED: dict[str, dict[str, tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("words", DAMAGED)
 def test_tensors_that_do_not_fit_are_one_error(words: str, tmp_path: Path) -> None:
-    torch.save({f"conv.weight_{part}": torch.ones(shape) for part, shape in DAMAGED[words].items()}, tmp_path / "a.pth")
+    torch.save(
+        {f"conv.weight_{part}": torch.ones(shape) for part, shape in DAMAGED[words].items()},
+        tmp_path / "a.pth",
+    )
     unreadable(tmp_path / "a.pth", "'conv.weight' is computed by", words)

@@ -66,7 +66,12 @@ def test_state_dict(tmp_path: Path, zipped: bool) -> None:
 def test_training_checkpoint(tmp_path: Path, key: str, zipped: bool) -> None:
     net = module()
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    wrapped = {"epoch": 3, "best_acc1": torch.tensor(70.5), key: net.state_dict(), "optimizer": optimiser.state_dict()}
+    wrapped = {
+        "epoch": 3,
+        "best_acc1": torch.tensor(70.5),
+        key: net.state_dict(),
+        "optimizer": optimiser.state_dict(),
+    }
     found = read_checkpoint(save(tmp_path / "a.pth", wrapped, zipped))
     same(found, net.state_dict())
     assert found.notes == (f"read under '{key}'; ignored 'best_acc1', 'epoch', 'optimizer'",)
@@ -79,18 +84,25 @@ def test_averages_of_torchs_own_class(tmp_path: Path, zipped: bool) -> None:
     averaged.update_parameters(net)
     torch.nn.init.ones_(net[0].weight)
     averaged.update_parameters(net)
-    found = read_checkpoint(save(tmp_path / "a.pth", {"model": net.state_dict(), "model_ema": averaged.state_dict()}, zipped))
+    found = read_checkpoint(
+        save(tmp_path / "a.pth", {"model": net.state_dict(), "model_ema": averaged.state_dict()}, zipped)
+    )
     same(found, averaged.module.state_dict())
     assert (found.tensors["0.weight"] != 1).all()
     assert found.notes[0] == "read the averaged weights under 'model_ema', not the raw ones under 'model'"
-    same(read_checkpoint(save(tmp_path / "alone.pth", averaged.state_dict(), zipped)), averaged.module.state_dict())
+    same(
+        read_checkpoint(save(tmp_path / "alone.pth", averaged.state_dict(), zipped)),
+        averaged.module.state_dict(),
+    )
 
 
 def test_averages_of_only_parameters(tmp_path: Path) -> None:
     net = module()
     shadow = {name: parameter.detach() for name, parameter in net.named_parameters()}
     path = save(tmp_path / "a.pth", {"model": net.state_dict(), "ema": shadow})
-    refused(path, "'1.running_mean', '1.running_var'", "lack 2 of the 8", "torch.save(checkpoint['model'], FILE)")
+    refused(
+        path, "'1.running_mean', '1.running_var'", "lack 2 of the 8", "torch.save(checkpoint['model'], FILE)"
+    )
 
 
 class Level(enum.Enum):
@@ -105,16 +117,22 @@ def test_what_scripts_keep_beside_the_weights(tmp_path: Path, zipped: bool) -> N
         "best": np.float64(70.5),
         "config": types.SimpleNamespace(width=1),
         "history": np.arange(3.0),
-        "scheduler": torch.optim.lr_scheduler.MultiStepLR(torch.optim.SGD(net.parameters()), [30, 60]).state_dict(),
+        "scheduler": torch.optim.lr_scheduler.MultiStepLR(
+            torch.optim.SGD(net.parameters()), [30, 60]
+        ).state_dict(),
     }
     found = read_checkpoint(save(tmp_path / "a.pth", {"state_dict": net.state_dict(), **beside}, zipped))
     same(found, net.state_dict())
-    assert found.notes == ("read under 'state_dict'; ignored 'args', 'best', 'config', 'history', 'scheduler'",)
+    assert found.notes == (
+        "read under 'state_dict'; ignored 'args', 'best', 'config', 'history', 'scheduler'",
+    )
 
 
 def test_classes_beside_the_weights_are_named(tmp_path: Path) -> None:
     checkpoint = {"state_dict": module().state_dict(), "hyper_parameters": {"level": Level.HIGH}}
-    refused(save(tmp_path / "a.ckpt", checkpoint), f"{Level.__module__}.Level", "save only model.state_dict()")
+    refused(
+        save(tmp_path / "a.ckpt", checkpoint), f"{Level.__module__}.Level", "save only model.state_dict()"
+    )
 
 
 def test_arrays_of_numpy_are_no_tensors(tmp_path: Path) -> None:
@@ -131,7 +149,9 @@ def test_wrapped_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod."])
 def test_prefix_on_every_key(tmp_path: Path, prefix: str) -> None:
     state = module().state_dict()
-    found = read_checkpoint(save(tmp_path / "a.pth", {f"{prefix}{name}": value for name, value in state.items()}))
+    found = read_checkpoint(
+        save(tmp_path / "a.pth", {f"{prefix}{name}": value for name, value in state.items()})
+    )
     same(found, state)
     assert "prefix 'module.' removed" in found.notes or "prefix '_orig_mod.' removed" in found.notes
 
@@ -144,7 +164,9 @@ def test_prefix_on_some_keys_is_a_name(tmp_path: Path) -> None:
 
 
 def test_entries_that_are_no_tensors_are_noted(tmp_path: Path) -> None:
-    found = read_checkpoint(save(tmp_path / "a.pth", {"a.weight": torch.ones(2), "arch": "resnet18", 3: torch.ones(1)}))
+    found = read_checkpoint(
+        save(tmp_path / "a.pth", {"a.weight": torch.ones(2), "arch": "resnet18", 3: torch.ones(1)})
+    )
     assert list(found.tensors) == ["a.weight"]
     assert found.notes == ("ignored '3', 'arch', which are not tensors",)
 
@@ -152,9 +174,17 @@ def test_entries_that_are_no_tensors_are_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("zipped", FORMS)
 def test_bits_are_kept(tmp_path: Path, zipped: bool) -> None:
     patterns = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16)
-    state = {"half": patterns.view(torch.float16), "brain": patterns.clone().view(torch.bfloat16), "double": torch.rand(3).double()}
+    state = {
+        "half": patterns.view(torch.float16),
+        "brain": patterns.clone().view(torch.bfloat16),
+        "double": torch.rand(3).double(),
+    }
     found = read_checkpoint(save(tmp_path / "a.pth", state, zipped)).tensors
-    assert found["half"].dtype == np.float16 and found["brain"].dtype == ml_dtypes.bfloat16 and found["double"].dtype == np.float64
+    assert (
+        found["half"].dtype == np.float16
+        and found["brain"].dtype == ml_dtypes.bfloat16
+        and found["double"].dtype == np.float64
+    )
     for name in ("half", "brain"):
         np.testing.assert_array_equal(found[name].view(np.int16), patterns.numpy())
 
@@ -192,14 +222,20 @@ def test_one_storage_that_tensors_share(tmp_path: Path, zipped: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_an_old_stream_with_complex_numbers_beside_the_weights(tmp_path: Path, dtype: torch.dtype) -> None:
     state = {"weight": torch.rand(3)}
-    path = save(tmp_path / "a.pth", {"rotations": torch.ones(6, dtype=dtype), "state_dict": state}, zipped=False)
+    path = save(
+        tmp_path / "a.pth", {"rotations": torch.ones(6, dtype=dtype), "state_dict": state}, zipped=False
+    )
     same(read_checkpoint(path), state)
 
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 @pytest.mark.parametrize("zipped", FORMS)
 def test_later_protocols_of_pickle(tmp_path: Path, protocol: int, zipped: bool) -> None:
-    state = {"weight": torch.rand(3, 2).t(), "bias": torch.nn.Parameter(torch.rand(2)), "gewöhnlich": torch.ones(1)}
+    state = {
+        "weight": torch.rand(3, 2).t(),
+        "bias": torch.nn.Parameter(torch.rand(2)),
+        "gewöhnlich": torch.ones(1),
+    }
     torch.save(state, tmp_path / "a.pth", pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
     found = read_checkpoint(tmp_path / "a.pth").tensors
     assert list(found) == list(state)
@@ -216,12 +252,18 @@ def test_an_old_stream_that_declares_more_than_it_holds(tmp_path: Path) -> None:
 
 
 def test_nan_is_a_value(tmp_path: Path) -> None:
-    assert np.isnan(read_checkpoint(save(tmp_path / "a.pth", {"w": torch.full((2,), float("nan"))})).tensors["w"]).all()
+    assert np.isnan(
+        read_checkpoint(save(tmp_path / "a.pth", {"w": torch.full((2,), float("nan"))})).tensors["w"]
+    ).all()
 
 
 @pytest.mark.parametrize("zipped", FORMS)
 def test_whole_modules(tmp_path: Path, zipped: bool) -> None:
-    refused(save(tmp_path / "a.pth", module(), zipped), "torch.nn.modules.container.Sequential", "model.state_dict()")
+    refused(
+        save(tmp_path / "a.pth", module(), zipped),
+        "torch.nn.modules.container.Sequential",
+        "model.state_dict()",
+    )
 
 
 class Runs:
@@ -263,7 +305,10 @@ def test_torchscript(tmp_path: Path) -> None:
 
 def test_a_tar_of_torch_0_1(tmp_path: Path) -> None:
     path, other = tmp_path / "a.pth", tmp_path / "b.tar"
-    for file, members in ((path, ("sys_info", "pickle", "tensors", "storages")), (other, ("notes", "sys_info"))):
+    for file, members in (
+        (path, ("sys_info", "pickle", "tensors", "storages")),
+        (other, ("notes", "sys_info")),
+    ):
         with tarfile.open(file, "w:", format=tarfile.PAX_FORMAT) as archive:
             for member in members:
                 archive.addfile(tarfile.TarInfo(member))
@@ -290,7 +335,9 @@ def test_quantised(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_for_a_weight(tmp_path: Path) -> None:
-    refused(save(tmp_path / "a.pth", {"conv.weight": torch.ones(3, dtype=torch.int8)}), "'conv.weight'", "int8")
+    refused(
+        save(tmp_path / "a.pth", {"conv.weight": torch.ones(3, dtype=torch.int8)}), "'conv.weight'", "int8"
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn])
@@ -307,7 +354,9 @@ def test_one_storage_under_many_names(tmp_path: Path) -> None:
     refused(save(tmp_path / "a.pth", {str(number): shared for number in range(70)}), "can hold")
 
 
-@pytest.mark.parametrize("value", [torch.ones(3), [torch.ones(3)], 5, {}, {"epoch": 3}, {"optimizer": {"state": {}}}])
+@pytest.mark.parametrize(
+    "value", [torch.ones(3), [torch.ones(3)], 5, {}, {"epoch": 3}, {"optimizer": {"state": {}}}]
+)
 def test_no_state_dict(tmp_path: Path, value: Any) -> None:
     refused(save(tmp_path / "a.pth", value), "expected a state_dict", "model.state_dict()")
 
@@ -361,25 +410,37 @@ def test_records_at_any_byte_and_in_either_order(tmp_path: Path, order: str, pre
     rewrite(path, swaps, prefix)
     found = read_checkpoint(path).tensors
     for name, tensor in state.items():
-        assert found[name].dtype.name == str(tensor.dtype).removeprefix("torch.") and found[name].flags.aligned
+        assert (
+            found[name].dtype.name == str(tensor.dtype).removeprefix("torch.") and found[name].flags.aligned
+        )
         np.testing.assert_array_equal(found[name].astype(float), tensor.double().numpy())
 
 
 def stream(pickled: bytes, storages: dict[str, Any]) -> bytes:
     """The older stream around a pickle."""
-    parts = [pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {})] + [pickled, pickle.dumps(list(storages), 2)]
-    return b"".join([*parts, *(len(held).to_bytes(8, "little") + held.tobytes() for held in storages.values())])
+    parts = [pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {})] + [
+        pickled,
+        pickle.dumps(list(storages), 2),
+    ]
+    return b"".join(
+        [*parts, *(len(held).to_bytes(8, "little") + held.tobytes() for held in storages.values())]
+    )
 
 
 def oldest(view: bytes) -> bytes:
-    """A 2x2 tensor as torch 0.1 calls for it, with Python 2's strings, over a storage of 6 numbers or a view of it."""
+    """A 2x2 tensor as torch 0.1 calls for it, with Python 2's strings, over a storage of 6 numbers or a view
+    of it.
+    """
     stored = b"(U\x07storagectorch\nFloatStorage\nU\x011U\x06cuda:0K\x06" + view + b"tQ"
     return b"ctorch._utils\n_rebuild_tensor\n(" + stored + b"K\x01K\x02K\x02\x86K\x02K\x01\x86tR"
 
 
 WHOLE, PART = b"N", b"U\x012K\x01K\x05\x87"
 OLD = {
-    "Python 2's OrderedDict": (b"ccollections\nOrderedDict\n](](U\x01w" + oldest(WHOLE) + b"ee\x85R}U\x09_metadata}sb", 1),
+    "Python 2's OrderedDict": (
+        b"ccollections\nOrderedDict\n](](U\x01w" + oldest(WHOLE) + b"ee\x85R}U\x09_metadata}sb",
+        1,
+    ),
     "a view of a storage": (b"}U\x01w" + oldest(PART) + b"s", 2),
     "Python 2's numbers": (b"}(U\x05stateI140234567890123\nU\x01w" + oldest(WHOLE) + b"u", 1),
 }

@@ -53,7 +53,9 @@ def test_a_key_of_averages_without_any(empty: object) -> None:
 
 def test_an_averaged_model_in_a_wrapped_one() -> None:
     averaged = {"n_averaged": 5.0, **{f"module.module.{name}": value for name, value in AVERAGES.items()}}
-    found = unwrapped({"model": {f"module.{name}": value for name, value in RAW_WEIGHTS.items()}, "model_ema": averaged})
+    found = unwrapped(
+        {"model": {f"module.{name}": value for name, value in RAW_WEIGHTS.items()}, "model_ema": averaged}
+    )
     assert found.tensors == AVERAGES
     assert found.notes == (
         "read the averaged weights under 'model_ema', not the raw ones under 'model'",
@@ -71,8 +73,12 @@ def test_counters_need_no_average(name: str) -> None:
 
 def test_averages_of_only_some_weights() -> None:
     raw = {**RAW_WEIGHTS, **{f"more.{number}": 1.0 for number in range(20)}}
-    message = refused({"model": raw, "model_ema": {"decay": 0.9, "module": {"a.weight": 1.0, "n.num_batches_tracked": 2.0}}})
-    assert "under 'model_ema' lack 21 of the 22 tensors under 'model': 'more.0', 'more.1', 'more.10'" in message
+    message = refused(
+        {"model": raw, "model_ema": {"decay": 0.9, "module": {"a.weight": 1.0, "n.num_batches_tracked": 2.0}}}
+    )
+    assert (
+        "under 'model_ema' lack 21 of the 22 tensors under 'model': 'more.0', 'more.1', 'more.10'" in message
+    )
     assert "and 16 more" in message and "torch.save(checkpoint['model'], FILE)" in message
 
 
@@ -88,7 +94,10 @@ def test_wrappers_in_wrappers() -> None:
 
 
 def test_a_known_key_without_tensors_is_passed_over() -> None:
-    assert unwrapped({"state_dict": {"step": 1}, "model": "mobilenet", "net": RAW_WEIGHTS}).tensors == RAW_WEIGHTS
+    assert (
+        unwrapped({"state_dict": {"step": 1}, "model": "mobilenet", "net": RAW_WEIGHTS}).tensors
+        == RAW_WEIGHTS
+    )
 
 
 def test_a_known_key_goes_before_others_that_hold_more() -> None:
@@ -97,7 +106,13 @@ def test_a_known_key_goes_before_others_that_hold_more() -> None:
 
 
 def test_several_state_dicts_under_keys_of_their_own() -> None:
-    found = unwrapped({"student": {"module.a": 1.0}, "teacher": {"model": {"a": 2.0}}, "optimizer": {"state": {0: {"m": 5.0}}}})
+    found = unwrapped(
+        {
+            "student": {"module.a": 1.0},
+            "teacher": {"model": {"a": 2.0}},
+            "optimizer": {"state": {0: {"m": 5.0}}},
+        }
+    )
     assert found.tensors == {"student.a": 1.0, "teacher.a": 2.0}
     assert found.notes == (
         "read under 'student', 'teacher', with each key before its names; ignored 'optimizer'",
@@ -107,7 +122,9 @@ def test_several_state_dicts_under_keys_of_their_own() -> None:
 
 
 def test_what_is_beside_the_tensors_is_noted() -> None:
-    assert unwrapped({"a": 1.0, "arch": "net", 3: 1.0}) == StateDict({"a": 1.0}, ("ignored '3', 'arch', which are not tensors",))
+    assert unwrapped({"a": 1.0, "arch": "net", 3: 1.0}) == StateDict(
+        {"a": 1.0}, ("ignored '3', 'arch', which are not tensors",)
+    )
 
 
 def test_prefixes_on_some_names_are_names() -> None:
@@ -118,11 +135,16 @@ def test_prefixes_on_some_names_are_names() -> None:
 
 def test_scopes_stay() -> None:
     state = {"model.features.0": 1.0, "model.classifier": 2.0}
-    assert unwrapped({"state_dict": {**state, "criterion.weight": 1.0}}).tensors == {**state, "criterion.weight": 1.0}
+    assert unwrapped({"state_dict": {**state, "criterion.weight": 1.0}}).tensors == {
+        **state,
+        "criterion.weight": 1.0,
+    }
     assert unwrapped(state) == StateDict(state)
 
 
-@pytest.mark.parametrize("loaded", [None, 5, 1.0, [RAW_WEIGHTS], {}, {"epoch": 3}, {3: 1.0}, {"model": {"a": "b"}}, {"ema": None}])
+@pytest.mark.parametrize(
+    "loaded", [None, 5, 1.0, [RAW_WEIGHTS], {}, {"epoch": 3}, {3: 1.0}, {"model": {"a": "b"}}, {"ema": None}]
+)
 def test_no_state_dict(loaded: object) -> None:
     assert "expected a state_dict" in refused(loaded)
 

@@ -31,16 +31,39 @@ def array(*shape: int, scale: float = 0.3) -> Any:
     return random.normal(0, scale, shape).astype(np.float32)
 
 
-def conv(taken: int, given: int, side: int, stride: int = 1, pad: int = 0, kind: str = "SpatialConvolution", **more: Any) -> Module:
+def conv(
+    taken: int,
+    given: int,
+    side: int,
+    stride: int = 1,
+    pad: int = 0,
+    kind: str = "SpatialConvolution",
+    **more: Any,
+) -> Module:
     window = {"kW": side, "kH": side, "dW": stride, "dH": stride, "padW": pad, "padH": pad}
-    shape = (given, taken * side * side) if kind.endswith("MM") else (given, taken // more.get("groups", 1), side, side)
+    shape = (
+        (given, taken * side * side)
+        if kind.endswith("MM")
+        else (given, taken // more.get("groups", 1), side, side)
+    )
     weight = array(*shape, scale=1 / side / np.sqrt(taken))
-    return Module(kind, nInputPlane=taken, nOutputPlane=given, **window, weight=weight, bias=array(given), **more)
+    return Module(
+        kind, nInputPlane=taken, nOutputPlane=given, **window, weight=weight, bias=array(given), **more
+    )
 
 
 def norm(channels: int, kind: str = "SpatialBatchNormalization") -> Module:
     held = {"running_mean": array(channels), "running_var": np.abs(array(channels)) + 0.5}
-    return Module(kind, eps=1e-3, momentum=0.1, affine=True, nDim=4, weight=array(channels) + 1, bias=array(channels), **held)
+    return Module(
+        kind,
+        eps=1e-3,
+        momentum=0.1,
+        affine=True,
+        nDim=4,
+        weight=array(channels) + 1,
+        bias=array(channels),
+        **held,
+    )
 
 
 def pool(kind: str, side: int, stride: int, pad: int = 0, ceil: bool = False, **more: Any) -> Module:
@@ -50,9 +73,17 @@ def pool(kind: str, side: int, stride: int, pad: int = 0, ceil: bool = False, **
 
 def block(taken: int, given: int, stride: int) -> Module:
     """fb.resnet's: two convolutions beside a shortcut, in a table that is then added."""
-    inner = [conv(taken, given, 3, stride, 1), norm(given), Module("ReLU", inplace=True), conv(given, given, 3, 1, 1), norm(given)]
+    inner = [
+        conv(taken, given, 3, stride, 1),
+        norm(given),
+        Module("ReLU", inplace=True),
+        conv(given, given, 3, 1, 1),
+        norm(given),
+    ]
     straight = taken == given and stride == 1
-    shortcut = Module("Identity") if straight else Module("Sequential", conv(taken, given, 1, stride), norm(given))
+    shortcut = (
+        Module("Identity") if straight else Module("Sequential", conv(taken, given, 1, stride), norm(given))
+    )
     table = Module("ConcatTable", Module("Sequential", *inner), shortcut)
     return Module("Sequential", table, Module("CAddTable", inplace=False), Module("ReLU", inplace=True))
 
@@ -62,11 +93,28 @@ def network() -> Module:
         "Concat",
         Module("Sequential", conv(16, 6, 1), Module("Tanh")),
         Module("Sequential", conv(16, 4, 3, 1, 1, "SpatialConvolutionMM"), Module("Sigmoid")),
-        Module("Sequential", pool("Max", 3, 1, 1), Module("SpatialCrossMapLRN", size=5, alpha=0.5, beta=0.75, k=1)),
+        Module(
+            "Sequential",
+            pool("Max", 3, 1, 1),
+            Module("SpatialCrossMapLRN", size=5, alpha=0.5, beta=0.75, k=1),
+        ),
         dimension=2,
     )
-    joined = Module("ConcatTable", Module("Identity"), Module("Sequential", Module("MulConstant", constant_scalar=0.5)))
-    side = {"nInputPlane": 26, "nOutputPlane": 8, "kW": 3, "kH": 3, "dW": 2, "dH": 2, "padW": 1, "padH": 1, "adjW": 1, "adjH": 0}
+    joined = Module(
+        "ConcatTable", Module("Identity"), Module("Sequential", Module("MulConstant", constant_scalar=0.5))
+    )
+    side = {
+        "nInputPlane": 26,
+        "nOutputPlane": 8,
+        "kW": 3,
+        "kH": 3,
+        "dW": 2,
+        "dH": 2,
+        "padW": 1,
+        "padH": 1,
+        "adjW": 1,
+        "adjH": 0,
+    }
     return Module(
         "Sequential",
         Module("SpatialZeroPadding", pad_l=2, pad_r=1, pad_t=0, pad_b=2),
@@ -98,7 +146,10 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
     file = write_torch7(tmp_path / "model.t7", {"model": model, "epoch": 90})
     images = np.random.default_rng(1).normal(0, 1, (2, 3, *SIZE)).astype(np.float32)
     checkpoint = read_checkpoint(file, size=SIZE)
-    with pytest.raises(MappingError, match=r"without the input's size, .*'20' \(a dense .*: the number of features depends on"):
+    with pytest.raises(
+        MappingError,
+        match=r"without the input's size, .*'20' \(a dense .*: the number of features depends on",
+    ):
         porter.convert(file, to="torch", out=tmp_path / "port")
     assert recognise(file).name == "torch7" and checkpoint.notes == ()
     names = [str(place) for place in (2, 3, 5, 6, 9, 10, 11, 14, 15, 16, 17, 20, 21)]
@@ -113,9 +164,15 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
         assert np.linalg.norm(own[str(place)] - wanted) <= 1e-5 * np.linalg.norm(wanted), place
     made = porter.convert(file, to="torch", input_size="33x38", out=tmp_path / "port")
     assert made.port.record.activation == "log_softmax" and made.port.record.output == "logits"
-    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+    assert (
+        made.verdict is not None
+        and made.verdict.ok
+        and made.verdict.proof.reference == "the file's own graph"
+    )
     assert [node.path for node in made.port.graph.nodes][-1] == "layer_20"
-    assert [warning.partition("squares: ")[2] for warning in made.warnings] == ["convert again with input_size=N"]
+    assert [warning.partition("squares: ")[2] for warning in made.warnings] == [
+        "convert again with input_size=N"
+    ]
 
 
 @pytest.mark.full
@@ -147,9 +204,17 @@ def test_what_opencv_lacks_is_what_porters_engine_computes(tmp_path: Path) -> No
             Module("SpatialUpSamplingBilinear", scale_factor=2),
             conv(3, 4, 3, 1, 2, "SpatialDilatedConvolution", dilationW=2, dilationH=2),
             old,
-            Module("ConcatTable", shared, Module("Sequential", Module("ReLU6"), shared), Module("ELU", alpha=0.5)),
+            Module(
+                "ConcatTable", shared, Module("Sequential", Module("ReLU6"), shared), Module("ELU", alpha=0.5)
+            ),
             Module("ParallelTable", Module("LeakyReLU", negval=0.2), bounded, Module("SoftPlus", beta=2)),
-            Module("ConcatTable", Module("CAddTable"), Module("CMulTable"), Module("SelectTable", index=2), Module("CMaxTable")),
+            Module(
+                "ConcatTable",
+                Module("CAddTable"),
+                Module("CMulTable"),
+                Module("SelectTable", index=2),
+                Module("CMaxTable"),
+            ),
             Module("FlattenTable"),
             Module("JoinTable", dimension=1, nInputDims=3),
             Module("DepthConcat", Module("Identity"), pool("Average", 4, 3), conv(16, 2, 2), dimension=2),
@@ -169,24 +234,41 @@ def test_what_opencv_lacks_is_what_porters_engine_computes(tmp_path: Path) -> No
     made = porter.convert(file, to="torch", input_size="8x9", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
     tensors = read_checkpoint(file).tensors
-    assert len([name for name, held in tensors.items() if held.shape == (4, 4, 3, 3)]) == 1, "the shared kernel is one"
+    assert len([name for name, held in tensors.items() if held.shape == (4, 4, 3, 3)]) == 1, (
+        "the shared kernel is one"
+    )
 
 
 def preactivated(taken: int, given: int, stride: int) -> Module:
     """A wide residual network's: its norm and its ReLU stand before both ways."""
-    inner = [conv(taken, given, 3, stride, 1), norm(given), Module("ReLU", inplace=True), Module("Dropout", p=0.3, v2=True)]
+    inner = [
+        conv(taken, given, 3, stride, 1),
+        norm(given),
+        Module("ReLU", inplace=True),
+        Module("Dropout", p=0.3, v2=True),
+    ]
     shortcut = Module("Identity") if taken == given else conv(taken, given, 1, stride)
     table = Module("ConcatTable", Module("Sequential", *inner, conv(given, given, 3, 1, 1)), shortcut)
-    return Module("Sequential", norm(taken), Module("ReLU", inplace=True), table, Module("CAddTable", inplace=True))
+    return Module(
+        "Sequential", norm(taken), Module("ReLU", inplace=True), table, Module("CAddTable", inplace=True)
+    )
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("make", [block, preactivated])
 @pytest.mark.parametrize("size", [(64, 64), (67, 75)])
 def test_a_residual_network(make: Any, size: tuple[int, int], tmp_path: Path) -> None:
-    stages = [make(taken, given, stride) for taken, given, stride in ((32, 32, 1), (32, 64, 2), (64, 64, 1), (64, 128, 2))]
+    stages = [
+        make(taken, given, stride)
+        for taken, given, stride in ((32, 32, 1), (32, 64, 2), (64, 64, 1), (64, 128, 2))
+    ]
     whole = Module("SpatialAdaptiveAveragePooling", W=1, H=1)
-    ends = [norm(128), Module("ReLU"), whole, Module("View", size=Sizes([128]), numElements=128, numInputDims=3)]
+    ends = [
+        norm(128),
+        Module("ReLU"),
+        whole,
+        Module("View", size=Sizes([128]), numElements=128, numInputDims=3),
+    ]
     first = [conv(3, 32, 7, 2, 3), norm(32), Module("ReLU"), pool("Max", 3, 2, 1)]
     head = Module("Linear", weight=array(10, 128), bias=array(10))
     file = write_torch7(tmp_path / "model.t7", Module("Sequential", *first, *stages, *ends, head))
@@ -194,7 +276,9 @@ def test_a_residual_network(make: Any, size: tuple[int, int], tmp_path: Path) ->
         made = porter.convert(file, to=to, input_size=f"{size[0]}x{size[1]}", out=tmp_path / to)
         assert made.verdict is not None and made.verdict.ok
     # OpenCV lacks the pool of the whole map.
-    other = cv2.dnn.readNetFromTorch(str(write_torch7(tmp_path / "part.t7", Module("Sequential", *first, *stages, *ends[:2]))))
+    other = cv2.dnn.readNetFromTorch(
+        str(write_torch7(tmp_path / "part.t7", Module("Sequential", *first, *stages, *ends[:2])))
+    )
     other.enableFusion(False)
     images = np.random.default_rng(1).normal(0, 1, (2, 3, *size)).astype(np.float32)
     other.setInput(images)
@@ -208,7 +292,9 @@ def test_a_network_of_fast_neural_style_is_what_torch_computes(tmp_path: Path) -
     alone = Module("InstanceNormalization", eps=1e-5, nOutput=6, weight=gain, bias=offset)
     ways = Module("ConcatTable", Module("Sequential", conv(6, 6, 3), alone), Module("ShaveImage", size=1))
     first = conv(3, 6, 3)
-    model = Module("Sequential", first, ways, Module("CAddTable"), Module("Tanh"), Module("TotalVariation", strength=0.1))
+    model = Module(
+        "Sequential", first, ways, Module("CAddTable"), Module("Tanh"), Module("TotalVariation", strength=0.1)
+    )
     file = write_torch7(tmp_path / "model.t7", model)
     assert porter.convert(file, to="torch", input_size="12x15", out=tmp_path / "port").verdict.ok  # type: ignore[union-attr]
     images = torch.randn(2, 3, 12, 15, generator=torch.Generator().manual_seed(0))
@@ -218,14 +304,18 @@ def test_a_network_of_fast_neural_style_is_what_torch_computes(tmp_path: Path) -
 
     with torch.no_grad():
         x = convolved(images, first)
-        normed = F.instance_norm(convolved(x, ways.fields["modules"][0].fields["modules"][0]), weight=torch.from_numpy(gain))
+        normed = F.instance_norm(
+            convolved(x, ways.fields["modules"][0].fields["modules"][0]), weight=torch.from_numpy(gain)
+        )
         wanted = torch.tanh(normed + torch.from_numpy(offset).reshape(-1, 1, 1) + x[:, :, 1:-1, 1:-1])
         found = porter.load(tmp_path / "port")(images)
     assert torch.linalg.norm(found - wanted) <= 1e-5 * torch.linalg.norm(wanted)
 
 
 def test_files_without_modules_and_as_text(tmp_path: Path) -> None:
-    file = write_torch7(tmp_path / "params.t7", {"conv0": {"weight": array(2, 3)}, "lr": 0.1, "bias": array(2)})
+    file = write_torch7(
+        tmp_path / "params.t7", {"conv0": {"weight": array(2, 3)}, "lr": 0.1, "bias": array(2)}
+    )
     found = read_checkpoint(file)
     assert found.graph is None and {name: held.shape for name, held in found.tensors.items()} == {
         "conv0/weight": (2, 3),

@@ -68,10 +68,16 @@ def pickled(tensors: dict[str, Any]) -> bytes:
 
 
 def layouts(program: torch.export.ExportedProgram, members: Members) -> dict[str, tuple[Members, str]]:
-    """By the torch that wrote them: members, and the folder that they stand in (torch/export/__init__.py of torch 2.7 and 2.8)."""
+    """By the torch that wrote them: members, and the folder that they stand in (torch/export/__init__.py of
+    torch 2.7 and 2.8).
+    """
     weights, constants = pickled(program.state_dict), pickled(program.constants)
     model = members["models/model.json"]
-    old = {"serialized_exported_program.json": model, "serialized_state_dict.pt": weights, "serialized_constants.pt": constants}
+    old = {
+        "serialized_exported_program.json": model,
+        "serialized_state_dict.pt": weights,
+        "serialized_constants.pt": constants,
+    }
     newer = {"archive_format": b"pt2", "models/model.json": model}
     return {
         "2.9": (members, "model/"),
@@ -82,7 +88,9 @@ def layouts(program: torch.export.ExportedProgram, members: Members) -> dict[str
 
 @pytest.mark.parametrize("version", ["2.9", "2.8", "2.7"])
 @pytest.mark.parametrize("suffix", [".pt2", ".zip"])
-def test_archives_of_every_torch(made: tuple[Any, Members], version: str, suffix: str, tmp_path: Path) -> None:
+def test_archives_of_every_torch(
+    made: tuple[Any, Members], version: str, suffix: str, tmp_path: Path
+) -> None:
     members, top = layouts(*made)[version]
     path = written(tmp_path / f"a{suffix}", members, top)
     assert recognise(path).name == "torch-export"
@@ -95,9 +103,13 @@ def test_archives_of_every_torch(made: tuple[Any, Members], version: str, suffix
         np.testing.assert_array_equal(checkpoint.tensors[name], tensor.detach().numpy())
 
 
-def test_the_page_s_lines_make_an_archive_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_s_lines_make_an_archive_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
-    lines = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "torch.export" in block)
+    lines = next(
+        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "torch.export" in block
+    )
     monkeypatch.chdir(tmp_path)
     exec(lines, {"torch": torch, "model": Small()})
     graph = read_checkpoint(tmp_path / "flowers.pt2").graph
@@ -163,8 +175,14 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
     "two programs": (lambda members: {**members, "models/other.json": b"{}"}, "2 programs, expected one"),
     "no JSON": (lambda members: {**members, "models/model.json": b"{'a'"}, "its JSON is damaged"),
     "deep JSON": (lambda members: {**members, "models/model.json": b"[" * 100_000}, "its JSON is damaged"),
-    "another program": (lambda members: {**members, "models/model.json": b"[1]"}, "schema None, and porter reads schema 8"),
-    "another schema": (with_json("models/model.json", lambda content: content | {"schema_version": {"major": 5}}), "schema 5"),
+    "another program": (
+        lambda members: {**members, "models/model.json": b"[1]"},
+        "schema None, and porter reads schema 8",
+    ),
+    "another schema": (
+        with_json("models/model.json", lambda content: content | {"schema_version": {"major": 5}}),
+        "schema 5",
+    ),
     "no nodes": (program(lambda graph: graph.clear()), "the program is damaged"),
     "nodes of another kind": (program(lambda graph: graph["nodes"].insert(0, 7)), "the program is damaged"),
     "a loop": (program(loop), "which nothing before it gives"),
@@ -185,7 +203,12 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
     "a power of large numbers": (
         program(
             lambda graph: graph["nodes"].append(
-                call("torch.ops.aten.pow.Scalar", {"as_tensor": {"name": "p"}}, self=number(1 << 64), exponent=number(1 << 40))
+                call(
+                    "torch.ops.aten.pow.Scalar",
+                    {"as_tensor": {"name": "p"}},
+                    self=number(1 << 64),
+                    exponent=number(1 << 40),
+                )
             )
         ),
         "a number has more than 64 bits",
@@ -206,7 +229,10 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
     "sparse": (weight(layout=1), "not a dense tensor of real numbers"),
     "of no size": (weight(sizes=None), "the list of weights is damaged"),
     "as an object": (entry(use_pickle=True), "is pickled, as an object"),
-    "a path outside": (entry(path_name="weight_/../../../secret"), "lacks 'data/weights/weight_/../../../secret'"),
+    "a path outside": (
+        entry(path_name="weight_/../../../secret"),
+        "lacks 'data/weights/weight_/../../../secret'",
+    ),
 }
 
 
@@ -242,7 +268,9 @@ HOSTILE: dict[str, tuple[Callable[[Any], Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_programs_take_no_time_and_no_memory(made: tuple[Any, Members], name: str, tmp_path: Path) -> None:
+def test_hostile_programs_take_no_time_and_no_memory(
+    made: tuple[Any, Members], name: str, tmp_path: Path
+) -> None:
     """Each is read, and with a foreign layer where porter cannot say it."""
     change, foreign = HOSTILE[name]
     graph = read_checkpoint(written(tmp_path / "a.pt2", program(change)(made[1]))).graph
@@ -271,7 +299,10 @@ SIZES: dict[str, tuple[Callable[[Any], Any], Any]] = {
         lambda content: content.pop("range_constraints") and None,
         "the program is damaged: it lacks 'range_constraints'",
     ),
-    "guards of another kind": (lambda content: content.update(guards_code=[7]), "the program is damaged: sequence item 0"),
+    "guards of another kind": (
+        lambda content: content.update(guards_code=[7]),
+        "the program is damaged: sequence item 0",
+    ),
 }
 
 
@@ -292,7 +323,9 @@ def test_hostile_guards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("name", ["models/model.json", WEIGHTS])
-def test_json_that_takes_far_more_memory_than_bytes_is_not_parsed(made: tuple[Any, Members], name: str, tmp_path: Path) -> None:
+def test_json_that_takes_far_more_memory_than_bytes_is_not_parsed(
+    made: tuple[Any, Members], name: str, tmp_path: Path
+) -> None:
     path = tmp_path / "a.pt2"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for member, data in {**made[1], name: b"[" + b"[]," * (8 << 20) + b"0]"}.items():
@@ -313,11 +346,15 @@ def test_a_batch_without_end_is_not_filled(made: tuple[Any, Members], images: in
 
     path = written(tmp_path / "a.pt2", program(change)(made[1]))
     found = porter.convert(path, to="tf", out=tmp_path / "port")
-    assert not found.port.record.proved and any(f"takes {images} images at once" in warning for warning in found.warnings)
+    assert not found.port.record.proved and any(
+        f"takes {images} images at once" in warning for warning in found.warnings
+    )
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_archives_are_refused_in_one_line(made: tuple[Any, Members], name: str, tmp_path: Path) -> None:
+def test_broken_archives_are_refused_in_one_line(
+    made: tuple[Any, Members], name: str, tmp_path: Path
+) -> None:
     change, words = BROKEN[name]
     path = written(tmp_path / "a.pt2", change(made[1]))
     unreadable(path, words)
@@ -344,7 +381,10 @@ def test_no_code_of_a_pickle_is_run(made: tuple[Any, Members], version: str, tmp
     members, top = layouts(*made)[version]
     name = "serialized_state_dict.pt" if version == "2.7" else "data/weights/model.pt"
     sentinel = tmp_path / "ran"
-    unreadable(written(tmp_path / "a.pt2", {**members, name: pickled({"conv.weight": Runs(sentinel)})}, top), "porter runs no code")
+    unreadable(
+        written(tmp_path / "a.pt2", {**members, name: pickled({"conv.weight": Runs(sentinel)})}, top),
+        "porter runs no code",
+    )
     assert not sentinel.exists()
 
 
@@ -384,7 +424,9 @@ def summed(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 def test_what_is_refused_is_the_op_and_not_what_stands_before_it(tmp_path: Path) -> None:
-    """A norm that keeps no statistics has them of its input also in eval mode, and an LSTM's steps may come before its batch."""
+    """A norm that keeps no statistics has them of its input also in eval mode, and an LSTM's steps may come
+    before its batch.
+    """
 
     class Net(torch.nn.Module):
         def __init__(self, last: torch.nn.Module) -> None:
@@ -392,10 +434,14 @@ def test_what_is_refused_is_the_op_and_not_what_stands_before_it(tmp_path: Path)
             self.last = last
 
         def forward(self, image: torch.Tensor) -> torch.Tensor:
-            return self.last(image if isinstance(self.last, torch.nn.BatchNorm2d) else image.mean(2).permute(2, 0, 1))
+            return self.last(
+                image if isinstance(self.last, torch.nn.BatchNorm2d) else image.mean(2).permute(2, 0, 1)
+            )
 
     said = "batch_norm with the statistics of its input", "lstm"
-    for last, kind in zip((torch.nn.BatchNorm2d(3, track_running_stats=False), torch.nn.LSTM(3, 5)), said, strict=True):
+    for last, kind in zip(
+        (torch.nn.BatchNorm2d(3, track_running_stats=False), torch.nn.LSTM(3, 5)), said, strict=True
+    ):
         path, _ = export(Net(last).eval(), torch.randn(2, 3, 8, 8), tmp_path)
         with pytest.raises(MappingError, match=rf"porter has no op for '[\w/]+' \({kind}\)"):
             open_file(path)
@@ -413,7 +459,9 @@ def test_what_an_op_that_porter_lacks_may_have_changed_is_named_too(tmp_path: Pa
         value = conv(x)
         return value.cumsum(1).relu_(), value + 1
 
-    with pytest.raises(MappingError, match=r"'cumsum' \(cumsum\), 'add' \('add' uses a value that 'relu_' .* has changed\)"):
+    with pytest.raises(
+        MappingError, match=r"'cumsum' \(cumsum\), 'add' \('add' uses a value that 'relu_' .* has changed\)"
+    ):
         open_file(export(Reads(call), torch.randn(1, 3, 4, 4), tmp_path)[0])
 
 
@@ -450,7 +498,11 @@ UNREAD = {
         torch.randn(2, 3),
         "an image of rank 4 is expected as an input, found 'x' of 2x3",
     ),
-    "whole numbers": (lambda conv, x: conv(x.float()), torch.zeros(1, 3, 4, 4, dtype=torch.uint8), "has whole numbers"),
+    "whole numbers": (
+        lambda conv, x: conv(x.float()),
+        torch.zeros(1, 3, 4, 4, dtype=torch.uint8),
+        "has whole numbers",
+    ),
 }
 
 
@@ -495,4 +547,9 @@ def test_a_program_without_ops_that_change_says_in_its_signature_what_each_run_c
         path = export(Changing(change).eval(), torch.randn(1, 3, 4, 4), tmp_path, decomposed=True)[0]
         with pytest.raises(UsageError, match=words):
             open_file(path)
-        assert read_checkpoint(export(Changing().eval(), torch.randn(1, 3, 4, 4), tmp_path, decomposed=True)[0]).graph is not None
+        assert (
+            read_checkpoint(
+                export(Changing().eval(), torch.randn(1, 3, 4, 4), tmp_path, decomposed=True)[0]
+            ).graph
+            is not None
+        )

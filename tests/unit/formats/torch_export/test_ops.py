@@ -39,7 +39,9 @@ def responding(x: torch.Tensor, scale: torch.Tensor, offset: torch.Tensor) -> to
 def standardised(kernel: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
     """As the convolutions of BiT and of NFNets compute their kernels."""
     rows = kernel.reshape(1, len(kernel), -1)
-    return F.batch_norm(rows, None, None, weight=gain.view(-1), training=True, momentum=0.0, eps=0.01).reshape_as(kernel)
+    return F.batch_norm(
+        rows, None, None, weight=gain.view(-1), training=True, momentum=0.0, eps=0.01
+    ).reshape_as(kernel)
 
 
 def efficient(m: Any, x: torch.Tensor) -> torch.Tensor:
@@ -67,8 +69,12 @@ def test_ops_that_torch_calls_views_are_views() -> None:
     """And those of the others that share memory sometimes: what torch declares is not all."""
     for op in READERS:
         packet = getattr(torch.ops.aten, op, None)
-        schemas = [] if packet is None else [getattr(packet, overload)._schema for overload in packet.overloads()]
-        shared = [value.alias_info for schema in schemas for value in schema.returns if value.alias_info is not None]
+        schemas = (
+            [] if packet is None else [getattr(packet, overload)._schema for overload in packet.overloads()]
+        )
+        shared = [
+            value.alias_info for schema in schemas for value in schema.returns if value.alias_info is not None
+        ]
         assert op in VIEWS or all(info.is_write for info in shared), op
 
 
@@ -76,7 +82,9 @@ CASES: dict[str, Case] = {
     "conv": lambda m, x: F.conv2d(x, m.k3, m.b8, stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
     "conv in groups, padded alike": lambda m, x: F.conv2d(x, m.k2, padding="same", groups=2),
     "conv by a standardised kernel": lambda m, x: F.conv2d(x, standardised(m.k3, m.b8 * 0.5), m.b8 * 2),
-    "transposed": lambda m, x: F.conv_transpose2d(x, m.t3, m.b4, stride=(2, 3), padding=1, output_padding=(0, 1), groups=2),
+    "transposed": lambda m, x: F.conv_transpose2d(
+        x, m.t3, m.b4, stride=(2, 3), padding=1, output_padding=(0, 1), groups=2
+    ),
     "max pool, ceil": lambda m, x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
     "max pool, dilated": lambda m, x: F.max_pool2d(x, 2, 1, dilation=3),
     "average": lambda m, x: F.avg_pool2d(x, (3, 2), 2, (1, 0)),
@@ -86,19 +94,30 @@ CASES: dict[str, Case] = {
     "pools of the map": lambda m, x: F.adaptive_avg_pool2d(x, 1) + F.adaptive_max_pool2d(x, (1, 1)),
     "norm": lambda m, x: F.batch_norm(x, m.mean, m.variance, m.gamma, m.beta, eps=0.01),
     "norm without scale": lambda m, x: F.batch_norm(x, m.mean, m.variance),
-    "norm of the channels": lambda m, x: F.layer_norm(x.permute(0, 2, 3, 1), (6,), m.gamma, m.beta).permute(0, 3, 1, 2),
-    "norms by the root": lambda m, x: F.rms_norm(F.rms_norm(x.permute(0, 2, 3, 1) * 1e-3, (6,), eps=1e-6), (6,), m.gamma, 0.01),
-    "norms by the root, in parts": lambda m, x: (
-        x * (x**2).mean(1, keepdim=True).add(0.1).rsqrt() * m.along + x / (x * x).mean([1], keepdim=True).add(1e-6).sqrt()
+    "norm of the channels": lambda m, x: F.layer_norm(x.permute(0, 2, 3, 1), (6,), m.gamma, m.beta).permute(
+        0, 3, 1, 2
     ),
-    "norms of groups": lambda m, x: F.group_norm(F.group_norm(x.relu(), 3, m.gamma, m.beta, 0.01), 1) + F.group_norm(x, 2, m.gamma),
+    "norms by the root": lambda m, x: F.rms_norm(
+        F.rms_norm(x.permute(0, 2, 3, 1) * 1e-3, (6,), eps=1e-6), (6,), m.gamma, 0.01
+    ),
+    "norms by the root, in parts": lambda m, x: (
+        x * (x**2).mean(1, keepdim=True).add(0.1).rsqrt() * m.along
+        + x / (x * x).mean([1], keepdim=True).add(1e-6).sqrt()
+    ),
+    "norms of groups": lambda m, x: (
+        F.group_norm(F.group_norm(x.relu(), 3, m.gamma, m.beta, 0.01), 1) + F.group_norm(x, 2, m.gamma)
+    ),
     "norm of responses": lambda m, x: responding(x, m.along, m.along * 2),
     "lengths": lambda m, x: x / x.norm(p=2, dim=1, keepdim=True) + x.norm(p=2, dim=3, keepdim=True),
     "quotient of whole numbers": lambda m, x: x * (m.seven / m.two),
     "response norm": lambda m, x: F.local_response_norm(x, 4, alpha=0.3, beta=0.6, k=2.0),
-    "clips": lambda m, x: F.relu6(x) + F.hardtanh(x, -0.5, 0.4) + x.clamp(min=0.1) + x.clamp(-1, 1) + F.relu(x).clamp_(max=0.7),
+    "clips": lambda m, x: (
+        F.relu6(x) + F.hardtanh(x, -0.5, 0.4) + x.clamp(min=0.1) + x.clamp(-1, 1) + F.relu(x).clamp_(max=0.7)
+    ),
     "hard ones": lambda m, x: F.hardswish(F.hardsigmoid(x)) + x * F.relu6(x + 3) / 6,
-    "smooth ones": lambda m, x: F.mish(F.silu(F.gelu(F.gelu(x), approximate="tanh"))) + F.softplus(x) + F.softsign(x),
+    "smooth ones": lambda m, x: (
+        F.mish(F.silu(F.gelu(F.gelu(x), approximate="tanh"))) + F.softplus(x) + F.softsign(x)
+    ),
     "softplus, cut": lambda m, x: F.softplus(x * 0.001 + 20.0005),
     "softplus without a threshold": lambda m, x: F.softplus(x * 0.001 + 20.0005, threshold=50),
     "channels at places": lambda m, x: x.index_select(1, m.places) * x.index_select(-3, m.places[:1]),
@@ -109,12 +128,16 @@ CASES: dict[str, Case] = {
     "slopes": lambda m, x: F.selu(F.elu(F.leaky_relu(x, 0.2), 0.7)) + F.prelu(x, m.gamma) + F.prelu(x, m.one),
     "tanh and sigmoid": lambda m, x: torch.tanh(torch.sigmoid(x)),
     "softmax": lambda m, x: x.softmax(1),
-    "constants": lambda m, x: (2 - x) / 0.5 - (x * m.along + torch.tensor(0.25)) ** 2 + torch.add(x, 1.5) - x.neg() * 3,
+    "constants": lambda m, x: (
+        (2 - x) / 0.5 - (x * m.along + torch.tensor(0.25)) ** 2 + torch.add(x, 1.5) - x.neg() * 3
+    ),
     "computed constants": lambda m, x: (
         x * (m.gamma * (m.variance + 0.1).rsqrt()).view(1, -1, 1, 1)
         - (m.beta / m.variance.sqrt() + m.variance.reciprocal())[:, None, None]
     ),
-    "norm in parts": lambda m, x: (x - m.mean.view(6, 1, 1)) / (m.variance.view(6, 1, 1) + 0.1).sqrt() * m.along + m.along,
+    "norm in parts": lambda m, x: (
+        (x - m.mean.view(6, 1, 1)) / (m.variance.view(6, 1, 1) + 0.1).sqrt() * m.along + m.along
+    ),
     "of values": lambda m, x: torch.maximum(x * x.sigmoid(), x - x.tanh()) + torch.minimum(x, x * x),
     "squeeze and excite": lambda m, x: x * F.conv2d(x.mean((2, 3), keepdim=True), m.k1).sigmoid(),
     "efficient channel attention": lambda m, x: efficient(m, x).expand_as(x) * x,
@@ -122,15 +145,23 @@ CASES: dict[str, Case] = {
     "split attention": split_attention,
     "head": lambda m, x: F.linear(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1), m.dense, m.b8),
     "head of means": lambda m, x: x.mean([-1, -2]) @ m.dense.t() + m.b8,
-    "head of a maximum": lambda m, x: torch.addmm(m.b8, F.dropout(x.amax((2, 3)), 0.5, False), m.dense.t(), alpha=0.5),
+    "head of a maximum": lambda m, x: torch.addmm(
+        m.b8, F.dropout(x.amax((2, 3)), 0.5, False), m.dense.t(), alpha=0.5
+    ),
     "cells": lambda m, x: F.linear(x.permute(0, 2, 3, 1), m.dense, m.b8).permute(0, 3, 1, 2),
-    "channels shuffled": lambda m, x: x.view(x.shape[0], 2, 3, *x.shape[2:]).transpose(1, 2).contiguous().view(x.shape),
+    "channels shuffled": lambda m, x: (
+        x.view(x.shape[0], 2, 3, *x.shape[2:]).transpose(1, 2).contiguous().view(x.shape)
+    ),
     "shuffled by torch": lambda m, x: F.channel_shuffle(x, 3),
     "cells of channels": lambda m, x: F.pixel_shuffle(torch.cat([x, x], 1), 2),
     "the second part": lambda m, x: torch.relu(x).chunk(2, 1)[1],
     "parts": lambda m, x: torch.cat([*x.chunk(2, 1), *x.split([1, 5], 1), x[:, 1:5:2], x.narrow(1, 2, 2)], 1),
-    "parts from the end": lambda m, x: torch.cat([x.narrow(1, -3, 3), x.narrow(1, -3, 2), x.narrow(1, -1, 1)], 1),
-    "copies": lambda m, x: x.flatten(2) * x.flatten(2).amax(2, keepdim=True).repeat(1, 1, x.shape[2] * x.shape[3]),
+    "parts from the end": lambda m, x: torch.cat(
+        [x.narrow(1, -3, 3), x.narrow(1, -3, 2), x.narrow(1, -1, 1)], 1
+    ),
+    "copies": lambda m, x: (
+        x.flatten(2) * x.flatten(2).amax(2, keepdim=True).repeat(1, 1, x.shape[2] * x.shape[3])
+    ),
     "a channel": lambda m, x: torch.cat([x[:, 4].unsqueeze(1) * 0.5 + 1, x[:, :2]], 1),
     "a corner": lambda m, x: x[:, :, 1:-2, ::2],
     "pads": lambda m, x: F.max_pool2d(F.pad(x, (1, 2, 0, 1), value=-3.0), 2),
@@ -140,20 +171,29 @@ CASES: dict[str, Case] = {
 }
 WHOLE_ONLY: dict[str, Case] = {
     "smooth below 0": lambda m, x: F.celu(F.celu(x), alpha=0.7) + F.celu(x, alpha=2.5),
-    "pads of own cells": lambda m, x: F.pad(F.pad(x, (1, 2, 3, 0), mode="reflect"), (2, 0, 1, 1), mode="replicate"),
+    "pads of own cells": lambda m, x: F.pad(
+        F.pad(x, (1, 2, 3, 0), mode="reflect"), (2, 0, 1, 1), mode="replicate"
+    ),
     "norms of instances": lambda m, x: F.instance_norm(
-        F.instance_norm(x, weight=m.gamma, bias=m.beta) + F.instance_norm(x, m.mean, m.variance, use_input_stats=False)
+        F.instance_norm(x, weight=m.gamma, bias=m.beta)
+        + F.instance_norm(x, m.mean, m.variance, use_input_stats=False)
     ),
     "between cells": lambda m, x: F.interpolate(
         F.interpolate(x, scale_factor=(1.5, 0.5), mode="bilinear"), scale_factor=2, mode="bicubic"
     ),
     "between corners": lambda m, x: F.interpolate(
-        F.interpolate(x, scale_factor=3, mode="bilinear", align_corners=True), scale_factor=0.4, mode="bicubic", align_corners=True
+        F.interpolate(x, scale_factor=3, mode="bilinear", align_corners=True),
+        scale_factor=0.4,
+        mode="bicubic",
+        align_corners=True,
     ),
     "exact cells": lambda m, x: F.interpolate(x, scale_factor=(2, 0.5), mode="nearest-exact"),
     "like another map": lambda m, x: F.interpolate(F.max_pool2d(x, 2), size=x.shape[2:], mode="bilinear") + x,
     "antialiased": lambda m, x: F.interpolate(
-        F.interpolate(x, scale_factor=2, mode="bilinear", antialias=True), scale_factor=1.5, mode="bicubic", antialias=True
+        F.interpolate(x, scale_factor=2, mode="bilinear", antialias=True),
+        scale_factor=1.5,
+        mode="bicubic",
+        antialias=True,
     ),
     "around": lambda m, x: F.threshold(F.pad(x, (1, 2, 0, 1), mode="circular"), 0.3, 0.0),
 }
@@ -161,14 +201,18 @@ WHOLE_ONLY: dict[str, Case] = {
 FIXED_ONLY: dict[str, Case] = {
     "a corner of a size": lambda m, x: x[:, :, :6, 3:99],
     "windows": lambda m, x: F.adaptive_avg_pool2d(x, (5, 7)),
-    "windows that differ in size": lambda m, x: F.adaptive_avg_pool2d(x, (3, 4)) * F.adaptive_max_pool2d(x, (3, 1)),
+    "windows that differ in size": lambda m, x: (
+        F.adaptive_avg_pool2d(x, (3, 4)) * F.adaptive_max_pool2d(x, (3, 1))
+    ),
     "more windows than cells": lambda m, x: F.adaptive_max_pool2d(x, (15, 3)),
     "no windows": lambda m, x: F.adaptive_avg_pool2d(x.relu(), SIZE),
     "flattened map": lambda m, x: F.linear(x.flatten(1), m.wide),
     "to a size": lambda m, x: F.interpolate(F.max_pool2d(x[:, :, :10], 2), size=(10, 14)),
 }
 WHOLE_AND_FIXED: dict[str, Case] = {
-    "to other cells": lambda m, x: F.interpolate(F.interpolate(x, size=(5, 7), mode="bilinear"), size=(11, 3), mode="bicubic"),
+    "to other cells": lambda m, x: F.interpolate(
+        F.interpolate(x, size=(5, 7), mode="bilinear"), size=(11, 3), mode="bicubic"
+    ),
     "to the nearest": lambda m, x: F.interpolate(x, size=(5, 7)),
     "a map of patches": lambda m, x: F.fold(
         F.unfold(x[:, :, 1:], (2, 7), stride=(2, 7)).relu() * 0.5, (10, 14), (2, 7), stride=(2, 7)
@@ -176,8 +220,23 @@ WHOLE_AND_FIXED: dict[str, Case] = {
     "learned queries": lambda m, x: m.dense.tile(len(x), 1, 1) @ x.flatten(2) + m.dense @ x.flatten(2),
 }
 SHAPES = {
-    **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "t3": (6, 2, 3, 3), "k1": (6, 6, 1, 1), "k5": (1, 1, 5), "b8": (8,), "b4": (4,)},
-    **{"gamma": (6,), "beta": (6,), "along": (6, 1, 1), "one": (1,), "dense": (8, 6), "wide": (3, 6 * SIZE[0] * SIZE[1])},
+    **{
+        "k3": (8, 6, 3, 3),
+        "k2": (6, 3, 2, 2),
+        "t3": (6, 2, 3, 3),
+        "k1": (6, 6, 1, 1),
+        "k5": (1, 1, 5),
+        "b8": (8,),
+        "b4": (4,),
+    },
+    **{
+        "gamma": (6,),
+        "beta": (6,),
+        "along": (6, 1, 1),
+        "one": (1,),
+        "dense": (8, 6),
+        "wide": (3, 6 * SIZE[0] * SIZE[1]),
+    },
 }
 
 
@@ -202,12 +261,16 @@ FORMS = [(False, False), (False, True), (True, False), (True, True)]
 
 
 def test_every_op_that_is_read_or_run_is_one_of_torch() -> None:
-    ops = {op for op in {*READERS, *EVALUATORS, *INNER} - {ROWS} if not op.startswith("operator.")}  # rows are porter's own
-    names = {op: (op, f"{op}__") for op in ops}  # `__and__` is read without its last lines, as an op in place is
+    # Rows are porter's own.
+    ops = {op for op in {*READERS, *EVALUATORS, *INNER} - {ROWS} if not op.startswith("operator.")}
+    # `__and__` is read without its last lines, as an op in place is.
+    names = {op: (op, f"{op}__") for op in ops}
     assert [op for op, each in names.items() if not any(hasattr(torch.ops.aten, name) for name in each)] == []
 
 
-@pytest.mark.parametrize(("free", "decomposed"), FORMS, ids=["fixed", "fixed, decomposed", "any size", "any size, decomposed"])
+@pytest.mark.parametrize(
+    ("free", "decomposed"), FORMS, ids=["fixed", "fixed, decomposed", "any size", "any size, decomposed"]
+)
 def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tmp_path: Path) -> None:
     cases = {**CASES, **({} if free else FIXED_ONLY), **({} if decomposed else WHOLE_ONLY)}
     cases |= {} if free or decomposed else WHOLE_AND_FIXED
@@ -221,13 +284,19 @@ def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tm
     values = values_of(graph, checkpoint.tensors, image.double().numpy())
     assert len(graph.outputs) == len(cases)
     for name, end, value in zip(cases, graph.outputs, expected, strict=True):
-        assert values[end].shape == value.shape and np.abs(values[end] - value).max() <= 1e-12 * np.abs(value).max(), name
+        assert (
+            values[end].shape == value.shape
+            and np.abs(values[end] - value).max() <= 1e-12 * np.abs(value).max()
+        ), name
     taps = {node.name: node.tap for node in graph.nodes if node.tap}
     assert set(graph.outputs) <= set(taps)
     for dtype, limit in (("float32", 5e-6), ("float64", 1e-13)):
         theirs = run_reference(build_file(checkpoint, dtype, ANY), image.numpy(), taps)  # type: ignore[arg-type]
         for node, value in theirs.items():
-            assert values[node].shape == value.shape and np.abs(values[node] - value).max() <= limit * np.abs(value).max(), node
+            assert (
+                values[node].shape == value.shape
+                and np.abs(values[node] - value).max() <= limit * np.abs(value).max()
+            ), node
 
 
 def test_a_program_of_one_image_widens_its_weights_once_for_many(tmp_path: Path) -> None:
@@ -248,7 +317,9 @@ def test_a_program_of_one_image_widens_its_weights_once_for_many(tmp_path: Path)
     assert widened.count(layer.weight.shape) == 1 and torch.allclose(found, wanted, rtol=1e-14, atol=1e-15)
 
 
-def test_an_epsilon_that_is_not_stated_is_that_of_the_type_in_which_the_program_was_made(tmp_path: Path) -> None:
+def test_an_epsilon_that_is_not_stated_is_that_of_the_type_in_which_the_program_was_made(
+    tmp_path: Path,
+) -> None:
     cases: dict[str, Case] = {"norm": lambda m, x: F.rms_norm(x.permute(0, 2, 3, 1) * 1e-3, (6,))}
     image = torch.randn(2, 6, *SIZE, generator=torch.Generator().manual_seed(1))
     checkpoint = read_checkpoint(export(model := Ops(cases).eval(), image, tmp_path)[0])
@@ -270,7 +341,9 @@ def test_patches_that_overlap_or_are_padded_are_refused(tmp_path: Path) -> None:
     graph = read_checkpoint(export(Ops(cases), torch.randn(2, 6, *SIZE), tmp_path)[0]).graph
     assert graph is not None
     kinds = [op.kind for node in graph.nodes if isinstance(op := node.op, Foreign)]
-    assert kinds == [f"{op} of patches that overlap or are padded" for op in ("im2col", "im2col", "im2col", "col2im")]
+    assert kinds == [
+        f"{op} of patches that overlap or are padded" for op in ("im2col", "im2col", "im2col", "col2im")
+    ]
 
 
 def test_very_many_windows_are_one_op(tmp_path: Path) -> None:
@@ -296,7 +369,9 @@ def test_a_pool_that_keeps_the_rows_is_one_over_the_columns_at_every_size(tmp_pa
 def test_cells_that_torch_does_not_repeat_equally_often_are_refused_by_name(tmp_path: Path) -> None:
     """Torch itself says which: at 41, 47 and 61 its rounding moves the first cell of a copy."""
     factors, image = (2, 3, 13, 40, 41, 42, 47, 61, 63, 64), torch.randn(1, 6, *SIZE)
-    cases: dict[str, Case] = {str(f): lambda m, x, f=f: F.interpolate(x[:, :2], scale_factor=f, mode="nearest") for f in factors}
+    cases: dict[str, Case] = {
+        str(f): lambda m, x, f=f: F.interpolate(x[:, :2], scale_factor=f, mode="nearest") for f in factors
+    }
     graph = read_checkpoint(export(Ops(cases).eval(), image, tmp_path)[0]).graph
     assert graph is not None
     cells = torch.arange(9.0)[None, None, None]

@@ -40,10 +40,13 @@ def test_each_layer_computes_with_the_canonical_tensors_what_flax_does_with_its_
     for (path, role), shape in STORED.items():
         stored, node = random.standard_normal(shape), GRAPH.by_path[path]
         found = jax.to_canonical(GRAPH, node, role, stored)
-        assert np.array_equal(jax.from_canonical(GRAPH, node, role, found), stored.squeeze(0) if role == "value" else stored)
+        assert np.array_equal(
+            jax.from_canonical(GRAPH, node, role, found), stored.squeeze(0) if role == "value" else stored
+        )
         if (path, role) == ("patches", "kernel"):
             assert np.array_equal(found, np.einsum("hwio->oihw", stored))
-        elif (path, role) == ("query", "kernel"):  # flax.linen.MultiHeadDotProductAttention: bsf,fhc->bshc, and bshc,hcu->bsu
+        elif (path, role) == ("query", "kernel"):
+            # Flax.linen.MultiHeadDotProductAttention: bsf,fhc->bshc, and bshc,hcu->bsu.
             x = random.standard_normal((2, FEATURES))
             assert np.allclose(x @ found.T, np.einsum("sf,fhc->shc", x, stored).reshape(2, -1))
         elif (path, role) == ("out", "kernel"):
@@ -51,17 +54,24 @@ def test_each_layer_computes_with_the_canonical_tensors_what_flax_does_with_its_
             assert np.allclose(x.reshape(2, -1) @ found.T, np.einsum("shc,hcu->su", x, stored))
 
 
-@pytest.mark.parametrize("shape", [(HEADS, CHANNELS, FEATURES), (FEATURES, CHANNELS, HEADS), (FEATURES, HEADS * CHANNELS)])
+@pytest.mark.parametrize(
+    "shape", [(HEADS, CHANNELS, FEATURES), (FEATURES, CHANNELS, HEADS), (FEATURES, HEADS * CHANNELS)]
+)
 def test_other_heads_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(MappingError, match=r"expected a kernel of heads of shape \(5, 3, 4\)"):
         get_dialect("jax").to_canonical(GRAPH, GRAPH.by_path["query"], "kernel", np.zeros(shape))
 
 
 def test_names_are_flaxs_and_nothing_is_imported() -> None:
-    names = {path: get_dialect("jax").tensor_names(GRAPH, GRAPH.by_path[path], "a/b") for path in ("norm", "out")}
+    names = {
+        path: get_dialect("jax").tensor_names(GRAPH, GRAPH.by_path[path], "a/b") for path in ("norm", "out")
+    }
     assert names == {
         "norm": {"gamma": ("a/b/scale",), "beta": ("a/b/bias",)},
         "out": {"kernel": ("a/b/kernel",), "bias": ("a/b/bias",)},
     }
-    code = "import sys, porter.frameworks.jax.dialect; sys.exit(bool({'torch', 'tensorflow', 'keras', 'jax'} & set(sys.modules)))"
+    code = (
+        "import sys, porter.frameworks.jax.dialect; sys.exit(bool({'torch', 'tensorflow', 'keras', "
+        "'jax'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

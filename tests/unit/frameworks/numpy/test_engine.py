@@ -1,4 +1,6 @@
-"""Porter's own engine: the order of values, layouts, and what it refuses. Its operators have tests of their own."""
+"""Porter's own engine: the order of values, layouts, and what it refuses. Its operators have tests of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -42,22 +44,30 @@ def test_values_by_name_of_what_they_need_only() -> None:
     wanted = BATCH + 1 + np.float64(np.float32(0.1))
     assert found.keys() == {"a", "b", "c"}
     assert (
-        np.array_equal(found["a"], wanted) and np.array_equal(found["b"], wanted[:, 1:]) and np.array_equal(found["b"], found["c"])
+        np.array_equal(found["a"], wanted)
+        and np.array_equal(found["b"], wanted[:, 1:])
+        and np.array_equal(found["b"], found["c"])
     )
     assert model("float32")(BATCH, ("sum",))["sum"].dtype == np.float32
 
 
 def test_maps_of_a_file_that_has_channels_last() -> None:
     steps = (Step("by place", ("image",), ("scaled",), {}), Step("mean", ("scaled",), ("means",), {}))
-    found = NumpyModel(Program("image", steps, ROWS, channels_last=True), {}, "float64")(BATCH, ("scaled", "means"))
+    found = NumpyModel(Program("image", steps, ROWS, channels_last=True), {}, "float64")(
+        BATCH, ("scaled", "means")
+    )
     wanted = BATCH * np.arange(3).reshape(3, 1, 1)
-    assert np.array_equal(found["scaled"], wanted) and np.allclose(found["means"], wanted.mean((2, 3)), rtol=1e-15)
+    assert np.array_equal(found["scaled"], wanted) and np.allclose(
+        found["means"], wanted.mean((2, 3)), rtol=1e-15
+    )
 
 
 def test_what_it_cannot_run_is_told_with_its_place() -> None:
     with pytest.raises(MissingFramework, match="unknown: porter's own engine has no operator 'strange'"):
         model()(BATCH, ("unknown",))
-    with pytest.raises(MissingFramework, match="failed: porter's own engine cannot run this 'fails': ValueError: "):
+    with pytest.raises(
+        MissingFramework, match="failed: porter's own engine cannot run this 'fails': ValueError: "
+    ):
         model()(BATCH, ("failed",))
     for device, precision, tap in (("cuda", "fp32", "sum"), ("cpu", "bf16", "sum"), ("cpu", "fp32", None)):
         with pytest.raises(UsageError, match="fp32 on the CPU"):
@@ -71,7 +81,9 @@ def test_photos() -> None:
 
 
 def test_its_rows_are_independent_of_how_porter_reads_a_file() -> None:
-    """Neither porter's ops, nor its pads, nor a reader: otherwise a mistake of the reader would be in the proof too."""
+    """Neither porter's ops, nor its pads, nor a reader: otherwise a mistake of the reader would be in the
+    proof too.
+    """
     rows = [format.rows for format in FORMATS.values() if format.rows] + ["tests.support.toy_format.rows"]
     assert all((format.engine == "numpy") == (format.rows is not None) for format in FORMATS.values())
     for module in (
@@ -82,6 +94,10 @@ def test_its_rows_are_independent_of_how_porter_reads_a_file() -> None:
     ):
         decoding = ("porter.graph", "porter.padding", "porter.filegraph.")
         # `places` says only that a file counts further than it has.
-        used = {name for name in reached(module) - {"porter.filegraph.places"} if not name.startswith("porter.filegraph.kernels")}
+        used = {
+            name
+            for name in reached(module) - {"porter.filegraph.places"}
+            if not name.startswith("porter.filegraph.kernels")
+        }
         assert not [name for name in used if name.startswith(decoding)], module
     assert "porter.graph.plan" in reached("porter.verification.check")

@@ -15,15 +15,24 @@ from porter.graph import INPUT, Graph, Node, Relu, Sigmoid
 from porter.graph.plan import Plan
 from tests.support.evaluation.protocols import PROTOCOLS, pixels_of
 
-GRAPH = Graph((Node("most", Relu(), (INPUT,)), Node("share", Sigmoid(), ("most",))), 3, "share", further=("most",))
-ROWS: dict[str, Any] = {"most": lambda stated, x, least: np.maximum(x, least), "means": lambda stated, x: x.mean((2, 3))}
-PROGRAM = Program("data", (Step("most", ("data", "least"), ("a",), {}), Step("means", ("a",), ("b",), {})), ROWS)
+GRAPH = Graph(
+    (Node("most", Relu(), (INPUT,)), Node("share", Sigmoid(), ("most",))), 3, "share", further=("most",)
+)
+ROWS: dict[str, Any] = {
+    "most": lambda stated, x, least: np.maximum(x, least),
+    "means": lambda stated, x: x.mean((2, 3)),
+}
+PROGRAM = Program(
+    "data", (Step("most", ("data", "least"), ("a",), {}), Step("means", ("a",), ("b",), {})), ROWS
+)
 BATCH = np.random.default_rng(0).standard_normal((2, 3, 4, 5))
 
 
 def made(dtype: Any = "float64", device: str = "cpu") -> PortModel:
     values = {"most": "a", "share": "b"}
-    return port_model(Plan(GRAPH, {}, (4, 5)), PROGRAM, {"least": np.zeros(1, np.float32)}, values, dtype, device)
+    return port_model(
+        Plan(GRAPH, {}, (4, 5)), PROGRAM, {"least": np.zeros(1, np.float32)}, values, dtype, device
+    )
 
 
 def test_values_by_the_paths_of_the_graph() -> None:
@@ -37,12 +46,19 @@ def test_values_by_the_paths_of_the_graph() -> None:
 
 def test_photos() -> None:
     pixels = pixels_of(PROTOCOLS[0])
-    model = port_model(Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(1)}, {"most": "a", "share": "b"}, "float32", "cpu")
-    assert classifier(model, PROTOCOLS[0], "cpu", FP32)(pixels)().shape == (pixels.shape[0] * pixels.shape[1], 3)
+    model = port_model(
+        Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(1)}, {"most": "a", "share": "b"}, "float32", "cpu"
+    )
+    assert classifier(model, PROTOCOLS[0], "cpu", FP32)(pixels)().shape == (
+        pixels.shape[0] * pixels.shape[1],
+        3,
+    )
 
 
 def test_a_net_that_does_not_run_is_a_mistake_of_its_writer() -> None:
-    model = port_model(Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(7)}, {"most": "a", "share": "b"}, "float64", "cpu")
+    model = port_model(
+        Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(7)}, {"most": "a", "share": "b"}, "float64", "cpu"
+    )
     with pytest.raises(CheckFailed, match=r"a: the port's own net does not run: .*'most'"):
         run(model, BATCH, ["share"])
 

@@ -40,7 +40,9 @@ def test_pixels_are_scaled_as_porter_data_does(tmp_path: Path, make: Any, crops:
     for protocol in PROTOCOLS:
         pixels = pixels_of(protocol, photos=3, crops=crops)
         got = framework.ENGINE.classifier(model, protocol, "cpu", FP32, tap)(pixels)()
-        assert got.dtype == np.float32 and np.array_equal(got, normalise(pixels, protocol).reshape(3 * crops, -1))
+        assert got.dtype == np.float32 and np.array_equal(
+            got, normalise(pixels, protocol).reshape(3 * crops, -1)
+        )
 
 
 def test_what_onnxruntime_cannot_run_is_one_error_and_not_printed(capsys: pytest.CaptureFixture[str]) -> None:

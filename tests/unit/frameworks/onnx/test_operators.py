@@ -1,5 +1,5 @@
-"""Every operator that porter reads from ONNX, opset by opset: onnxruntime, ONNX's reference implementation with porter's operators,
-and porter's graph of the file compute the same.
+"""Every operator that porter reads from ONNX, opset by opset: onnxruntime, ONNX's reference implementation
+with porter's operators, and porter's graph of the file compute the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def distance(found: Array, wanted: Array) -> float:
     """The relative L2 distance; infinite where shapes differ."""
     if found.shape != wanted.shape:
         return np.inf
-    return float(np.linalg.norm(found.astype(np.float64) - wanted) / (np.linalg.norm(wanted.astype(np.float64)) or 1.0))
+    return float(
+        np.linalg.norm(found.astype(np.float64) - wanted) / (np.linalg.norm(wanted.astype(np.float64)) or 1.0)
+    )
 
 
 def value_as_read(model: Any, path: Path, batch: Array) -> Array | None:
@@ -49,7 +51,8 @@ def value_as_read(model: Any, path: Path, batch: Array) -> Array | None:
         assert graph is not None
         if any(isinstance(node.op, Foreign) for node in graph.nodes):
             return None
-        images = batch.reshape(-1, graph.channels, *(graph.built_size or batch.shape[2:]))  # one, where the file's batch is none
+        # One, where the file's batch is none.
+        images = batch.reshape(-1, graph.channels, *(graph.built_size or batch.shape[2:]))
         return values_of(graph, checkpoint.tensors, images)[graph.outputs[0]]
     except PorterError as error:
         assert "fit together" not in error.message
@@ -78,7 +81,9 @@ def compare(tried: Iterable[tuple[Case, int]], path: Path) -> tuple[dict[str, st
         value = value_as_read(made, path, batch)
         if value is not None:
             read[case.op] += 1
-            if (apart := distance(value.reshape(exact.shape) if value.size == exact.size else value, exact)) > EXACT:
+            if (
+                apart := distance(value.reshape(exact.shape) if value.size == exact.size else value, exact)
+            ) > EXACT:
                 wrong[f"{name}, read"] = f"{apart:.1e} from the reference"
     return wrong, read
 
@@ -108,9 +113,11 @@ def test_windows_of_every_size_are_what_onnxruntime_computes(tmp_path: Path) -> 
 
 
 @pytest.mark.full
-def test_the_list_of_wrong_operators_is_that_of_the_reference_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has a newer onnx sees which of porter's operators it needs no more. Sigmoid is one for its speed, Conv for its
-    memory.
+def test_the_list_of_wrong_operators_is_that_of_the_reference_implementation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever has a newer onnx sees which of porter's operators it needs no more. Sigmoid is one for its
+    speed, Conv for its memory.
     """
     kinds: dict[str, set[str]] = {}
     for case, opset in all_versions():
@@ -123,13 +130,18 @@ def test_the_list_of_wrong_operators_is_that_of_the_reference_implementation(mon
                 values.append(np.zeros(0))
         if distance(values[1], values[0]) > EXACT:
             kinds.setdefault(case.op, set()).add(case.text)
-    assert {*kinds} == {kind.__name__ for opset in (7, 10, NEWEST) for kind in own_operators(opset)} - {"Conv", "Sigmoid"}
+    assert {*kinds} == {kind.__name__ for opset in (7, 10, NEWEST) for kind in own_operators(opset)} - {
+        "Conv",
+        "Sigmoid",
+    }
 
 
 def test_what_the_reference_implementation_does_not_take_is_told(tmp_path: Path) -> None:
     made = model(Case("LeakyRelu", "y = LeakyRelu <alpha=0.3> (x)"), 16)
     made.graph.node[0].attribute[0].type = 0
-    with pytest.raises(MissingFramework, match=r"reference implementation cannot run this model: KeyError: 0.*--no-check"):
+    with pytest.raises(
+        MissingFramework, match=r"reference implementation cannot run this model: KeyError: 0.*--no-check"
+    ):
         reference(made, np.zeros((2, 6, 9, 11)))
 
 
@@ -152,7 +164,9 @@ def test_a_batch_of_minus_one_is_free(tmp_path: Path) -> None:
 def test_a_disagreement_of_the_two_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ONNX's own Softmax before opset 13, and onnxruntime's transposed SAME without reach."""
     path, batch = tmp_path / "model.onnx", np.random.default_rng(1).standard_normal((2, 6, 9, 11))
-    made = model(Case("Softmax", "s = Shape (x) p = GlobalAveragePool (x) c = Conv (p, k1, b4) y = Softmax (c)"), 11)
+    made = model(
+        Case("Softmax", "s = Shape (x) p = GlobalAveragePool (x) c = Conv (p, k1, b4) y = Softmax (c)"), 11
+    )
     made.graph.node[3].name = "head/prob"
     path.write_bytes(made.SerializeToString())
     checkpoint = read_checkpoint(path)
@@ -161,9 +175,13 @@ def test_a_disagreement_of_the_two_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(double, "own_operators", lambda opset: [])
     found = first_disagreement(checkpoint, batch)
     assert found is not None and (found.node, found.op) == ("head/prob", "Softmax") and found.distance > 0.5
-    assert found.words.startswith("onnxruntime and ONNX's reference implementation disagree on 'head/prob' (Softmax; relative L2")
+    assert found.words.startswith(
+        "onnxruntime and ONNX's reference implementation disagree on 'head/prob' (Softmax; relative L2"
+    )
     monkeypatch.undo()
-    made = model(Case("ConvTranspose", 'y = ConvTranspose <auto_pad="SAME_LOWER", strides=[3, 3]> (x, t2)'), 11)
+    made = model(
+        Case("ConvTranspose", 'y = ConvTranspose <auto_pad="SAME_LOWER", strides=[3, 3]> (x, t2)'), 11
+    )
     path.write_bytes(made.SerializeToString())
     found = first_disagreement(read_checkpoint(path), batch)
     assert found is not None and found.words.endswith("disagree on 'y' (ConvTranspose; another shape)")
@@ -173,7 +191,9 @@ def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -
     """The reference implementation itself holds all values of a model until the end."""
     steps = "".join(f"s{n + 1} = Tanh(s{n})\n" for n in range(9))
     opset = onnx.helper.make_opsetid("", 20)
-    graph = onnx.parser.parse_graph(f"g (float[N, 3, 8, 8] s0) => (float[N, 3, 8, 8] s9, float[N, 3, 8, 8] s4) {{ {steps} }}")
+    graph = onnx.parser.parse_graph(
+        f"g (float[N, 3, 8, 8] s0) => (float[N, 3, 8, 8] s9, float[N, 3, 8, 8] s4) {{ {steps} }}"
+    )
     made, held = list[weakref.ref[Any]](), list[int]()
     widened = double._widened
 

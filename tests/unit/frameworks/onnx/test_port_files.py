@@ -42,20 +42,31 @@ THREE = Window((3, 3), (2, 2))
     [
         (Node("pool", MaxPool(THREE, ZEROS), (INPUT,)),),
         (Node("pool", MaxPool(THREE, Convention("same", fill=0.0)), (INPUT,)),),
-        (Node("zeros", PadMap((1, 1, 1, 1)), (INPUT,)), Node("pool", MaxPool(THREE, Convention()), ("zeros",))),
+        (
+            Node("zeros", PadMap((1, 1, 1, 1)), (INPUT,)),
+            Node("pool", MaxPool(THREE, Convention()), ("zeros",)),
+        ),
     ],
 )
-def test_onnxruntime_takes_no_zeros_before_a_max_pool_for_its_own_pads(tmp_path: Path, nodes: tuple[Node, ...]) -> None:
-    """Its own are -inf, so that over negative numbers a pool with the zeros merged into it is another function."""
+def test_onnxruntime_takes_no_zeros_before_a_max_pool_for_its_own_pads(
+    tmp_path: Path, nodes: tuple[Node, ...]
+) -> None:
+    """Its own are -inf, so that over negative numbers a pool with the zeros merged into it is another
+    function.
+    """
     graph = Graph(nodes, 3, "pool")
     plan, batch = make_plan(graph, ANY, framework.CAPABILITIES), -1 - np.abs(BATCH)
     written(tmp_path, plan, {})
     wanted = evaluate(graph, {}, batch)["pool"]
-    assert np.any(wanted == 0) and np.array_equal(run_file(tmp_path, plan, batch)["pool"], wanted.astype(np.float32))
+    assert np.any(wanted == 0) and np.array_equal(
+        run_file(tmp_path, plan, batch)["pool"], wanted.astype(np.float32)
+    )
 
 
 def test_a_pad_without_axes_is_merged(tmp_path: Path) -> None:
-    """The reason for the axes. If this fails, onnxruntime no longer merges such a Pad, and the comment in maker.py is old."""
+    """The reason for the axes. If this fails, onnxruntime no longer merges such a Pad, and the comment in
+    maker.py is old.
+    """
     graph = Graph((Node("pool", MaxPool(THREE, ZEROS), (INPUT,)),), 3, "pool")
     plan, batch = make_plan(graph, ANY, framework.CAPABILITIES), -1 - np.abs(BATCH)
     model = written(tmp_path, plan, {})
@@ -80,7 +91,9 @@ def test_large_tensors_are_beside_the_model(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_same_plan_gives_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (framework.write(_made(tmp_path / name), PLAN, TENSORS, {}, "float32", {}) for name in "ab")
+    first, second = (
+        framework.write(_made(tmp_path / name), PLAN, TENSORS, {}, "float32", {}) for name in "ab"
+    )
     assert first == second
 
 
@@ -107,7 +120,10 @@ def test_a_model_is_called_with_arrays() -> None:
     loaded = framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
     assert loaded(BATCH).shape == (2, 5) and loaded(BATCH[:1]).dtype == np.float32
     two = make_plan(Graph(NETWORK.nodes, 3, "stem", (), ("logits",)), (9, 8), framework.CAPABILITIES)
-    assert [value.shape for value in framework.ENGINE.build(two, TENSORS, {}, "float32")(BATCH)] == [(2, 4, 5, 4), (2, 5)]
+    assert [value.shape for value in framework.ENGINE.build(two, TENSORS, {}, "float32")(BATCH)] == [
+        (2, 4, 5, 4),
+        (2, 5),
+    ]
 
 
 def test_other_sizes_than_a_models_only_one_are_refused() -> None:
@@ -127,14 +143,20 @@ def test_files_that_are_not_the_ports_are_refused(tmp_path: Path) -> None:
         framework.read_port(tmp_path, PLAN, {})
     framework.write(tmp_path, PLAN, TENSORS, {}, "float32", {})
     other = Graph((*NETWORK.nodes[:2], Node("logits", Dense(6), ("mean",))), 3, "logits")
-    with pytest.raises(MappingError, match=r"logits.weight: expected a tensor of shape \(6, 4\), got \(5, 4\)"):
+    with pytest.raises(
+        MappingError, match=r"logits.weight: expected a tensor of shape \(6, 4\), got \(5, 4\)"
+    ):
         framework.read_port(tmp_path, make_plan(other, ANY, framework.CAPABILITIES), {})
     with pytest.raises(MappingError, match="stem: expected a bias of shape"):
-        framework.write(tmp_path, PLAN, {**TENSORS, "stem": {"kernel": TENSORS["stem"]["kernel"]}}, {}, "float32", {})
+        framework.write(
+            tmp_path, PLAN, {**TENSORS, "stem": {"kernel": TENSORS["stem"]["kernel"]}}, {}, "float32", {}
+        )
 
 
 def test_a_plan_of_another_framework_is_refused() -> None:
-    strided = Graph((Node("conv", Conv(4, Window((3, 3), (2, 2), (2, 2)), Convention()), (INPUT,)),), 3, "conv")
+    strided = Graph(
+        (Node("conv", Conv(4, Window((3, 3), (2, 2), (2, 2)), Convention()), (INPUT,)),), 3, "conv"
+    )
     plan = make_plan(strided, (9, 9), get_destination("tf").CAPABILITIES)
     with pytest.raises(Exception, match="ONNX has no nodes for"):
         framework.ENGINE.build(plan, tensors_of(strided), {}, "float32")
@@ -153,14 +175,28 @@ def test_writing_needs_onnx_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("dynamo", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.filterwarnings("ignore")
 def test_a_torch_port_is_exported_without_that_fault(tmp_path: Path, dynamo: bool) -> None:
-    """By torch's exporters, whose Pads state no axes: torch's module pads with negative zeros, which onnxruntime does not merge."""
+    """By torch's exporters, whose Pads state no axes: torch's module pads with negative zeros, which
+    onnxruntime does not merge.
+    """
     torch, theirs = pytest.importorskip("torch"), get_destination("torch")
-    zeros = (Node("pool", MaxPool(THREE, ZEROS), (INPUT,)), Node("same", MaxPool(THREE, Convention("same", fill=0.0)), ("pool",)))
+    zeros = (
+        Node("pool", MaxPool(THREE, ZEROS), (INPUT,)),
+        Node("same", MaxPool(THREE, Convention("same", fill=0.0)), ("pool",)),
+    )
     graph = Graph(zeros, 3, "same", (), ("pool",))
     plan = make_plan(graph, ANY, theirs.CAPABILITIES)
     batch = (-1 - np.abs(np.tile(BATCH, 3))).astype(np.float32)
     model, file = theirs.ENGINE.build(plan, {}, {}, "float32", "cpu"), tmp_path / "model.onnx"
-    torch.onnx.export(model, (torch.from_numpy(batch),), file, input_names=[INPUT], output_names=[*graph.outputs], dynamo=dynamo)
+    torch.onnx.export(
+        model,
+        (torch.from_numpy(batch),),
+        file,
+        input_names=[INPUT],
+        output_names=[*graph.outputs],
+        dynamo=dynamo,
+    )
     assert [node.op_type for node in onnx.load(file).graph.node].count("Pad") == 2
-    for found, wanted in zip(run_file(tmp_path, plan, batch).values(), model(torch.from_numpy(batch)), strict=True):
+    for found, wanted in zip(
+        run_file(tmp_path, plan, batch).values(), model(torch.from_numpy(batch)), strict=True
+    ):
         assert np.array_equal(found, wanted.numpy())

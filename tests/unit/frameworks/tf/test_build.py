@@ -23,7 +23,9 @@ from tests.support.frameworks.tf.models import SAME, every_op, mobilenet_v2, ran
 def test_a_chain_too_deep_for_keras_is_refused() -> None:
     import_keras()
     names = [INPUT, *(f"relu{number}" for number in range(100))]
-    graph = Graph(tuple(Node(name, Relu(), (before,)) for before, name in itertools.pairwise(names)), 3, names[-1])
+    graph = Graph(
+        tuple(Node(name, Relu(), (before,)) for before, name in itertools.pairwise(names)), 3, names[-1]
+    )
     plan, limit = make_plan(graph, (32, 32), tf.CAPABILITIES), sys.getrecursionlimit()
     tf.ENGINE.build(plan, {}, {}, "float32", "cpu")
     try:
@@ -42,11 +44,17 @@ def test_mobilenet_v2_has_the_layers_and_weights_of_keras_applications() -> None
         alpha=0.35, weights=None, input_shape=(32, 32, 3), classes=7, classifier_activation=None
     )
     shapes = {f"{layer.name}/{w.name}": tuple(w.shape) for layer in stock.layers for w in layer.weights}
-    assert {f"{layer.name}/{w.name}": tuple(w.shape) for layer in model.layers for w in layer.weights} == shapes
+    assert {
+        f"{layer.name}/{w.name}": tuple(w.shape) for layer in model.layers for w in layer.weights
+    } == shapes
     for layer in stock.layers:
         if type(layer).__name__ == "BatchNormalization":
             ours = model.get_layer(layer.name)
-            assert (ours.epsilon, ours.momentum, ours.axis) == (layer.epsilon, pytest.approx(layer.momentum), -1)
+            assert (ours.epsilon, ours.momentum, ours.axis) == (
+                layer.epsilon,
+                pytest.approx(layer.momentum),
+                -1,
+            )
         if layer.name.startswith("block") and "_pad" not in layer.name:
             assert type(model.get_layer(layer.name)) is type(layer)
     for path, roles in tensors.items():
@@ -81,11 +89,15 @@ def test_the_axis_order_in_the_users_configuration_changes_nothing() -> None:
     keras, graph = import_keras(), every_op()
     plan, tensors = make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph)
     batch = np.random.default_rng(2).normal(size=(1, 3, 13, 15))
-    expected = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
+    expected = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])[
+        "logits"
+    ]
     before = keras.config.image_data_format()
     keras.config.set_image_data_format("channels_first")
     try:
-        found = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
+        found = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])[
+            "logits"
+        ]
     finally:
         keras.config.set_image_data_format(before)
     assert np.array_equal(found, expected)
@@ -94,7 +106,9 @@ def test_the_axis_order_in_the_users_configuration_changes_nothing() -> None:
 def test_layers_are_named_by_the_mapping_then_by_path() -> None:
     graph = every_op()
     plan = make_plan(graph, ANY, tf.CAPABILITIES)
-    model = tf.ENGINE.build(plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu")
+    model = tf.ENGINE.build(
+        plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu"
+    )
     names = {operation.name for operation in model.operations}
     assert {
         "input",
@@ -106,8 +120,12 @@ def test_layers_are_named_by_the_mapping_then_by_path() -> None:
         "dilated_stride",
         "logits",
     } <= names
-    again = tf.ENGINE.build(plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu")
-    assert [operation.name for operation in again.operations] == [operation.name for operation in model.operations]
+    again = tf.ENGINE.build(
+        plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu"
+    )
+    assert [operation.name for operation in again.operations] == [
+        operation.name for operation in model.operations
+    ]
 
 
 def test_a_plan_for_one_size_refuses_others_and_a_plan_for_every_size_takes_them() -> None:
@@ -142,11 +160,18 @@ def test_weights_that_lead_nowhere_are_refused() -> None:
         tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
 
 
-def test_a_layer_that_this_keras_lacks_is_named_with_the_version_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = Graph((Node("norm", RmsNorm(1e-3), (INPUT,)), Node("wide", DepthToSpace(2), ("norm",))), 4, "wide")
+def test_a_layer_that_this_keras_lacks_is_named_with_the_version_that_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = Graph(
+        (Node("norm", RmsNorm(1e-3), (INPUT,)), Node("wide", DepthToSpace(2), ("norm",))), 4, "wide"
+    )
     plan, keras = make_plan(graph, ANY, tf.CAPABILITIES), import_keras()
     tf.ENGINE.build(plan, random_tensors(graph), {}, "float32", "cpu")
-    for module, kind, since in (("keras.src.ops.nn", "DepthToSpace", "3.14"), ("keras.layers", "RMSNormalization", "3.9")):
+    for module, kind, since in (
+        ("keras.src.ops.nn", "DepthToSpace", "3.14"),
+        ("keras.layers", "RMSNormalization", "3.9"),
+    ):
         monkeypatch.delattr(import_module(module), kind)
         with pytest.raises(GraphError, match=f"this version of Keras has no {kind}") as caught:
             tf.ENGINE.build(plan, random_tensors(graph), {}, "float32", "cpu")

@@ -27,7 +27,9 @@ def shows() -> Any:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 @pytest.mark.parametrize("crops", [1, 10])
-def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(shows: Any, protocol: Preprocess, crops: int) -> None:
+def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(
+    shows: Any, protocol: Preprocess, crops: int
+) -> None:
     pixels = pixels_of(protocol, photos=3, crops=crops)
     got = FRAMEWORK.ENGINE.classifier(shows, protocol, "cpu", FP32)(pixels)()
     wanted = normalise(pixels, protocol).transpose(0, 1, 3, 4, 2).reshape(3 * crops, -1)

@@ -1,4 +1,6 @@
-"""Frozen graphs and SavedModels of TF-slim's networks: read, and run as the file's own graph, against porter's build."""
+"""Frozen graphs and SavedModels of TF-slim's networks: read, and run as the file's own graph, against
+porter's build.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,25 @@ tf = get_destination("tf")
 def with_epsilons_of_a_file(graph: Graph) -> Graph:
     """A GraphDef holds them as float32."""
     nodes = (
-        replace(node, op=replace(node.op, epsilon=float(np.float32(node.op.epsilon)))) if isinstance(node.op, BatchNorm) else node
+        replace(node, op=replace(node.op, epsilon=float(np.float32(node.op.epsilon))))
+        if isinstance(node.op, BatchNorm)
+        else node
         for node in graph.nodes
     )
     return replace(graph, nodes=tuple(nodes))
 
 
 @pytest.mark.parametrize("file", [FROZEN, SlimFile(SMALL[1], "saved_model")], ids=lambda file: file.format)
-def test_a_files_own_graph_is_run_with_the_tensors_that_were_read(file: SlimFile, slim_file: SlimMaker) -> None:
+def test_a_files_own_graph_is_run_with_the_tensors_that_were_read(
+    file: SlimFile, slim_file: SlimMaker
+) -> None:
     checkpoint = read_checkpoint(slim_file(file))
     assert checkpoint.graph is not None
     batch = smooth_images(3, SIZE, seed=1, count=2).astype(np.float64)
     model = tf.ENGINE.build_file(checkpoint, "float64", SIZE)
-    found = tf.ENGINE.run_reference(model, batch, {node.name: node.tap for node in checkpoint.graph.nodes if node.tap})
+    found = tf.ENGINE.run_reference(
+        model, batch, {node.name: node.tap for node in checkpoint.graph.nodes if node.tap}
+    )
     graph = with_epsilons_of_a_file(standin_graph(file.variant, "slim", file.classes))
     tensors = standin_tensors(file.variant, "slim", file.classes)
     own = tf.ENGINE.build(make_plan(graph, SIZE, tf.CAPABILITIES), tensors, {}, "float64", "cpu")
@@ -58,7 +66,9 @@ def frozen(slim_file: SlimMaker) -> Checkpoint:
 def logits(checkpoint: Checkpoint) -> Any:
     model = tf.ENGINE.build_file(checkpoint, "float32", SIZE)
     name = "MobilenetV1/Logits/SpatialSqueeze"
-    return tf.ENGINE.run_reference(model, smooth_images(3, SIZE, seed=1, count=1), {"logits": name, "none": "no/such/op"})
+    return tf.ENGINE.run_reference(
+        model, smooth_images(3, SIZE, seed=1, count=1), {"logits": name, "none": "no/such/op"}
+    )
 
 
 def test_other_tensors_give_other_answers(frozen: Checkpoint) -> None:
@@ -84,7 +94,11 @@ def test_what_follows_a_foreign_layer_is_not_run(frozen: Checkpoint) -> None:
     longer = replace(frozen, graph=replace(graph, nodes=(*graph.nodes, strange, after)))
     assert np.array_equal(logits(longer)["logits"], logits(frozen)["logits"])
     with pytest.raises(MissingFramework, match="begins with layers that porter has no op for: strange"):
-        tf.ENGINE.build_file(replace(frozen, graph=replace(graph, nodes=(replace(strange, inputs=("input",)),))), "float64", SIZE)
+        tf.ENGINE.build_file(
+            replace(frozen, graph=replace(graph, nodes=(replace(strange, inputs=("input",)),))),
+            "float64",
+            SIZE,
+        )
 
 
 def test_files_without_a_graph_are_refused(frozen: Checkpoint) -> None:

@@ -1,4 +1,6 @@
-"""A file's own Keras model: against the model that was saved, and in float64 against the graph that was read, run by torch."""
+"""A file's own Keras model: against the model that was saved, and in float64 against the graph that was read,
+run by torch.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,20 @@ def graph_of(checkpoint: Checkpoint) -> FileGraph:
 
 
 def distance(found: Array, wanted: Array) -> float:
-    return float(np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted.astype(np.float64)))
+    return float(
+        np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted.astype(np.float64))
+    )
 
 
 IN_CI = ("tutorial-old-h5", "adapted-keras", "normalised-h5", "several-dense-old-h5", "own-classes-v1-h5")
-"""One for each kind of layer and of file, whose nodes CI compares; tests/roads/test_finetuned.py holds the port of each kind to the
-answers of the saved model."""
+"""One for each kind of layer and of file, whose nodes CI compares; tests/roads/test_finetuned.py holds the
+port of each kind to the answers of the saved model.
+"""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in IN_CI[:2] else pytest.mark.full) for name in WHOLE])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in IN_CI[:2] else pytest.mark.full) for name in WHOLE]
+)
 def test_answers_are_those_of_the_model_that_was_saved(finetuned: FineTunedMaker, name: str) -> None:
     made = finetuned(name)
     checkpoint = read_checkpoint(made.path)
@@ -97,7 +104,9 @@ def test_a_size_of_another_kind(finetuned: FineTunedMaker) -> None:
     graph, size = graph_of(checkpoint), (97, 131)
     assert graph.resizable
     batch = np.random.default_rng(2).uniform(0, 255, (2, 3, *size))
-    found = run_reference(build_keras_file(checkpoint, "float64", size), batch, {"logits": "logits"})["logits"]
+    found = run_reference(build_keras_file(checkpoint, "float64", size), batch, {"logits": "logits"})[
+        "logits"
+    ]
     assert distance(found, run_by_torch(graph, checkpoint.tensors, batch)["logits"]) <= 1e-12
 
 
@@ -107,7 +116,10 @@ def small(*layers: Mapping[str, Any], tensors: Mapping[str, Array] | None = None
 
     config = {
         "name": "stack",
-        "layers": [{"class_name": "InputLayer", "config": {"name": "in", "batch_shape": [None, 8, 8, 3]}}, *layers],
+        "layers": [
+            {"class_name": "InputLayer", "config": {"name": "in", "batch_shape": [None, 8, 8, 3]}},
+            *layers,
+        ],
     }
     held = {"conv/kernel": np.ones((3, 3, 3, 2), np.float32), **(tensors or {})}
     text = json.dumps({"class_name": "Sequential", "config": config})
@@ -128,14 +140,18 @@ CONV = layer("Conv2D", "conv", filters=2, kernel_size=[3, 3], padding="same", us
         layer("MyLayer", "unknown"),
         layer("TFOpLambda", "unknown", function="io.read_file"),
         {"module": "os", "registered_name": "x", **layer("system", "unknown", command="false")},
-        layer("Activation", "unknown", activation={"module": "os", "class_name": "function", "config": "system"}),
+        layer(
+            "Activation", "unknown", activation={"module": "os", "class_name": "function", "config": "system"}
+        ),
         layer("Conv2D", "unknown", filters=2, kernel_size=1, activation="my_own"),
     ],
 )
 def test_what_is_on_no_list_is_neither_run_nor_looked_up(unknown: Mapping[str, Any]) -> None:
     behind = layer("ReLU", "behind")
     model = build_keras_file(small(CONV, unknown, behind), "float64", (8, 8))
-    found = run_reference(model, np.ones((1, 3, 8, 8)), {"conv": "conv", "unknown": "unknown", "behind": "behind"})
+    found = run_reference(
+        model, np.ones((1, 3, 8, 8)), {"conv": "conv", "unknown": "unknown", "behind": "behind"}
+    )
     assert list(found) == ["conv"]
     with pytest.raises(MissingFramework, match="layer 'unknown'"):
         build_keras_file(small(unknown, behind), "float64", (8, 8))
@@ -143,17 +159,25 @@ def test_what_is_on_no_list_is_neither_run_nor_looked_up(unknown: Mapping[str, A
 
 @pytest.mark.parametrize("padding", [[1, 2, 0, 3], {"top_pad": 1, "bottom_pad": 2, "right_pad": 3}])
 def test_pads_of_keras_1_go_past_a_dropout_into_the_convolution(padding: Any) -> None:
-    pad, drop = layer("ZeroPadding2D", "pad", padding=padding, dim_ordering="tf"), layer("Dropout", "drop", p=0.5)
+    pad, drop = (
+        layer("ZeroPadding2D", "pad", padding=padding, dim_ordering="tf"),
+        layer("Dropout", "drop", p=0.5),
+    )
     checkpoint = small(pad, drop, {**CONV, "config": {**CONV["config"], "padding": "valid"}})
     graph = graph_of(checkpoint)
-    assert [node.op for node in graph.nodes] == [Conv(2, Window((3, 3)), Convention("explicit", (1, 2, 0, 3)))]
+    assert [node.op for node in graph.nodes] == [
+        Conv(2, Window((3, 3)), Convention("explicit", (1, 2, 0, 3)))
+    ]
     batch = np.random.default_rng(0).normal(size=(2, 3, 8, 8))
     found = run_reference(build_keras_file(checkpoint, "float64", (8, 8)), batch, {"conv": "conv"})["conv"]
     assert distance(run_by_torch(graph, checkpoint.tensors, batch)["conv"], found) <= 1e-14
 
 
 def test_dropout_that_stays_on_is_not_run() -> None:
-    inputs = {"args": [{"class_name": "__keras_tensor__", "config": {"keras_history": ["in", 0, 0]}}], "kwargs": {"training": True}}
+    inputs = {
+        "args": [{"class_name": "__keras_tensor__", "config": {"keras_history": ["in", 0, 0]}}],
+        "kwargs": {"training": True},
+    }
     config = {
         "name": "m",
         "layers": [
@@ -172,7 +196,9 @@ def test_dropout_that_stays_on_is_not_run() -> None:
 
 def test_tensors_of_other_shapes_are_refused_before_anything_is_made() -> None:
     huge = layer("Conv2D", "conv", filters=1 << 24, kernel_size=[3, 3], use_bias=False)
-    with pytest.raises(MappingError, match=rf"conv/kernel: expected shape \(3, 3, 3, {1 << 24}\), got \(3, 3, 3, 2\)"):
+    with pytest.raises(
+        MappingError, match=rf"conv/kernel: expected shape \(3, 3, 3, {1 << 24}\), got \(3, 3, 3, 2\)"
+    ):
         build_keras_file(small(huge), "float32", (8, 8))
     dense = layer("Dense", "conv", units=2, use_bias=False)
     with pytest.raises(MappingError, match=r"expected shape \(3, 2\), got \(3, 3, 3, 2\)"):
@@ -184,7 +210,8 @@ def test_weights_may_be_rounded_first() -> None:
     doubled = replace(checkpoint, tensors={name: 2 * array for name, array in checkpoint.tensors.items()})
     batch = np.ones((1, 3, 8, 8))
     once, twice = (
-        run_reference(build_keras_file(one, "float64", (8, 8)), batch, {"conv": "conv"})["conv"] for one in (checkpoint, doubled)
+        run_reference(build_keras_file(one, "float64", (8, 8)), batch, {"conv": "conv"})["conv"]
+        for one in (checkpoint, doubled)
     )
     assert np.array_equal(2 * once, twice) and once.max() == 27
 
@@ -201,9 +228,13 @@ def test_scalings_keep_their_decimals() -> None:
         layer("Normalization", "normal", mean=[0.1, 0.2, 0.3], variance=[0.3, 0.7, 1e-20]),
     )
     batch = np.random.default_rng(0).uniform(0, 255, (2, 3, 8, 8))
-    found = run_reference(build_keras_file(checkpoint, "float64", (8, 8)), batch, {"scaled": "scaled", "normal": "normal"})
+    found = run_reference(
+        build_keras_file(checkpoint, "float64", (8, 8)), batch, {"scaled": "scaled", "normal": "normal"}
+    )
     assert np.array_equal(found["scaled"], batch * (1 / 127.5) - 0.1)
-    mean, deviation = (np.reshape(values, (3, 1, 1)) for values in ([0.1, 0.2, 0.3], [0.3**0.5, 0.7**0.5, 1e-7]))
+    mean, deviation = (
+        np.reshape(values, (3, 1, 1)) for values in ([0.1, 0.2, 0.3], [0.3**0.5, 0.7**0.5, 1e-7])
+    )
     assert distance(found["normal"], (found["scaled"] - mean) / deviation) < 1e-15
 
 

@@ -10,7 +10,18 @@ import pytest
 from porter.base.errors import MappingError
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.layout import layer_names, pad_name
-from porter.graph import INPUT, Add, BatchNorm, ConcatChannels, Conv, Dense, GlobalAvgPool, Graph, Node, tensor_shapes
+from porter.graph import (
+    INPUT,
+    Add,
+    BatchNorm,
+    ConcatChannels,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    Graph,
+    Node,
+    tensor_shapes,
+)
 from porter.padding import Convention, Window
 from tests.support.frameworks.tf.models import ONE, SAME, every_op, explicit, mobilenet_v2, random_tensors
 
@@ -18,8 +29,14 @@ THREE = Window((3, 3))
 
 
 def test_importing_the_folder_imports_no_framework() -> None:
-    code = "import sys, porter.frameworks.tf; print([m for m in ('tensorflow', 'keras', 'torch') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    code = (
+        "import sys, porter.frameworks.tf; print([m for m in ('tensorflow', 'keras', 'torch') if m in "
+        "sys.modules])"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "[]\n"
+    )
 
 
 def _node(op: Conv | BatchNorm | Dense, channels: int = 4) -> tuple[Graph, Node]:
@@ -34,7 +51,9 @@ def test_tensor_names_say_the_likeliest_spelling_first() -> None:
         "bias": ("c/bias", "c/biases"),
     }
     depthwise = ("d/depthwise_kernel", "d/kernel", "d/depthwise_weights", "d/weights")
-    assert get_dialect("tf").tensor_names(*_node(Conv(4, THREE, SAME, groups=4)), "d") == {"kernel": depthwise}
+    assert get_dialect("tf").tensor_names(*_node(Conv(4, THREE, SAME, groups=4)), "d") == {
+        "kernel": depthwise
+    }
     grouped = ("g/kernel", "g/depthwise_kernel", "g/weights", "g/depthwise_weights")
     assert get_dialect("tf").tensor_names(*_node(Conv(4, THREE, SAME, groups=2)), "g") == {"kernel": grouped}
     assert get_dialect("tf").tensor_names(*_node(BatchNorm(1e-3, 0.01, scale=False)), "n") == {
@@ -67,7 +86,9 @@ def test_canonical_axis_order() -> None:
     graph, node = _node(Dense(3))
     array = np.arange(12).reshape(4, 3)
     assert get_dialect("tf").to_canonical(graph, node, "kernel", array)[2, 1] == array[1, 2]
-    assert np.array_equal(get_dialect("tf").to_canonical(graph, node, "kernel", array.reshape(1, 1, 4, 3)), array.T)
+    assert np.array_equal(
+        get_dialect("tf").to_canonical(graph, node, "kernel", array.reshape(1, 1, 4, 3)), array.T
+    )
 
 
 def test_canonical_and_back() -> None:
@@ -76,7 +97,10 @@ def test_canonical_and_back() -> None:
         for role, array in roles.items():
             node = graph.by_path[path]
             assert np.array_equal(
-                get_dialect("tf").to_canonical(graph, node, role, get_dialect("tf").from_canonical(graph, node, role, array)), array
+                get_dialect("tf").to_canonical(
+                    graph, node, role, get_dialect("tf").from_canonical(graph, node, role, array)
+                ),
+                array,
             )
 
 
@@ -90,7 +114,9 @@ def test_canonical_and_back() -> None:
         (Dense(3), "kernel", (2, 2, 4, 3)),
     ],
 )
-def test_another_rank_is_refused_with_its_node(op: Conv | BatchNorm | Dense, role: str, shape: tuple[int, ...]) -> None:
+def test_another_rank_is_refused_with_its_node(
+    op: Conv | BatchNorm | Dense, role: str, shape: tuple[int, ...]
+) -> None:
     graph, node = _node(op)
     with pytest.raises(MappingError, match="expected a") as caught:
         get_dialect("tf").to_canonical(graph, node, role, np.zeros(shape))
@@ -109,7 +135,10 @@ def test_layer_names() -> None:
 
 
 def test_pad_names_are_those_of_keras_applications() -> None:
-    found = [pad_name(name) for name in ("conv1_conv", "pool1_pool", "block_1_depthwise", "conv_dw_2", "Conv1", "stage1_conv2")]
+    found = [
+        pad_name(name)
+        for name in ("conv1_conv", "pool1_pool", "block_1_depthwise", "conv_dw_2", "Conv1", "stage1_conv2")
+    ]
     assert found == ["conv1_pad", "pool1_pad", "block_1_pad", "conv_pad_2", "Conv1_pad", "stage1_conv2_pad"]
 
 
@@ -130,7 +159,9 @@ def _keras_counters(model: object) -> dict[str, str]:
 def test_counted_layers_of_mobilenet_v2() -> None:
     from porter.frameworks.tf.runtime import import_keras
 
-    model = import_keras().applications.MobileNetV2(alpha=0.35, weights=None, input_shape=(32, 32, 3), classes=7)
+    model = import_keras().applications.MobileNetV2(
+        alpha=0.35, weights=None, input_shape=(32, 32, 3), classes=7
+    )
     assert get_dialect("tf").counted_layers(mobilenet_v2(0.35, 7)) == _keras_counters(model)
 
 
@@ -145,8 +176,13 @@ def _branches() -> Graph:
         "middle2": ("middle1", SAME),
         "middle3": ("middle2", SAME),
     }
-    nodes = [Node(name, Conv(4, THREE, convention), (source,)) for name, (source, convention) in convs.items()]
-    nodes += [Node("join", ConcatChannels(), ("short", "middle3", "long3")), Node("sum", Add(), ("join", "join"))]
+    nodes = [
+        Node(name, Conv(4, THREE, convention), (source,)) for name, (source, convention) in convs.items()
+    ]
+    nodes += [
+        Node("join", ConcatChannels(), ("short", "middle3", "long3")),
+        Node("sum", Add(), ("join", "join")),
+    ]
     nodes += [Node("norm", BatchNorm(1e-3, 0.01), ("sum",)), Node("pool", GlobalAvgPool(), ("norm",))]
     return Graph((*nodes, Node("logits", Dense(3), ("pool",))), 3, "logits")
 
@@ -160,17 +196,29 @@ def test_counted_layers_go_by_depth_then_by_first_visit_as_in_keras() -> None:
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]
         if isinstance(node.op, Conv):
-            padded = keras.layers.ZeroPadding2D(1)(inputs[0]) if node.op.convention.rule == "explicit" else inputs[0]
+            padded = (
+                keras.layers.ZeroPadding2D(1)(inputs[0])
+                if node.op.convention.rule == "explicit"
+                else inputs[0]
+            )
             padding = "valid" if node.op.convention.rule == "explicit" else "same"
-            values[node.path] = keras.layers.Conv2D(4, 3, padding=padding, use_bias=False, name=node.path)(padded)
+            values[node.path] = keras.layers.Conv2D(4, 3, padding=padding, use_bias=False, name=node.path)(
+                padded
+            )
         else:
-            kinds = {"join": "Concatenate", "sum": "Add", "norm": "BatchNormalization", "pool": "GlobalAveragePooling2D"}
+            kinds = {
+                "join": "Concatenate",
+                "sum": "Add",
+                "norm": "BatchNormalization",
+                "pool": "GlobalAveragePooling2D",
+            }
             layer = keras.layers.Dense(3, name="logits") if node.path == "logits" else None
             layer = layer or getattr(keras.layers, kinds[node.path])(name=node.path)
             values[node.path] = layer(inputs if len(inputs) > 1 else inputs[0])
     expected = _keras_counters(keras.Model(values[INPUT], values["logits"]))
     assert get_dialect("tf").counted_layers(graph) == expected
-    assert expected["long1"] == "conv2d" and expected["short"] != "conv2d_1"  # neither the order of creation nor of names
+    # Neither the order of creation nor of names.
+    assert expected["long1"] == "conv2d" and expected["short"] != "conv2d_1"
 
 
 def test_counted_layers_do_not_depend_on_the_order_of_branches_in_the_graph() -> None:
@@ -180,18 +228,27 @@ def test_counted_layers_do_not_depend_on_the_order_of_branches_in_the_graph() ->
         waiting, placed = list(graph.nodes), []
         while waiting:
             known = {INPUT, *(node.path for node in placed)}
-            placed.append(waiting.pop(waiting.index(rng.choice([n for n in waiting if known.issuperset(n.inputs)]))))
+            placed.append(
+                waiting.pop(waiting.index(rng.choice([n for n in waiting if known.issuperset(n.inputs)])))
+            )
         assert get_dialect("tf").counted_layers(Graph(tuple(placed), 3, "logits")) == expected
 
 
 def test_a_dense_node_that_the_source_has_as_a_convolution_counts_as_one() -> None:
     graph = Graph(
-        (*_node(Conv(4, ONE, Convention()))[0].nodes, Node("pool", GlobalAvgPool(), ("node",)), Node("head", Dense(3), ("pool",))),
+        (
+            *_node(Conv(4, ONE, Convention()))[0].nodes,
+            Node("pool", GlobalAvgPool(), ("node",)),
+            Node("head", Dense(3), ("pool",)),
+        ),
         3,
         "head",
     )
     assert get_dialect("tf").counted_layers(graph) == {"node": "conv2d", "head": "dense"}
-    assert get_dialect("tf").counted_layers(graph, convolutions=["head"]) == {"node": "conv2d", "head": "conv2d_1"}
+    assert get_dialect("tf").counted_layers(graph, convolutions=["head"]) == {
+        "node": "conv2d",
+        "head": "conv2d_1",
+    }
 
 
 def test_a_separable_convolution_is_one_layer_of_two_kernels() -> None:
@@ -203,7 +260,8 @@ def test_a_separable_convolution_is_one_layer_of_two_kernels() -> None:
         Node("sep", Conv(3, Window((1, 1)), Convention(), bias=True), ("sep/depthwise",)),
     )
     before, beside, last = (
-        Node(name, Conv(3, THREE, SAME), (source,)) for name, source in (("before", INPUT), ("beside", INPUT), ("last", "beside"))
+        Node(name, Conv(3, THREE, SAME), (source,))
+        for name, source in (("before", INPUT), ("beside", INPUT), ("last", "beside"))
     )
     graph = Graph((before, *halves, beside, last, Node("sum", Add(), ("last", "sep"))), 3, "sum")
     layers = {"sep/depthwise": "sep/depthwise_kernel", "sep": "sep/pointwise_kernel"}
@@ -211,7 +269,9 @@ def test_a_separable_convolution_is_one_layer_of_two_kernels() -> None:
 
     keras = import_keras()
     image = keras.Input((8, 8, 3))
-    conv = {name: keras.layers.Conv2D(3, 3, padding="same", name=name) for name in ("before", "beside", "last")}
+    conv = {
+        name: keras.layers.Conv2D(3, 3, padding="same", name=name) for name in ("before", "beside", "last")
+    }
     separable = keras.layers.SeparableConv2D(3, 3, padding="same", name="sep")
     joined = keras.layers.Add()([conv["last"](conv["beside"](image)), separable(conv["before"](image))])
     own = _keras_counters(keras.Model(image, joined))
@@ -222,6 +282,9 @@ def test_a_separable_convolution_is_one_layer_of_two_kernels() -> None:
     names = [get_dialect("tf").tensor_names(graph, node, counted[node.path]) for node in halves]
     assert names == [
         {"kernel": ("separable_conv2d/depthwise_kernel",)},
-        {"kernel": ("separable_conv2d/pointwise_kernel",), "bias": ("separable_conv2d/bias", "separable_conv2d/biases")},
+        {
+            "kernel": ("separable_conv2d/pointwise_kernel",),
+            "bias": ("separable_conv2d/bias", "separable_conv2d/biases"),
+        },
     ]
     assert [layer_names(graph, layers)[node.path] for node in halves] == ["sep_depthwise", "sep_pointwise"]

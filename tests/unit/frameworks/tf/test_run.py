@@ -30,7 +30,9 @@ print(tf.ENGINE.run(model, np.zeros((1, 3, 15, 15), np.float32), ["logits"])["lo
 
 def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keras itself holds all values of a model until the end."""
-    graph = Graph(tuple(Node(f"step{n}", Tanh(), (f"step{n - 1}" if n else INPUT,)) for n in range(9)), 3, "step8")
+    graph = Graph(
+        tuple(Node(f"step{n}", Tanh(), (f"step{n - 1}" if n else INPUT,)) for n in range(9)), 3, "step8"
+    )
     model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), {}, {}, "float32", "cpu")
     made, held = list[weakref.ref[object]](), list[int]()
     layer = import_keras().layers.Activation
@@ -49,7 +51,9 @@ def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -
 
 def test_taps_come_back_channels_first_whatever_their_order() -> None:
     graph = network()
-    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    model = tf.ENGINE.build(
+        make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
+    )
     batch = np.random.default_rng(3).normal(size=(2, 3, 15, 17))
     paths = [node.path for node in reversed(graph.nodes)]
     found = tf.ENGINE.run(model, batch, paths)
@@ -66,7 +70,9 @@ def test_taps_come_back_channels_first_whatever_their_order() -> None:
 
 def test_other_sizes_and_batches_need_no_second_model() -> None:
     graph = network()
-    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    model = tf.ENGINE.build(
+        make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
+    )
     batch = np.random.default_rng(3).normal(size=(3, 3, 21, 18))
     whole = tf.ENGINE.run(model, batch, ["logits"])["logits"]
     single = tf.ENGINE.run(model, batch[1:2], ["logits"])["logits"]
@@ -75,7 +81,9 @@ def test_other_sizes_and_batches_need_no_second_model() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     graph = network()
-    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+    model = tf.ENGINE.build(
+        make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu"
+    )
     with pytest.raises(UsageError, match="the model has no node 'nothing'"):
         tf.ENGINE.run(model, np.zeros((1, 3, 15, 15)), ["nothing"])
     for shape in [(3, 15, 15), (1, 15, 15, 3), (1, 4, 15, 15)]:
@@ -86,7 +94,9 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_full_precision_is_asked_for_only_while_running() -> None:
     config = import_tensorflow().config.experimental
     graph = network()
-    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+    model = tf.ENGINE.build(
+        make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu"
+    )
     before = config.tensor_float_32_execution_enabled()
     config.enable_tensor_float_32_execution(True)
     try:
@@ -97,5 +107,7 @@ def test_full_precision_is_asked_for_only_while_running() -> None:
 
 
 def test_nothing_is_written_to_the_terminal() -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", QUIET], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", QUIET], capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == ("(1, 5)\n", "")

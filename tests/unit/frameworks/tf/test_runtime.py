@@ -28,10 +28,14 @@ except MissingFramework as error:
 
 
 @pytest.mark.parametrize("absent", ["tensorflow", "keras"])
-def test_an_absent_package_is_named_with_the_way_to_get_it(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_package_is_named_with_the_way_to_get_it(
+    absent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import_keras()
     monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(MissingFramework, match=rf"cannot be imported: .*{absent}.*{re.escape(install('tf'))}"):
+    with pytest.raises(
+        MissingFramework, match=rf"cannot be imported: .*{absent}.*{re.escape(install('tf'))}"
+    ):
         import_keras()
     graph = network()
     with pytest.raises(MissingFramework):

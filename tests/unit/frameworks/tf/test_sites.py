@@ -51,7 +51,9 @@ FIXED: dict[str, Conv | MaxPool | AvgPool] = {
     "max_ceil_padded": MaxPool(TWO, explicit(1, 1, 1, 1, fill=LOWEST, rounding="ceil")),
     "average_ceil_clipped": AvgPool(TWO, explicit(1, 1, 1, 1, average="clipped_window", rounding="ceil")),
     "average_ceil_real": AvgPool(Window((3, 3), (3, 3)), explicit(1, 1, 1, 1, rounding="ceil")),
-    "average_full_rounding": AvgPool(Window((2, 2), (3, 3)), explicit(1, 1, 1, 1, average="clipped_window", rounding="full")),
+    "average_full_rounding": AvgPool(
+        Window((2, 2), (3, 3)), explicit(1, 1, 1, 1, average="clipped_window", rounding="full")
+    ),
 }
 
 
@@ -107,7 +109,16 @@ def test_the_sites_above_meet_every_kind_of_realisation() -> None:
 def test_refuses_a_realisation_of_another_framework() -> None:
     graph = _beside({name: EVERYWHERE[name] for name in ("conv_symmetric", "conv_valid")})
     torch_like = Capabilities(
-        True, False, (), True, "half", ("floor", "ceil"), ("real_cells", "clipped_window"), (), ("max_pool",), True
+        True,
+        False,
+        (),
+        True,
+        "half",
+        ("floor", "ceil"),
+        ("real_cells", "clipped_window"),
+        (),
+        ("max_pool",),
+        True,
     )
     plan = make_plan(graph, ANY, torch_like)
     with pytest.raises(PaddingError, match="Keras has no layers for"):

@@ -49,7 +49,9 @@ def _write(folder: Path, graph: Graph, dtype: Dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.full)])
-def test_in_another_process_plain_keras_computes_the_same_and_porter_writes_the_same_bytes(tmp_path: Path, dtype: Dtype) -> None:
+def test_in_another_process_plain_keras_computes_the_same_and_porter_writes_the_same_bytes(
+    tmp_path: Path, dtype: Dtype
+) -> None:
     graph, again = every_op(), tmp_path / "again"
     _write(tmp_path, graph, dtype)
     assert [path.name for path in tmp_path.iterdir()] == ["model.keras"]
@@ -59,7 +61,9 @@ def test_in_another_process_plain_keras_computes_the_same_and_porter_writes_the_
     arguments = [str(tmp_path / name) for name in ("model.keras", "batch.npy", "logits.npy", "again")]
     subprocess.run([sys.executable, "-c", ELSEWHERE, *arguments, dtype], check=True, capture_output=True)
     assert (again / "model.keras").read_bytes() == (tmp_path / "model.keras").read_bytes()
-    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype, "cpu")
+    model = tf.ENGINE.build(
+        make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype, "cpu"
+    )
     found, wanted = np.load(tmp_path / "logits.npy"), tf.ENGINE.run(model, batch, ["logits"])["logits"]
     assert found.dtype == dtype
     assert np.array_equal(found, wanted)
@@ -67,7 +71,9 @@ def test_in_another_process_plain_keras_computes_the_same_and_porter_writes_the_
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_keras_saves_the_model_that_it_loads_as_it_was_written(tmp_path: Path, dtype: Dtype) -> None:
-    """Keras also states arguments at their defaults. The shapes and types of all values are among what is compared."""
+    """Keras also states arguments at their defaults. The shapes and types of all values are among what is
+    compared.
+    """
     _write(tmp_path, every_op(), dtype)
     written = tmp_path / "model.keras"
     model = import_keras().models.load_model(written)
@@ -79,7 +85,9 @@ def test_keras_saves_the_model_that_it_loads_as_it_was_written(tmp_path: Path, d
 
 
 def test_a_port_is_written_without_keras_and_tensorflow(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, str(tmp_path)], check=True, capture_output=True, text=True
+    )
     assert done.stdout == "[]\n"
     graph = every_op()
     again = tmp_path / "again"
@@ -97,18 +105,38 @@ def test_a_chain_that_keras_could_not_load_is_not_written(tmp_path: Path) -> Non
     limit = sys.getrecursionlimit()
     try:
         sys.setrecursionlimit(1000)  # Python's own; a test's may be another
-        tf.write(tmp_path / "900", make_plan(Graph(nodes[:900], 3, names[900]), ANY, tf.CAPABILITIES), {}, {}, "float32", {})
+        tf.write(
+            tmp_path / "900",
+            make_plan(Graph(nodes[:900], 3, names[900]), ANY, tf.CAPABILITIES),
+            {},
+            {},
+            "float32",
+            {},
+        )
         with pytest.raises(GraphError, match="a chain of 1000 layers is too deep for Python"):
-            tf.write(tmp_path / "1000", make_plan(Graph(nodes, 3, names[-1]), ANY, tf.CAPABILITIES), {}, {}, "float32", {})
+            tf.write(
+                tmp_path / "1000",
+                make_plan(Graph(nodes, 3, names[-1]), ANY, tf.CAPABILITIES),
+                {},
+                {},
+                "float32",
+                {},
+            )
     finally:
         sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize("axes", ["channels_last", "channels_first"])
-def test_constants_are_exact_in_a_saved_model_whatever_the_users_axis_order(tmp_path: Path, axes: str) -> None:
+def test_constants_are_exact_in_a_saved_model_whatever_the_users_axis_order(
+    tmp_path: Path, axes: str
+) -> None:
     scale, offset = np.array([1 / 0.229, -1 / 3, 1e-30]), np.array([-0.485 / 0.229, 0.1, 1 / 7])
     each, one = Affine(tuple(scale), tuple(offset)), Affine((1 / 3,), (-1 / 7,))
-    nodes = (Node("maps", each, (INPUT,)), Node("pool", GlobalMaxPool(), ("maps",)), Node("features", each, ("pool",)))
+    nodes = (
+        Node("maps", each, (INPUT,)),
+        Node("pool", GlobalMaxPool(), ("maps",)),
+        Node("features", each, ("pool",)),
+    )
     graph = Graph((*nodes, Node("last", one, ("features",))), 3, "last")
     tf.write(tmp_path, make_plan(graph, ANY, tf.CAPABILITIES), {}, {}, "float64", {})
     keras, batch = import_keras(), np.random.default_rng(3).normal(size=(2, 4, 5, 3))
@@ -121,8 +149,14 @@ def test_constants_are_exact_in_a_saved_model_whatever_the_users_axis_order(tmp_
         keras.config.set_image_data_format(before)
     assert model.weights == []
     kinds = {layer.name: type(layer).__name__ for layer in model.layers}
-    assert (kinds["maps"], kinds["pool"], kinds["features"]) == ("Rescaling", "GlobalMaxPooling2D", "Rescaling")
-    assert np.array_equal(found, ((batch * scale + offset).max(axis=(1, 2)) * scale + offset) * (1 / 3) + -1 / 7)
+    assert (kinds["maps"], kinds["pool"], kinds["features"]) == (
+        "Rescaling",
+        "GlobalMaxPooling2D",
+        "Rescaling",
+    )
+    assert np.array_equal(
+        found, ((batch * scale + offset).max(axis=(1, 2)) * scale + offset) * (1 / 3) + -1 / 7
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -131,7 +165,9 @@ def test_tensors_come_back_as_they_were_written(tmp_path: Path, dtype: Dtype) ->
     _write(tmp_path, graph, dtype)
     found = tf.read_port(tmp_path, make_plan(graph, ANY, tf.CAPABILITIES), LAYERS)
     written = random_tensors(graph)
-    assert {path: set(roles) for path, roles in found.items()} == {path: set(roles) for path, roles in written.items()}
+    assert {path: set(roles) for path, roles in found.items()} == {
+        path: set(roles) for path, roles in written.items()
+    }
     for path, roles in written.items():
         for role, array in roles.items():
             assert found[path][role].dtype == dtype
@@ -141,7 +177,10 @@ def test_tensors_come_back_as_they_were_written(tmp_path: Path, dtype: Dtype) ->
 def test_a_port_read_with_other_names_is_refused(tmp_path: Path) -> None:
     graph = every_op()
     _write(tmp_path, graph, "float32")
-    with pytest.raises(MappingError, match="missing logits/bias, logits/kernel; unexpected predictions/bias, predictions/kernel"):
+    with pytest.raises(
+        MappingError,
+        match="missing logits/bias, logits/kernel; unexpected predictions/bias, predictions/kernel",
+    ):
         tf.read_port(tmp_path, make_plan(graph, ANY, tf.CAPABILITIES), {"stem/conv": "conv1_conv"})
 
 
@@ -150,5 +189,8 @@ def test_only_built_in_layers_and_operations_stand_in_the_file(tmp_path: Path) -
     with ZipFile(tmp_path / "model.keras") as archive:
         layers = json.loads(archive.read("config.json"))["config"]["layers"]
     modules = {layer["module"] for layer in layers}
-    assert modules <= {"keras.layers", *(f"keras.src.ops.{part}" for part in ("numpy", "nn", "linalg", "core", "math"))}
+    assert modules <= {
+        "keras.layers",
+        *(f"keras.src.ops.{part}" for part in ("numpy", "nn", "linalg", "core", "math")),
+    }
     assert not any(layer["class_name"] == "Lambda" for layer in layers)

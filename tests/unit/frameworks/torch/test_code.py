@@ -40,7 +40,14 @@ from porter.padding import ANY, LOWEST, Convention, Window
 from porter.recipe import Member, expand, find_recipe
 from porter.zoos.implementation import StockModel, stock_libraries
 from tests.support.frameworks.torch.generated import expect_formatted, expect_the_same_as_built, model_of
-from tests.support.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
+from tests.support.frameworks.torch.graphs import (
+    Writer,
+    fine_tuned,
+    inception,
+    mobilenet_v2,
+    resnet_v2,
+    small_mobilenet,
+)
 from tests.support.recipe.recipes import all_recipes
 from tests.support.standin import calibrated_tensors, smooth_images
 
@@ -121,7 +128,10 @@ MAKERS = [
 def tensors_of(make):
     if make in (odd_pools, unlike_uses):
         random = np.random.default_rng(0)
-        return {p: {r: random.standard_normal(s) for r, s in roles.items()} for p, roles in tensor_shapes(make()).items()}
+        return {
+            p: {r: random.standard_normal(s) for r, s in roles.items()}
+            for p, roles in tensor_shapes(make()).items()
+        }
     return calibrated_tensors(make(), (32, 32), 1)
 
 
@@ -173,10 +183,17 @@ def test_a_file_that_calls_the_modules_otherwise(tmp_path):
     stock_libraries("torch", None)["torchvision"].write(
         tmp_path, plan, StockModel("mobilenet_v2", 10, SIZE), arrays, layers, "float32"
     )
-    found, built = loaded_from(tmp_path).load().state_dict(), framework.ENGINE.build(plan, tensors, {}, "float32").state_dict()
+    found, built = (
+        loaded_from(tmp_path).load().state_dict(),
+        framework.ENGINE.build(plan, tensors, {}, "float32").state_dict(),
+    )
     assert found.keys() == built.keys() and all(torch.equal(found[name], built[name]) for name in built)
     read = framework.read_port(tmp_path, plan, layers)
-    assert all(np.array_equal(read[path][role], array) for path, roles in tensors.items() for role, array in roles.items())
+    assert all(
+        np.array_equal(read[path][role], array)
+        for path, roles in tensors.items()
+        for role, array in roles.items()
+    )
     expect_formatted(tmp_path / "model.py")
 
 
@@ -190,7 +207,10 @@ def test_imports_torch_safetensors_and_the_standard_library_only(make):
 
 def test_mobilenet_v2_reads_like_the_paper():
     source = model_source(make_plan(mobilenet_v2(), (224, 224), framework.CAPABILITIES))
-    assert "class InvertedResidual(nn.Module):\n    def __init__(self, channels, filters, stride, expansion):" in source
+    assert (
+        "class InvertedResidual(nn.Module):\n    def __init__(self, channels, filters, stride, expansion):"
+        in source
+    )
     assert "self.residual = channels == filters" in source
     assert "(24, 2, 6, 2),\n" in source, "a row of the paper's table: filters, stride, expansion, repeats"
     assert "conv_pad=nn.ZeroPad2d((0, 1, 0, 1)) if stride > 1 else nn.Identity()," in source
@@ -220,7 +240,9 @@ def test_a_fine_tuned_model_reads_as_a_person_would_write_it():
 
 def test_constants_of_blocks_are_their_arguments():
     w = Writer()
-    for index, constants in enumerate([(0.1, 0.2, 0.3), (0.5, 0.6, 0.7), (0.1, 0.2, 0.3), (2.5,), (0.1,), (0.2,)]):
+    for index, constants in enumerate(
+        [(0.1, 0.2, 0.3), (0.5, 0.6, 0.7), (0.1, 0.2, 0.3), (2.5,), (0.1,), (0.2,)]
+    ):
         path = f"block{index}"
         w.scope(path, "scaled", number=index)
         w.conv(f"{path}/conv", 3, 3)
@@ -231,7 +253,10 @@ def test_constants_of_blocks_are_their_arguments():
 
 def expect_the_same(graph):
     random = np.random.default_rng(0)
-    tensors = {p: {r: random.uniform(0.1, 1, s) for r, s in roles.items()} for p, roles in tensor_shapes(graph).items()}
+    tensors = {
+        p: {r: random.uniform(0.1, 1, s) for r, s in roles.items()}
+        for p, roles in tensor_shapes(graph).items()
+    }
     plan = make_plan(graph, ANY, framework.CAPABILITIES)
     expect_the_same_as_built(plan, tensors, smooth_images(3, SIZE, 3, 2).astype(np.float64))
 
@@ -246,7 +271,9 @@ def test_a_model_loaded_in_float32_and_made_double_is_as_exact_as_one_built_in_f
 
 
 def test_a_long_resnet_is_no_longer_than_a_short_one():
-    short, long = (model_source(make_plan(resnet_v2(d), ANY, framework.CAPABILITIES)) for d in ((6, 6), (8, 36)))
+    short, long = (
+        model_source(make_plan(resnet_v2(d), ANY, framework.CAPABILITIES)) for d in ((6, 6), (8, 36))
+    )
     assert short.count("\n") == long.count("\n")
 
 
@@ -261,18 +288,32 @@ def test_a_shortcut_that_some_units_lack_stands_for_their_input():
 def test_every_variant_reads_as_a_person_would_write_it(recipe):
     for variant in recipe.variants:
         zoo = next(iter(recipe.zoos_of(variant).values()))
-        plan = make_plan(expand(Member(recipe, variant, zoo)), recipe.native_size(recipe.variants[variant]), framework.CAPABILITIES)
+        plan = make_plan(
+            expand(Member(recipe, variant, zoo)),
+            recipe.native_size(recipe.variants[variant]),
+            framework.CAPABILITIES,
+        )
         source = model_source(plan)
         assert source.count("\n") < 200, variant
-        # At one size, SAME can pad some strides' odd maps alike on both sides and others' even maps not: no stride says which.
-        strided = [node.path for node in plan.graph.nodes if (site := site_of(node.op)) and max(site.window.stride) > 1]
+        # At one size, SAME can pad some strides' odd maps alike on both sides and others' even maps not: no
+        # stride says which.
+        strided = [
+            node.path
+            for node in plan.graph.nodes
+            if (site := site_of(node.op)) and max(site.window.stride) > 1
+        ]
         fronts = {plan.realisations[path].front is None for path in strided}
-        assert set(re.findall(r"with_\w+", source)) <= ({"with_conv_pad"} if len(fronts) > 1 else set()), variant
+        assert set(re.findall(r"with_\w+", source)) <= ({"with_conv_pad"} if len(fronts) > 1 else set()), (
+            variant
+        )
         assert source.count("add_module") <= 1, f"{variant}: all stages are made alike"
-        norms = re.sub(r"LayerNorm(2d)?\(.*", "", source)  # three of a transformer's or a ConvNeXt's are not in the way
+        # Three of a transformer's or a ConvNeXt's are not in the way.
+        norms = re.sub(r"LayerNorm(2d)?\(.*", "", source)
         stated = re.findall(r"eps=[^,)]+", norms)
         assert len(stated) == len(set(stated)), variant
-        wrappers = [name for name, layers in made_by_class(source).items() if len(layers) == 1 and name != "Model"]
+        wrappers = [
+            name for name, layers in made_by_class(source).items() if len(layers) == 1 and name != "Model"
+        ]
         assert not wrappers, f"{variant}: a class around one layer"
 
 
@@ -280,7 +321,9 @@ def made_by_class(source):
     """The names that each class sets on itself as it is made."""
     return {
         found.name: {
-            node.attr for node in ast.walk(found.body[0]) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+            node.attr
+            for node in ast.walk(found.body[0])
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         }
         for found in ast.parse(source).body
         if isinstance(found, ast.ClassDef) and found.name not in OWN_LAYERS
@@ -304,7 +347,8 @@ def test_resnet50v2_reads_as_a_person_would_write_it():
     ]
     assert [line for line in lines if f"{line}\n" not in source] == []
     assert source.count("\n") <= 85
-    # A plan made from port.json gives the text that was written: otherwise verify would call every model.py another one.
+    # A plan made from port.json gives the text that was written: otherwise verify would call every model.py
+    # another one.
     read = make_plan(from_record(to_record(graph)), ANY, framework.CAPABILITIES)
     assert model_source(read) == source
 
@@ -318,17 +362,23 @@ def test_a_chain_that_one_block_has_is_no_class_and_a_pool_in_it_no_chain():
 
 
 def test_rows_whose_middle_differs_are_no_stages():
-    """A function of a row's first and last part cannot tell its middle; rows of all lengths from one to five are compared."""
+    """A function of a row's first and last part cannot tell its middle; rows of all lengths from one to five
+    are compared.
+    """
     w = Writer()
     for stage, widths in enumerate([(4, 4, 4), (4,), (8, 8), (8, 8, 8, 8, 8), (4, 8, 8, 4)], 1):
         for unit, width in enumerate(widths):
             w.scope(f"stage{stage}/unit{unit}", "unit", width=width)
-            w.conv(f"stage{stage}/unit{unit}/conv", width, 3, 2 if unit == len(widths) - 1 and stage > 3 else 1)
+            w.conv(
+                f"stage{stage}/unit{unit}/conv", width, 3, 2 if unit == len(widths) - 1 and stage > 3 else 1
+            )
             w.norm(f"stage{stage}/unit{unit}/norm")
     graph = w.graph()
     expect_the_same(graph)
     assert "def stage" not in model_source(make_plan(graph, ANY, framework.CAPABILITIES))
-    shorter = Graph(tuple(node for node in graph.nodes if "stage5" not in node.path), 3, "stage4/unit4/norm", graph.scopes)
+    shorter = Graph(
+        tuple(node for node in graph.nodes if "stage5" not in node.path), 3, "stage4/unit4/norm", graph.scopes
+    )
     expect_the_same(shorter)
     assert "def stage" in model_source(make_plan(shorter, ANY, framework.CAPABILITIES))
 
@@ -337,7 +387,9 @@ def test_rows_whose_middle_differs_are_no_stages():
 @pytest.mark.parametrize("size", [ANY, (224, 224), (225, 201)], ids=["any", "224", "odd"])
 def test_the_recipes_give_few_lines(zoo, size):
     recipe = find_recipe("mobilenet_v2")
-    for variant in (v for v in recipe.variants if zoo in recipe.zoos_of(v)) if zoo == "keras" else ["mobilenet_v2"]:
+    for variant in (
+        (v for v in recipe.variants if zoo in recipe.zoos_of(v)) if zoo == "keras" else ["mobilenet_v2"]
+    ):
         graph = expand(recipe.member(variant, zoo))
         source = model_source(make_plan(graph, size, framework.CAPABILITIES))
         assert source.count("\n") < (165 if "SamePad2d" in source else 125)
@@ -355,7 +407,9 @@ def test_stored_types_survive(tmp_path, dtype):
         assert torch.equal(value, built[name])
     assert state["stem.conv.weight"].dtype == getattr(torch, dtype)
     assert back["stem/conv"]["kernel"].dtype.name == dtype
-    assert np.array_equal(back["stem/conv"]["kernel"].astype(np.float64), state["stem.conv.weight"].double().numpy())
+    assert np.array_equal(
+        back["stem/conv"]["kernel"].astype(np.float64), state["stem.conv.weight"].double().numpy()
+    )
     assert set(back["stem/norm"]) == {"gamma", "beta", "mean", "variance", "batches"}
 
 
@@ -378,7 +432,10 @@ def test_the_counter_of_batches_may_be_absent(tmp_path):
 
     module, _ = written(tmp_path, small_mobilenet)
     path = tmp_path / "model.safetensors"
-    save_file({key: value for key, value in load_file(path).items() if not key.endswith("num_batches_tracked")}, path)
+    save_file(
+        {key: value for key, value in load_file(path).items() if not key.endswith("num_batches_tracked")},
+        path,
+    )
     state = module.load(tmp_path).state_dict()
     assert state["stem.norm.num_batches_tracked"] == 0
     assert not any(value.is_meta for value in state.values())
@@ -413,7 +470,9 @@ def test_any_size_traced_and_exported(tmp_path, make):
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(model, x, check_trace=False)
     assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
-    dynamic = ({2: torch.export.Dim("rows", min=24, max=512), 3: torch.export.Dim("columns", min=24, max=512)},)
+    dynamic = (
+        {2: torch.export.Dim("rows", min=24, max=512), 3: torch.export.Dim("columns", min=24, max=512)},
+    )
     exported = torch.export.export(model, (x,), dynamic_shapes=dynamic).module()
     for size in [(32, 32), (33, 31), (47, 34)]:
         x = torch.from_numpy(smooth_images(3, size, 3, 2))

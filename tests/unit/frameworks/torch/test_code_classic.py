@@ -1,4 +1,6 @@
-"""model.py of classic networks: squeeze-and-excite, inverted residuals, ConvNeXt's blocks, VGG's classifier."""
+"""model.py of classic networks: squeeze-and-excite, inverted residuals, ConvNeXt's blocks, VGG's
+classifier.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ class Block(nn.Module):
 def test_gates_layer_norms_and_classifiers_read_as_a_person_would_write_them(tmp_path, make):
     graph = make()
     plan, draw = make_plan(graph, (32, 32), framework.CAPABILITIES), np.random.default_rng(0)
-    tensors = {p: {r: draw.uniform(0.1, 1, s) for r, s in roles.items()} for p, roles in tensor_shapes(graph).items()}
+    tensors = {
+        p: {r: draw.uniform(0.1, 1, s) for r, s in roles.items()} for p, roles in tensor_shapes(graph).items()
+    }
     expect_the_same_as_built(plan, tensors, draw.standard_normal((2, 3, 32, 32)))
     text, place = model_source(plan), 0
     (tmp_path / "model.py").write_text(text)
@@ -110,10 +114,14 @@ def test_a_flattened_map_fixes_the_size():
     with pytest.raises(GraphError, match="flatten: a flatten fixes the input's size"):
         make_plan(vgg(), ANY, framework.CAPABILITIES)
     plan, draw = make_plan(vgg(), (32, 32), framework.CAPABILITIES), np.random.default_rng(0)
-    tensors = {p: {r: draw.uniform(0.1, 1, s) for r, s in roles.items()} for p, roles in tensor_shapes(vgg()).items()}
+    tensors = {
+        p: {r: draw.uniform(0.1, 1, s) for r, s in roles.items()} for p, roles in tensor_shapes(vgg()).items()
+    }
     with pytest.raises(UsageError, match="the layers of this model fit an input of 32x32 only, got 33x32"):
         framework.ENGINE.build(plan, tensors, {}, "float32")(torch.zeros(1, 3, 33, 32))
-    with pytest.raises(UsageError, match=r"N x C x 32 x 32, got 2 x 3072 \(give it as x.reshape\(len\(x\), -1, 32, 32\)\)"):
+    with pytest.raises(
+        UsageError, match=r"N x C x 32 x 32, got 2 x 3072 \(give it as x.reshape\(len\(x\), -1, 32, 32\)\)"
+    ):
         framework.ENGINE.build(plan, tensors, {}, "float32")(torch.zeros(2, 3072))
     with pytest.raises(ValueError, match=r"the layers fit 32x32 only, got \(33, 32\)"):
         model_of(model_source(plan))(torch.zeros(1, 3, 33, 32, dtype=torch.float64))

@@ -1,4 +1,6 @@
-"""model.py of graphs that nobody would draw: blocks whose uses differ in members, in what feeds them, and in what they nest."""
+"""model.py of graphs that nobody would draw: blocks whose uses differ in members, in what feeds them, and in
+what they nest.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,15 @@ def random_block(  # noqa: C901 - a case for each step
                 w.add(name, AvgPool(Window((2, 2)), SAME), choose.choice(values))
             case "activation":
                 slope = choose.choice([0.1, 0.1 * filters])
-                kinds: list[Op] = [LeakyRelu(slope), Clip(-slope, slope), Elu(slope), HardSigmoid(slope), PRelu(), Swish(), Gelu()]
+                kinds: list[Op] = [
+                    LeakyRelu(slope),
+                    Clip(-slope, slope),
+                    Elu(slope),
+                    HardSigmoid(slope),
+                    PRelu(),
+                    Swish(),
+                    Gelu(),
+                ]
                 w.add(name, choose.choice(kinds), choose.choice(values))
             case "gate":
                 value = choose.choice(values)
@@ -103,12 +113,20 @@ def random_block(  # noqa: C901 - a case for each step
             case "slice":
                 value = choose.choice(values)
                 width = w.width[value]
-                w.add(name, choose.choice([SliceChannels(0, (3 * width + 3) // 4), SliceChannels(width - 1, -1, -1)]), value)
+                w.add(
+                    name,
+                    choose.choice([SliceChannels(0, (3 * width + 3) // 4), SliceChannels(width - 1, -1, -1)]),
+                    value,
+                )
             case "scale":
                 w.add(name, choose.choice([LayerNorm(1e-3), ChannelScale()]), choose.choice(values))
             case "transposed":
                 cut = choose.choice([(1, 1, 1, 1), (0, 2, 1, 1), (1, 1, 2, 0)])
-                w.add(name, ConvTranspose(filters, Window((3, 3)), cut, bias=choose.random() < 0.5), choose.choice(values))
+                w.add(
+                    name,
+                    ConvTranspose(filters, Window((3, 3)), cut, bias=choose.random() < 0.5),
+                    choose.choice(values),
+                )
             case "largest":
                 value = choose.choice(values)
                 w.add(name, Maximum(), value, w.add(f"{name}_mean", ReduceMap("mean", "channels"), value))
@@ -138,7 +156,11 @@ def random_block(  # noqa: C901 - a case for each step
 def random_rows(seed: int) -> Graph:
     """Stages of which the first unit, the last one, another one or none differs from the others."""
     choose, w = random.Random(seed), Writer()
-    special, start, prefix = choose.choice([0, -1, 1, None]), choose.choice([0, 1, 2]), choose.choice(["unit", "unit", "unit0"])
+    special, start, prefix = (
+        choose.choice([0, -1, 1, None]),
+        choose.choice([0, 1, 2]),
+        choose.choice(["unit", "unit", "unit0"]),
+    )
     for stage in range(1, choose.randint(3, 5)):
         depth, width, other = choose.choice([1, 2, 2, 3, 6]), choose.choice([4, 8]), choose.choice([4, 8])
         widths = [width] * depth
@@ -157,7 +179,9 @@ def test_the_same_keys_and_the_same_bits(seed):
     graph, draw = random_graph(seed) if seed < 60 else random_rows(seed), np.random.default_rng(seed)
     tensors = {
         path: {
-            role: draw.standard_normal(shape) / np.prod(shape[1:]) if role == "kernel" else draw.uniform(0.5, 1.5, shape)
+            role: draw.standard_normal(shape) / np.prod(shape[1:])
+            if role == "kernel"
+            else draw.uniform(0.5, 1.5, shape)
             for role, shape in roles.items()
         }
         for path, roles in tensor_shapes(graph).items()
@@ -171,4 +195,6 @@ def test_the_same_keys_and_the_same_bits(seed):
 @settings(max_examples=25, deadline=None, derandomize=True, phases=UNSHRUNK)
 @given(samples(framework.CAPABILITIES, most=25))
 def test_graphs_of_all_ops_with_several_outputs(sample):
-    expect_the_same_as_built(make_plan(sample.graph, sample.size, framework.CAPABILITIES), sample.tensors, sample.batch)
+    expect_the_same_as_built(
+        make_plan(sample.graph, sample.size, framework.CAPABILITIES), sample.tensors, sample.batch
+    )

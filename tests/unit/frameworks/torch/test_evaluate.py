@@ -45,7 +45,9 @@ class Shows(nn.Module):
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 @pytest.mark.parametrize("crops", [1, 10])
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
-def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(protocol: Preprocess, crops: int, device: str) -> None:
+def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(
+    protocol: Preprocess, crops: int, device: str
+) -> None:
     pixels = pixels_of(protocol, photos=3, crops=crops)
     got = FRAMEWORK.ENGINE.classifier(Shows(), protocol, device, FP32)(pixels)()
     wanted = normalise(pixels, protocol).reshape(3 * crops, -1)
@@ -102,23 +104,33 @@ def test_a_model_that_torch_cannot_compile_is_one_error(monkeypatch: pytest.Monk
         raise InductorError(RuntimeError("cannot find a C++ compiler"), nn.Module)
 
     monkeypatch.setattr(torch, "compile", lambda model, dynamic: refusing)
-    with pytest.raises(UsageError, match=r"--compile: torch cannot compile this model here: .*C\+\+ compiler.*leave it out"):
+    with pytest.raises(
+        UsageError, match=r"--compile: torch cannot compile this model here: .*C\+\+ compiler.*leave it out"
+    ):
         FRAMEWORK.ENGINE.classifier(Shows(), PROTOCOLS[0], "cpu", Run(compiled=True))(pixels_of(PROTOCOLS[0]))
 
 
 def test_a_compiled_model_that_is_another_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU a compiled MobileNet v2 once had three of 290 photos in other classes, in bf16 and fp16 alike."""
+    """On a GPU a compiled MobileNet v2 once had three of 290 photos in other classes, in bf16 and fp16
+    alike.
+    """
     pixels = pixels_of(PROTOCOLS[0], photos=3)
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)).eval()
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    ).eval()
     for precision, factor in (("fp32", 1.001), ("bf16", 1.2), ("fp16", 1.2)):
         for wrong in (1.0, factor):
-            monkeypatch.setattr(torch, "compile", lambda model, dynamic, wrong=wrong: lambda images: model(images) * wrong)
+            monkeypatch.setattr(
+                torch, "compile", lambda model, dynamic, wrong=wrong: lambda images: model(images) * wrong
+            )
             classify = FRAMEWORK.ENGINE.classifier(model, PROTOCOLS[0], "cpu", Run(precision, compiled=True))
             if wrong == 1.0:
                 classify(pixels)()
                 continue
-            with pytest.raises(UsageError, match="--compile: the compiled model is another function: relative L2"):
+            with pytest.raises(
+                UsageError, match="--compile: the compiled model is another function: relative L2"
+            ):
                 classify(pixels)
 
 
@@ -129,7 +141,9 @@ def test_a_tap_is_read_instead_of_the_output() -> None:
 
     pixels = pixels_of(PROTOCOLS[0])
     whole = FRAMEWORK.ENGINE.classifier(Doubled(), PROTOCOLS[0], "cpu", FP32)(pixels)()
-    assert np.array_equal(2 * FRAMEWORK.ENGINE.classifier(Doubled(), PROTOCOLS[0], "cpu", FP32, "head")(pixels)(), whole)
+    assert np.array_equal(
+        2 * FRAMEWORK.ENGINE.classifier(Doubled(), PROTOCOLS[0], "cpu", FP32, "head")(pixels)(), whole
+    )
 
 
 def test_a_batch_that_a_gpu_has_no_memory_for_runs_by_halves() -> None:
@@ -150,7 +164,8 @@ def test_a_batch_that_a_gpu_has_no_memory_for_runs_by_halves() -> None:
     whole = FRAMEWORK.ENGINE.classifier(Shows(), PROTOCOLS[0], "cpu", FP32)(pixels)()
     halves = FRAMEWORK.ENGINE.classifier(Large(4), PROTOCOLS[0], "cpu", FP32)
     assert np.array_equal(halves(pixels)(), whole) and runs == [10, 4, 4, 2]
-    assert np.array_equal(halves(pixels)(), whole) and runs[4:] == [4, 4, 2]  # what does not fit is tried once
+    # What does not fit is tried once.
+    assert np.array_equal(halves(pixels)(), whole) and runs[4:] == [4, 4, 2]
     with pytest.raises(UsageError, match="no memory left for 2 images at once"):
         FRAMEWORK.ENGINE.classifier(Large(1), PROTOCOLS[0], "cpu", FP32)(pixels)
 
@@ -173,7 +188,9 @@ def test_a_batch_takes_the_memory_of_the_last_one_and_the_last_gives_it_back() -
 
 
 def taken_and_given_back() -> tuple[int, int, int]:
-    """Pages: of one map of a batch, those that the fourth batch takes anew, and those that the last classifier gives back."""
+    """Pages: of one map of a batch, those that the fourth batch takes anew, and those that the last
+    classifier gives back.
+    """
     model = nn.Sequential(nn.Conv2d(3, 48, 1), nn.ReLU(), nn.Conv2d(48, 1, 1))
     classify = FRAMEWORK.ENGINE.classifier(model, Preprocess("none", 256, "none"), "cpu", FP32)
     pixels, before = np.zeros((4, 1, 256, 256, 3), np.uint8), 0

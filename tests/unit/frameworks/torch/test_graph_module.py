@@ -12,7 +12,13 @@ from porter.frameworks.torch import destination as framework
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
-from tests.support.frameworks.torch.graphs import fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
+from tests.support.frameworks.torch.graphs import (
+    fine_tuned,
+    inception,
+    mobilenet_v2,
+    resnet_v2,
+    small_mobilenet,
+)
 from tests.support.standin import calibrated_tensors, smooth_images
 
 SIZES = [(32, 32), (33, 31), (47, 34)]
@@ -25,11 +31,15 @@ def calibrated(make):
 
 def built(make, size, dtype="float64"):
     """`make` gives the graph, which has stand-in weights."""
-    return framework.ENGINE.build(make_plan(make(), size, framework.CAPABILITIES), calibrated(make), {}, dtype, "cpu")
+    return framework.ENGINE.build(
+        make_plan(make(), size, framework.CAPABILITIES), calibrated(make), {}, dtype, "cpu"
+    )
 
 
 def build(graph, tensors):
-    return framework.ENGINE.build(make_plan(graph, ANY, framework.CAPABILITIES), tensors, {}, "float64", "cpu")
+    return framework.ENGINE.build(
+        make_plan(graph, ANY, framework.CAPABILITIES), tensors, {}, "float64", "cpu"
+    )
 
 
 def images(size, dtype=torch.float64):
@@ -38,7 +48,12 @@ def images(size, dtype=torch.float64):
 
 def test_keys_are_paths_with_torch_own_names():
     keys = set(built(small_mobilenet, ANY).state_dict())
-    assert {"stem.conv.weight", "block3.expand.conv.weight", "block3.expand.norm.running_mean", "head.logits.bias"} <= keys
+    assert {
+        "stem.conv.weight",
+        "block3.expand.conv.weight",
+        "block3.expand.norm.running_mean",
+        "head.logits.bias",
+    } <= keys
     assert "block3.expand.norm.num_batches_tracked" in keys
     assert "block0.expand.conv.weight" not in keys
     assert not any(part in key for key in keys for part in ("pad", "relu", "out", "pool"))
@@ -46,14 +61,18 @@ def test_keys_are_paths_with_torch_own_names():
 
 def test_a_norm_without_scale_has_ones():
     assert "gamma" not in calibrated(inception)["conv1/bn"]
-    assert torch.equal(built(inception, ANY).state_dict()["conv1.bn.weight"], torch.ones(8, dtype=torch.float64))
+    assert torch.equal(
+        built(inception, ANY).state_dict()["conv1.bn.weight"], torch.ones(8, dtype=torch.float64)
+    )
 
 
 def three_blocks():
     return mobilenet_v2(settings=[(1, 8, 1, 1), (6, 16, 2, 2)], stem=8)
 
 
-@pytest.mark.parametrize("make", [pytest.param(three_blocks, marks=pytest.mark.full), resnet_v2, inception, fine_tuned])
+@pytest.mark.parametrize(
+    "make", [pytest.param(three_blocks, marks=pytest.mark.full), resnet_v2, inception, fine_tuned]
+)
 def test_traced_exported_and_compiled_at_every_size(make):
     model = built(make, ANY)
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
@@ -61,7 +80,9 @@ def test_traced_exported_and_compiled_at_every_size(make):
     assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
     dynamic = {2: torch.export.Dim("rows", min=24, max=512), 3: torch.export.Dim("columns", min=24, max=512)}
     exported = torch.export.export(model, (images(SIZES[1]),), dynamic_shapes=({**dynamic},)).module()
-    compiled = torch.compile(model, backend="eager", dynamic=True) if make in (three_blocks, fine_tuned) else model
+    compiled = (
+        torch.compile(model, backend="eager", dynamic=True) if make in (three_blocks, fine_tuned) else model
+    )
     with torch.no_grad():
         for size in SIZES:
             x = images(size)
@@ -101,7 +122,9 @@ def test_a_wrong_pad_shows():
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_run_gives_maps_at_taps_in_numpy(dtype):
     model = built(small_mobilenet, ANY, dtype)
-    found = framework.ENGINE.run(model, smooth_images(3, (33, 31), 2, 2), ["stem/conv", "block2/depthwise/norm", "head/logits"])
+    found = framework.ENGINE.run(
+        model, smooth_images(3, (33, 31), 2, 2), ["stem/conv", "block2/depthwise/norm", "head/logits"]
+    )
     assert found["stem/conv"].shape == (2, 8, 17, 16)
     assert found["stem/conv"].min() < -0.01, "taken before the ReLU that follows"
     assert found["head/logits"].dtype == (np.float32 if dtype == "bfloat16" else np.dtype(dtype))
@@ -111,7 +134,9 @@ def test_run_gives_maps_at_taps_in_numpy(dtype):
 
 def test_constants_are_no_weights_and_norms_on_features_have_the_usual_keys():
     keys = set(built(fine_tuned, ANY).state_dict())
-    assert not any(part in key for key in keys for part in ("pixels", "channels", "shifted", "scaled", "pool"))
+    assert not any(
+        part in key for key in keys for part in ("pixels", "channels", "shifted", "scaled", "pool")
+    )
     norm = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
     assert {f"head.norm.{name}" for name in norm} <= keys
     assert {f"head.norm1.{name}" for name in norm[2:]} <= keys
@@ -129,7 +154,9 @@ def by_hand(x, tensors):
     def dense(x, path):
         return x @ tensors[path]["kernel"].astype(np.float64).T + tensors[path].get("bias", 0.0)
 
-    deviation, mean = (np.array(values)[:, None, None] for values in ([0.229, 0.224, 0.225], [0.485, 0.456, 0.406]))
+    deviation, mean = (
+        np.array(values)[:, None, None] for values in ([0.229, 0.224, 0.225], [0.485, 0.456, 0.406])
+    )
     pixels = (x.astype(np.float64) / 3 - 1 / 7 - mean) / deviation
 
     def head(features):
@@ -143,7 +170,9 @@ def by_hand(x, tensors):
 def test_constants_and_features_are_exact_in_float64():
     x, tensors = smooth_images(3, (33, 31), 5, 2), calibrated(fine_tuned)
     pixels, head = by_hand(x, tensors)
-    found = framework.ENGINE.run(built(fine_tuned, ANY), x, ["channels", "stem/shifted", "stem/pool", "head/pool", "head/logits"])
+    found = framework.ENGINE.run(
+        built(fine_tuned, ANY), x, ["channels", "stem/shifted", "stem/pool", "head/pool", "head/logits"]
+    )
     np.testing.assert_allclose(found["channels"], pixels, rtol=0, atol=1e-14)
     assert found["stem/shifted"].min() < -0.5
     np.testing.assert_array_equal(found["stem/pool"].max(axis=(2, 3)), found["head/pool"])
@@ -170,14 +199,18 @@ def test_tensors_that_do_not_fit_are_refused():
     with pytest.raises(MappingError, match=r"expected a kernel of shape \(8, 3, 3, 3\), got \(8, 3, 3, 1\)"):
         build(graph, {**tensors, "stem/conv": {"kernel": tensors["stem/conv"]["kernel"][..., :1]}})
     with pytest.raises(UsageError, match="nowhere"):
-        framework.ENGINE.build(make_plan(graph, ANY, framework.CAPABILITIES), tensors, {}, "float32", "nowhere")
+        framework.ENGINE.build(
+            make_plan(graph, ANY, framework.CAPABILITIES), tensors, {}, "float32", "nowhere"
+        )
 
 
 def test_a_node_above_others_and_a_name_that_torch_has_taken():
     conv = Conv(4, Window((1, 1)), Convention())
     nodes = (Node("a/norm", BatchNorm(1e-3, 0.1), (INPUT,)), Node("a", conv, ("a/norm",)))
     graph = Graph(nodes, 3, "a")
-    tensors = {p: {r: np.ones(s, np.float32) for r, s in roles.items()} for p, roles in tensor_shapes(graph).items()}
+    tensors = {
+        p: {r: np.ones(s, np.float32) for r, s in roles.items()} for p, roles in tensor_shapes(graph).items()
+    }
     model = build(graph, tensors)
     assert {"a.weight", "a.norm.weight"} <= set(model.state_dict())
     taken = replace(graph, nodes=(Node("forward", Relu(), (INPUT,)),), output="forward")

@@ -25,7 +25,12 @@ WINDOWS = [
     Window((7, 1), (2, 1)),
     Window((3, 3), (1, 1), (2, 2)),
 ]
-RULES = [("valid", (0, 0, 0, 0)), ("same", (0, 0, 0, 0)), ("same_lower", (0, 0, 0, 0)), ("cntk", (0, 0, 0, 0))]
+RULES = [
+    ("valid", (0, 0, 0, 0)),
+    ("same", (0, 0, 0, 0)),
+    ("same_lower", (0, 0, 0, 0)),
+    ("cntk", (0, 0, 0, 0)),
+]
 PADS = [("explicit", (1, 1, 1, 1)), ("explicit", (0, 1, 0, 1)), ("explicit", (2, 1, 0, 1))]
 SIZES = [(8, 8), (9, 7)]
 
@@ -53,7 +58,9 @@ def test_every_realisation_against_a_window_loop(kind, asked):
     for window, convention in product(WINDOWS, conventions(kind)):
         graph = Graph((Node("site", node_of(kind, window, convention), (INPUT,)),), 2, "site")
         site = site_of(graph.nodes[0].op)
-        tensors = {"site": {"kernel": random.standard_normal((2, 2, *window.kernel))}} if kind == "conv" else {}
+        tensors = (
+            {"site": {"kernel": random.standard_normal((2, 2, *window.kernel))}} if kind == "conv" else {}
+        )
         for size in SIZES:
             rows = [row(convention, window, axis, n) for axis, n in enumerate(size)]
             if not all(found.count and 0 not in found.divisors for found in rows):
@@ -98,14 +105,18 @@ def test_same_pad_is_tensorflow_arithmetic_at_every_size(lower):
             assert pad.amounts(size, 0) == wanted, (kernel, stride, dilation, size)
 
 
-@pytest.mark.parametrize(("kernel", "stride", "dilation"), [(3, 2, 1), (2, 3, 1), (2, 5, 1), (3, 5, 1), (3, 2, 2), (7, 4, 1)])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation"), [(3, 2, 1), (2, 3, 1), (2, 5, 1), (3, 5, 1), (3, 2, 2), (7, 4, 1)]
+)
 def test_same_pad_traced_and_exported(kernel, stride, dilation):
     pad = SamePad2d(kernel, stride, dilation)
     x = torch.ones(1, 1, 12, 13)
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(pad, x, check_trace=False)
     assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
-    exported = torch.export.export(pad, (x,), dynamic_shapes=({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)).module()
+    exported = torch.export.export(
+        pad, (x,), dynamic_shapes=({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)
+    ).module()
     for size in range(5, 20):
         x = torch.ones(1, 1, size, 29 - size)
         assert traced(x).shape == exported(x).shape == pad(x).shape
@@ -115,10 +126,17 @@ def test_plans_of_other_frameworks_are_refused():
     conv = Conv(2, Window((3, 3), (2, 2), (2, 2)), Convention("same"))
     graph = Graph((Node("conv", conv, (INPUT,)),), 2, "conv")
     subsampled = Realisation(Convention(), Front("explicit", (2, 2, 2, 2), 0.0), subsample=True)
-    for realisation in (Realisation(Convention("same")), Realisation(Convention("explicit", (0, 1, 0, 1))), subsampled):
+    for realisation in (
+        Realisation(Convention("same")),
+        Realisation(Convention("explicit", (0, 1, 0, 1))),
+        subsampled,
+    ):
         with pytest.raises(PaddingError, match="conv: torch"):
             framework.ENGINE.build(
-                Plan(graph, {"conv": realisation}, None), {"conv": {"kernel": np.ones((2, 2, 3, 3))}}, {}, "float32"
+                Plan(graph, {"conv": realisation}, None),
+                {"conv": {"kernel": np.ones((2, 2, 3, 3))}},
+                {},
+                "float32",
             )
 
 

@@ -31,7 +31,10 @@ def test_the_facade_is_a_framework_that_imports_no_torch():
         == {}
         == get_dialect("torch").numbered_layers(["conv2d"], ["conv2d_7.weight"])
     )
-    code = "import sys, porter.frameworks.torch.dialect; sys.exit('torch' in sys.modules or 'tensorflow' in sys.modules)"
+    code = (
+        "import sys, porter.frameworks.torch.dialect; sys.exit('torch' in sys.modules or 'tensorflow' "
+        "in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -41,23 +44,33 @@ def test_names_are_those_of_torch_modules():
         "bias": ("features.0.bias",),
     }
     for node, module in ((CONV, nn.Conv2d(3, 4, 1)), (DENSE, nn.Linear(3, 4)), (NORM, nn.BatchNorm2d(3))):
-        names = {name for names in get_dialect("torch").tensor_names(GRAPH, node, "m").values() for name in names}
+        names = {
+            name for names in get_dialect("torch").tensor_names(GRAPH, node, "m").values() for name in names
+        }
         assert names == {f"m.{key}" for key in module.state_dict()}
     joined = get_dialect("torch").tensor_names(GRAPH, DENSE, "m.in_proj")
     attention = nn.ModuleDict({"m": nn.MultiheadAttention(8, 2)})  # its input projection is no module
-    assert {name for names in joined.values() for name in names} == {key for key in attention.state_dict() if "in_proj" in key}
+    assert {name for names in joined.values() for name in names} == {
+        key for key in attention.state_dict() if "in_proj" in key
+    }
     assert get_dialect("torch").tensor_names(GRAPH, Node("r", Relu(), (INPUT,)), "m") == {}
     bare = Node("n", BatchNorm(1e-3, 0.1, scale=False, center=False), (INPUT,))
     assert set(get_dialect("torch").tensor_names(GRAPH, bare, "m")) == {"mean", "variance", "batches"}
-    assert set(get_dialect("torch").tensor_names(GRAPH, Node("d", Dense(4, bias=False), (INPUT,)), "m")) == {"kernel"}
+    assert set(get_dialect("torch").tensor_names(GRAPH, Node("d", Dense(4, bias=False), (INPUT,)), "m")) == {
+        "kernel"
+    }
 
 
 def test_axes_stay_and_a_dense_layer_may_be_a_1x1_convolution():
     kernel = np.arange(12.0).reshape(4, 3, 1, 1)
     assert get_dialect("torch").to_canonical(GRAPH, CONV, "kernel", kernel) is kernel
     assert get_dialect("torch").from_canonical(GRAPH, CONV, "kernel", kernel) is kernel
-    assert np.array_equal(get_dialect("torch").to_canonical(GRAPH, DENSE, "kernel", kernel), kernel[:, :, 0, 0])
-    assert np.array_equal(get_dialect("torch").to_canonical(GRAPH, CONV, "kernel", kernel[:, :, 0, 0]), kernel)
+    assert np.array_equal(
+        get_dialect("torch").to_canonical(GRAPH, DENSE, "kernel", kernel), kernel[:, :, 0, 0]
+    )
+    assert np.array_equal(
+        get_dialect("torch").to_canonical(GRAPH, CONV, "kernel", kernel[:, :, 0, 0]), kernel
+    )
 
 
 def test_a_parameter_may_have_an_axis_for_the_images_of_a_batch():
@@ -70,7 +83,12 @@ def test_a_parameter_may_have_an_axis_for_the_images_of_a_batch():
 
 @pytest.mark.parametrize(
     ("node", "role", "shape"),
-    [(DENSE, "kernel", (4, 3, 2, 1)), (CONV, "kernel", (4, 3, 1)), (NORM, "gamma", (3, 1)), (NORM, "batches", (1,))],
+    [
+        (DENSE, "kernel", (4, 3, 2, 1)),
+        (CONV, "kernel", (4, 3, 1)),
+        (NORM, "gamma", (3, 1)),
+        (NORM, "batches", (1,)),
+    ],
 )
 def test_another_rank_is_refused(node, role, shape):
     with pytest.raises(MappingError, match=rf"a/\w+: expected a {role} of rank \d, got shape"):
@@ -78,11 +96,17 @@ def test_another_rank_is_refused(node, role, shape):
 
 
 def test_capabilities_are_what_torch_does():
-    """Pools of torch's own over a row: how many windows, what an average divides by, and which pads it takes."""
+    """Pools of torch's own over a row: how many windows, what an average divides by, and which pads it
+    takes.
+    """
     able = framework.CAPABILITIES
-    for kernel, stride, pad, dilation, ceil in product((1, 2, 3, 5), (1, 2, 3), (0, 1, 2, 3), (1, 2), (False, True)):
+    for kernel, stride, pad, dilation, ceil in product(
+        (1, 2, 3, 5), (1, 2, 3), (0, 1, 2, 3), (1, 2), (False, True)
+    ):
         window = Window((kernel, 1), (stride, 1), (dilation, 1))
-        convention = Convention("explicit", (pad, pad, 0, 0), float("-inf"), rounding="ceil" if ceil else "floor")
+        convention = Convention(
+            "explicit", (pad, pad, 0, 0), float("-inf"), rounding="ceil" if ceil else "floor"
+        )
         pool = nn.MaxPool2d((kernel, 1), (stride, 1), (pad, 0), (dilation, 1), ceil_mode=ceil)
         for size in (5, 6, 11):
             x = torch.arange(1.0, size + 1).reshape(1, 1, size, 1)
@@ -95,11 +119,18 @@ def test_capabilities_are_what_torch_does():
                 assert pool(x).shape[2] == wanted
                 if dilation == 1:
                     for average, counted in (("real_cells", False), ("clipped_window", True)):
-                        mean = nn.AvgPool2d((kernel, 1), (stride, 1), (pad, 0), ceil_mode=ceil, count_include_pad=counted)
-                        counts = divisors(
-                            Convention("explicit", (pad, pad, 0, 0), 0.0, average, convention.rounding), window, 0, size
+                        mean = nn.AvgPool2d(
+                            (kernel, 1), (stride, 1), (pad, 0), ceil_mode=ceil, count_include_pad=counted
                         )
-                        sums = nn.AvgPool2d((kernel, 1), (stride, 1), (pad, 0), ceil_mode=ceil, divisor_override=1)(x)
+                        counts = divisors(
+                            Convention("explicit", (pad, pad, 0, 0), 0.0, average, convention.rounding),
+                            window,
+                            0,
+                            size,
+                        )
+                        sums = nn.AvgPool2d(
+                            (kernel, 1), (stride, 1), (pad, 0), ceil_mode=ceil, divisor_override=1
+                        )(x)
                         assert torch.allclose(mean(x).flatten(), sums.flatten() / torch.tensor(counts))
 
 

@@ -28,5 +28,13 @@ def test_equal_names_are_numbered_without_trying_all_that_are_taken() -> None:
             return str(self)
 
     node = Node("relu", Relu(), (INPUT,))
-    names = [leaf.name for leaf in distinct([Leaf(Name("act"), node), Leaf("act_2", node)] + [Leaf(Name("act"), node)] * LENGTH)]
-    assert names == ["act", "act_2", *(f"act_{number}" for number in range(3, LENGTH + 3))] and len(tried) == LENGTH + 1
+    names = [
+        leaf.name
+        for leaf in distinct(
+            [Leaf(Name("act"), node), Leaf("act_2", node)] + [Leaf(Name("act"), node)] * LENGTH
+        )
+    ]
+    assert (
+        names == ["act", "act_2", *(f"act_{number}" for number in range(3, LENGTH + 3))]
+        and len(tried) == LENGTH + 1
+    )

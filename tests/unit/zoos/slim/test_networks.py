@@ -45,7 +45,9 @@ def taps(variant: str) -> dict[str, str]:
     return dict(tap_names(recipe.member(variant, "slim"), standin_graph(variant, "slim", CLASSES)))
 
 
-def own(variant: str, graph: Graph, size: tuple[int, int], batch: Any, dtype: Any = "float64") -> dict[str, Any]:
+def own(
+    variant: str, graph: Graph, size: tuple[int, int], batch: Any, dtype: Any = "float64"
+) -> dict[str, Any]:
     tensors = standin_tensors(variant, "slim", CLASSES)
     model = tf.ENGINE.build(make_plan(graph, size, tf.CAPABILITIES), tensors, {}, dtype, "cpu")
     return tf.ENGINE.run(model, batch, [node.path for node in graph.nodes])
@@ -58,7 +60,8 @@ def distance(found: Any, wanted: Any) -> float:
 @pytest.mark.parametrize(
     ("variant", "size"),
     [
-        # Every map has odd rows and even columns. In torch, tests/roads/test_parity.py compares the same nodes at this size in CI.
+        # Every map has odd rows and even columns. In torch, tests/roads/test_parity.py compares the same
+        # nodes at this size in CI.
         *(pytest.param(variant, (65, 64), marks=pytest.mark.full) for variant in SMALL),
         (SMALL[0], (225, 201)),  # above 224, slim's MobileNet v1 pools by other code
     ],
@@ -66,7 +69,9 @@ def distance(found: Any, wanted: Any) -> float:
 def test_every_node_of_the_recipe_is_slims(variant: str, size: tuple[int, int]) -> None:
     batch = smooth_images(3, size, seed=1, count=2).astype(np.float64)
     graph = standin_graph(variant, "slim", CLASSES)
-    reference = get_implementation("tf_slim").build(variant, CLASSES, size, slim_checkpoint(variant), "float64")
+    reference = get_implementation("tf_slim").build(
+        variant, CLASSES, size, slim_checkpoint(variant), "float64"
+    )
     wanted = tf.ENGINE.run_reference(reference, batch, taps(variant))
     found = own(variant, graph, size, batch)
     assert wanted.keys() == found.keys() == graph.by_path.keys()
@@ -83,7 +88,9 @@ def test_a_reference_in_single_precision() -> None:
     batch = smooth_images(3, size, seed=1, count=2)
     values = {
         dtype: tf.ENGINE.run_reference(
-            get_implementation("tf_slim").build(variant, CLASSES, size, slim_checkpoint(variant), dtype), batch, taps(variant)
+            get_implementation("tf_slim").build(variant, CLASSES, size, slim_checkpoint(variant), dtype),
+            batch,
+            taps(variant),
         )["head/logits"]
         for dtype in ("float32", "float64")
     }
@@ -103,7 +110,9 @@ def slims_graph(variant: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
         return {node.name: node for node in graph.as_graph_def().node}, dict(variables)
 
 
-@pytest.mark.parametrize("variant", [pytest.param(name, marks=() if name in IN_CI else pytest.mark.full) for name in VARIANTS])
+@pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=() if name in IN_CI else pytest.mark.full) for name in VARIANTS]
+)
 def test_every_width_has_slims_variables_strides_pads_and_epsilons(variant: str) -> None:
     recipe = find_recipe(variant)
     member = recipe.member(variant, "slim")
@@ -132,7 +141,12 @@ def test_every_width_has_slims_variables_strides_pads_and_epsilons(variant: str)
 
 
 def test_momentums_are_slims() -> None:
-    for variant, decay in (("mobilenet_v1", 0.9997), ("mobilenet_v2", 0.997), ("inception_v3", 0.9997), ("resnet50v2", 0.997)):
+    for variant, decay in (
+        ("mobilenet_v1", 0.9997),
+        ("mobilenet_v2", 0.997),
+        ("inception_v3", 0.9997),
+        ("resnet50v2", 0.997),
+    ):
         recipe = find_recipe(variant)
         graph = expand(recipe.member(variant, "slim"))
         momentums = {node.op.momentum for node in graph.nodes if isinstance(node.op, BatchNorm)}
@@ -151,7 +165,12 @@ def test_momentums_are_slims() -> None:
 
 
 def test_the_table_has_every_variant_of_zoo_slim() -> None:
-    assert set(TF_SLIM) == {variant for recipe in all_recipes() for variant in recipe.variants if "slim" in recipe.zoos_of(variant)}
+    assert set(TF_SLIM) == {
+        variant
+        for recipe in all_recipes()
+        for variant in recipe.variants
+        if "slim" in recipe.zoos_of(variant)
+    }
 
 
 def test_images_that_slims_inception_leaves_several_cells_of() -> None:
@@ -159,10 +178,16 @@ def test_images_that_slims_inception_leaves_several_cells_of() -> None:
     for size, refused in ((330, False), (331, True)):
         with variables.Graph().as_default():
             images = variables.placeholder(variables.float32, [None, size, 75, 3])
-            with pytest.raises(UsageError, match="up to 330 rows and columns, got 331x75") if refused else nullcontext():
+            with (
+                pytest.raises(UsageError, match="up to 330 rows and columns, got 331x75")
+                if refused
+                else nullcontext()
+            ):
                 construct("inception_v3", images, CLASSES)
     with pytest.raises(UsageError, match="reference 'tf_slim' has no variant 'resnet18'"):
-        get_implementation("tf_slim").build("resnet18", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64")
+        get_implementation("tf_slim").build(
+            "resnet18", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64"
+        )
 
 
 def test_network_and_checkpoint_must_cover_each_other() -> None:
@@ -187,7 +212,9 @@ def test_packages_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPat
         patch.setitem(sys.modules, "tf_slim", None)
         with pytest.raises(MissingFramework, match="tf-slim cannot be imported") as caught:
             slim_code.import_slim.__wrapped__()
-    assert caught.value.next is not None and caught.value.next.startswith("pip install --no-deps tf-slim==1.1.0 'tf_keras==2.")
+    assert caught.value.next is not None and caught.value.next.startswith(
+        "pip install --no-deps tf-slim==1.1.0 'tf_keras==2."
+    )
     monkeypatch.setattr(slim_code, "distribution", absent)
     for load in (slim_code.import_mobilenet_v1, slim_code.import_mobilenet_v2):
         with pytest.raises(MissingFramework, match="mmdnn, which has slim's MobileNets, is not installed"):
@@ -198,9 +225,14 @@ def test_packages_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPat
 def test_the_graph_is_of_its_own() -> None:
     """Two builds in one process do not see each other's variables."""
     checkpoint = replace(slim_checkpoint(SMALL[0]), path=Path("model.ckpt"))
-    models = [get_implementation("tf_slim").build(SMALL[0], CLASSES, (32, 32), checkpoint, "float32") for _ in range(2)]
+    models = [
+        get_implementation("tf_slim").build(SMALL[0], CLASSES, (32, 32), checkpoint, "float32")
+        for _ in range(2)
+    ]
     batch = smooth_images(3, (32, 32), seed=1, count=1)
-    first, second = (tf.ENGINE.run_reference(model, batch, {"logits": "Logits"})["logits"] for model in models)
+    first, second = (
+        tf.ENGINE.run_reference(model, batch, {"logits": "Logits"})["logits"] for model in models
+    )
     assert np.array_equal(first, second)
 
 
@@ -238,5 +270,7 @@ def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
     if tensornets_installed():
         variant = "mobilenet_v1_0.25"
         arguments += ["tensornets", variant, str(write_tensornets(tmp_path / "tensornets.npz", variant))]
-    done = subprocess.run([sys.executable, "-c", _SCRIPT, *arguments], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, *arguments], capture_output=True, text=True, timeout=300
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

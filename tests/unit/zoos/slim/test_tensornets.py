@@ -27,7 +27,9 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="reference 'tensornets' has no variant 'resnet18'"):
         variables_of(tensornets.construct, "resnet18", 1000, (64, 64))
     monkeypatch.setattr(tensornets, "distribution", absent)
-    with pytest.raises(MissingFramework, match="tensornets, TensorNets' own code, is not installed") as caught:
+    with pytest.raises(
+        MissingFramework, match="tensornets, TensorNets' own code, is not installed"
+    ) as caught:
         tensornets._import.__wrapped__("resnets")
     assert caught.value.next is not None and caught.value.next.endswith("tensornets==0.4.6")
     assert sys.modules["tensorflow"] is import_tensorflow()
@@ -43,7 +45,9 @@ def test_a_release_that_has_other_code(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(tensornets, "distribution", lambda _: Found())
     monkeypatch.setattr(tensornets, "_PACKAGE", "porter_tensornets_9")
-    with pytest.raises(MissingFramework, match="tensornets 9 cannot be imported: No module named 'porter_tensornets_9"):
+    with pytest.raises(
+        MissingFramework, match="tensornets 9 cannot be imported: No module named 'porter_tensornets_9"
+    ):
         tensornets._import.__wrapped__("resnets")
     monkeypatch.delitem(sys.modules, "porter_tensornets_9")
 
@@ -59,12 +63,16 @@ def test_inspect_knows_its_files(tmp_path: Path) -> None:
 @needs_tensornets
 def test_norms_have_the_epsilon_of_tensorflow_1() -> None:
     frozen, _ = _frozen_network(tensornets.construct, "resnet50v2", 10, (64, 64))
-    assert {node.attr["epsilon"].f for node in frozen.node if node.op == "FusedBatchNormV3"} == {float(np.float32(1.001e-5))}
+    assert {node.attr["epsilon"].f for node in frozen.node if node.op == "FusedBatchNormV3"} == {
+        float(np.float32(1.001e-5))
+    }
 
 
 @needs_tensornets
 def test_a_resnext_has_each_sum_once() -> None:
-    """Sixteen blocks, and four kernels that sum groups, one for each width: two units of a stage share theirs."""
+    """Sixteen blocks, and four kernels that sum groups, one for each width: two units of a stage share
+    theirs.
+    """
     frozen, _ = _frozen_network(tensornets.construct, "resnext50_32x4d", 10, (64, 64))
     summed = [node.input[1] for node in frozen.node if node.name.endswith("/gconv")]
     assert len(summed) == 16 and len(set(summed)) == 4

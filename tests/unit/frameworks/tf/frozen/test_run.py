@@ -1,4 +1,6 @@
-"""Frozen graphs, made here by TensorFlow, against its own eager ops; and what is refused before TensorFlow sees it."""
+"""Frozen graphs, made here by TensorFlow, against its own eager ops; and what is refused before TensorFlow
+sees it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ VARIANCE = RANDOM.uniform(0.5, 2, 4).astype(np.float32)
 BATCH = RANDOM.normal(size=(3, 3, 9, 7))
 
 
-def definition(make: Callable[[], Any], shape: tuple[int | None, ...] = (None, None, None, 3), dtype: Any = None) -> Any:
+def definition(
+    make: Callable[[], Any], shape: tuple[int | None, ...] = (None, None, None, 3), dtype: Any = None
+) -> Any:
     """A GraphDef with the placeholder `x` and what `make` adds, such as the op `out`."""
     with tf.Graph().as_default() as graph, quiet_logger(tf):
         v1.placeholder(tf.float32 if dtype is None else dtype, shape, name="x")
@@ -43,7 +47,13 @@ def relu() -> Any:
 def network(training: bool = False, epsilon: float = 0.3) -> None:
     found = tf.nn.conv2d(x(), tf.constant(KERNEL, name="kernel"), 2, "SAME", name="conv")
     found, _, _ = v1.nn.fused_batch_norm(
-        found, GAMMA, BETA, *((None, None) if training else (MEAN, VARIANCE)), epsilon=epsilon, is_training=training, name="norm"
+        found,
+        GAMMA,
+        BETA,
+        *((None, None) if training else (MEAN, VARIANCE)),
+        epsilon=epsilon,
+        is_training=training,
+        name="norm",
     )
     found = tf.nn.relu6(found, name="relu")
     tf.reduce_mean(found, [1, 2], name="out")
@@ -53,13 +63,21 @@ def eager(kernel: Any = KERNEL) -> dict[str, Any]:
     """The same in TensorFlow's eager double ops."""
     images = BATCH.transpose(0, 2, 3, 1)
     conv = tf.nn.conv2d(images, np.float64(kernel), 2, "SAME")
-    norm = tf.nn.batch_normalization(conv, *map(np.float64, (MEAN, VARIANCE, BETA, GAMMA)), float(np.float32(0.3)))
+    norm = tf.nn.batch_normalization(
+        conv, *map(np.float64, (MEAN, VARIANCE, BETA, GAMMA)), float(np.float32(0.3))
+    )
     found = {"conv": conv, "norm": norm, "relu": tf.nn.relu6(norm)}
     values = {name: value.numpy().transpose(0, 3, 1, 2) for name, value in found.items()}
     return values | {"out": tf.reduce_mean(found["relu"], [1, 2]).numpy()}
 
 
-def run(graph: Any, batch: Any = BATCH, dtype: Any = "float64", tensors: Any = None, names: tuple[str, ...] = ("out",)) -> Any:
+def run(
+    graph: Any,
+    batch: Any = BATCH,
+    dtype: Any = "float64",
+    tensors: Any = None,
+    names: tuple[str, ...] = ("out",),
+) -> Any:
     return GraphRunner(graph.SerializeToString(), tensors or {}, ["out"], dtype)(batch, names)
 
 
@@ -91,7 +109,9 @@ def test_a_type_that_the_file_leaves_out_is_replaced_too() -> None:
 
 def test_epsilons_of_a_file_are_its_float32_and_those_of_code_its_decimals() -> None:
     graph = definition(network)
-    of_code = GraphRunner(graph.SerializeToString(), {}, ["out"], "float64", decimal_epsilons=True)(BATCH, ("norm",))["norm"]
+    of_code = GraphRunner(graph.SerializeToString(), {}, ["out"], "float64", decimal_epsilons=True)(
+        BATCH, ("norm",)
+    )["norm"]
     scale = GAMMA.astype(np.float64) / np.sqrt(VARIANCE.astype(np.float64) + 0.3)
     wanted = (eager()["conv"] - MEAN[:, None, None]) * scale[:, None, None] + BETA[:, None, None]
     assert np.linalg.norm(of_code - wanted) <= 1e-14 * np.linalg.norm(wanted)
@@ -199,17 +219,33 @@ def test_ops_that_are_not_pure_maths_are_refused_by_name(make: Callable[[], Any]
 def test_every_op_that_may_run_has_a_kernel_in_double_precision() -> None:
     from tensorflow.python.framework import kernels
 
-    parted = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization", "LRN"}
+    parted = {
+        "FusedBatchNorm",
+        "FusedBatchNormV2",
+        "FusedBatchNormV3",
+        "BatchNormWithGlobalNormalization",
+        "LRN",
+    }
     for op in PURE_OPS - parted:
-        found = [kernel for kernel in kernels.get_registered_kernels_for_op(op).kernel if kernel.device_type in ("CPU", "DEFAULT")]
+        found = [
+            kernel
+            for kernel in kernels.get_registered_kernels_for_op(op).kernel
+            if kernel.device_type in ("CPU", "DEFAULT")
+        ]
         floats = [
-            [rule.allowed_values.list.type for rule in kernel.constraint if rule.name in ("T", "dtype", "SrcT", "Tparams")]
+            [
+                rule.allowed_values.list.type
+                for rule in kernel.constraint
+                if rule.name in ("T", "dtype", "SrcT", "Tparams")
+            ]
             for kernel in found
         ]
         assert any(all(tf.float64.as_datatype_enum in types for types in rules) for rules in floats), op
 
 
-def broken(change: Callable[[Any], Any], make: Callable[[], Any] = relu, **placeholder: Any) -> Callable[[], Any]:
+def broken(
+    change: Callable[[Any], Any], make: Callable[[], Any] = relu, **placeholder: Any
+) -> Callable[[], Any]:
     def build() -> Any:
         graph = definition(make, **placeholder)
         change(graph)
@@ -268,7 +304,11 @@ def _no_input() -> None:
     ("make", "error", "message"),
     [
         (broken(_enlarge), FileError, "big: the constants of this graph are larger"),
-        (broken(_text), MissingFramework, "out: porter does not run a 'Relu' whose T is not a type of numbers"),
+        (
+            broken(_text),
+            MissingFramework,
+            "out: porter does not run a 'Relu' whose T is not a type of numbers",
+        ),
         (broken(_twice), GraphError, "out: two ops have this name"),
         (broken(_nowhere), GraphError, "out: reads 'gone'"),
         (
@@ -276,19 +316,41 @@ def _no_input() -> None:
             MissingFramework,
             "conv: TensorFlow does not run 'Conv2D' with data_format NCHW on a CPU",
         ),
-        (broken(_default_training, network), MissingFramework, "norm: this FusedBatchNormV3 normalises by the batch"),
-        (broken(_nothing, lambda: network(training=True)), MissingFramework, "norm: this FusedBatchNormV3 normalises by the batch"),
+        (
+            broken(_default_training, network),
+            MissingFramework,
+            "norm: this FusedBatchNormV3 normalises by the batch",
+        ),
+        (
+            broken(_nothing, lambda: network(training=True)),
+            MissingFramework,
+            "norm: this FusedBatchNormV3 normalises by the batch",
+        ),
         (broken(_statistics, network), MissingFramework, "out: reads the batch statistics 'norm:1'"),
         (broken(_nothing, _two_inputs), MissingFramework, "one placeholder; this one has x, keep_prob"),
         (broken(_nothing, _no_input), MissingFramework, "one placeholder; this one has none"),
-        (broken(_nothing, dtype=tf.int32), MissingFramework, "x: porter runs graphs whose input is of a floating type"),
-        (broken(_nothing, shape=(None, 12)), MissingFramework, "x: porter feeds images N×H×W×C; this input has 2 dimensions"),
-        (broken(_nothing, shape=(None, 8, 7, 3)), UsageError, r"takes a batch of 3x8x7, got one of shape \(3, 3, 9, 7\)"),
+        (
+            broken(_nothing, dtype=tf.int32),
+            MissingFramework,
+            "x: porter runs graphs whose input is of a floating type",
+        ),
+        (
+            broken(_nothing, shape=(None, 12)),
+            MissingFramework,
+            "x: porter feeds images N×H×W×C; this input has 2 dimensions",
+        ),
+        (
+            broken(_nothing, shape=(None, 8, 7, 3)),
+            UsageError,
+            r"takes a batch of 3x8x7, got one of shape \(3, 3, 9, 7\)",
+        ),
         (broken(_nothing, shape=(None, None, None, 1)), UsageError, r"takes a batch of 1x\?x\?"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_run_is_refused(make: Callable[[], Any], error: type[PorterError], message: str) -> None:
+def test_what_cannot_be_run_is_refused(
+    make: Callable[[], Any], error: type[PorterError], message: str
+) -> None:
     with pytest.raises(error) as caught:
         run(make())
     assert caught.match(message)
