@@ -201,9 +201,11 @@ class _Sums:
         """Adds the port's distance from its source. Values of both are released after they are compared."""
         for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
             value, theirs = got.pop(path), wanted.pop(path)
-            if theirs.size != value.size:
+            if _comparable(theirs, value, output=path in graph.outputs):
+                reference = theirs.reshape(value.shape)
+            else:
                 self.shapes[path] = theirs.shape[1:], value.shape[1:]
-            reference = _flattened(theirs, value)
+                reference = np.full(value.shape, np.nan)
             _add(self.nodes, path, norms(reference, value))
             self.samples[path].add(theirs)
             if path in graph.outputs:
@@ -277,13 +279,15 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
     )
 
 
-def _flattened(wanted: Array, got: Array) -> Array:
-    """The source's values in the port's shape: a source's head that is a 1x1 convolution gives N x C x 1 x 1
-    instead of N x C.
+def _comparable(wanted: Array, got: Array, output: bool) -> bool:
+    """Whether the source's values can be laid out as the port's, cell by cell.
 
-    A map of another extent cannot be compared cell by cell; NaN makes its distance from the port's infinite.
+    Inside a network a source may show a value with other axes. An output has the shape that a caller gets,
+    but a head that is a 1x1 convolution gives N x C x 1 x 1 for the port's N x C.
     """
-    return wanted.reshape(got.shape) if wanted.size == got.size else np.full(got.shape, np.nan)
+    if output:
+        return wanted.shape in (got.shape, (*got.shape, 1, 1))
+    return wanted.size == got.size
 
 
 def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:

@@ -211,6 +211,21 @@ def test_another_extent_is_infinitely_far() -> None:
     )
 
 
+def test_an_output_has_the_shape_that_a_caller_gets() -> None:
+    """Found by a mistake planted in a reader: a port that gave N x 6 x 9 x 1 for a file's N x 6 x 9."""
+    for path, axes, ok in (
+        ("pool", (2, 4, 1, 1), True),
+        ("pool", (2, 1, 4), False),
+        ("pool", (2, 4, 1), False),
+        ("stem/conv", (2, 1, 2, 2), True),
+    ):
+        shown = {**values(), path: values()[path].reshape(axes)}
+        source = Fake(lambda dtype, shown=shown: dict(shown))
+        (found,) = compare(plan(), source, lambda b, d: values(), {"float64": [BATCH]})
+        assert found.ok is ok
+        assert ok or found.first_bad is not None and found.first_bad.shapes == (axes[1:], (4,))
+
+
 def test_nodes_that_the_source_does_not_show_are_listed() -> None:
     shown = {"pool": values()["pool"]}
     found = compare(plan(), Fake(lambda dtype: shown), lambda b, d: values(), {"float64": [BATCH]})[0]
