@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -363,16 +364,20 @@ def declared_record(file: Recipe | Declared) -> dict[str, Any]:
 
 def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
     """`own` is the folder of porter's own recipes; the others show their files."""
-    files = ["" if recipe.path.parent == own else str(recipe.path) for recipe in recipes]
-    columns = {
-        "architecture": [recipe.architecture for recipe in recipes],
-        "file": files,
-        "variants": [", ".join(recipe.variants) for recipe in recipes],
-        "zoos": [", ".join(recipe.zoos) for recipe in recipes],
-    }
-    if not any(files):
-        del columns["file"]
-    return table(list(columns), list(zip(*columns.values(), strict=True)))
+    lines = []
+    for recipe in recipes:
+        file = "" if recipe.path.parent == own else f"  {recipe.path}"
+        parts = {"variants": recipe.variants, "zoos": recipe.zoos}
+        named = (_wrapped(f"  {part:<10}", ", ".join(names)) for part, names in parts.items())
+        lines += [recipe.architecture + file, *(line for part in named for line in part)]
+    return lines
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    """The text in lines of at most 100 columns, behind a label that stands once."""
+    return textwrap.wrap(
+        text, 100, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
+    )
 
 
 def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str]:
