@@ -223,7 +223,7 @@ def test_an_output_has_the_shape_that_a_caller_gets() -> None:
         source = Fake(lambda dtype, shown=shown: dict(shown))
         (found,) = compare(plan(), source, lambda b, d: values(), {"float64": [BATCH]})
         assert found.ok is ok
-        assert ok or found.first_bad is not None and found.first_bad.shapes == (axes[1:], (4,))
+        assert ok or (found.first_bad is not None and found.first_bad.shapes == (axes[1:], (4,)))
 
 
 def test_nodes_that_the_source_does_not_show_are_listed() -> None:
