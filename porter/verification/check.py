@@ -29,7 +29,8 @@ from porter.verification.inputs import (
 )
 from porter.verification.numbers import moved, norms
 from porter.verification.parity import compare
-from porter.verification.references import SourceValues
+from porter.verification.probe import moved_biases, with_moved, with_probed
+from porter.verification.references import SourceValues, ZooReference
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
@@ -204,7 +205,33 @@ class Check:
 
         if self.rough != SMOOTH and "float64" in batches:
             batches["float64"] += self._farthest(batches["float64"], look)
-        return compare(port.plan, source, run, batches, self.tolerance), batches
+        parities = compare(port.plan, source, run, batches, self.tolerance)
+        return tuple(self._probed(parity, source, batches) for parity in parities), batches
+
+    def _probed(
+        self, parity: Parity, source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
+    ) -> Parity:
+        """The comparison in float64, and that of the bounds that no image reached, where the source is code
+        that can be given other numbers (porter.verification.probe).
+        """
+        shown = {node.path for node in parity.nodes}
+        caps = [path for path in parity.unreached if path in shown]
+        if parity.dtype != "float64" or not (parity.ok and caps and isinstance(source, ZooReference)):
+            return parity
+        image = batches["float64"][0][:1]
+        tensors, graph = self.tensors or self.port.tensors(), self.port.graph
+        moved = moved_biases(graph, caps, source.run(image, "float64"), tensors)
+        moved = {place: bias for place, bias in moved.items() if place in source.places}
+        if not moved:
+            return parity
+        model = self.port.build("float64", self.device, with_moved(tensors, moved))
+
+        def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
+            return self.port.destination.ENGINE.run(model, batch, [node.path for node in graph.nodes])
+
+        images: dict[Dtype, list[Array]] = {"float64": [image.astype(np.float64)]}
+        (probed,) = compare(self.port.plan, source.changed(moved), run, images, self.tolerance)
+        return with_probed(parity, probed)
 
     def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -63,6 +64,8 @@ class ZooReference:
         options: options of the recipe that a caller set to another value than the zoo's.
         behind: the file's dense layers after the implementation's features, with their tensors. They are
             computed in NumPy.
+        places: by node and role, the implementation's name of the tensor, of those that only one node has
+            and that are stored as the port has them.
     """
 
     engine: Engine
@@ -75,6 +78,7 @@ class ZooReference:
     without_background: str | None
     options: Mapping[str, Value] = field(default_factory=dict)
     behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
+    places: Mapping[tuple[str, str], str] = field(default_factory=dict)
     _built: dict[tuple[tuple[int, ...] | None, Dtype], Any] = field(default_factory=dict, init=False)
 
     def takes(self, size: tuple[int, int]) -> bool:
@@ -92,6 +96,15 @@ class ZooReference:
             self._built[key] = model
         values = self.engine.run_reference(self._built[key], batch.astype(dtype), self.taps)
         return _followed(_without_row(values, self.without_background), self.behind)
+
+    def changed(self, tensors: Mapping[tuple[str, str], Array]) -> ZooReference:
+        """This implementation with other numbers at some of `places`, which it has in the same shape."""
+        own = self.checkpoint.tensors
+        new = {
+            self.places[place]: value.astype(own[self.places[place]].dtype)
+            for place, value in tensors.items()
+        }
+        return replace(self, checkpoint=replace(self.checkpoint, tensors={**own, **new}))
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """Gives only the logits, those at `output`, in float32; no other values are fetched from the
@@ -129,7 +142,18 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         _dropped(fit),
         zoo.chosen,
         _behind(get_dialect(zoo.framework), checkpoint, fit),
+        _places(fit),
     )
+
+
+def _places(fit: Fit) -> dict[tuple[str, str], str]:
+    """See ZooReference.places."""
+    uses = Counter(fit.tensors.values())
+    return {
+        place: fit.reference_names[name]
+        for place, name in fit.tensors.items()
+        if uses[name] == 1 and name in fit.reference_names and not fit.transforms.get(place[0])
+    }
 
 
 @dataclass

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import save_file
 
 import porter
 from porter.base.dtypes import Array, Dtype
@@ -27,6 +29,7 @@ from porter.verification.source_forms import references_of
 from porter.verification.verdict import Verdict
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused
+from tests.support.standin_files import source_checkpoint
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -343,6 +346,35 @@ def test_a_range_that_makes_the_source_chaotic_on_all_images_gives_way_to_anothe
     source = Chaotic(next(references_of(source_of(port, tmp_path / "net.onnx", None), "float32")), 1e-9, calm)
     found = Check(port, ("float64",)).prove(source, Sizes(((16, 16),), ()))
     assert found.ok is ok and (ok or "multiplies its own rounding" in (found.proof.silent or ""))
+
+
+@pytest.mark.parametrize("cap", [6.0, 6.5])
+def test_bounds_that_no_image_reaches_are_reached_by_moved_biases(
+    cap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No image takes the head of these weights to 6, so a source with another cap gives the same numbers."""
+    held, arguments = tmp_path / "held.safetensors", ("mobilenet_v2_0.35", "timm", "tf")
+    tensors = source_checkpoint("mobilenet_v2_0.35", "timm").tensors
+    save_file(
+        {
+            name: value / 4 if "bn" in name and value.dtype.kind == "f" else value
+            for name, value in tensors.items()
+        },
+        held,
+    )
+    of_head = 1280
+    monkeypatch.setattr(
+        torch.nn.ReLU6, "forward", lambda self, x: x.clamp(0, cap if x.shape[1] == of_head else 6)
+    )
+    if cap == 6:
+        made = porter.convert(*arguments, weights=held, out=tmp_path / "port")
+        assert made.verdict.proof.unreached == ()
+    else:
+        with pytest.raises(CheckFailed, match="head/relu is the first node that differs"):
+            porter.convert(*arguments, weights=held, out=tmp_path / "port")
+        monkeypatch.setattr(Check, "_probed", lambda check, parity, source, batches: parity)
+        made = porter.convert(*arguments, weights=held, out=tmp_path / "port")
+        assert made.verdict.ok and "head/relu" in made.verdict.proof.unreached
 
 
 @pytest.mark.usefixtures("one_recipe")
