@@ -79,7 +79,8 @@ def write_photos(place: Place) -> None:
         photos.append(place.folder / f"{number}.png")
         Image.fromarray(random.integers(0, 256, (70, 80, 3), np.uint8)).save(photos[-1])
     made = porter.convert(
-        CHECKED, "tensornets", "torch", weights=place.weights / "resnext_50_32x4d.npz", out=place.folder / "port", check=False,
+        CHECKED, "tensornets", "torch", weights=place.weights / "resnext_50_32x4d.npz",
+            out=place.folder / "port", check=False,
         recipes=place.folder / "recipes",
     )  # fmt: skip
     for photo, found, at in zip(

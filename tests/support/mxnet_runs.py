@@ -38,7 +38,8 @@ for key, held in network.collect_params().items():
         held.set_data(mx.nd.array(random.uniform(0.6, 1.4, held.shape)))
     elif key.endswith(("beta", "bias")):
         held.set_data(mx.nd.array(random.normal(0, 0.3, held.shape)))
-for _ in range(40):  # so that the norms have about the statistics of what arrives, which MXNet updates on its way back
+# So that the norms have about the statistics of what arrives, which MXNet updates on its way back.
+for _ in range(40):
     with mx.autograd.record():
         given = network(images)
     given.backward()

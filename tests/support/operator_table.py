@@ -320,10 +320,11 @@ def page(found: Mapping[str, Mapping[str, str]]) -> str:
 
 HEAD = """# Operators
 
-Small operators beside the layers, each behind a convolution in a model of its own: torch's by `torch.export` and by both
-exporters to ONNX, Keras's as `.keras`, and TensorFlow's as frozen graph and `.tflite`. `read` means that the model is ported to
-torch and proved in float64 against the file's own graph. An empty cell is a format that has no such operator, or whose exporter
-refuses it. Written by `python -m tests.support.operator_table`, and compared by a test with the marker `full`.
+Small operators beside the layers, each behind a convolution in a model of its own: torch's by `torch.export`
+and by both exporters to ONNX, Keras's as `.keras`, and TensorFlow's as frozen graph and `.tflite`. `read`
+means that the model is ported to torch and proved in float64 against the file's own graph. An empty cell is a
+format that has no such operator, or whose exporter refuses it. Written by `python -m
+tests.support.operator_table`, and compared by a test with the marker `full`.
 """
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def detector(path: Path) -> Path:
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["" : 17]>
         net (float[1,3,h,w] image) => (float[1,2,n] boxes)
-        <int64 zero = {0}, int64 one = {1}, int64[1] first = {0}, int64[1] second = {1}, int64 two = {2}, int64 three = {3},
+        <int64 zero = {0}, int64 one = {1}, int64[1] first = {0}, int64[1] second = {1}, int64 two = {2},
+         int64 three = {3},
          int64[3] flat = {1, 2, -1}>
         {
             cells = Conv <strides = [2, 2]> (image, stem)

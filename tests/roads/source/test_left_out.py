@@ -102,7 +102,8 @@ def exported(folder: Path) -> Path:
 def of_onnx(folder: Path) -> Path:
     text = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[N, 3, 8, 8] x) => (float[N, 2] y) <float[4, 3, 3, 3] w, float[2, 4] k, float r = {0.3}>
-    { a = Conv (x, w) b = GlobalAveragePool (a) c = Flatten (b) d = Dropout (c, r) y = Gemm <transB = 1> (d, k) }"""
+    { a = Conv (x, w) b = GlobalAveragePool (a) c = Flatten (b) d = Dropout (c, r)
+      y = Gemm <transB = 1> (d, k) }"""
     model = onnx.parser.parse_model(text)
     del model.graph.initializer[:]
     random = np.random.default_rng(0)
@@ -116,9 +117,11 @@ def of_onnx(folder: Path) -> Path:
 
 def of_caffe(folder: Path) -> Path:
     net = """input: "data" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8
-    layer { name: "stem" type: "Convolution" bottom: "data" top: "stem" convolution_param { num_output: 4 kernel_size: 3 } }
+    layer { name: "stem" type: "Convolution" bottom: "data" top: "stem"
+        convolution_param { num_output: 4 kernel_size: 3 } }
     layer { name: "drop" type: "Dropout" bottom: "stem" top: "stem" dropout_param { dropout_ratio: 0.3 } }
-    layer { name: "fc" type: "InnerProduct" bottom: "stem" top: "fc" inner_product_param { num_output: 2 } }"""
+    layer { name: "fc" type: "InnerProduct" bottom: "stem" top: "fc"
+        inner_product_param { num_output: 2 } }"""
     shapes = {"stem": ((4, 3, 3, 3), (4,)), "fc": ((2, 144), (2,))}
     return write_caffe(
         folder / "net", net, {name: [np.ones(shape, "f") for shape in held] for name, held in shapes.items()}

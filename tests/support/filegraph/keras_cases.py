@@ -130,23 +130,29 @@ KERAS_CASES: Mapping[str, Make] = {
     "attention in windows": _windows,
     "boxes": _boxes,
     "layers called twice": _called_twice,
-    "a layer of each step": lambda layers, ops, x: layers.TimeDistributed(layers.Dense(3, activation="tanh"))(_tokens(layers, x)),
+    "a layer of each step": lambda layers, ops, x:
+        layers.TimeDistributed(layers.Dense(3, activation="tanh"))(_tokens(layers, x)),
     "moved axes": lambda layers, ops, x: layers.Permute((3, 1, 2))(x),
-    "turned tokens": lambda layers, ops, x: layers.Permute((2, 1))(layers.Dense(5)(layers.Permute((2, 1))(_tokens(layers, x)))),
+    "turned tokens": lambda layers, ops, x:
+        layers.Permute((2, 1))(layers.Dense(5)(layers.Permute((2, 1))(_tokens(layers, x)))),
     "einsums": lambda layers, ops, x: layers.EinsumDense("abcd,ced->abe", (ROWS * COLUMNS, 5), bias_axes="e")(
         layers.EinsumDense("abc,dce->abed", (ROWS * COLUMNS, 2, 3))(_tokens(layers, x))
     ),
-    "norms of tokens": lambda layers, ops, x: layers.PReLU(shared_axes=[1])(layers.BatchNormalization()(_tokens(layers, x))),
+    "norms of tokens": lambda layers, ops, x:
+        layers.PReLU(shared_axes=[1])(layers.BatchNormalization()(_tokens(layers, x))),
     "norm of all cells": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2])(_tokens(layers, x)),
     "norm of a whole map": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2, 3])(x),
-    "norm of rows": lambda layers, ops, x: layers.LayerNormalization(axis=1)(layers.BatchNormalization(axis=1)(x)),
+    "norm of rows": lambda layers, ops, x:
+        layers.LayerNormalization(axis=1)(layers.BatchNormalization(axis=1)(x)),
     "norm of rows and channels": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 3])(x),
     "norm of rows and columns": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2])(x),
-    "norm of each channel": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2], center=False, scale=False)(x),
+    "norm of each channel": lambda layers, ops, x:
+        layers.LayerNormalization(axis=[1, 2], center=False, scale=False)(x),
     "norms of cells": lambda layers, ops, x: layers.BatchNormalization(axis=1)(
         layers.LayerNormalization(axis=1)(_tokens(layers, x))
     ),
-    "unit vectors": lambda layers, ops, x: [layers.UnitNormalization()(x), layers.UnitNormalization(axis=[1, 2])(x)],
+    "unit vectors": lambda layers, ops, x:
+        [layers.UnitNormalization()(x), layers.UnitNormalization(axis=[1, 2])(x)],
     "scaled rows": lambda layers, ops, x: layers.Normalization(
         axis=1, mean=[0.25, 0.5, 0.75, 1, 0, 2, 3], variance=[1, 4, 16, 0.25, 1, 2, 3]
     )(x),
@@ -157,26 +163,35 @@ KERAS_CASES: Mapping[str, Make] = {
     "softmax over rows and columns": lambda layers, ops, x: layers.Softmax(axis=[1, 2])(x),
     "activations": _row("elu", "selu", "softplus", "tanh", "sigmoid", "relu6", "softsign"),
     "hard activations": _row("relu", "hard_sigmoid", "swish", "hard_sigmoid", "softmax"),
-    "leaky": lambda layers, ops, x: layers.ReLU(negative_slope=0.25)(layers.LeakyReLU(0.125)(layers.Dropout(0.3)(x))),
+    "leaky": lambda layers, ops, x:
+        layers.ReLU(negative_slope=0.25)(layers.LeakyReLU(0.125)(layers.Dropout(0.3)(x))),
     "prelu": lambda layers, ops, x: layers.PReLU(shared_axes=[1, 2])(x),
     "prelu of features": lambda layers, ops, x: layers.PReLU()(layers.GlobalMaxPooling2D()(x)),
     "softmax inside": lambda layers, ops, x: layers.Conv2D(2, 1)(layers.Softmax()(x)),
-    "norms": lambda layers, ops, x: layers.LayerNormalization(epsilon=1e-6)(layers.BatchNormalization(scale=False)(x)),
-    "layer norm": lambda layers, ops, x: layers.LayerNormalization(scale=False)(layers.LayerNormalization()(x)),
-    "layer norm of features": lambda layers, ops, x: layers.LayerNormalization(center=False, epsilon=1e-6)(layers.Flatten()(x)),
+    "norms": lambda layers, ops, x:
+        layers.LayerNormalization(epsilon=1e-6)(layers.BatchNormalization(scale=False)(x)),
+    "layer norm": lambda layers, ops, x:
+        layers.LayerNormalization(scale=False)(layers.LayerNormalization()(x)),
+    "layer norm of features": lambda layers, ops, x:
+        layers.LayerNormalization(center=False, epsilon=1e-6)(layers.Flatten()(x)),
     "norm of features": lambda layers, ops, x: layers.BatchNormalization()(layers.GlobalMaxPooling2D()(x)),
-    "dense on a map": lambda layers, ops, x: layers.Dense(5, activation="tanh")(layers.Dense(3, use_bias=False)(x)),
+    "dense on a map": lambda layers, ops, x:
+        layers.Dense(5, activation="tanh")(layers.Dense(3, use_bias=False)(x)),
     "flatten of channels first": lambda layers, ops, x: [
         layers.Flatten(data_format="channels_first")(each) for each in (x, _tokens(layers, x))
     ],
-    "a kept aspect": lambda layers, ops, x: layers.Resizing(4, 9, interpolation="nearest", crop_to_aspect_ratio=True)(x),
+    "a kept aspect": lambda layers, ops, x:
+        layers.Resizing(4, 9, interpolation="nearest", crop_to_aspect_ratio=True)(x),
     "rows of cells": _rows_of_cells,
     "upsampled rows of cells": lambda layers, ops, x: layers.UpSampling1D(2)(_tokens(layers, x)),
     "flatten": lambda layers, ops, x: layers.Dense(5)(layers.BatchNormalization()(layers.Flatten()(x))),
     "squeeze and excite": _excited,
-    "separable": lambda layers, ops, x: layers.SeparableConv2D(5, 3, strides=2, depth_multiplier=2, padding="same")(x),
-    "separable of pads": lambda layers, ops, x: layers.SeparableConv2D(5, (3, 2), activation="elu")(layers.ZeroPadding2D(1)(x)),
-    "depthwise by groups": lambda layers, ops, x: layers.Conv2D(2 * CHANNELS, 3, groups=CHANNELS, padding="same", strides=2)(x),
+    "separable": lambda layers, ops, x:
+        layers.SeparableConv2D(5, 3, strides=2, depth_multiplier=2, padding="same")(x),
+    "separable of pads": lambda layers, ops, x:
+        layers.SeparableConv2D(5, (3, 2), activation="elu")(layers.ZeroPadding2D(1)(x)),
+    "depthwise by groups": lambda layers, ops, x:
+        layers.Conv2D(2 * CHANNELS, 3, groups=CHANNELS, padding="same", strides=2)(x),
     "convs with activations": lambda layers, ops, x: layers.Conv2D(3, 1, activation="hard_sigmoid")(
         layers.DepthwiseConv2D(3, strides=2, activation="relu")(x)
     ),
@@ -191,8 +206,10 @@ KERAS_CASES: Mapping[str, Make] = {
         layers.Resizing(5, 11)(layers.UpSampling2D((3, 2), interpolation="bilinear")(x))
     ),
     "the nearest cells": lambda layers, ops, x: layers.Resizing(12, 20, interpolation="nearest")(x),
-    "pads and crops": lambda layers, ops, x: layers.Cropping2D(((0, 3), (1, 0)))(layers.ZeroPadding2D(((1, 0), (2, 1)))(x)),
-    "pads before same": lambda layers, ops, x: layers.Conv2D(3, 3, padding="same")(layers.ZeroPadding2D(((0, 2), (1, 0)))(x)),
+    "pads and crops": lambda layers, ops, x:
+        layers.Cropping2D(((0, 3), (1, 0)))(layers.ZeroPadding2D(((1, 0), (2, 1)))(x)),
+    "pads before same": lambda layers, ops, x:
+        layers.Conv2D(3, 3, padding="same")(layers.ZeroPadding2D(((0, 2), (1, 0)))(x)),
     "pads and an activation": lambda layers, ops, x: layers.ReLU()(layers.ZeroPadding2D(1)(x)),
     "pads at the end": lambda layers, ops, x: layers.ZeroPadding2D((1, 2))(layers.ReLU(4.0)(x)),
     "a pad before a pool": lambda layers, ops, x: layers.AveragePooling2D(3, 2)(layers.ZeroPadding2D(1)(x)),
@@ -204,7 +221,8 @@ KERAS_CASES: Mapping[str, Make] = {
     ),
     "several outputs": _heads,
     "a whole map": lambda layers, ops, x: layers.GlobalAveragePooling2D(keepdims=True)(x),
-    "a whole map, flattened": lambda layers, ops, x: layers.Flatten()(layers.GlobalMaxPooling2D(keepdims=True)(x)),
+    "a whole map, flattened": lambda layers, ops, x:
+        layers.Flatten()(layers.GlobalMaxPooling2D(keepdims=True)(x)),
     "products of features": lambda layers, ops, x: [
         layers.Dot(1, normalize=unit)([layers.GlobalMaxPooling2D()(x), layers.GlobalAveragePooling2D()(x)])
         for unit in (False, True)
@@ -342,7 +360,8 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "stored arrays": _with_arrays,
     "stacks": _stacks,
     "repeats": _repeats,
-    "group norms": lambda layers, ops, x: layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
+    "group norms": lambda layers, ops, x:
+        layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
     "groups of columns": lambda layers, ops, x: layers.GroupNormalization(3, axis=2)(x),
     "a padded aspect": lambda layers, ops, x: layers.Resizing(
         9, 4, interpolation="nearest", pad_to_aspect_ratio=True, fill_value=0.5
@@ -353,15 +372,20 @@ KERAS_3_CASES: Mapping[str, Make] = {
     ],
     "center crop": lambda layers, ops, x: layers.CenterCrop(4, 3)(x),
     "layers with channels first": _channels_first,
-    "upsampling with channels first": lambda layers, ops, x: layers.UpSampling2D((2, 1), data_format="channels_first")(x),
-    "a spectral norm": lambda layers, ops, x: layers.SpectralNormalization(layers.Conv2D(3, 2, activation="relu"))(x),
-    "norms by the root": lambda layers, ops, x: layers.RMSNormalization()(ops.rms_normalization(_tokens(layers, x), epsilon=1e-3)),
+    "upsampling with channels first": lambda layers, ops, x:
+        layers.UpSampling2D((2, 1), data_format="channels_first")(x),
+    "a spectral norm": lambda layers, ops, x:
+        layers.SpectralNormalization(layers.Conv2D(3, 2, activation="relu"))(x),
+    "norms by the root": lambda layers, ops, x:
+        layers.RMSNormalization()(ops.rms_normalization(_tokens(layers, x), epsilon=1e-3)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish", "mish"),
     "gelu": _row("gelu", "relu"),
-    "activations in parts": _row("hard_shrink", "sparse_plus", "soft_shrink", "squareplus", "tanh_shrink", "glu"),
+    "activations in parts": _row("hard_shrink", "sparse_plus", "soft_shrink", "squareplus", "tanh_shrink",
+        "glu"),
     "activations of other names": _row("exponential", "hard_tanh", "log_sigmoid", "sparse_sigmoid"),
     "gelus": lambda layers, ops, x: ops.gelu(x) + ops.gelu(x, approximate=False),
-    "leaky relus": lambda layers, ops, x: layers.ReLU(negative_slope=0.2)(x + layers.ReLU(max_value=0.1, negative_slope=0.2)(x)),
+    "leaky relus": lambda layers, ops, x:
+        layers.ReLU(negative_slope=0.2)(x + layers.ReLU(max_value=0.1, negative_slope=0.2)(x)),
     "leaky activations": lambda layers, ops, x: layers.Conv2D(3, 2, activation=layers.LeakyReLU(0.25))(
         layers.Conv2D(3, 1, activation=layers.ReLU(negative_slope=0.125))(layers.Activation("leaky_relu")(x))
     ),
@@ -370,22 +394,32 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "convnext's own, with a gelu": _convnext,
     "cifar resnet": _shortcut,
     "arithmetic": lambda layers, ops, x: (2.0 - x / np.array([0.1, 0.2, 0.4, 0.7])) * 3.3 + (-x) - 0.7,
-    "products": lambda layers, ops, x: ops.multiply(x, ops.maximum(x, ops.minimum(-x, 0.3))) - ops.maximum(x, x * 2),
+    "products": lambda layers, ops, x:
+        ops.multiply(x, ops.maximum(x, ops.minimum(-x, 0.3))) - ops.maximum(x, x * 2),
     "mean and max": lambda layers, ops, x: ops.concatenate(
-        [ops.mean(x, axis=-1, keepdims=True), ops.max(x, axis=3, keepdims=True), ops.expand_dims(ops.mean(x, 3), -1)], axis=-1
+        [ops.mean(x, axis=-1, keepdims=True), ops.max(x, axis=3, keepdims=True),
+            ops.expand_dims(ops.mean(x, 3), -1)], axis=-1
     ),
-    "means of rows": lambda layers, ops, x: x * ops.mean(x, axis=1, keepdims=True) + ops.max(x, axis=[2], keepdims=True),
-    "means of maps": lambda layers, ops, x: ops.mean(x, (1, 2)) * ops.squeeze(ops.max(x, (-3, -2), keepdims=True), (1, 2)),
-    "pads of ops": lambda layers, ops, x: layers.MaxPooling2D(2)(ops.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]], constant_values=0.1)),
-    "slices": lambda layers, ops, x: ops.concatenate([x[:, 1:, ::2, ::-1], x[:, :-1, 0::2, 0:1], x[..., 1:, 1::2, 2:]], -1),
+    "means of rows": lambda layers, ops, x:
+        x * ops.mean(x, axis=1, keepdims=True) + ops.max(x, axis=[2], keepdims=True),
+    "means of maps": lambda layers, ops, x:
+        ops.mean(x, (1, 2)) * ops.squeeze(ops.max(x, (-3, -2), keepdims=True), (1, 2)),
+    "pads of ops": lambda layers, ops, x:
+        layers.MaxPooling2D(2)(ops.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]], constant_values=0.1)),
+    "slices": lambda layers, ops, x:
+        ops.concatenate([x[:, 1:, ::2, ::-1], x[:, :-1, 0::2, 0:1], x[..., 1:, 1::2, 2:]], -1),
     "an index": lambda layers, ops, x: x[:, 0, -1] + ops.squeeze(x[:, None, 2, 3], 1),
     "bgr": lambda layers, ops, x: layers.Conv2D(2, 1)(x[..., ::-1]),
-    "reshapes": lambda layers, ops, x: ops.reshape(ops.expand_dims(layers.GlobalMaxPooling2D()(x), 1), (-1, 1, 1, CHANNELS)) * x,
+    "reshapes": lambda layers, ops, x:
+        ops.reshape(ops.expand_dims(layers.GlobalMaxPooling2D()(x), 1), (-1, 1, 1, CHANNELS)) * x,
     "channels shuffled": _shuffled,
-    "taken channels": lambda layers, ops, x: ops.take(x, [0, 2, 1, 3], axis=-1) * ops.take(x, [1, 1, 3], axis=3)[..., 1:2],
+    "taken channels": lambda layers, ops, x:
+        ops.take(x, [0, 2, 1, 3], axis=-1) * ops.take(x, [1, 1, 3], axis=3)[..., 1:2],
     "layers of cells": _by_cells,
-    "clips": lambda layers, ops, x: ops.clip(x, -0.2, 0.4) + ops.relu6(x * 9) + ops.clip(x * 7, -float(np.finfo("f").max), 0.7),
-    "scaling": lambda layers, ops, x: layers.Normalization(mean=[0.25, 0.5, 0.75, 1], variance=[1, 4, 16, 0.25])(
+    "clips": lambda layers, ops, x:
+        ops.clip(x, -0.2, 0.4) + ops.relu6(x * 9) + ops.clip(x * 7, -float(np.finfo("f").max), 0.7),
+    "scaling": lambda layers, ops, x:
+        layers.Normalization(mean=[0.25, 0.5, 0.75, 1], variance=[1, 4, 16, 0.25])(
         layers.Rescaling(0.25)(x)
     ),
     "elu": lambda layers, ops, x: layers.ELU(0.3)(x) + ops.elu(x, 0.5),

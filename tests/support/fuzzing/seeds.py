@@ -61,15 +61,19 @@ def _array(*shape: int) -> Any:
 
 _CAFFE = """
 input: "data" input_shape { dim: [1, 3, 8, 8] }
-layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+    convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }
 layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" batch_norm_param { eps: 0.001 } }
-layer { name: "pool" type: "Pooling" bottom: "conv1" top: "pool" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
-layer { name: "sum" type: "Eltwise" bottom: "pool" bottom: "pool" top: "sum" eltwise_param { coeff: 1 coeff: -0.5 } }
+layer { name: "pool" type: "Pooling" bottom: "conv1" top: "pool"
+    pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+layer { name: "sum" type: "Eltwise" bottom: "pool" bottom: "pool" top: "sum"
+    eltwise_param { coeff: 1 coeff: -0.5 } }
 layer { name: "fc" type: "InnerProduct" bottom: "sum" top: "fc" inner_product_param { num_output: 3 } }
 """
 _CAFFE_MORE = """
 layer { name: "in" type: "Input" top: "in" input_param { shape { dim: 1 dim: 2 dim: 6 dim: 6 } } }
-layer { name: "up" type: "Deconvolution" bottom: "in" top: "up" convolution_param { num_output: 2 kernel_size: 2 stride: 2 } }
+layer { name: "up" type: "Deconvolution" bottom: "in" top: "up"
+    convolution_param { num_output: 2 kernel_size: 2 stride: 2 } }
 layer { name: "crop" type: "Crop" bottom: "up" bottom: "in" top: "crop" crop_param { axis: 2 offset: 1 } }
 layer { name: "cat" type: "Concat" bottom: "crop" bottom: "in" top: "cat" }
 layer { name: "lrn" type: "LRN" bottom: "cat" top: "lrn" lrn_param { local_size: 3 alpha: 0.5 } }

@@ -196,7 +196,7 @@ blocks:
       - {conv_block: conv1, filters: =channels//2, kernel: 1}
       - {conv_block: conv2, filters: =channels, kernel: 3}
       - {add: add, from: [conv2, input]}
-"""
+"""  # noqa: E501
 
 
 def test_modules_give_the_blocks_and_stages_repeat_them(tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ from torch import nn
 
 
 def unit(reads, filters):
-    return nn.Sequential(nn.Conv2d(reads, filters, 3, padding=1, bias=False), nn.BatchNorm2d(filters), nn.ReLU())
+    conv = nn.Conv2d(reads, filters, 3, padding=1, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(filters), nn.ReLU())
 
 
 class Net(nn.Module):

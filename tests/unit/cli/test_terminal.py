@@ -218,7 +218,8 @@ def test_an_error_after_a_handled_interrupt_is_told() -> None:
 
 INTERRUPT = """
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
+# A shell's background jobs inherit that it is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Finder:
     def find_spec(self, name, path, target=None):
         if name == MODULE:

@@ -177,7 +177,8 @@ def shifted(x: Any) -> Any:
 AROUND = [[1, 1], [1, 2]]
 FOREIGN: dict[str, Make] = {
     "with a stride or pads of its own": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: convolved(x, "SAME")),
-    "before Mean": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: (y := convolved(x)) - tensorflow().reduce_mean(y, [1, 2], True)),
+    "before Mean": by_hand(AROUND, [[0, 0], [0, 0]], lambda x:
+        (y := convolved(x)) - tensorflow().reduce_mean(y, [1, 2], True)),
     "before Relu": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: convolved(tensorflow().nn.relu(x))),
     "an array of 4x5x5 does not fit 4x10x10": by_hand(AROUND, [[0, 0], [0, 0]], shifted),
     "crops a whole block or more": by_hand(AROUND, [[0, 2], [0, 0]], convolved),
@@ -187,7 +188,8 @@ FOREIGN: dict[str, Make] = {
         convolved(tensorflow().space_to_batch(x, (2, 2), AROUND))
         + tensorflow().space_to_batch(x[:, 1:-1, 1:, :1], (2, 2), [[0, 0], [0, 0]]), (2, 2), [[0, 0], [0, 0]]
     ),
-    "a pool of a map that is taken apart": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: tensorflow().nn.max_pool2d(x, 2, 1, "SAME")),
+    "a pool of a map that is taken apart": by_hand(AROUND, [[0, 0], [0, 0]], lambda x:
+        tensorflow().nn.max_pool2d(x, 2, 1, "SAME")),
     "by another block": lambda x: tensorflow().batch_to_space(
         convolved(tensorflow().space_to_batch(x, (2, 1), AROUND)), (1, 2), [[0, 0], [0, 0]]
     ),

@@ -117,8 +117,10 @@ def test_what_depends_on_the_input_is_refused(ask: Callable[[], Any]) -> None:
 
 def _onnx(folder: Path, size: int) -> Path:
     onnx = pytest.importorskip("onnx")
-    text = """g (float[N,1,2,2] x) => (float[N,M] y, float[N,1] s, float[N,M] n) { p = GlobalAveragePool (x) f = Flatten (p)
-        d = Gemm (f, kernel) a, y = Split <axis=1> (d, parts) s = ReduceSum (d, one) n = LayerNormalization (d, kernel1) }"""
+    text = """g (float[N,1,2,2] x) => (float[N,M] y, float[N,1] s, float[N,M] n) {
+        p = GlobalAveragePool (x) f = Flatten (p)
+        d = Gemm (f, kernel) a, y = Split <axis=1> (d, parts) s = ReduceSum (d, one)
+        n = LayerNormalization (d, kernel1) }"""
     graph = onnx.parser.parse_graph(text)
     stored = {
         "kernel": _kernel(size),
@@ -222,9 +224,12 @@ def _caffe(folder: Path, size: int) -> Path:
     from tests.support.caffe_files import write_caffe
 
     net = """input: "data" input_shape { dim: [1, 1, 2, 2] }
-        layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: AVE global_pooling: true } }
-        layer { name: "fc" type: "InnerProduct" bottom: "pool" top: "fc" inner_product_param { num_output: SIZE } }
-        layer { name: "part" type: "Slice" bottom: "fc" top: "a" top: "b" slice_param { axis: 1 slice_point: 3 } }"""
+        layer { name: "pool" type: "Pooling" bottom: "data" top: "pool"
+            pooling_param { pool: AVE global_pooling: true } }
+        layer { name: "fc" type: "InnerProduct" bottom: "pool" top: "fc"
+            inner_product_param { num_output: SIZE } }
+        layer { name: "part" type: "Slice" bottom: "fc" top: "a" top: "b"
+            slice_param { axis: 1 slice_point: 3 } }"""
     return write_caffe(
         folder / "model", net.replace("SIZE", str(size)), {"fc": [_kernel(size).T, _kernel(size)[0]]}
     )

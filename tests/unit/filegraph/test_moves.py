@@ -55,27 +55,34 @@ CASES: Cases = {
         [ChannelShuffle(2)],
     ),
     "cells from channels": (
-        [(moves.reshape, (-1, 8, 6, 2, 2, 1)), (moves.transpose, (0, 1, 3, 2, 4, 5)), (moves.reshape, (-1, 16, 12, 1))],
-        [(moves.reshape, (-1, 2, 2, 8, 6)), (moves.transpose, (0, 3, 1, 4, 2)), (moves.reshape, (-1, 1, 16, 12))],
+        [(moves.reshape, (-1, 8, 6, 2, 2, 1)), (moves.transpose, (0, 1, 3, 2, 4, 5)),
+            (moves.reshape, (-1, 16, 12, 1))],
+        [(moves.reshape, (-1, 2, 2, 8, 6)), (moves.transpose, (0, 3, 1, 4, 2)),
+            (moves.reshape, (-1, 1, 16, 12))],
         [DepthToSpace(2)],
     ),
     "parts in another order of axes": (
         [
-            *((moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (moves.split, 1, (1, -1)), (moves.concat, 1)),
+            *((moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (moves.split, 1, (1, -1)),
+                (moves.concat, 1)),
             (reductions.reduce, "mean", (2, 3), False),
         ],
         [
-            *((moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (moves.split, 3, (1, -1)), (moves.concat, 3)),
+            *((moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (moves.split, 3, (1, -1)),
+                (moves.concat, 3)),
             (reductions.reduce, "mean", (1, 2), False),
         ],
         [PadChannels(1, 0), SliceChannels(0, 1), SliceChannels(1, 5), ConcatChannels(), GlobalAvgPool()],
     ),
     "an index": (
-        [(moves.take, (slice(None), slice(1, None, 2), None, slice(None), 2)), (moves.squeeze, (2,)), (moves.unsqueeze, (-1,))],
-        [(moves.take, (slice(None), 2, None, slice(1, None, 2))), (moves.squeeze, (1,)), (moves.unsqueeze, (1,))],
+        [(moves.take, (slice(None), slice(1, None, 2), None, slice(None), 2)), (moves.squeeze, (2,)),
+            (moves.unsqueeze, (-1,))],
+        [(moves.take, (slice(None), 2, None, slice(1, None, 2))), (moves.squeeze, (1,)),
+            (moves.unsqueeze, (1,))],
         [SliceChannels(2, 3), CropMap((1, 0, 0, 0)), HALF],
     ),
-    "a part of the batch": ([(moves.cut, {0: 1})], [(moves.cut, {0: slice(1, None)})], [Foreign("cut of the batch")]),
+    "a part of the batch": ([(moves.cut, {0: 1})], [(moves.cut, {0: slice(1, None)})],
+        [Foreign("cut of the batch")]),
     "pads of maps and channels": (
         [(moves.pad, {1: (1, 2), 3: (0, 3)})],
         [(moves.pad, {2: (1, 2), 1: (0, 3)})],
@@ -83,19 +90,24 @@ CASES: Cases = {
     ),
     "parts and pads of a list of cells, whose batch may be another axis": (
         [
-            *((moves.reshape, (-1, 48, 4)), (moves.cut, {1: slice(1, None, 2), 2: 3}), (moves.unsqueeze, (2,))),
+            *((moves.reshape, (-1, 48, 4)), (moves.cut, {1: slice(1, None, 2), 2: 3}),
+                (moves.unsqueeze, (2,))),
             *((moves.transpose, (1, 0, 2)), (moves.pad, {0: (2, -1)}), (moves.transpose, (1, 0, 2))),
         ],
         [
-            *((moves.flatten, 2), (moves.transpose, (0, 2, 1)), (moves.cut, {-2: slice(1, None, 2), -1: slice(3, 4)})),
+            *((moves.flatten, 2), (moves.transpose, (0, 2, 1)),
+                (moves.cut, {-2: slice(1, None, 2), -1: slice(3, 4)})),
             *((moves.transpose, (1, 0, 2)), (moves.pad, {-3: (2, -1)}), (moves.transpose, (1, 0, 2))),
         ],
-        [Rearrange("c h w -> (h w) c"), CropAxis(0, 1, 0, 2), CropAxis(1, 3, 0), CropAxis(0, 0, 1), PadAxis(0, 2, 0)],
+        [Rearrange("c h w -> (h w) c"), CropAxis(0, 1, 0, 2), CropAxis(1, 3, 0), CropAxis(0, 0, 1),
+            PadAxis(0, 2, 0)],
     ),
     "parts of an array, one after the other": (
-        [(moves.reshape, (-1, 48, 4)), (moves.split, 1, (40, -1)), (moves.concat, 1), (moves.gather, 1, (1, 0))],
+        [(moves.reshape, (-1, 48, 4)), (moves.split, 1, (40, -1)), (moves.concat, 1),
+            (moves.gather, 1, (1, 0))],
         [
-            *((moves.flatten, 2), (moves.transpose, (0, 2, 1)), (moves.split, 1, (40, 8)), (moves.concat, -2)),
+            *((moves.flatten, 2), (moves.transpose, (0, 2, 1)), (moves.split, 1, (40, 8)),
+                (moves.concat, -2)),
             (moves.gather, -2, (1, 0)),
         ],
         [

@@ -49,14 +49,16 @@ CASES: Cases = {
     ),
     "a list of cells, its sum and its least": (
         [
-            *((moves.reshape, (-1, 48, 4)), (reductions.reduce, "sum", (1,), True), (reductions.reduce, "min", (2,), False)),
+            *((moves.reshape, (-1, 48, 4)), (reductions.reduce, "sum", (1,), True),
+                (reductions.reduce, "min", (2,), False)),
         ],
         [
             *((moves.flatten, 2), (moves.transpose, (2, 0, 1)), (reductions.reduce, "sum", (0,), False)),
             *((moves.unsqueeze, (1,)), (reductions.reduce, "min", (-1,), False)),
         ],
         [
-            *(Rearrange("c h w -> (h w) c"), ReduceAxis("mean", 0), Affine((48.0,), (0.0,)), Affine((-1.0,), (0.0,))),
+            *(Rearrange("c h w -> (h w) c"), ReduceAxis("mean", 0), Affine((48.0,), (0.0,)),
+                Affine((-1.0,), (0.0,))),
             *(Rearrange("c -> () c"), ReduceAxis("max", 1), Affine((-1.0,), (0.0,))),
         ],
     ),
@@ -65,7 +67,8 @@ CASES: Cases = {
         [(reductions.softmax, 2, 3)],
         [Rearrange("c (h=8) (w=6) -> c (h w)"), Softmax(), Rearrange("(a=4) (b0 b1=6) -> a b0 b1", True)],
     ),
-    "a softmax along no axis": ([(reductions.softmax,)], [(reductions.softmax,)], [Foreign("softmax over no axes")]),
+    "a softmax along no axis": ([(reductions.softmax,)], [(reductions.softmax,)],
+        [Foreign("softmax over no axes")]),
 }  # fmt: skip
 
 

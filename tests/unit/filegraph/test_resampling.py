@@ -19,21 +19,26 @@ NEAREST, LINEAR = Resize("nearest", rounding="round_prefer_ceil"), Resize("linea
 CASES: Cases = {
     "cells repeated": (
         [(resampling.resize, NEAREST, {1: 2, 2: 3}, {}), (apply, Relu())],
-        [(moves.reshape, (-1, 4, 8, 1, 6, 1)), (moves.expand, (2, -1, 3)), (moves.reshape, (-1, 4, 16, 18)), (apply, Relu())],
+        [(moves.reshape, (-1, 4, 8, 1, 6, 1)), (moves.expand, (2, -1, 3)), (moves.reshape, (-1, 4, 16, 18)),
+            (apply, Relu())],
         [Upsample(2, 3), Relu()],
     ),
     "to twice the cells": (
-        [(resampling.resize, NEAREST, {}, {1: 16, 2: 12, 3: 4}), (resampling.resize, LINEAR, {}, {1: 32, 2: 12})],
+        [(resampling.resize, NEAREST, {}, {1: 16, 2: 12, 3: 4}),
+            (resampling.resize, LINEAR, {}, {1: 32, 2: 12})],
         [(resampling.resize, NEAREST, {}, {2: 16, 3: 12}), (resampling.resize, LINEAR, {}, {2: 32, 3: 12})],
         [Upsample(2, 2), Resize("linear", (2.0, 1.0))],
     ),
     "to other cells": (
-        [(resampling.resize, LINEAR, {}, {1: 11, 2: 3}), (resampling.resize, LINEAR, {1: 0.3, 2: 1.0}, {}), (apply, Relu())],
-        [(resampling.resize, LINEAR, {}, {2: 11, 3: 3}), (resampling.resize, LINEAR, {2: 0.3, 3: 1.0}, {}), (apply, Relu())],
+        [(resampling.resize, LINEAR, {}, {1: 11, 2: 3}), (resampling.resize, LINEAR, {1: 0.3, 2: 1.0}, {}),
+            (apply, Relu())],
+        [(resampling.resize, LINEAR, {}, {2: 11, 3: 3}), (resampling.resize, LINEAR, {2: 0.3, 3: 1.0}, {}),
+            (apply, Relu())],
         [Resize("linear", size=(11, 3)), Resize("linear", (0.3, 1.0)), Relu()],
     ),
     "channels resized": (
-        [(resampling.resize, NEAREST, {3: 2}, {})], [(resampling.resize, NEAREST, {1: 2}, {})], [Foreign("resize of channels")]
+        [(resampling.resize, NEAREST, {3: 2}, {})], [(resampling.resize, NEAREST, {1: 2}, {})],
+            [Foreign("resize of channels")]
     ),
 }  # fmt: skip
 

@@ -108,7 +108,8 @@ def test_options_of_the_caller_go_first(tmp_path: Path) -> None:
 
 def test_kernels_strides_dilations_and_groups(tmp_path: Path) -> None:
     steps = """\
-  - {conv: a, filters: 16, kernel: [1, 7], stride: [2, 1], dilation: [1, 2], groups: 4, bias: true, pad: [0, 0, 3, 3]}
+  - {conv: a, filters: 16, kernel: [1, 7], stride: [2, 1], dilation: [1, 2], groups: 4,
+     bias: true, pad: [0, 0, 3, 3]}
   - {depthwise_conv: b, kernel: 3, multiplier: 2}
   - {max_pool: c, kernel: [3, 2], stride: 2}
 """

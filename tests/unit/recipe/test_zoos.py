@@ -31,7 +31,7 @@ licence: BSD-3-Clause
 weights:
   tiny: {file: a/tiny.pth, sha256_prefix: 0123abcd, top1: 50, top5: 80}
   tiny_wide: {file: "https://example.com/wide.pth", protocol: whole, top1: 60, top5: 90, source: another page, note: n, licence: X}
-"""
+"""  # noqa: E501
 GRAPH, SECTION = (
     VALID[: VALID.index("zoos:")],
     VALID[VALID.index("    padding:") : VALID.index("    weights:")],

@@ -19,7 +19,8 @@ pytestmark = [
 
 OVERFLOWING = """
 [...document.querySelectorAll("body *")].filter(part => !part.closest(".scroll, .unseen, svg, thead")
-    && part.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(part => part.outerHTML.slice(0, 200))
+    && part.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+    .map(part => part.outerHTML.slice(0, 200))
 """
 CLIPPED = """
 [...document.querySelectorAll("svg text")].filter(text => text.getClientRects().length).filter(text => {
@@ -29,7 +30,8 @@ CLIPPED = """
 }).map(text => text.textContent)
 """
 SMALLEST = """
-Math.min(...[...document.querySelectorAll("svg text")].filter(text => text.getClientRects().length).map(text =>
+Math.min(...[...document.querySelectorAll("svg text")].filter(text => text.getClientRects().length)
+    .map(text =>
     parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))
 """
 

@@ -107,7 +107,8 @@ def single():
 
 def single_inside():
     net = Net()
-    net.conv1.register_forward_hook(lambda layer, inputs, output: torch.from_numpy(output.numpy(force=True).astype("float32")))
+    single = lambda output: torch.from_numpy(output.numpy(force=True).astype("float32"))
+    net.conv1.register_forward_hook(lambda layer, inputs, output: single(output))
     net.bn1.register_forward_pre_hook(lambda layer, inputs: inputs[0].to(layer.weight.dtype))
     return net
 

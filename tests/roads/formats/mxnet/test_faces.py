@@ -28,7 +28,8 @@ def act(x, name):
     return mx.sym.LeakyReLU(x, act_type="prelu", name=name)
 
 def conv(x, filters, kernel, stride, pad, name, groups=1):
-    own = dict(kernel=(kernel, kernel), stride=(stride, stride), pad=(pad, pad), num_group=groups, no_bias=True)
+    own = dict(kernel=(kernel, kernel), stride=(stride, stride), pad=(pad, pad), no_bias=True)
+    own.update(num_group=groups)
     return mx.sym.Convolution(x, num_filter=filters, name=name, workspace=256, **own)
 
 def unit(x, filters, stride, same, name):  # residual_unit_v3
@@ -54,9 +55,11 @@ else:
     x = layer(x, 16, 3, 1, 1, "conv_2_dw", 16)
     for stage, filters in enumerate((16, 32, 48), 1):
         name = "dconv_%d" % stage
-        y = layer(layer(x, 2 * filters, 1, 1, 0, name + "_sep"), 2 * filters, 3, 2, 1, name + "_dw", 2 * filters)
+        y = layer(x, 2 * filters, 1, 1, 0, name + "_sep")
+        y = layer(y, 2 * filters, 3, 2, 1, name + "_dw", 2 * filters)
         x = layer(y, filters, 1, 1, 0, name + "_proj", linear=True)
-        y = layer(layer(x, 2 * filters, 1, 1, 0, name + "_r_sep"), 2 * filters, 3, 1, 1, name + "_r_dw", 2 * filters)
+        y = layer(x, 2 * filters, 1, 1, 0, name + "_r_sep")
+        y = layer(y, 2 * filters, 3, 1, 1, name + "_r_dw", 2 * filters)
         x = layer(y, filters, 1, 1, 0, name + "_r_proj", linear=True) + x
     x = layer(layer(x, 64, 1, 1, 0, "conv_6sep"), 64, 7, 1, 0, "conv_6dw7_7", 64, linear=True)  # GDC
 x = mx.sym.FullyConnected(x, num_hidden=32, name="pre_fc1")

@@ -44,7 +44,8 @@ zoos:
     framework: torch
     padding: {stem/pool: {pad: 1, fill: 0}}
     names: {"{part}/{layer}": "{part}.{layer}"}
-    protocol: {resize: shorter_side, size: 40, interpolation: pil_bilinear, crop: 32, divide: 63.75, mean: [2, 2, 2]}
+    protocol: {resize: shorter_side, size: 40, interpolation: pil_bilinear, crop: 32, divide: 63.75,
+               mean: [2, 2, 2]}
 """
 Tensors = Mapping[str, Mapping[str, NDArray[Any]]]
 SAME, LOW_SAME = Convention("same"), Convention("same", fill=float("-inf"))

@@ -29,7 +29,8 @@ from porter.data.preprocess import Preprocess
 paths = sorted(Path(sys.argv[1]).iterdir())
 photos = [Photo(path.name, (0,), Bytes(path)) for path in paths]
 protocol = Preprocess("shorter_side", 40, "pil_bilinear", crop=32)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
+# A shell's background jobs inherit that it is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with closing(batches(photos, protocol, Feed(crops=1, batch_size=1, workers=2, cache=None))) as found:
     for batch in found:
         print(batch.positions, flush=True)

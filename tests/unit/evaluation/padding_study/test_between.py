@@ -39,7 +39,8 @@ TWINS = (
   soft: {extends: away, options: {soft: true}, protocol: PROTOCOL}
   again: {extends: away, protocol: PROTOCOL}
   wide: {extends: away, options: {wide: 80}, protocol: PROTOCOL}
-  dark: {extends: home, protocol: {resize: shorter_side, size: 40, interpolation: pil_bilinear, crop: 32, divide: 255}}
+  dark: {extends: home, protocol: {resize: shorter_side, size: 40, interpolation: pil_bilinear, crop: 32,
+                                    divide: 255}}
 """.replace("PROTOCOL", RECIPE.rpartition("protocol: ")[2].strip())
 )
 

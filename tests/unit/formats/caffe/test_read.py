@@ -36,17 +36,20 @@ input: "data"  # as before there was a layer for it
 input_shape { dim: [1, 3, 33, 38] }
 layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
   convolution_param { num_output: 8 kernel_size: 7 stride: 2 pad: 3 } }
-layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" batch_norm_param { use_global_stats: true eps: 0.001 } }
+layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1"
+    batch_norm_param { use_global_stats: true eps: 0.001 } }
 layer { name: "scale1" type: "Scale" bottom: "conv1" top: "conv1" scale_param { bias_term: true } }
 layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
-layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1"
+    pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
 layer { name: "dw" type: "Convolution" bottom: "pool1" top: "dw"
   convolution_param { num_output: 8 kernel_h: 3 kernel_w: 5 pad_h: 1 pad_w: 2 group: 8 bias_term: false } }
 layer { name: "prelu" type: "PReLU" bottom: "dw" top: "prelu" }
 layer { name: "sum" type: "Eltwise" bottom: "pool1" bottom: "prelu" top: "sum"
   eltwise_param { operation: SUM coeff: 1 coeff: -0.5 } }
 layer { name: "lrn" type: "LRN" bottom: "sum" top: "lrn" lrn_param { local_size: 5 alpha: 0.5 beta: 0.75 } }
-layer { name: "avg" type: "Pooling" bottom: "lrn" top: "avg" pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 } }
+layer { name: "avg" type: "Pooling" bottom: "lrn" top: "avg"
+    pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 } }
 layer { name: "up" type: "Deconvolution" bottom: "avg" top: "up"
   convolution_param { num_output: 4 kernel_size: 4 stride: 2 pad: 1 } }
 layer { name: "crop" type: "Crop" bottom: "up" bottom: "lrn" top: "crop" crop_param { axis: 2 offset: 1 } }
@@ -62,9 +65,11 @@ input: "data" input_dim: 1 input_dim: 3 input_dim: 33 input_dim: 38
 layers { name: "conv1" type: CONVOLUTION bottom: "data" top: "conv1" blobs_lr: 1
   convolution_param { num_output: 8 kernel_size: 7 stride: 2 pad: 3 } }
 layers { name: "relu1" type: RELU bottom: "conv1" top: "conv1" relu_param { negative_slope: 0.1 } }
-layers { name: "pool1" type: POOLING bottom: "conv1" top: "pool1" pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 } }
+layers { name: "pool1" type: POOLING bottom: "conv1" top: "pool1"
+    pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 } }
 layers { name: "tanh" type: TANH bottom: "pool1" top: "tanh" }
-layers { name: "most" type: ELTWISE bottom: "pool1" bottom: "tanh" top: "most" eltwise_param { operation: MAX } }
+layers { name: "most" type: ELTWISE bottom: "pool1" bottom: "tanh" top: "most"
+    eltwise_param { operation: MAX } }
 layers { name: "cat" type: CONCAT bottom: "most" bottom: "tanh" top: "cat" concat_param { concat_dim: 1 } }
 layers { name: "within" type: LRN bottom: "cat" top: "within"
   lrn_param { local_size: 3 alpha: 0.5 beta: 0.75 norm_region: WITHIN_CHANNEL } }
@@ -77,10 +82,13 @@ layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAI
   transform_param { crop_size: 16 } data_param { source: "x" } }
 layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST }
   transform_param { crop_size: 15 } data_param { source: "x" } }
-layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 8 kernel_size: 7 } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+    convolution_param { num_output: 8 kernel_size: 7 } }
 layer { name: "parts" type: "Slice" bottom: "conv1" top: "low" top: "high" slice_param { slice_point: 3 } }
-layer { name: "least" type: "Pooling" bottom: "low" top: "least" pooling_param { pool: AVE global_pooling: true } }
-layer { name: "most" type: "Pooling" bottom: "high" top: "most" pooling_param { pool: MAX global_pooling: true } }
+layer { name: "least" type: "Pooling" bottom: "low" top: "least"
+    pooling_param { pool: AVE global_pooling: true } }
+layer { name: "most" type: "Pooling" bottom: "high" top: "most"
+    pooling_param { pool: MAX global_pooling: true } }
 layer { name: "cat" type: "Concat" bottom: "least" bottom: "most" top: "cat" }
 layer { name: "flat" type: "Flatten" bottom: "cat" top: "flat" }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "flat" bottom: "label" top: "loss" }
@@ -177,13 +185,16 @@ def test_what_divides_the_sums_of_a_norm(factor: float, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "net", "said"),
     [
-        ("no layer", 'layer { name: "a" type: "ReLU" bottom: "x" top: "y" }', "reads 'x', which no layer before it gives"),
+        ("no layer", 'layer { name: "a" type: "ReLU" bottom: "x" top: "y" }',
+            "reads 'x', which no layer before it gives"),
         ("no end", 'layer { name: "a"', "a message does not end"),
         ("no begin", NET + "}", "a message ends that has not begun"),
         ("no word", NET.replace('"conv1"', '"conv1', 1), "is no protobuf text"),
         ("oldest", 'layers { layer { name: "a" type: "relu" } bottom: "d" top: "a" }', "first format"),
-        ("no image", NET.replace('input: "data"', 'layer { type: "Data" }'), ("reads 'data', which no layer " "before it gives")),
-        ("no weights", NET.replace('name: "dw"', 'name: "dwise"'), ("'dwise' of the net has 1 blobs, and the " "weights have 0")),
+        ("no image", NET.replace('input: "data"', 'layer { type: "Data" }'),
+            ("reads 'data', which no layer " "before it gives")),
+        ("no weights", NET.replace('name: "dw"', 'name: "dwise"'),
+            ("'dwise' of the net has 1 blobs, and the " "weights have 0")),
     ],
 )  # fmt: skip
 def test_a_damaged_net_is_one_error(what: str, net: str, said: str, tmp_path: Path) -> None:

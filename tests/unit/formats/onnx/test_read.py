@@ -59,8 +59,10 @@ WEIGHTS = {
     **{"map": IMAGE[1:], "map1": IMAGE[1:], "norm": (6, 9), "columns": (11,), "matrices": (6, 11, 4)},
     **{"left": (1, 4, 9), "queries": (1, 5, 3), "table": (6, 6)},
 }
-BRANCHES = """y = If (q) <then_branch = g1 () => (float[N] t) { k = Constant <value = float {3.0}> () t = Mul (a, k) },
-    else_branch = g2 () => (float[N] e) { k = Constant <value = float {2.0}> () w = Neg (a) e = Div (w, k) }>"""
+BRANCHES = """y = If (q) <then_branch = g1 () => (float[N] t) { k = Constant <value = float {3.0}> ()
+        t = Mul (a, k) },
+    else_branch = g2 () => (float[N] e) { k = Constant <value = float {2.0}> () w = Neg (a)
+        e = Div (w, k) }>"""
 CASES = {
     "conv": "y = Conv <pads=[0, 1, 2, 1], strides=[2, 1], dilations=[1, 2]> (x, k3, b8)",
     "conv same upper": 'y = Conv <auto_pad="SAME_UPPER", strides=[2, 2]> (x, k3)',
@@ -712,7 +714,8 @@ def test_pads_that_a_file_computes_from_its_size_are_of_that_size(tmp_path: Path
     """SAME of a kernel of 3 at stride 2, as exporters write it out. Of an open size they would be those of
     odd sizes.
     """
-    text = """s = Shape (x) h = Gather (s, rows) a = Add (h, one1) b = Div (a, two2) c = Sub (b, one1) d = Mul (c, two2)
+    text = """s = Shape (x) h = Gather (s, rows) a = Add (h, one1) b = Div (a, two2) c = Sub (b, one1)
+        d = Mul (c, two2)
     e = Add (d, third) f = Sub (e, h) g = Max (f, none) first = Div (g, two2) last = Sub (g, first)
     pads = Concat <axis=0> (none, none, first, none, none, none, last, none) p = Pad (x, pads)
     y = Conv <strides=[2, 2]> (p, k3)"""
@@ -731,7 +734,8 @@ def test_pads_that_a_file_computes_from_its_size_are_of_that_size(tmp_path: Path
 @pytest.mark.parametrize("op", ["Sub (h, g)", "Add (h, n)"])
 def test_the_difference_of_two_open_sizes_is_no_number(op: str, tmp_path: Path) -> None:
     """A U-Net pads a map to the size of another one: what stands for the two sizes is any distance apart."""
-    text = f"""c = Conv <strides=[2, 2]> (x, k6) u = ConvTranspose <strides=[2, 2]> (c, t3) s = Shape (x) h = Gather (s, rows)
+    text = f"""c = Conv <strides=[2, 2]> (x, k6) u = ConvTranspose <strides=[2, 2]> (c, t3) s = Shape (x)
+        h = Gather (s, rows)
     t = Shape (u) g = Gather (t, rows) n = Neg (g) d = {op}
     p = Concat <axis=0> (none, none, none, none, none, none, d, none) y = Pad (u, p)"""
     graph = read_checkpoint(written(model(text, image=("N", 6, "rows", 11)), tmp_path)).graph

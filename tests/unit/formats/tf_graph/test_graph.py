@@ -425,52 +425,68 @@ def cast_to_truths(x: Any) -> Any:
 OPS: dict[str, tuple[Make, list[type[Op]]]] = {
     "gelu": (lambda x: 0.5 * x * (1 + tensorflow().math.erf(x / math.sqrt(2))), [Gelu]),
     "gelu by tanh": (
-        lambda x: 0.5 * (x * (1 + tensorflow().tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * tensorflow().pow(x, 3))))),
+        lambda x: 0.5
+        * (x * (1 + tensorflow().tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * tensorflow().pow(x, 3))))),
         [Gelu],
     ),
     "swish": (lambda x: tensorflow().nn.silu(tensorflow().nn.softsign(x)), [Softsign, Swish]),
     "hard swish by a product": (lambda x: x * tensorflow().nn.relu6(x + 3) * (1 / 6), [HardSwish]),
     "hard swish by a quotient": (lambda x: x * (tensorflow().nn.relu6(x + 3) / 6), [HardSwish]),
     "excited": (excited, [GlobalMaxPool, HardSigmoid, Multiply]),
-    "leaky": (lambda x: tensorflow().maximum(tensorflow().nn.leaky_relu(x), 0.5 * x), [LeakyRelu, Affine, Maximum]),
+    "leaky": (lambda x: tensorflow().maximum(tensorflow().nn.leaky_relu(x), 0.5 * x),
+        [LeakyRelu, Affine, Maximum]),
     "leaky as a maximum": (lambda x: tensorflow().maximum(0.5 * x, x), [LeakyRelu]),
     "elu as a choice": (lambda x: tensorflow().where(x > 0, x, 0.5 * (tensorflow().exp(x) - 1)), [Elu]),
-    "elu as Keras writes it": (lambda x: tensorflow().where(x > 0, y := tensorflow().nn.elu(x), 0.5 * y), [Elu]),
-    "elu of what is below zero": (lambda x: tensorflow().where(x >= 0, x, tensorflow().exp(tensorflow().minimum(x, 0)) - 1), [Elu]),
-    "celu as a choice": (lambda x: tensorflow().where(x > 0, x, 0.7 * tensorflow().math.expm1(x / 0.7)), [Celu]),
+    "elu as Keras writes it": (lambda x: tensorflow().where(x > 0, y := tensorflow().nn.elu(x), 0.5 * y),
+        [Elu]),
+    "elu of what is below zero": (lambda x:
+        tensorflow().where(x >= 0, x, tensorflow().exp(tensorflow().minimum(x, 0)) - 1), [Elu]),
+    "celu as a choice": (lambda x: tensorflow().where(x > 0, x, 0.7 * tensorflow().math.expm1(x / 0.7)),
+        [Celu]),
     "leaky as a choice": (lambda x: tensorflow().where(x > 0, x, 0.5 * x), [LeakyRelu]),
     "layer norm": (moments, [LayerNorm]),
     "a kernel cast to truths": (cast_to_truths, [GlobalAvgPool, Dense]),
     "a standardised kernel": (standardised, [Conv]),
     "clipped": (lambda x: tensorflow().clip_by_value(x, -0.5, 0.25), [Clip]),
-    "flatten": (lambda x: tensorflow().matmul(tensorflow().reshape(x, [-1, 396]), variable("w", 396, 2)), [Flatten, Dense]),
+    "flatten": (lambda x: tensorflow().matmul(tensorflow().reshape(x, [-1, 396]), variable("w", 396, 2)),
+        [Flatten, Dense]),
     "transposed kernel": (
-        lambda x: tensorflow().matmul(tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_b=True),
+        lambda x: tensorflow().matmul(tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3),
+            transpose_b=True),
         [GlobalAvgPool, Dense],
     ),
     "dense on a map": (lambda x: tensorflow().tensordot(x, variable("w", 3, 2), 1), [Conv]),
     "einsum": (lambda x: tensorflow().einsum("nhwc,dc->nhwd", x, variable("w", 2, 3)), [Conv]),
     "channels first": (
-        lambda x: tensorflow().nn.relu(tensorflow().reshape(tensorflow().transpose(x, [0, 3, 1, 2]), [-1, 396])),
+        lambda x: tensorflow().nn.relu(tensorflow().reshape(tensorflow().transpose(x, [0, 3, 1, 2]),
+            [-1, 396])),
         [Flatten, Relu],
     ),
-    "in channels first": (in_channels_first, [Conv, Affine, Relu, SliceChannels, SliceChannels, ConcatChannels, GlobalAvgPool]),
-    "an axis that comes and goes": (lambda x: tensorflow().squeeze(x[:, None, ..., ::-1], 1), [SliceChannels]),
+    "in channels first": (in_channels_first,
+        [Conv, Affine, Relu, SliceChannels, SliceChannels, ConcatChannels, GlobalAvgPool]),
+    "an axis that comes and goes": (lambda x: tensorflow().squeeze(x[:, None, ..., ::-1], 1),
+        [SliceChannels]),
     "channels in reverse": (lambda x: tensorflow().gather(x, [2, 1, 0], axis=-1), [SliceChannels]),
-    "channels shuffled": (lambda x: tensorflow().gather(conv(x), [0, 2, 1, 3], axis=3), [Conv, ChannelShuffle]),
+    "channels shuffled": (lambda x: tensorflow().gather(conv(x), [0, 2, 1, 3], axis=3),
+        [Conv, ChannelShuffle]),
     "mean over channels": (lambda x: tensorflow().reduce_mean(x, [3], keepdims=True), [ReduceMap]),
     "parts": (
         lambda x: tensorflow().concat(tensorflow().split(conv(x), [1, 3], -1)[::-1], -1),
         [Conv, SliceChannels, SliceChannels, ConcatChannels],
     ),
-    "one channel": (lambda x: tensorflow().expand_dims(tensorflow().unstack(x, axis=-1)[1], -1), [SliceChannels]),
-    "every second cell": (lambda x: x[:, 1::2, : tensorflow().shape(x)[2] - 2, ::-1], [SliceChannels, CropMap, MaxPool]),
-    "shortcut of zeros": (lambda x: tensorflow().pad(x[:, ::2, ::2], [[0, 0]] * 3 + [[1, 2]]), [MaxPool, PadChannels]),
+    "one channel": (lambda x: tensorflow().expand_dims(tensorflow().unstack(x, axis=-1)[1], -1),
+        [SliceChannels]),
+    "every second cell": (lambda x: x[:, 1::2, : tensorflow().shape(x)[2] - 2, ::-1],
+        [SliceChannels, CropMap, MaxPool]),
+    "shortcut of zeros": (lambda x: tensorflow().pad(x[:, ::2, ::2], [[0, 0]] * 3 + [[1, 2]]),
+        [MaxPool, PadChannels]),
     "pad alone": (lambda x: tensorflow().pad(x, PADS, constant_values=1.0), [PadMap]),
-    "mirrored": (lambda x: tensorflow().pad(tensorflow().pad(x, PADS, "SYMMETRIC"), PADS, "REFLECT"), [ExtendMap, ExtendMap]),
+    "mirrored": (lambda x: tensorflow().pad(tensorflow().pad(x, PADS, "SYMMETRIC"), PADS, "REFLECT"),
+        [ExtendMap, ExtendMap]),
     "shuffled": (lambda x: shuffled(conv(x)), [Conv, ChannelShuffle]),
     "cells": (lambda x: tensorflow().nn.depth_to_space(conv(x), 2), [Conv, DepthToSpace]),
-    "resized": (lambda x: tensorflow().image.resize(x, tensorflow().shape(x)[1:3] * 2, "nearest"), [Upsample]),
+    "resized": (lambda x: tensorflow().image.resize(x, tensorflow().shape(x)[1:3] * 2, "nearest"),
+        [Upsample]),
     "transposed": (transposed, [ConvTranspose]),
     "transposed by kernels shorter than their strides": (lambda x: transposed(x, 1, 2), [ConvTranspose]),
 }  # fmt: skip
@@ -616,11 +632,14 @@ FOREIGN: dict[str, Make] = {
         tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_a=True
     ),
     "StridedSlice of the batch": lambda x: x[:1],
-    "Max over the batch": lambda x: tensorflow().minimum(tensorflow().reduce_max(x * 0.2 + 0.5, 0, keepdims=True), 1.0),
-    "ResizeBicubic by other factors than powers of two, whose shares TensorFlow takes from a table": lambda x: (
+    "Max over the batch": lambda x:
+        tensorflow().minimum(tensorflow().reduce_max(x * 0.2 + 0.5, 0, keepdims=True), 1.0),
+    "ResizeBicubic by other factors than powers of two, whose shares TensorFlow takes from a table": lambda x:
+        (
         tensorflow().image.resize(x, (7, 33), "bicubic")
     ),
-    "ResizeNearestNeighbor by 3x3 without half_pixel_centers": lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(
+    "ResizeNearestNeighbor by 3x3 without half_pixel_centers": lambda x:
+        tensorflow().compat.v1.image.resize_nearest_neighbor(
         x, (36, 33)
     ),
 }  # fmt: skip
