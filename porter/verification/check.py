@@ -30,7 +30,7 @@ from porter.verification.inputs import (
 from porter.verification.numbers import moved, norms
 from porter.verification.parity import compare
 from porter.verification.probe import moved_biases, with_moved, with_probed
-from porter.verification.references import SourceValues, ZooReference
+from porter.verification.references import FileGraphSource, SourceValues, ZooReference
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
@@ -211,12 +211,14 @@ class Check:
     def _probed(
         self, parity: Parity, source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
     ) -> Parity:
-        """The comparison in float64, and that of the bounds that no image reached, where the source is code
-        that can be given other numbers (porter.verification.probe).
+        """The comparison in float64, and that of the bounds that no image reached, where the source
+        can be given other numbers (porter.verification.probe).
         """
         shown = {node.path for node in parity.nodes}
         caps = [path for path in parity.unreached if path in shown]
-        if parity.dtype != "float64" or not (parity.ok and caps and isinstance(source, ZooReference)):
+        if parity.dtype != "float64" or not (
+            parity.ok and caps and isinstance(source, ZooReference | FileGraphSource)
+        ):
             return parity
         image = batches["float64"][0][:1]
         tensors, graph = self.tensors or self.port.tensors(), self.port.graph

@@ -11,14 +11,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.frameworks import Tensors
 from porter.graph import Graph
+from porter.verification.references import Place
 from porter.verification.results import FirstBad, NodeDistance, Parity
-
-Place = tuple[str, str]
-"""A tensor of a graph: a node's path and the tensor's role."""
 
 _SHIFTS = ("beta", "bias")
 """The roles of the numbers that are added to each channel."""
@@ -53,16 +52,17 @@ def _moved(bias: Array, values: Array, bounds: tuple[float, float]) -> Array:
     each = np.moveaxis(values, 1, 0).reshape(len(bias), -1)
     low, high = each.min(axis=1), each.max(axis=1)
     half, (least, most) = (high - low) / 2, bounds
-    moved, free = bias.copy(), half > 0
+    moved: NDArray[np.float64] = bias.astype(np.float64)
+    free = half > 0
     for bound, lacks, way in (
         (most, high.max() < most, most - high + half),
         (least, low.min() > least, least - low - half),
     ):
         if np.isfinite(bound) and lacks:
             nearest = np.where(free, np.abs(way), np.inf).argsort()[:_CHANNELS]
-            moved[nearest] += way[nearest].astype(bias.dtype)
+            moved[nearest] += way[nearest]
             free[nearest] = False
-    return moved
+    return moved.astype(bias.dtype)
 
 
 def with_moved(tensors: Tensors, moved: Mapping[Place, Array]) -> dict[str, dict[str, Array]]:

@@ -24,6 +24,9 @@ from porter.recipe import Zoo
 from porter.recipe.expressions import Value
 from porter.zoos.implementation import Implementation, get_implementation
 
+Place = tuple[str, str]
+"""A tensor of a graph: a node's path and the tensor's role."""
+
 
 class SourceValues(Protocol):
     """Gives the source's values at a graph's nodes."""
@@ -78,7 +81,7 @@ class ZooReference:
     without_background: str | None
     options: Mapping[str, Value] = field(default_factory=dict)
     behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
-    places: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    places: Mapping[Place, str] = field(default_factory=dict)
     _built: dict[tuple[tuple[int, ...] | None, Dtype], Any] = field(default_factory=dict, init=False)
 
     def takes(self, size: tuple[int, int]) -> bool:
@@ -97,14 +100,9 @@ class ZooReference:
         values = self.engine.run_reference(self._built[key], batch.astype(dtype), self.taps)
         return _followed(_without_row(values, self.without_background), self.behind)
 
-    def changed(self, tensors: Mapping[tuple[str, str], Array]) -> ZooReference:
+    def changed(self, tensors: Mapping[Place, Array]) -> ZooReference:
         """This implementation with other numbers at some of `places`, which it has in the same shape."""
-        own = self.checkpoint.tensors
-        new = {
-            self.places[place]: value.astype(own[self.places[place]].dtype)
-            for place, value in tensors.items()
-        }
-        return replace(self, checkpoint=replace(self.checkpoint, tensors={**own, **new}))
+        return replace(self, checkpoint=_changed(self.checkpoint, self.places, tensors))
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """Gives only the logits, those at `output`, in float32; no other values are fetched from the
@@ -142,18 +140,31 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         _dropped(fit),
         zoo.chosen,
         _behind(get_dialect(zoo.framework), checkpoint, fit),
-        _places(fit),
+        {
+            place: fit.reference_names[name]
+            for place, name in _places(fit).items()
+            if name in fit.reference_names
+        },
     )
 
 
-def _places(fit: Fit) -> dict[tuple[str, str], str]:
-    """See ZooReference.places."""
+def _places(fit: Fit) -> dict[Place, str]:
+    """The file's names of the tensors that only one node has and that are stored as the port has them."""
     uses = Counter(fit.tensors.values())
     return {
-        place: fit.reference_names[name]
+        place: name
         for place, name in fit.tensors.items()
-        if uses[name] == 1 and name in fit.reference_names and not fit.transforms.get(place[0])
+        if uses[name] == 1 and not fit.transforms.get(place[0])
     }
+
+
+def _changed(
+    checkpoint: Checkpoint, places: Mapping[Place, str], tensors: Mapping[Place, Array]
+) -> Checkpoint:
+    """The checkpoint with these numbers at these places, in its own types."""
+    own = checkpoint.tensors
+    new = {places[place]: value.astype(own[places[place]].dtype) for place, value in tensors.items()}
+    return replace(checkpoint, tensors={**own, **new})
 
 
 @dataclass
@@ -165,6 +176,15 @@ class FileGraphSource:
     fit: Fit
     name: str = "the file's own graph"
     _built: dict[Dtype, Any] = field(default_factory=dict, init=False)
+
+    @property
+    def places(self) -> dict[Place, str]:
+        """As `ZooReference.places`: the file's names."""
+        return _places(self.fit)
+
+    def changed(self, tensors: Mapping[Place, Array]) -> FileGraphSource:
+        """The file's graph with other numbers at some of `places`."""
+        return replace(self, checkpoint=_changed(self.checkpoint, self.places, tensors))
 
     def takes(self, size: tuple[int, int]) -> bool:
         graph = self.checkpoint.graph
