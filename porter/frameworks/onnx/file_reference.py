@@ -91,7 +91,7 @@ class OnnxRunner:
             found, images = np.concatenate(values), sum(len(part[0]) for part in parts)
             more, rest = divmod(len(found), images)
             found = found if more < 2 or rest else found.reshape(images, more, *found.shape[1:])
-        return found[:, None] if found.ndim == 1 else found
+        return found
 
     def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array]]:
         """See porter.frameworks.onnx.disagreement: a model of float32 run by onnxruntime, and each node of it
