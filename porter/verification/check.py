@@ -222,17 +222,17 @@ class Check:
             return parity
         image = batches["float64"][0][:1]
         tensors, graph = self.tensors or self.port.tensors(), self.port.graph
-        moved = moved_biases(graph, caps, source.run(image, "float64"), tensors)
-        moved = {place: bias for place, bias in moved.items() if place in source.places}
-        if not moved:
+        found = moved_biases(graph, caps, source.run(image, "float64"), tensors)
+        biases = {place: bias for place, bias in found.items() if place in source.places}
+        if not biases:
             return parity
-        model = self.port.build("float64", self.device, with_moved(tensors, moved))
+        model = self.port.build("float64", self.device, with_moved(tensors, biases))
 
         def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
             return self.port.destination.ENGINE.run(model, batch, [node.path for node in graph.nodes])
 
         images: dict[Dtype, list[Array]] = {"float64": [image.astype(np.float64)]}
-        (probed,) = compare(self.port.plan, source.changed(moved), run, images, self.tolerance)
+        (probed,) = compare(self.port.plan, source.changed(biases), run, images, self.tolerance)
         return with_probed(parity, probed)
 
     def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
