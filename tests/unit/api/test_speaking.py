@@ -16,7 +16,9 @@ from tests.support.checkout import ROOT
 
 SAID = {
     "give --overwrite, or another --out": "give overwrite=True, or another out",
-    "add --input-size N, or any for pads that depend": "add input_size=N, or any for pads that depend",
+    "add --input-size N, or any for pads that are computed": (
+        "add input_size=N, or any for pads that are computed"
+    ),
     "give --input-size a fixed size": "give input_size a fixed size",
     "convert with --input-size any, or with this size": 'convert with input_size="any", or with this size',
     "write the port unproved: --no-check": "write the port unproved: check=False",

@@ -192,9 +192,9 @@ def test_what_divides_the_sums_of_a_norm(factor: float, tmp_path: Path) -> None:
         ("no word", NET.replace('"conv1"', '"conv1', 1), "is no protobuf text"),
         ("oldest", 'layers { layer { name: "a" type: "relu" } bottom: "d" top: "a" }', "first format"),
         ("no image", NET.replace('input: "data"', 'layer { type: "Data" }'),
-            ("reads 'data', which no layer " "before it gives")),
+            "reads 'data', which no layer before it gives"),
         ("no weights", NET.replace('name: "dw"', 'name: "dwise"'),
-            ("'dwise' of the net has 1 blobs, and the " "weights have 0")),
+            "'dwise' of the net has 1 blobs, and the weights have 0"),
     ],
 )  # fmt: skip
 def test_a_damaged_net_is_one_error(what: str, net: str, said: str, tmp_path: Path) -> None:
