@@ -94,6 +94,8 @@ class FileGraph:
         nodes: in topological order; each leads to an output.
         outputs: names of the nodes whose values the model gives, in the file's order.
         output_names: what the file calls the values of `outputs`; empty if it names only nodes.
+        given: the values that the file states as its own, by the framework's names for them, and the nodes
+            that a reader takes for them.
         channels: of the input.
         size: of the input; None for rows or columns that are free.
         axes: of an input that is no map, as porter.graph.Graph has them.
@@ -114,6 +116,7 @@ class FileGraph:
     channels: int
     size: Size
     output_names: tuple[str, ...] = ()
+    given: Mapping[str, str] = field(default_factory=dict, compare=False)
     resizable: bool = False
     traced: bool = False
     sizable: bool = False
@@ -159,9 +162,9 @@ class FileGraph:
     @cached_property
     def arrays(self) -> frozenset[str]:
         """The taps of values that are no maps, whatever axes they have."""
-        known = self.shapes
+        known, taps = self.shapes, [(node.tap, node.name) for node in self.nodes if node.tap]
         return frozenset(
-            node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes)
+            tap for tap, name in [*taps, *self.given.items()] if isinstance(known.get(name), Axes)
         )
 
     def fits(self, size: Size) -> bool:
@@ -194,8 +197,8 @@ class FileGraph:
 
     @property
     def shown(self) -> list[str]:
-        """The taps of all nodes that are not foreign and do not follow a foreign node. Other nodes are never
-        compared.
+        """The taps of all nodes that are not foreign and do not follow a foreign node, and the framework's
+        names of those that the file gives. Other nodes are never compared.
 
         Raises:
             MissingFramework: there are none.
@@ -209,7 +212,8 @@ class FileGraph:
             raise MissingFramework(
                 f"the graph begins with layers that porter has no op for: {', '.join(sorted(foreign))[:200]}"
             )
-        return taps
+        ends = [name for name, node in self.given.items() if node not in foreign]
+        return list(dict.fromkeys([*taps, *ends]))
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
         """Names of these nodes and of all nodes that they are computed from."""

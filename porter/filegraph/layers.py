@@ -44,7 +44,8 @@ def read_graph(
     """
     walk = begin(flow, image, trained, tap)
     read_nodes(walk, readers.get)
-    return replace(walk.builder.finish(walk.ends(ends)), evaluated=flow.evaluated)
+    found = walk.ends(ends)
+    return walk.finish(found, found)
 
 
 def both_sides(pads: tuple[int, int]) -> Pads:

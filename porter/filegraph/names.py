@@ -85,7 +85,11 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
     )
     left_out = tuple(replace(each, after=names.get(each.after or "")) for each in graph.left_out)
     return replace(
-        graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs), left_out=left_out
+        graph,
+        nodes=tuple(nodes),
+        outputs=tuple(names[name] for name in graph.outputs),
+        given={tap: names[name] for tap, name in graph.given.items()},
+        left_out=left_out,
     )
 
 

@@ -19,7 +19,7 @@ from porter.base.left_out import LeftOut
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.places import Items, place_of
 from porter.filegraph.views import Aligned, View, Views
@@ -406,11 +406,28 @@ class Walk(Generic[N]):
     def values(self, sources: Iterable[Reference]) -> list[Value]:
         return [self.value(source) for source in sources]
 
-    def ends(self, sources: Iterable[Reference]) -> list[Value]:
-        """The values of a graph's outputs, each once, without those that are constants. What is neither a map
-        nor features in the file's own layout, and what is an array already, is an array.
+    def ends(self, sources: Iterable[Reference]) -> dict[Reference, Value]:
+        """The values of a graph's outputs, without those that are constants. What is neither a map nor
+        features in the file's own layout, and what is an array already, is an array.
         """
-        return [self._end(source) for source in dict.fromkeys(sources) if self.flow.is_value(source)]
+        return {source: self._end(source) for source in dict.fromkeys(sources) if self.flow.is_value(source)}
+
+    def finish(
+        self,
+        ends: Mapping[Reference, Value],
+        outputs: Iterable[Reference],
+        names: Mapping[str, Reference] | None = None,
+    ) -> FileGraph:
+        """The graph of what leads to `outputs`, those of its `ends` that it gives.
+
+        Args:
+            names: what the framework calls the values that the file gives; None if these are taps of `ends`.
+        """
+        graph = self.builder.finish(ends[source] for source in outputs if source in ends)
+        stated = {name: source for source in ends if (name := self.tap(source))} if names is None else names
+        taken = {name: ends[source].node for name, source in stated.items() if source in ends}
+        given = {name: node for name, node in taken.items() if node in graph.by_name}
+        return replace(graph, given=given, evaluated=self.flow.evaluated)
 
     def _end(self, source: Reference) -> Value:
         view = self.view(source)

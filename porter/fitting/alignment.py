@@ -254,7 +254,8 @@ def without_cells(file: FileGraph) -> FileGraph:
                 else node.op
             )
             nodes.append(replace(node, op=op, inputs=inputs))
-    return replace(file, nodes=tuple(nodes), outputs=tuple(moved[name] for name in file.outputs))
+    given = {tap: moved[name] for tap, name in file.given.items()}
+    return replace(file, nodes=tuple(nodes), outputs=tuple(moved[name] for name in file.outputs), given=given)
 
 
 def _has_window(op: Op | Foreign) -> bool:

@@ -16,7 +16,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.alignment import describe
 from porter.fitting.candidate import Candidate
-from porter.fitting.file_heads import End, find_end, left_out, possible_heads, trunk_end
+from porter.fitting.file_heads import End, find_end, given_by, left_out, possible_heads, trunk_end
 from porter.fitting.fit import CONSTANTS, OWN_GRAPH, Fit
 from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map, tensor_names
@@ -114,6 +114,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         background=background and keep_background,
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
+        given=given_by(file, grafted.layers),
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
         reference_names=_reference_names(graph, candidate.dialect, layers, names) if plain else {},
         folded=folded,

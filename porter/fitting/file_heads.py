@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment
+from porter.fitting.fit import Given
 from porter.fitting.naming import TENSORS
-from porter.graph import OF_LOGITS, Conv, Dense, Graph, head_of, tensor_shapes
+from porter.graph import OF_LOGITS, Conv, Dense, Graph, Op, Rearrange, head_of, tensor_shapes
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,26 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
         own = _units(found.op) == tensor_shapes(graph)[head]["kernel"][0]
     after = (node.op.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs)
     return End(layer, own, next(after, None))
+
+
+def given_by(file: FileGraph, names: Mapping[str, str]) -> dict[str, Given]:
+    """What the file gives that a graph has, or has all of but its activation: by the framework's name of it.
+
+    Args:
+        names: by path of the graph, the file's node.
+    """
+    paths, found = {name: path for path, name in names.items()}, dict[str, Given]()
+    for tap, name in file.given.items():
+        after: list[Op] = []
+        while name not in paths and name in file.by_name:
+            node = file.by_name[name]
+            if not isinstance(node.op, (*OF_LOGITS, Rearrange)):
+                break
+            after.insert(0, node.op)
+            name = node.inputs[0]
+        if name in paths:
+            found[tap] = Given(paths[name], tuple(after))
+    return found
 
 
 def possible_heads(aligned: Alignment) -> list[str]:

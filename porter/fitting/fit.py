@@ -12,7 +12,7 @@ from porter.base.errors import FileError, MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Stored, canonical
 from porter.frameworks.dialects import Dialect
-from porter.graph import Affine, Graph, Sigmoid, Softmax, channels_of, head_of, tensor_shapes
+from porter.graph import Affine, Graph, Op, Sigmoid, Softmax, channels_of, head_of, tensor_shapes
 from porter.port import Gives
 from porter.recipe.expressions import Value
 from porter.recipe.transforms import apply_transforms
@@ -38,6 +38,19 @@ class StandIn:
     path: str
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a file's graph gives, as a port has it.
+
+    Attributes:
+        path: of the node whose value it is.
+        after: what follows that in the file only, and is taken off.
+    """
+
+    path: str
+    after: tuple[Op, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fit:
     """A file fitted to a graph.
@@ -58,7 +71,9 @@ class Fit:
             it.
         taps: by path, the name under which the file's own graph shows the node's value; empty if the file has
             no graph.
-        reference_taps: the same for the zoo's own implementation.
+        given: by the name under which it shows them, the values that the file's own graph gives, of those
+            that the graph has.
+        reference_taps: `taps` for the zoo's own implementation.
         reference_names: source tensor name to its name in the zoo's own implementation; empty if that
             computes another function than the file.
         stand_in: replaces the head of the zoo's own implementation; the file's layers after the features
@@ -83,6 +98,7 @@ class Fit:
     options: Mapping[str, Value] = field(default_factory=dict)
     own_head: bool = False
     taps: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, Given] = field(default_factory=dict)
     reference_taps: Mapping[str, str] = field(default_factory=dict)
     reference_names: Mapping[str, str] = field(default_factory=dict)
     stand_in: StandIn | None = None

@@ -11,6 +11,7 @@ from porter.base.errors import MappingError, UsageError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
 from porter.filegraph.to_graph import Translated, expect_ops, to_graph
+from porter.fitting.file_heads import given_by
 from porter.fitting.fit import OWN_GRAPH, Fit
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import engine_name
@@ -148,6 +149,7 @@ def _fit(checkpoint: Checkpoint, translated: Translated, size: tuple[int, int]) 
         head=translated.names[graph.output],
         activation=translated.activation,
         taps={path: tap for path, name in translated.names.items() if (tap := file.by_name[name].tap)},
+        given=given_by(file, translated.names),
         notes=(OWN_GRAPH,),
     )
 

@@ -13,6 +13,10 @@ from porter.base.dtypes import Array
 from porter.verification.results import Distance
 
 _Doubles = NDArray[np.float64]
+FLOAT64_LIMIT = 1e-10
+"""Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is
+above 1e-4.
+"""
 _PART = 1 << 15
 """Numbers that are compared at once: their parts of both sides, in float64, stay in a processor's cache."""
 

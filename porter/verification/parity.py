@@ -21,14 +21,10 @@ from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, silence, unexcited
 from porter.verification.memory import release, set_aside, trim
-from porter.verification.numbers import Norms, distance, moved, norms, top_margin
+from porter.verification.numbers import FLOAT64_LIMIT, Norms, distance, moved, norms, top_margin
 from porter.verification.references import SourceValues
 from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
 
-FLOAT64_LIMIT = 1e-10
-"""Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is
-above 1e-4.
-"""
 FLOAT32_LIMIT = 1e-5
 OWN_ROUNDING = 4.0
 """In float32 a port's distance from its source may be this many times the source's distance from itself in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,19 +12,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import FP32, Array, Dtype, is_floating, storage_type
+from porter.base.errors import CheckFailed, escaped
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.kernels import values as kernels
 from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Classifier, Destination, Engine, Tensors, get_engine
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Dense, GlobalAvgPool, Graph, Node, Relu6, channels_of
+from porter.graph import (
+    Dense,
+    GlobalAvgPool,
+    Graph,
+    LogSoftmax,
+    Node,
+    Op,
+    Relu6,
+    Sigmoid,
+    Softmax,
+    channels_of,
+)
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY
 from porter.port import OWN_BUILD
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
+from porter.verification.numbers import FLOAT64_LIMIT, norms
 from porter.zoos.implementation import Implementation, get_implementation
 
+_AS_GIVEN = "given: {}"
+"""No path of a graph: what the file's own graph gives under a name."""
 Place = tuple[str, str]
 """A tensor of a graph: a node's path and the tensor's role."""
 
@@ -197,13 +214,36 @@ class FileGraphSource:
         if dtype not in self._built:
             size = ANY if graph is None or graph.resizable else graph.size
             self._built[dtype] = self.engine.build_file(self.checkpoint, dtype, size)
-        values = self.engine.run_reference(self._built[dtype], batch.astype(dtype), self.fit.taps)
+        given = {_AS_GIVEN.format(name): name for name in self.fit.given} if dtype == "float64" else {}
+        taps = {**self.fit.taps, **given}
+        values = self.engine.run_reference(self._built[dtype], batch.astype(dtype), taps)
+        for key in given.keys() & values.keys():
+            self._expect_given(given[key], values.pop(key), values)
         output = self.fit.graph.output
         ending = self.fit.graph.by_path[output]
         if self.fit.output == "features" and output not in values and isinstance(ending.op, GlobalAvgPool):
             # porter's own pool, after a file that ends in a map
             values[output] = values[ending.inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
+
+    def _expect_given(self, name: str, given: Array, values: Mapping[str, Array]) -> None:
+        """Expects that a value that the file gives is what porter takes for it: a reader that leaves out the
+        file's last step would read the reference, too, before that step.
+        """
+        taken, called = self.fit.given[name], escaped(name)
+        if taken.path not in values:
+            return
+        value = values[taken.path]
+        for op in taken.after:
+            value = _followed_by(value, op)
+        apart = norms(given, value.reshape(given.shape)).rel_l2 if value.size == given.size else math.inf
+        if apart > FLOAT64_LIMIT and np.isfinite(value).all():
+            message = f"the file gives '{called}', for which porter takes '{taken.path}'"
+            raise CheckFailed(
+                f"{message}: their relative distance is {apart:.1e}",
+                where=str(self.checkpoint.path),
+                next="this is a mistake of porter's reader: report it, with the file",
+            )
 
     def disagreement(self, batch: Array) -> str | None:
         """See porter.frameworks.Engine.disagreement."""
@@ -214,6 +254,19 @@ class FileGraphSource:
         model = self.engine.build_file(self.checkpoint, "float32", size)
         whole = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
         return _without_first(whole) if output == _dropped(self.fit) else whole
+
+
+def _followed_by(value: Array, op: Op) -> Array:
+    """What an activation of logits N x C, or N x C x H x W, makes of them; other ops only move numbers."""
+    with np.errstate(all="ignore"):
+        match op:
+            case Softmax():
+                return kernels.softmax(value, min(1, value.ndim - 1))
+            case LogSoftmax():
+                return kernels.log_softmax(value, min(1, value.ndim - 1))
+            case Sigmoid():
+                return kernels.sigmoid(value)
+    return value
 
 
 def _dropped(fit: Fit) -> str | None:

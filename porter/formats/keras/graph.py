@@ -204,7 +204,7 @@ def _graph(
             raise _unreadable(layer, error, where) from None
 
     read_nodes(walk, lambda op: read, settled=True)
-    found = walk.builder.finish([value for end in ends for value in walk.ends([end])])
+    found = walk.finish(walk.ends(ends), ends)
     used = {stored.name for node in found.nodes for stored in node.tensors.values()}
     return replace(
         found, evaluated={name: array for name, array in walk.flow.evaluated.items() if name in used}

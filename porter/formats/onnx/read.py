@@ -194,7 +194,7 @@ def _read_graph(message: Message, given: Sequence[Given], refuse: Refuse, rounds
         if not flow.is_value(end) or ends[end] != name
     ]
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
-    found = replace(walk.builder.finish(walk.ends(ends)), output_names=names, evaluated=flow.evaluated)
+    found = replace(walk.finish(walk.ends(ends), ends, outputs), output_names=names)
     if len(found.further_inputs) < len(further):
         raise refuse("of one input the model takes only the size", "export it without that input")
     stated = {name: repr(number) for name, number in walk.exact.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,10 +76,10 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     them to, it is read for any, and TensorFlow runs it so. Otherwise it holds at its own size.
 
     A tap is the name of a TensorFlow op and means its first output, or has the output's place behind it:
-    `split:1`. The definition is a GraphDef of the nodes that lead to the outputs and compute something,
-    without control inputs, devices and underscored attributes; in it the tensors are constants with their
-    names, types and shapes, without their content; numbers that the file rounds and a port does not are
-    exact.
+    `split:1`. The definition is a GraphDef of the nodes that lead to the outputs, without those that give a
+    constant unchanged, and without control inputs, devices and underscored attributes; in it the tensors are
+    constants with their names, types and shapes, without their content; numbers that the file rounds and a
+    port does not are exact.
 
     Raises:
         FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
@@ -88,12 +88,12 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
         graph, nodes=_without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
     )
     constants = Constants(graph.nodes, graph.variables, graph.budget, refuse)
-    nodes, walk, found = _decided(graph, constants, graph.size)
+    decided, walk, found = _decided(graph, constants, graph.size)
     if found.size != ANY and graph.size is None:
         # A branch that is taken at one size only may have nodes of the names of another one's.
         others = (
             replace(constants, nodes=graph.nodes, _decoded={})
-            if len(nodes.keys() - graph.nodes.keys())
+            if len(decided.nodes.keys() - graph.nodes.keys())
             else constants
         )
         _, everywhere, at_every = _decided(graph, others, ANY)
@@ -107,34 +107,47 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
         for stored in node.tensors.values()
         if stored.name not in found.evaluated
     ]
-    big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
+    nodes = decided.nodes.values()
+    big = [node.name for node in nodes if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
-    definition = _definition(nodes, tensors, walk.exact, found.resizable)
+    definition = _definition(_carried(decided), tensors, walk.exact, found.resizable)
     found = replace(found, traced=graph.size is not None, definition=definition, language="tensorflow")
     return found, {**tensors, **found.evaluated}
 
 
 def _decided(
     graph: PlainGraph, constants: Constants, size: Size | None
-) -> tuple[Mapping[str, GraphNode], Walk, FileGraph]:
-    """The nodes of a graph, in order and shortened, and as they are read at a size, with a branch in place of
-    each StatelessIf that is decided there: whose condition is stored, or computed from known sizes.
+) -> tuple[PlainGraph, Walk, FileGraph]:
+    """A graph in order, and as it is read at a size, with a branch in place of each StatelessIf that is
+    decided there: whose condition is stored, or computed from known sizes.
     """
     for _ in range(_MOST_ROUNDS):
         constants.nodes = {**constants.nodes, **graph.nodes}
-        nodes, ends = _shortened(
-            ordered(graph.nodes, [name for name, _ in graph.ends], constants.refuse), graph.ends
-        )
-        plain = replace(graph, nodes=nodes, ends=ends)
-        walk, found = _walked(plain, constants, size)
+        nodes = ordered(graph.nodes, [name for name, _ in graph.ends], constants.refuse)
+        graph = replace(graph, nodes=nodes)
+        short = _shortened(nodes)
+        walk, found = _walked(graph, short, constants, size)
         chosen = {
-            node.name: branch for node in nodes.values() if (branch := _branch(walk, graph, node)) is not None
+            name: replace(branch, inputs=nodes[name].inputs[1:])
+            for name, node in short.nodes.items()
+            if (branch := _branch(walk, graph, node)) is not None
         }
         if not chosen:
             break
         inlined = inline_functions({**nodes, **chosen}, graph.functions, constants.refuse)
-        graph = replace(plain, nodes=inlined.nodes, ends=[inlined.moved.get(end, end) for end in ends])
-    return nodes, walk, found
+        ends = [inlined.moved.get(end, end) for end in graph.ends]
+        graph = replace(graph, nodes=inlined.nodes, ends=ends)
+    return graph, walk, found
+
+
+def _carried(graph: PlainGraph) -> dict[str, GraphNode]:
+    """The nodes of a graph without those that give a constant unchanged, of which the file's own reading of a
+    variable can be run only where there is one. Those that give a value of the image unchanged stay, so that
+    the graph is run as the file has it, whatever a reader makes of it.
+    """
+    images = (node.name for node in graph.nodes.values() if node.op == "Placeholder")
+    live = depending(graph.nodes, [graph.image, *images])
+    return _shortened(graph.nodes, live).nodes
 
 
 def _branch(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
@@ -155,26 +168,27 @@ def _branch(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
     )
 
 
-def _walked(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple[Walk, FileGraph]:
-    """A graph that is in order and shortened, read for images of a size: the stated one, completed by `size`,
-    or ANY.
+def _walked(
+    graph: PlainGraph, short: _Shortened, constants: Constants, size: Size | None
+) -> tuple[Walk, FileGraph]:
+    """A graph that is in order, read as it is shortened for images of a size: the stated one, completed by
+    `size`, or ANY.
     """
-    live = depending(
-        graph.nodes, [graph.image, *(node.name for node in graph.nodes.values() if node.op == "Placeholder")]
-    )
-    flow = Dataflow(graph.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
-    batch, channels, stated = _image_shape(graph.nodes, graph.image, flow)
+    placeholders = [node for node in short.nodes.values() if node.op == "Placeholder"]
+    live = depending(short.nodes, [graph.image, *(node.name for node in placeholders)])
+    flow = Dataflow(short.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
+    batch, channels, stated = _image_shape(short.nodes, graph.image, flow)
     taken = ANY if size == ANY else completed(stated, size)
-    others = (node for node in graph.nodes.values() if node.op == "Placeholder" and node.name != graph.image)
+    others = (node for node in placeholders if node.name != graph.image)
     sizes = {node.name: input_sizes(node) for node in others if node.type("dtype") == _FLOAT}
     beside = {name: further_image((name, 0), each, batch, stated) for name, each in sizes.items()}
     further = {name: image for name, image in beside.items() if image is not None}
     image = Image((graph.image, 0), channels, taken, batch, fixed=True)
     walk = begin(flow, image, graph.variables, value_name, further=further)
     read_nodes(walk, READERS.get)
-    return walk, named(
-        replace(walk.builder.finish(_given(walk.builder, walk.ends(graph.ends))), evaluated=flow.evaluated)
-    )
+    names = {value_name(end): short.moved.get(end, end) for end in graph.ends}
+    ends = walk.ends(names.values())
+    return walk, named(walk.finish(ends, _given(walk.builder, ends), names))
 
 
 def _unresized(graph: FileGraph) -> list[FileNode]:
@@ -184,12 +198,12 @@ def _unresized(graph: FileGraph) -> list[FileNode]:
     return [node for node in graph.nodes if not isinstance(node.op, Resize | ResizeLike | Upsample)]
 
 
-def _given(builder: Builder, ends: Sequence[Value]) -> list[Value]:
+def _given(builder: Builder, ends: Mapping[Reference, Value]) -> list[Reference]:
     """The ends without those that are another end's logits, and without the input."""
-    found = list({end.node: end for end in ends if end.node in builder.nodes}.values())
-    activations = [node for end in found if isinstance((node := builder.nodes[end.node]).op, OF_LOGITS)]
+    found = {end.node: source for source, end in ends.items() if end.node in builder.nodes}
+    activations = [node for name in found if isinstance((node := builder.nodes[name]).op, OF_LOGITS)]
     inside = {source for node in activations for source in node.inputs}
-    return [end for end in found if end.node not in inside]
+    return [source for name, source in found.items() if name not in inside]
 
 
 def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
@@ -198,21 +212,29 @@ def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
     return {**graph.nodes, **constants}
 
 
-def _shortened(
-    nodes: Mapping[str, GraphNode], ends: Sequence[Reference]
-) -> tuple[dict[str, GraphNode], list[Reference]]:
-    """The nodes without those that give their input unchanged, and the ends that result. `nodes` are in
-    order.
+@dataclass(frozen=True)
+class _Shortened:
+    """A graph without nodes that give their input unchanged.
+
+    Attributes:
+        moved: by the value of such a node, the value that it gives unchanged.
     """
+
+    nodes: dict[str, GraphNode]
+    moved: Mapping[Reference, Reference]
+
+
+def _shortened(nodes: Mapping[str, GraphNode], kept: Collection[str] = ()) -> _Shortened:
+    """`nodes`, which are in order, without those that give their input unchanged, but for the `kept` ones."""
     moved: dict[Reference, Reference] = {}
-    kept: dict[str, GraphNode] = {}
+    found: dict[str, GraphNode] = {}
     for node in nodes.values():
         inputs = tuple(moved.get(source, source) for source in node.inputs)
-        if node.op in _THROUGH and (len(inputs) == 1 or node.op == "IdentityN"):
+        if node.op in _THROUGH and node.name not in kept and (len(inputs) == 1 or node.op == "IdentityN"):
             moved |= {(node.name, index): source for index, source in enumerate(inputs)}
         else:
-            kept[node.name] = replace(node, inputs=inputs)
-    return kept, [moved.get(end, end) for end in ends]
+            found[node.name] = replace(node, inputs=inputs)
+    return _Shortened(found, moved)
 
 
 def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:

@@ -134,7 +134,8 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
     )
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)
-    return replace(walk.builder.finish(walk.ends(ends)), evaluated=flow.evaluated, output_names=names)
+    found = walk.ends(ends)
+    return replace(walk.finish(found, found), output_names=names)
 
 
 def _beside(model: Model) -> dict[str, Image | None]:

@@ -191,7 +191,8 @@ def _read_graph(
         return READERS[node.op](walk, node)
 
     read_nodes(walk, lambda op: read if op in READERS else None)
-    found = walk.builder.finish(walk.ends(ends))
+    values, returned = walk.ends(ends), {tap_of(name): program.given[name] for name in program.outputs}
+    found = walk.finish(values, values, returned)
     if len(found.further_inputs) < len(further):
         raise FileError("of one input the program takes only the size", next=SAVE)
     # The second value of the split `chunk` is `chunk:1`, and of the same module.

@@ -24,6 +24,7 @@ PURE_OPS = frozenset(
             "Snapshot",
             "StopGradient",
             "PreventGradient",
+            "CheckNumerics",
         ),
         *(
             "Conv2D",

@@ -1,0 +1,222 @@
+"""What a file gives is compared with what porter takes for it: a reader that reads one step too few, or takes
+it for another one, is not proved by a reference that is read at the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porter
+from porter.base.dtypes import Array
+from porter.base.errors import CheckFailed
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.walk import Walk
+from porter.graph import Softmax, Tanh
+from tests.support.caffe_files import write_caffe
+from tests.support.formats.tf_graph.file_graphs import frozen, variable
+from tests.support.formats.torch_export.exports import export
+from tests.support.mxnet_files import write_mxnet
+from tests.support.torch7_files import Module, Sizes, write_torch7
+
+CHANNELS, SIZE = 5, (12, 11)
+CAFFE = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 12 dim: 11 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 5 kernel_size: 3 } }
+layer { name: "mean" type: "Pooling" bottom: "conv" top: "mean"
+  pooling_param { pool: AVE global_pooling: true } }
+layer { name: "flat" type: "Flatten" bottom: "mean" top: "flat" }
+layer { name: "end" type: "TanH" bottom: "flat" top: "end" }
+"""
+
+
+def kernel(seed: int = 0) -> Array:
+    """O x I x H x W."""
+    return np.random.default_rng(seed).normal(0, 0.6, (CHANNELS, 3, 3, 3)).astype(np.float32)
+
+
+def onnx_file(path: Path) -> Path:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, real = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("Conv", ["image", "kernel"], ["conv"]),
+        helper.make_node("GlobalAveragePool", ["conv"], ["mean"]),
+        helper.make_node("Flatten", ["mean"], ["flat"]),
+        helper.make_node("Tanh", ["flat"], ["end"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("image", real, ["N", 3, *SIZE])],
+        [helper.make_tensor_value_info("end", real, ["N", CHANNELS])],
+        [onnx.numpy_helper.from_array(kernel(), "kernel")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    file = path.with_suffix(".onnx")
+    onnx.save(model, file)
+    return file
+
+
+def exported(path: Path) -> Path:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    model = nn.Sequential(
+        nn.Conv2d(3, CHANNELS, 3, bias=False), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Tanh()
+    )
+    model[0].weight.data = torch.from_numpy(kernel())
+    return export(model, torch.zeros(2, 3, *SIZE), path.parent)[0]
+
+
+def keras_model(fused: bool) -> Any:
+    keras = pytest.importorskip("keras")
+    image = value = keras.Input((*SIZE, 3))
+    value = keras.layers.Conv2D(CHANNELS, 3, use_bias=False)(value)
+    value = keras.layers.GlobalAveragePooling2D()(value)
+    if fused:
+        value = keras.layers.Dense(CHANNELS, activation="tanh")(value)
+    else:
+        value = keras.layers.Activation("tanh")(value)
+    model = keras.Model(image, value)
+    model.layers[1].set_weights([kernel().transpose(2, 3, 1, 0)])
+    return model
+
+
+def keras_file(suffix: str, fused: bool) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        file = path.with_suffix(suffix)
+        keras_model(fused).save(file)
+        return file
+
+    return write
+
+
+def saved_model(path: Path) -> Path:
+    keras_model(False).export(path, verbose=False)
+    return path
+
+
+def frozen_graph(path: Path) -> Path:
+    tf, file = pytest.importorskip("tensorflow"), path.with_suffix(".pb")
+
+    def network(image: Any) -> Any:
+        value = tf.nn.conv2d(image, variable("kernel", 3, 3, 3, CHANNELS), 1, "VALID")
+        return tf.identity(tf.tanh(tf.reduce_mean(value, (1, 2))), name="end")
+
+    frozen(file, network)
+    return file
+
+
+def tflite(path: Path) -> Path:
+    tf, file = pytest.importorskip("tensorflow"), path.with_suffix(".tflite")
+
+    @tf.function(input_signature=[tf.TensorSpec((1, *SIZE, 3), tf.float32)])
+    def network(image: Any) -> Any:
+        return tf.tanh(
+            tf.reduce_mean(tf.nn.conv2d(image, kernel().transpose(2, 3, 1, 0), 1, "VALID"), (1, 2))
+        )
+
+    concrete = network.get_concrete_function()
+    file.write_bytes(tf.lite.TFLiteConverter.from_concrete_functions([concrete], network).convert())
+    return file
+
+
+def caffe(path: Path) -> Path:
+    bias = np.zeros(CHANNELS, np.float32)
+    return write_caffe(path, CAFFE, {"conv": [kernel(), bias]})
+
+
+def mxnet(path: Path) -> Path:
+    sizes = {"num_filter": CHANNELS, "kernel": (3, 3), "no_bias": True}
+    lines = [
+        ("conv", "Convolution", sizes, ["data", "kernel"]),
+        ("mean", "Pooling", {"global_pool": True, "pool_type": "avg"}, ["conv"]),
+        ("flat", "Flatten", {}, ["mean"]),
+        ("end", "Activation", {"act_type": "tanh"}, ["flat"]),
+    ]
+    return write_mxnet(path, lines, {"kernel": kernel()})
+
+
+def torch7(path: Path) -> Path:
+    weight, sides = kernel(), {"kH": 3, "kW": 3, "dH": 1, "dW": 1, "padH": 0, "padW": 0}
+    layers = (
+        Module("SpatialConvolution", weight=weight, nInputPlane=3, nOutputPlane=CHANNELS, **sides),
+        Module("SpatialAdaptiveAveragePooling", W=1, H=1),
+        Module("View", size=Sizes([-1, CHANNELS])),
+        Module("Tanh"),
+    )
+    return write_torch7(path.with_suffix(".t7"), Module("Sequential", *layers))
+
+
+FILES = {
+    "onnx": onnx_file,
+    "pt2": exported,
+    "keras": keras_file(".keras", False),
+    "keras, fused": keras_file(".keras", True),
+    "h5": keras_file(".h5", False),
+    "SavedModel": saved_model,
+    "frozen graph": frozen_graph,
+    "caffe": caffe,
+    "mxnet": mxnet,
+    "torch7": torch7,
+    "tflite": tflite,
+}
+Change = Callable[[Walk[Any], dict[Reference, Value]], dict[Reference, Value]]
+
+
+def one_step_earlier(walk: Walk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+    return {
+        source: replace(value, node=walk.builder.nodes[value.node].inputs[0])
+        for source, value in ends.items()
+    }
+
+
+def another_last_step(walk: Walk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+    """A softmax, which a port lacks."""
+    for value in ends.values():
+        node = walk.builder.nodes[value.node]
+        assert isinstance(node.op, Tanh)
+        walk.builder.nodes[value.node] = replace(node, op=Softmax())
+    return ends
+
+
+CHANGES = {"earlier": one_step_earlier, "another": another_last_step}
+
+
+@pytest.fixture(scope="module", params=FILES)
+def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return FILES[request.param](tmp_path_factory.mktemp("files") / "model")
+
+
+def convert(file: Path, folder: Path) -> porter.Ported:
+    return porter.convert(file, to="torch", out=folder, input_size="12x11")
+
+
+def test_what_a_file_gives_is_proved(file: Path, tmp_path: Path) -> None:
+    made = convert(file, tmp_path / "port")
+    assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
+    assert isinstance(made.port.graph.by_path[made.port.graph.output].op, Tanh)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_reader_that_ends_elsewhere_is_refused(
+    change: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Walk.ends
+
+    def wrong(walk: Walk[Any], sources: Iterable[Reference]) -> dict[Reference, Value]:
+        return CHANGES[change](walk, right(walk, sources))
+
+    monkeypatch.setattr(Walk, "ends", wrong)
+    with pytest.raises(
+        CheckFailed, match=r"the file gives '.*', for which porter takes '.*': their relative"
+    ):
+        convert(file, tmp_path / "port")
+    assert not (tmp_path / "port").exists()
