@@ -114,7 +114,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         background=background and keep_background,
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
-        given=given_by(file, grafted.layers),
+        given=given_by(file, grafted.layers, shaped=False),
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
         reference_names=_reference_names(graph, candidate.dialect, layers, names) if plain else {},
         folded=folded,

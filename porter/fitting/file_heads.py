@@ -57,11 +57,12 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
     return End(layer, own, next(after, None))
 
 
-def given_by(file: FileGraph, names: Mapping[str, str]) -> dict[str, Given]:
+def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> dict[str, Given]:
     """What the file gives that a graph has, or has all of but its activation: by the framework's name of it.
 
     Args:
         names: by path of the graph, the file's node.
+        shaped: see Given.
     """
     paths, found = {name: path for path, name in names.items()}, dict[str, Given]()
     for tap, name in file.given.items():
@@ -73,7 +74,8 @@ def given_by(file: FileGraph, names: Mapping[str, str]) -> dict[str, Given]:
             after.insert(0, node.op)
             name = node.inputs[0]
         if name in paths:
-            found[tap] = Given(paths[name], tuple(after))
+            moved = any(isinstance(op, Rearrange) for op in after)
+            found[tap] = Given(paths[name], tuple(after), shaped and not moved)
     return found
 
 

@@ -45,10 +45,12 @@ class Given:
     Attributes:
         path: of the node whose value it is.
         after: what follows that in the file only, and is taken off.
+        shaped: it has the port's axes; a recipe's head may be a map of one cell in a file.
     """
 
     path: str
     after: tuple[Op, ...] = ()
+    shaped: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from porter.base.errors import CheckFailed, escaped
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels import values as kernels
-from porter.fitting.fit import Fit, own_checkpoint
+from porter.fitting.fit import Fit, own_checkpoint, shape_text
 from porter.frameworks import Classifier, Destination, Engine, Tensors, get_engine
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import (
@@ -27,9 +27,11 @@ from porter.graph import (
     Node,
     Op,
     Relu6,
+    Shape,
     Sigmoid,
     Softmax,
     channels_of,
+    shapes,
 )
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY
@@ -217,8 +219,10 @@ class FileGraphSource:
         given = {_AS_GIVEN.format(name): name for name in self.fit.given} if dtype == "float64" else {}
         taps = {**self.fit.taps, **given}
         values = self.engine.run_reference(self._built[dtype], batch.astype(dtype), taps)
+        size = batch.shape[2], batch.shape[3]
+        known = shapes(self.fit.graph, size) if given else {}
         for key in given.keys() & values.keys():
-            self._expect_given(given[key], values.pop(key), values)
+            self._expect_given(given[key], values.pop(key), values, known)
         output = self.fit.graph.output
         ending = self.fit.graph.by_path[output]
         if self.fit.output == "features" and output not in values and isinstance(ending.op, GlobalAvgPool):
@@ -226,11 +230,16 @@ class FileGraphSource:
             values[output] = values[ending.inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
 
-    def _expect_given(self, name: str, given: Array, values: Mapping[str, Array]) -> None:
+    def _expect_given(
+        self, name: str, given: Array, values: Mapping[str, Array], known: Mapping[str, Shape]
+    ) -> None:
         """Expects that a value that the file gives is what porter takes for it: a reader that leaves out the
         file's last step would read the reference, too, before that step.
+
+        Args:
+            known: the shapes of the port's values.
         """
-        taken, called = self.fit.given[name], escaped(name)
+        taken, wrong = self.fit.given[name], None
         if taken.path not in values:
             return
         value = values[taken.path]
@@ -238,9 +247,13 @@ class FileGraphSource:
             value = _followed_by(value, op)
         apart = norms(given, value.reshape(given.shape)).rel_l2 if value.size == given.size else math.inf
         if apart > FLOAT64_LIMIT and np.isfinite(value).all():
-            message = f"the file gives '{called}', for which porter takes '{taken.path}'"
+            wrong = f"their relative distance is {apart:.1e}"
+        elif taken.shaped and given.shape[1:] != known[taken.path]:
+            shown, wanted = shape_text(given.shape[1:]), shape_text(tuple(n or 0 for n in known[taken.path]))
+            wrong = f"it is {shown} for each image in the file, and {wanted} in the port"
+        if wrong is not None:
             raise CheckFailed(
-                f"{message}: their relative distance is {apart:.1e}",
+                f"the file gives '{escaped(name)}', for which porter takes '{taken.path}': {wrong}",
                 where=str(self.checkpoint.path),
                 next="this is a mistake of porter's reader: report it, with the file",
             )

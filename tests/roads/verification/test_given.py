@@ -18,7 +18,7 @@ from porter.base.errors import CheckFailed
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Walk
-from porter.graph import Softmax, Tanh
+from porter.graph import Flatten, Softmax, Tanh
 from tests.support.caffe_files import write_caffe
 from tests.support.formats.tf_graph.file_graphs import frozen, variable
 from tests.support.formats.torch_export.exports import export
@@ -42,7 +42,8 @@ def kernel(seed: int = 0) -> Array:
     return np.random.default_rng(seed).normal(0, 0.6, (CHANNELS, 3, 3, 3)).astype(np.float32)
 
 
-def onnx_file(path: Path) -> Path:
+def onnx_file(path: Path, end: int = 4) -> Path:
+    """Args: end: how many of the nodes it has."""
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     helper, real = onnx.helper, onnx.TensorProto.FLOAT
@@ -53,10 +54,10 @@ def onnx_file(path: Path) -> Path:
         helper.make_node("Tanh", ["flat"], ["end"]),
     ]
     graph = helper.make_graph(
-        nodes,
+        nodes[:end],
         "graph",
         [helper.make_tensor_value_info("image", real, ["N", 3, *SIZE])],
-        [helper.make_tensor_value_info("end", real, ["N", CHANNELS])],
+        [helper.make_tensor_value_info(nodes[end - 1].output[0], real, None)],
         [onnx.numpy_helper.from_array(kernel(), "kernel")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -187,6 +188,14 @@ def another_last_step(walk: Walk[Any], ends: dict[Reference, Value]) -> dict[Ref
     return ends
 
 
+def without_cells(walk: Walk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+    """As N x C, read where the file gives N x C x 1 x 1."""
+    return {
+        source: walk.builder.add("end", Flatten(), value, tap=walk.builder.nodes[value.node].tap)
+        for source, value in ends.items()
+    }
+
+
 CHANGES = {"earlier": one_step_earlier, "another": another_last_step}
 
 
@@ -199,6 +208,15 @@ def convert(file: Path, folder: Path) -> porter.Ported:
     return porter.convert(file, to="torch", out=folder, input_size="12x11")
 
 
+def plant(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Walk.ends
+
+    def wrong(walk: Walk[Any], sources: Iterable[Reference]) -> dict[Reference, Value]:
+        return change(walk, right(walk, sources))
+
+    monkeypatch.setattr(Walk, "ends", wrong)
+
+
 def test_what_a_file_gives_is_proved(file: Path, tmp_path: Path) -> None:
     made = convert(file, tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
@@ -209,14 +227,18 @@ def test_what_a_file_gives_is_proved(file: Path, tmp_path: Path) -> None:
 def test_a_reader_that_ends_elsewhere_is_refused(
     change: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = Walk.ends
-
-    def wrong(walk: Walk[Any], sources: Iterable[Reference]) -> dict[Reference, Value]:
-        return CHANGES[change](walk, right(walk, sources))
-
-    monkeypatch.setattr(Walk, "ends", wrong)
+    plant(CHANGES[change], monkeypatch)
     with pytest.raises(
         CheckFailed, match=r"the file gives '.*', for which porter takes '.*': their relative"
     ):
         convert(file, tmp_path / "port")
     assert not (tmp_path / "port").exists()
+
+
+def test_a_reader_that_gives_other_axes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = onnx_file(tmp_path / "model", end=2)
+    assert convert(file, tmp_path / "port").verdict is not None
+    plant(without_cells, monkeypatch)
+    said = r"the file gives 'mean', for which porter takes 'end': it is 5x1x1 for each image in the file"
+    with pytest.raises(CheckFailed, match=said):
+        convert(file, tmp_path / "other")
