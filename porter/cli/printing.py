@@ -193,6 +193,14 @@ def _check_lines(result: Verdict) -> list[str]:
     return [*proved, *lines, effect]
 
 
+def _reference_line(result: Verdict) -> str:
+    """What ran beside the port, and on what."""
+    every = result.parities or (result.given.parities if result.given else ())
+    images = " and ".join(f"{each.inputs} in {each.dtype}" for each in every)
+    fed = f"images, {images}: {result.fed.words}"
+    return f"reference: {every[0].reference}, run by {every[0].run_by}; {fed}"
+
+
 def verdict(result: Verdict, layers: bool) -> list[str]:
     lines = _check_lines(result)
     if not result.ok:
@@ -205,6 +213,7 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
         lines += [f"cap never reached: {path}" for path in result.proof.unreached]
     lines += [f"note: {note}" for note in result.notes]
+    lines.append(_reference_line(result))
     if result.proof.uncompared:
         lines.append(
             f"not compared, because the reference has no value for them: {some(result.proof.uncompared)}"

@@ -50,9 +50,13 @@ class Engine(Protocol):
     """What runs models that porter did not write and gives the value of every node: a file's own graph, a
     zoo's implementation. These are the module-level names of `engine.py` in a folder here; none imports the
     framework before it is called.
+
+    Attributes:
+        RUNNER: what runs the models, in words.
     """
 
     NAME: str
+    RUNNER: str
 
     def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the

@@ -137,7 +137,7 @@ def compare(
                     step()
                     trim(count)
                 seen[dtype].add(plan.graph, sums, dtype, tolerance)
-    parities = [_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches]
+    parities = [_parity(plan, source, batches[dtype], dtype, seen[dtype]) for dtype in batches]
     settled = settle(parities, tolerance)
     # Otherwise nothing in another type is settled.
     proved = any(parity.ok for parity in parities if parity.dtype == "float64")
@@ -250,7 +250,7 @@ class _Worst:
                     self.limit, self.rounding = max(self.limit, node.limit), max(self.rounding, rounding)
 
 
-def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, seen: _Worst) -> Parity:
+def _parity(plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: Dtype, seen: _Worst) -> Parity:
     unseen = next((path for path in plan.graph.outputs if path not in seen.nodes), None)
     if unseen is not None or seen.logits is None:
         raise CheckFailed("the reference does not show this output, so nothing is proved", where=unseen)
@@ -258,7 +258,8 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
     bad = next((node for node in nodes if not node.ok), None)
     return Parity(
         ok=bad is None and seen.silent is None and not seen.top_changed,
-        reference=reference,
+        reference=source.name,
+        run_by=source.run_by,
         dtype=dtype,
         sizes=tuple(dict.fromkeys((batch.shape[2], batch.shape[3]) for batch in batches)),
         inputs=sum(batch.shape[0] for batch in batches),

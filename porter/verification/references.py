@@ -54,6 +54,10 @@ class SourceValues(Protocol):
     def name(self) -> str:
         """The reference that computes them, or OWN_BUILD."""
 
+    @property
+    def run_by(self) -> str:
+        """What runs it, in words."""
+
     def takes(self, size: tuple[int, int]) -> bool:
         """Whether it can be run on an input of `size` (rows, columns)."""
 
@@ -70,6 +74,10 @@ class Wrapped:
     @property
     def name(self) -> str:
         return self.source.name
+
+    @property
+    def run_by(self) -> str:
+        return self.source.run_by
 
     def takes(self, size: tuple[int, int]) -> bool:
         return self.source.takes(size)
@@ -102,6 +110,10 @@ class ZooReference:
     behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
     places: Mapping[Place, str] = field(default_factory=dict)
     _built: dict[tuple[tuple[int, ...] | None, Dtype], Any] = field(default_factory=dict, init=False)
+
+    @property
+    def run_by(self) -> str:
+        return f"its own code in {self.engine.RUNNER}"
 
     def takes(self, size: tuple[int, int]) -> bool:
         return True
@@ -195,6 +207,10 @@ class FileGraphSource:
     fit: Fit
     name: str = "the file's own graph"
     _built: dict[Dtype, Any] = field(default_factory=dict, init=False)
+
+    @property
+    def run_by(self) -> str:
+        return self.engine.RUNNER
 
     @property
     def places(self) -> dict[Place, str]:
@@ -354,6 +370,10 @@ class OwnBuild:
     tensors: Tensors
     name: str = OWN_BUILD
     _built: dict[Dtype, tuple[Plan, Any]] = field(default_factory=dict, init=False)
+
+    @property
+    def run_by(self) -> str:
+        return f"porter's own build in {self.destination.ENGINE.RUNNER}"
 
     def takes(self, size: tuple[int, int]) -> bool:
         return True

@@ -109,6 +109,7 @@ class Parity:
             the same for every input (porter.verification.evidence); None if they tell.
         top_changed: an image has another top class, by more than rounding can explain.
         rounds_from: the first node whose float32 error is above its limit, where float64 proves the port.
+        run_by: what ran the reference, in words; empty in records of older porters.
     """
 
     ok: bool
@@ -127,6 +128,7 @@ class Parity:
     silent: str | None = None
     top_changed: bool = False
     rounds_from: str | None = None
+    run_by: str = ""
 
     @property
     def proves(self) -> bool:
@@ -164,10 +166,14 @@ class Parity:
 
 @dataclass(frozen=True)
 class DtypeRecord:
-    """What is recorded of a comparison in each number type; see Parity."""
+    """What is recorded of a comparison in each number type; see Parity. Older porters did not record `sizes`
+    and `inputs` here.
+    """
 
     ok: bool
     rounds_from: str | None = field(default=None, kw_only=True)
+    sizes: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
+    inputs: int = field(default=0, kw_only=True)
     logits: Distance
     limit: Amount
     source_rounding: Amount

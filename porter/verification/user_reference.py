@@ -107,6 +107,7 @@ class UserReference:
         shown: runs it on a batch, in a type.
         dropped: path of the head whose row 0 the port lacks.
         named: its layers are paired with nodes by their names only.
+        run_by: what runs it, in words.
     """
 
     name: str
@@ -121,6 +122,7 @@ class UserReference:
     ending: Ending | None = None
     dropped: str | None = None
     named: bool = True
+    run_by: str = "its own code"
 
     def takes(self, size: tuple[int, int]) -> bool:
         if size == self.sizes.built or self.sizes.only is not None:
@@ -298,7 +300,15 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     sizes = InputSizes(built, None if file.resizable else file.built_size)
     apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
     return UserReference(
-        given.name, record, opened.graph, sizes, shown, rounded=pairs.rounded, named=pairs.named, apart=apart
+        given.name,
+        record,
+        opened.graph,
+        sizes,
+        shown,
+        rounded=pairs.rounded,
+        named=pairs.named,
+        apart=apart,
+        run_by=engine.RUNNER,
     )
 
 

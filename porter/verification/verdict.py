@@ -232,7 +232,13 @@ def _summaries(parities: Sequence[Parity]) -> dict[str, DtypeRecord]:
     """What is recorded of the comparison in each number type."""
     return {
         parity.dtype: DtypeRecord(
-            parity.ok, parity.logits, parity.limit, parity.source_rounding, rounds_from=parity.rounds_from
+            parity.ok,
+            parity.logits,
+            parity.limit,
+            parity.source_rounding,
+            rounds_from=parity.rounds_from,
+            sizes=parity.sizes,
+            inputs=parity.inputs,
         )
         for parity in parities
     }

@@ -85,6 +85,7 @@ class Published:
     taps: dict[str, str]
     size: tuple[int, int]
     name: str = "TensorNets on TensorFlow 1.15"
+    run_by: str = "TensorFlow"
 
     def takes(self, size: tuple[int, int]) -> bool:
         return size == self.size

@@ -65,7 +65,7 @@ class ResNet(nn.Module):
 class OwnCode:
     """The values of a source by this code, run by jax (porter.verification.references.SourceValues)."""
 
-    name = "the example's own code"
+    name, run_by = "the example's own code", "JAX"
 
     def __init__(self, opened: Opened) -> None:
         assert opened.member is not None and opened.fitted is not None

@@ -30,6 +30,10 @@ class Remembered:
     def name(self) -> str:
         return self.source.name
 
+    @property
+    def run_by(self) -> str:
+        return self.source.run_by
+
     def takes(self, size: tuple[int, int]) -> bool:
         return self.source.takes(size)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph.plan import Plan
 
 NAME = "flax"
+RUNNER = "JAX"
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:

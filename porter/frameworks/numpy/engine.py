@@ -27,6 +27,7 @@ from porter.graph import TakesInputs
 from porter.padding import Size
 
 NAME = "numpy"
+RUNNER = "porter's interpreter"
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,7 @@ class NetDestination(ABC, Generic[M]):
     PACKAGE = "numpy"
     NAMES_LAYERS = False
     NO_ARRAYS: str | None = None
+    RUNNER = engine.RUNNER
 
     build_file = staticmethod(engine.build_file)
     run_reference = staticmethod(engine.run_reference)

@@ -6,3 +6,4 @@ from porter.frameworks.onnx.file_reference import build_file as build_file, run_
 from porter.frameworks.onnx.running import build as build, run as run, twin as twin
 
 NAME = "onnx"
+RUNNER = "ONNX's reference implementation in float64, onnxruntime in float32"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.padding import Size
 
 NAME = "tf"
+RUNNER = "TensorFlow"
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:

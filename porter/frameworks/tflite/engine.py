@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph.plan import Plan
 
 NAME = "tflite"
+RUNNER = "TensorFlow Lite"
 FILE, WHOLE = "model.tflite", "bytes"
 """The path and the role of the file itself, among tensors."""
 

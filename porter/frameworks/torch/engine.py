@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.padding import Size
 
 NAME = "torch"
+RUNNER = "torch"
 
 
 def build(

@@ -169,6 +169,12 @@ FILES = {
     "torch7": torch7,
     "tflite": tflite,
 }
+RUN_BY = {
+    ".onnx": "ONNX's reference implementation in float64, onnxruntime in float32",
+    ".pt2": "torch",
+    **dict.fromkeys((".prototxt", ".json", ".t7", ".tflite"), "porter's interpreter"),
+}
+"""What runs a file's own graph, by the file's suffix."""
 Change = Callable[[Walk[Any], dict[Reference, Value]], dict[Reference, Value]]
 
 
@@ -220,6 +226,7 @@ def plant(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_file_gives_is_proved(file: Path, tmp_path: Path) -> None:
     made = convert(file, tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
+    assert made.verdict.proof.run_by == RUN_BY.get(file.suffix, "TensorFlow")
     assert isinstance(made.port.graph.by_path[made.port.graph.output].op, Tanh)
 
 

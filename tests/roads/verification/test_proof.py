@@ -301,7 +301,7 @@ class Chaotic:
     up to `calm`.
     """
 
-    name = "the file's own graph"
+    name, run_by = "the file's own graph", "chance"
 
     def __init__(self, source: SourceValues, off: float, calm: float = 0.0) -> None:
         self.source, self.off, self.calm = source, off, calm

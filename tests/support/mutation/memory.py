@@ -73,6 +73,7 @@ class Shown:
     source: SourceValues
     paths: frozenset[str]
     name: str = "another implementation"
+    run_by: str = "its own code"
 
     def takes(self, size: tuple[int, int]) -> bool:
         return self.source.takes(size)

@@ -24,6 +24,7 @@ NATIVE = Capabilities(True, True, ("same",), True, "any", ("floor",), ("real_cel
 class Fake:
     values: Callable[[Dtype], dict[str, Array]]
     name: str = "fake"
+    run_by: str = "nothing"
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         return self.values(dtype)

@@ -106,7 +106,7 @@ def test_a_stride_of_three_meets_every_remainder() -> None:
 class Anything:
     """A source that takes every size."""
 
-    name = "the zoo's code"
+    name, run_by = "the zoo's code", "nothing"
 
     def takes(self, size: tuple[int, int]) -> bool:
         return True
