@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.graph import Clip, Graph, HardSigmoid, Relu, Relu6, Sigmoid, Softmax, Tanh
+from porter.verification.numbers import norm
 from porter.verification.results import ALIKE, NOT_FINITE
 
 LEAST = 1e-6
@@ -67,7 +68,7 @@ def variation(channels: Array) -> float:
     if largest == 0.0:
         return 0.0
     scaled = np.asarray(channels, np.float64) / largest  # the squares of an exponential may be infinite
-    return float(np.linalg.norm(scaled - scaled.mean(axis=1, keepdims=True)) / np.linalg.norm(scaled))
+    return norm(scaled - scaled.mean(axis=1, keepdims=True)) / norm(scaled)
 
 
 def excitement(values: Mapping[str, Array]) -> float:

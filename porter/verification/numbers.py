@@ -85,7 +85,7 @@ def top_margin(source: Array, port: Array) -> float:
     """
     wanted, got = np.asarray(source, np.float64), np.asarray(port, np.float64)
     margins = wanted.max(axis=1) - wanted[np.arange(len(wanted)), got.argmax(axis=1)]
-    return float(margins.max()) / (float(np.linalg.norm(wanted)) or 1.0)
+    return float(margins.max()) / (norm(wanted) or 1.0)
 
 
 def norms(source: Array, port: Array) -> Norms:
@@ -130,10 +130,15 @@ def _difference(source: Array, port: Array) -> tuple[_Doubles, _Doubles, _Double
 
 
 def _norms(wanted: _Doubles, difference: _Doubles) -> Norms:
-    # Not by BLAS, whose threads wait for each other at every call while other processes have the processors.
+    return Norms(norm(difference), norm(wanted), float(max(difference.max(), -difference.min())))
+
+
+def norm(values: _Doubles) -> float:
+    """The root of the sum of squares. Not by BLAS, whose threads wait for each other at every call while
+    other processes have the processors.
+    """
     with np.errstate(over="ignore"):
-        part, whole = (math.sqrt(np.square(values).sum()) for values in (difference, wanted))
-    return Norms(part, whole, float(max(difference.max(), -difference.min())))
+        return math.sqrt(np.square(values).sum())
 
 
 def _decibels(signal: float, noise: float) -> float | None:

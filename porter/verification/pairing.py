@@ -17,6 +17,7 @@ from porter.filegraph.to_graph import Translated, to_graph
 from porter.fitting.alignment import align, without_cells
 from porter.graph import OF_LOGITS, BatchNorm, Graph, Op
 from porter.source.opened import Opened
+from porter.verification.numbers import norm
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ def weight_distances(
             theirs = None if own is None else canonical(tensors[stored.name], stored, own.shape)
             if own is not None and theirs is not None and own.shape == theirs.shape:
                 wanted, got = own.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
-                if difference := float(np.linalg.norm(wanted - got)):
-                    whole = float(np.linalg.norm(wanted))
+                if difference := norm(wanted - got):
+                    whole = norm(wanted)
                     distances[path] = max(distances.get(path, 0.0), difference / whole if whole else np.inf)
     return distances
 

@@ -311,8 +311,8 @@ def test_constants(tmp_path: Path, case: str) -> None:
 
 
 def test_a_constant_is_computed_once_and_only_what_gives_it_unchanged_is_left_out(tmp_path: Path) -> None:
-    """Computed for every reader, the first of 64 sums would be computed 2**64 times. What gives a value of the
-    image unchanged stays, so that the graph is run as the file has it.
+    """Computed for every reader, the first of 64 sums would be computed 2**64 times. What gives a value of
+    the image unchanged stays, so that the graph is run as the file has it.
     """
     tf = tensorflow()
 
