@@ -73,6 +73,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
         graph=with_adapted(headed.graph, headed.named, checkpoint),
         tensors=found,
         transforms=headed.transforms,
+        computed={path: layer.computed for path, layer in headed.named.items() if layer.computed},
         options=options_of(member),
         ignored=ignored | unused,
         source_classes=head.rows,

@@ -15,6 +15,7 @@ from porter.frameworks.dialects import Dialect
 from porter.graph import Affine, Graph, Op, Sigmoid, Softmax, channels_of, head_of, tensor_shapes
 from porter.port import Gives
 from porter.recipe.expressions import Value
+from porter.recipe.fixed import COMPUTED
 from porter.recipe.transforms import apply_transforms
 
 CONSTANTS = "its numbers are the constants of {}"
@@ -67,6 +68,8 @@ class Fit:
         options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty
             if the graph is the file's.
         transforms: by path, the changes of its arrays besides the axis order (porter.recipe.transforms).
+        computed: by path, the array that the zoo's code computes for its tensor, which the file lacks
+            (porter.recipe.fixed).
         ignored: source tensor name to the reason.
         own_head: the head is the zoo's own, with its classes and their order.
         head: the file's layer that gives the logits or features; None if a file without a head does not name
@@ -97,6 +100,7 @@ class Fit:
     head: str | None
     ignored: Mapping[str, str] = field(default_factory=dict)
     transforms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    computed: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Value] = field(default_factory=dict)
     own_head: bool = False
     taps: Mapping[str, str] = field(default_factory=dict)
@@ -157,6 +161,8 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> d
             needed = f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}"
             wrong.append((needed, fit.places.get(path)))
         tensors.setdefault(path, {})[role] = array
+    for path, word in fit.computed.items():
+        tensors[path] = {role: COMPUTED[word].values(shape) for role, shape in shapes[path].items()}
     if wrong:
         raise MappingError("tensors of another shape: " + some(placed(wrong)), where=str(checkpoint.path))
     _expect_numbers(fit, checkpoint)

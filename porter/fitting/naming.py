@@ -134,8 +134,10 @@ def tensor_names(
     dialect: Dialect, graph: Graph, path: str, layer: LayerName
 ) -> Mapping[str, tuple[str, ...]]:
     """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare
-    parameter has one.
+    parameter has one, and a computed one none.
     """
+    if layer.computed:
+        return {}
     if layer.bare:
         return dict.fromkeys(tensor_shapes(graph)[path], (layer.name,))
     return dialect.tensor_names(graph, graph.by_path[path], layer.name)

@@ -197,8 +197,8 @@ class Facts(Strict):
         origin: where the weights come from, by what states it; None if nothing does.
         twins: other zoos' variants that take the same tensors and compute something else; none where the file
             carries its graph.
-        evaluated: names of source tensors that porter computed from the file's, such as kernels that the
-            model standardises as it runs.
+        evaluated: names of source tensors that porter computed, from the file's, such as kernels that the
+            model standardises as it runs, or by a rule of the zoo's code.
     """
 
     padding: Padding = "shipped"

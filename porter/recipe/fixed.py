@@ -1,9 +1,12 @@
-"""Fixed arrays: source tensors that hold no weights. A recipe may leave them out if they are what it says."""
+"""Fixed arrays, which hold no weights: source tensors that a recipe may leave out if they are what it says,
+and arrays that a zoo's code computes, so that no file holds them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from math import isqrt
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
     from porter.base.dtypes import Array
@@ -40,3 +43,41 @@ def holds(array: Array, equals: float | str) -> bool:
     name.
     """
     return FIXED[equals](array) if isinstance(equals, str) else bool((array == equals).all())
+
+
+class Computed(NamedTuple):
+    """An array that a zoo's code computes.
+
+    Attributes:
+        words: of which shapes it is; `fits` says whether a shape is one.
+        values: gives it in float64.
+    """
+
+    words: str
+    fits: Callable[[tuple[int, ...]], bool]
+    values: Callable[[tuple[int, ...]], Array]
+
+
+def sines_2d(shape: tuple[int, ...]) -> Array:
+    """Positions of the cells of a square, row by row, as MoCo v3 and big_vision's ViT have them
+    (posemb_sincos_2d of models/vit.py): the sines and cosines of the column and then of the row, each times
+    powers of 1 to 1/10000.
+    """
+    import numpy as np
+
+    cells, channels = shape
+    quarter = channels // 4
+    rows, columns = np.divmod(np.arange(cells), isqrt(cells))
+    powers = 10_000.0 ** -(np.arange(quarter) / (quarter - 1))
+    angles = (np.outer(columns, powers), np.outer(rows, powers))
+    return np.concatenate([wave(each) for each in angles for wave in (np.sin, np.cos)], axis=1)
+
+
+def _are_cells(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 and isqrt(shape[0]) ** 2 == shape[0] and shape[1] % 4 == 0 and shape[1] >= 8
+
+
+COMPUTED: Mapping[str, Computed] = {
+    "sines_2d": Computed("of the cells of a square, with channels in fours", _are_cells, sines_2d)
+}
+"""Name in a recipe to the array that a zoo's code computes."""

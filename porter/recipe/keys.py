@@ -71,6 +71,7 @@ KEYS: Mapping[str, str] = {
     "adapted": (
         "of an affine step: a Normalization of Keras, whose mean and variance the file of weights holds"
     ),
+    "computed": "of a `tensor` that the zoo's code computes, so that no file holds it: by which rule",
     "transforms": "changes of the layer's arrays besides the framework's order of axes",
     "reason": "why the tensor stays unused",
     "equals": "what the tensor must hold: one number everywhere, or a fixed array",

@@ -57,6 +57,8 @@ class LayerName:
         bare: it is the name of the node's only tensor itself, which no layer of its own holds.
         adapted: the node is an affine step, and its numbers are the mean and the variance that the layer
             holds.
+        computed: the array that the zoo's code computes for the node's only tensor, which no file holds
+            (porter.recipe.fixed).
     """
 
     name: str
@@ -64,6 +66,7 @@ class LayerName:
     location: Location = field(default=(), compare=False)
     bare: bool = False
     adapted: bool = False
+    computed: str | None = None
 
 
 Placed = tuple[Location, str]
@@ -77,7 +80,7 @@ class NameRule:
     Attributes:
         parts: its name, after the prefixes before it, each with its place.
         tensor: of a bare parameter, its name in the module.
-        adapted: see LayerName.
+        adapted, computed: see LayerName.
     """
 
     pattern: str
@@ -86,6 +89,7 @@ class NameRule:
     location: Location
     tensor: str | None = None
     adapted: bool = False
+    computed: str | None = None
 
     @property
     def name(self) -> str:

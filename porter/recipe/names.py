@@ -23,6 +23,7 @@ from porter.graph import INPUT, Affine, Graph, Node, head_of, tensor_shapes
 from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
+from porter.recipe.fixed import COMPUTED
 from porter.recipe.model import OWN, PLACE, RESERVED, LayerName, Member, NameRule, Placed
 from porter.recipe.patterns import captures, compile_pattern, match_path, unmatched
 from porter.recipe.places import Places
@@ -129,7 +130,10 @@ def _rules(
             one_of(source, (*here, "transforms", place), "transform", transform, TRANSFORMS)
         parts = () if section.name.startswith(WHOLE) else prefixes
         name = (*parts, ((*here, "name"), section.name))
-        yield NameRule(pattern, name, section.transforms, here, section.tensor, section.adapted)
+        if section.computed is not None:
+            one_of(source, (*here, "computed"), "computed array", section.computed, COMPUTED)
+        kinds = section.tensor, section.adapted, section.computed
+        yield NameRule(pattern, name, section.transforms, here, *kinds)
 
 
 def _named(
@@ -201,6 +205,8 @@ def _named(
                     instead = f"'{node.path}' ({node.op_name}) in one of {zoo.framework}"
                     message = f"'adapted' is of an affine step in a zoo of tf, not of {instead}"
                     raise RecipeError(message, next="leave it out", key="adapted")
+                if rule.computed is not None:
+                    _expect_computed(graph, node, rule)
                 if name in owners:
                     message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
                     raise RecipeError(
@@ -210,9 +216,8 @@ def _named(
             owners[name] = node.path
             counts[rule] += 1
             location = (*rule.location, "name")
-            found[node.path] = LayerName(
-                name, rule.transforms, location, rule.tensor is not None, rule.adapted
-            )
+            kinds = rule.tensor is not None, rule.adapted, rule.computed
+            found[node.path] = LayerName(name, rule.transforms, location, *kinds)
             break
     return found, passed
 
@@ -228,6 +233,23 @@ def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: st
         )
         raise RecipeError(message, next=advice, key="tensor")
     return f"{module}{get_dialect(framework).SEPARATOR}{tensor}" if module else tensor
+
+
+def _expect_computed(graph: Graph, node: Node, rule: NameRule) -> None:
+    """Refuses `computed` where the zoo's code cannot have computed the node's tensor so."""
+    array = COMPUTED[str(rule.computed)]
+    if rule.tensor is None:
+        raise RecipeError(
+            "'computed' is of a 'tensor' that no layer holds",
+            next="write the name that the code has for it, such as tensor: pos_embedding",
+            key="computed",
+        )
+    (shape,) = tensor_shapes(graph)[node.path].values()
+    if not array.fits(shape):
+        message = (
+            f"'{node.path}' has {'x'.join(map(str, shape))} numbers, and '{rule.computed}' is {array.words}"
+        )
+        raise RecipeError(message, next="leave it out", key="computed")
 
 
 def _place(

@@ -15,7 +15,7 @@ from porter.base.errors import RecipeError
 from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.recipe.faults import Faults
-from porter.recipe.fixed import FIXED
+from porter.recipe.fixed import COMPUTED, FIXED
 from porter.recipe.refusals import refused
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
@@ -229,12 +229,13 @@ class GenerationSection(Section):
 class NameSection(Section):
     """A layer's name, and the transforms of its arrays (porter.recipe.transforms). `tensor` is of a number
     that no layer holds. `adapted` is of an affine step: a Keras Normalization whose mean and variance are in
-    the weights.
+    the weights. `computed` is of a `tensor` that the zoo's code computes (porter.recipe.fixed).
     """
 
     name: str
     tensor: Word | None = None
     adapted: bool = False
+    computed: Annotated[Word | None, Holds(words_of(COMPUTED))] = None
     transforms: Annotated[tuple[str, ...], Holds({"type": "array", "items": words_of(TRANSFORMS)})] = ()
 
 

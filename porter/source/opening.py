@@ -189,10 +189,13 @@ def of_fit(
             activation=fit.activation,
             left_out=_left_out(file, fit.taps) if file else (),
             licence=None,
-            evaluated=tuple(
-                name
-                for (path, role), name in fit.tensors.items()
-                if (file and name in file.evaluated) or computed(fit.transforms.get(path, ()), role)
+            evaluated=(
+                *(
+                    name
+                    for (path, role), name in fit.tensors.items()
+                    if (file and name in file.evaluated) or computed(fit.transforms.get(path, ()), role)
+                ),
+                *(f"{path} ({word})" for path, word in fit.computed.items()),
             ),
         ),
         sizes=file.sizes(native) if file else InputSizes(native),

@@ -148,6 +148,7 @@ _MODULES = {
     "timm_tf": "porter.zoos.timm_tf",
     "timm_bit": "porter.zoos.timm_bit",
     "timm_jax": "porter.zoos.timm_jax",
+    "timm_big_vision": "porter.zoos.timm_big_vision",
     "transformers": "porter.zoos.transformers",
     "transformers_torch": "porter.zoos.transformers_torch",
 }

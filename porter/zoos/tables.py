@@ -193,6 +193,8 @@ TIMM: Mapping[str, Call] = {
 
 TIMM_JAX: Mapping[str, Call] = {variant: call for variant, call in TIMM.items() if variant.startswith("vit_")}
 """timm's models that load Google's files of JAX themselves."""
+TIMM_BIG_VISION: Mapping[str, Call] = {name: TIMM[name] for name in ("vit_s_16", "vit_b_16", "vit_l_16")}
+"""Those that load big_vision's files of DeiT III."""
 TIMM_BIT: Mapping[str, Call] = {variant: call for variant, call in TIMM.items() if variant.startswith("bit_")}
 """Those that load Google's Big Transfer."""
 
@@ -524,7 +526,7 @@ REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "transformers": TRANSFORMERS,
         "transformers_torch": TRANSFORMERS_TORCH,
     },
-    "jax": {"timm_jax": TIMM_JAX},
+    "jax": {"timm_jax": TIMM_JAX, "timm_big_vision": TIMM_BIG_VISION},
     "mxnet": {},
     "caffe": {},
 }

@@ -36,16 +36,21 @@ def build(
     options: Mapping[str, Any] = {},
 ) -> nn.Module:
     """See porter.zoos.implementation.Build."""
+    return from_npz(TIMM_JAX[variant][0], settings_of(classes, size, options), checkpoint, dtype)
+
+
+def settings_of(classes: int, size: tuple[int, int], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What timm's transformers are built with to be Google's.
+
+    Raises:
+        MissingFramework: they cannot be, with these options.
+    """
     if foreign := sorted(options.keys() - {SIDE, "tanh_gelu"}):
         raise MissingFramework(
             f"timm's transformer cannot be built with another {', '.join(foreign)}", next=OTHER_CODE
         )
-    settings = {
-        "num_classes": classes,
-        "act_layer": _GELU[options.get("tanh_gelu", True)],
-        "img_size": size[0],
-    }
-    return from_npz(TIMM_JAX[variant][0], settings, checkpoint, dtype)
+    gelu = _GELU[options.get("tanh_gelu", True)]
+    return {"num_classes": classes, "act_layer": gelu, "img_size": size[0]}
 
 
 def from_npz(name: str, settings: Mapping[str, Any], checkpoint: Checkpoint, dtype: Dtype) -> nn.Module:

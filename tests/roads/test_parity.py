@@ -31,7 +31,10 @@ OTHER_SIZES = {
     **dict.fromkeys((("vgg16", "keras"), ("vgg11_bn", "torchvision")), (225, 231)),
     ("vgg11_bn", "timm"): (225, 263),
     **{("vit_b_32", zoo): (224, 224) for zoo in ("torchvision", "timm", "transformers", "vit_jax")},
+    **{("vit_b_32", zoo): (224, 224) for zoo in ("big_vision", "big_vision_plain", "big_vision_map")},
     **{("vit_b_32", zoo): (384, 384) for zoo in ("timm_384", "vit_jax_384")},
+    ("vit_b_16", "big_vision_deit3"): (224, 224),
+    ("vit_b_16", "big_vision_deit3_384"): (384, 384),
     ("vit_b_16", "torchvision_swag"): (384, 384),
     **{("xception", zoo): (107, 96) for zoo in ("keras", "timm")},
     **{("inception_v3", zoo): (107, 96) for zoo in ("keras", "slim", "tensornets", "torchvision", "timm")},
@@ -124,6 +127,11 @@ CASES = {
     ("vit_b_32", "timm_384"): (NONE, TORCH),
     ("vit_b_32", "transformers"): (TORCH, NONE),
     ("vit_b_32", "vit_jax_384"): (NONE, TORCH),
+    ("vit_b_32", "big_vision"): (NONE, BOTH),
+    ("vit_b_32", "big_vision_plain"): (BOTH, NONE),
+    ("vit_b_32", "big_vision_map"): (BOTH, NONE),
+    ("vit_b_16", "big_vision_deit3"): (TORCH, TF),
+    ("vit_b_16", "big_vision_deit3_384"): (NONE, TORCH),
     ("wide_resnet50_2", "tensornets"): (NONE, TORCH),
     ("wide_resnet50_2", "torchvision"): (NONE, TORCH),
     ("xception", "keras"): (NONE, BOTH),
@@ -181,6 +189,27 @@ SILENT = {
         ("vit", zoo): ("/token", "/first", "/query", "/key", "/value", "/add1")
         for zoo in ("vit_jax", "vit_jax_384")
     },
+    **{
+        ("vit", zoo): ("/first", "/query", "/key", "/value", "/add1", "stem/positions")
+        for zoo in ("big_vision_deit3", "big_vision_deit3_384")
+    },
+    **{
+        ("vit", zoo): (
+            "/cells",
+            "/positions",
+            "/attention",
+            "/gelu",
+            "/add1",
+            "/add2",
+            "head/mean",
+            "head/tanh",
+        )
+        for zoo in ("big_vision", "big_vision_plain")
+    },
+    ("vit", "big_vision_map"): (
+        *("/cells", "/positions", "/attention", "/gelu", "/add1", "/add2", "/add"),
+        *("/probe", "/first", "pool/token"),
+    ),
     ("xception", "keras"): ("/depthwise",),
 }
 """Ends of the paths that a zoo's code computes in no layer or operation of their own, so that they cannot be

@@ -24,14 +24,14 @@ TURNED = """\
       - {crop_axis: value, from: qkv, axis: 1, before: =2*width, after: 0, when: =joined}
       - {attention: attention, from: [key, query, value], heads: =width//64, scale: 0.125, when: =joined}
 """
-TOKEN = "  - {tokens: stem/token, count: 1}\n"
+TOKEN = """  - {tokens: stem/token, count: 1, when: "=pool == 'token'"}\n"""
 LAST = """\
   - {tokens: stem/token, count: 1}
   - {crop_axis: stem/rest, axis: 0, before: 1, after: 0}
   - {crop_axis: stem/alone, from: stem/token, axis: 0, before: 0, after: "=(side//patch)*(side//patch)"}
   - {join: stem/turned, axis: 0, from: [stem/rest, stem/alone]}
 """
-FIRST = 'head/first, axis: 0, before: 0, after: "=(side//patch)*(side//patch)"}'
+FIRST = 'head/first, axis: 0, before: 0, after: "=(side//patch)*(side//patch)",'
 NAMED = '        "{layer}": "MultiHeadDotProductAttention_1/{layer}"\n'
 MISTAKES = {
     "the exact GELU for a tanh": (
@@ -56,7 +56,7 @@ MISTAKES = {
     "the epsilon": ("timm", [("epsilon: 1.0e-6", "epsilon: 1.0e-5")], "block0/norm1"),
     "the class token last": (
         "torchvision",
-        [(TOKEN, LAST), (FIRST, 'head/first, axis: 0, before: "=(side//patch)*(side//patch)", after: 0}')],
+        [(TOKEN, LAST), (FIRST, 'head/first, axis: 0, before: "=(side//patch)*(side//patch)", after: 0,')],
         "stem/positions",
     ),
 }

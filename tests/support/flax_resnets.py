@@ -4,17 +4,12 @@ zoo whose code porter does not have. The modules have the names of zoo `flax_exa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import jax
-import numpy as np
 from flax import linen as nn
-from flax.traverse_util import flatten_dict, unflatten_dict
 
-from porter.base.dtypes import Array, Dtype
-from porter.recipe import expand, layer_names
 from porter.source.opened import Opened
 
 conv, norm = partial(nn.Conv, use_bias=False), partial(nn.BatchNorm, use_running_average=True, epsilon=1e-5)
@@ -62,39 +57,9 @@ class ResNet(nn.Module):
         return nn.Dense(self.classes)(x.mean((1, 2)))
 
 
-class OwnCode:
-    """The values of a source by this code, run by jax (porter.verification.references.SourceValues)."""
-
-    name, run_by = "the example's own code", "JAX"
-
-    def __init__(self, opened: Opened) -> None:
-        assert opened.member is not None and opened.fitted is not None
-        graph, settings = expand(opened.member), opened.member.recipe.variants[opened.member.variant]
-        block = BottleneckResNetBlock if settings["bottleneck"] else ResNetBlock
-        self.model = ResNet(settings["depths"], block, opened.facts.classes)
-        self.paths = {
-            layer.name.removeprefix("params/"): path
-            for path, layer in layer_names(opened.member, graph).items()
-        }
-        self.tensors: Mapping[str, Array] = opened.fitted.checkpoint.tensors
-
-    def takes(self, size: tuple[int, int]) -> bool:
-        return True
-
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            state = unflatten_dict(
-                {name: array.astype(dtype) for name, array in self.tensors.items() if "/" in name}, sep="/"
-            )
-            _, shown = self.model.apply(
-                state, batch.astype(dtype).transpose(0, 2, 3, 1), capture_intermediates=True
-            )
-        values = {
-            name.removesuffix("/__call__"): np.asarray(value[0])
-            for name, value in flatten_dict(shown["intermediates"], sep="/").items()
-        }
-        return {
-            path: values[name].transpose(0, 3, 1, 2) if values[name].ndim == 4 else values[name]
-            for name, path in self.paths.items()
-            if name in values
-        }
+def module(opened: Opened) -> ResNet:
+    """The network of a source."""
+    assert opened.member is not None
+    settings = opened.member.recipe.variants[opened.member.variant]
+    block = BottleneckResNetBlock if settings["bottleneck"] else ResNetBlock
+    return ResNet(settings["depths"], block, opened.facts.classes)

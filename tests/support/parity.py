@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
@@ -49,6 +50,12 @@ OWN_CODE = {"akamaster": Path(__file__).with_name("cifar_resnets.py")}
 name.
 """
 
+LINEN = {
+    "flax_examples": "flax_resnets",
+    **dict.fromkeys(("big_vision", "big_vision_plain", "big_vision_map"), "big_vision_vits"),
+}
+"""The same in Flax's linen: by zoo, the module of tests.support whose `module` makes a source's network."""
+
 
 def reference_of(opened: Opened) -> Remembered | None:
     """The first reference of a source, or code of `OWN_CODE`."""
@@ -57,10 +64,11 @@ def reference_of(opened: Opened) -> Remembered | None:
         return Remembered(
             open_given(ReferenceName(OWN_CODE[member.zoo.name], member.variant), opened, "float32")
         )
-    if member is not None and member.zoo.name == "flax_examples":
-        from tests.support.flax_resnets import OwnCode  # which imports jax
+    if member is not None and member.zoo.name in LINEN:
+        from tests.support.linen import LinenValues  # which imports jax
 
-        return Remembered(OwnCode(opened))
+        code = import_module(f"tests.support.{LINEN[member.zoo.name]}")
+        return Remembered(LinenValues(opened, code.module(opened)))
     return None if first is None else Remembered(first)
 
 
@@ -82,8 +90,7 @@ def zoos_source(
     reference = reference_of(opened)
     own_graph = "the file's own graph" if recipe.zoo(zoo, variant).framework == "caffe" else None
     assert reference is not None and (
-        zoo in (*OWN_CODE, "flax_examples")
-        or reference.name == (recipe.zoo(zoo, variant).reference or own_graph)
+        zoo in (*OWN_CODE, *LINEN) or reference.name == (recipe.zoo(zoo, variant).reference or own_graph)
     )
     return opened, reference
 

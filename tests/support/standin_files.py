@@ -85,6 +85,8 @@ def source_checkpoint(
     for path, roles in standin_tensors(variant, zoo_name, classes, recipes).items():
         node = graph.by_path[path]
         names = tensor_names(dialect, graph, path, layers[path])
+        if layers[path].computed:
+            continue  # no file has it
         for role, array in roles.items():
             stored = dialect.from_canonical(graph, node, role, array)
             # A transformer's tokens and positions have an axis for the images of a batch.

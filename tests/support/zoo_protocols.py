@@ -88,6 +88,15 @@ DEIT = {"input_size": (3, 224, 224), "crop_pct": 0.875, "interpolation": "bicubi
 """facebookresearch/deit, datasets.py: torchvision's transforms with ImageNet's mean and deviation, as timm
 makes them too.
 """
+HALVES = (0.5, 0.5, 0.5)
+
+
+def big_vision_deit3(size: int) -> dict[str, Any]:
+    """The same with --eval-crop-ratio 1.0, for pixels from -1 to 1."""
+    scaling = {"mean": HALVES, "std": HALVES}
+    return {"input_size": (3, size, size), "crop_pct": 1.0, "interpolation": "bicubic", **scaling}
+
+
 TENSORNETS = {
     "inception_v3": "tfslim",
     "mobilenet_v1": "tfslim",
@@ -154,6 +163,8 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
         return made
     if use.zoo == "deit":
         return originals.timm_transform(DEIT)(image)
+    if use.zoo.startswith("big_vision_deit3"):
+        return originals.timm_transform(big_vision_deit3(protocol.size))(image)
     if use.zoo == "big_transfer":
         return originals.big_transfer(image, protocol.size)
     if use.zoo.startswith("vit_jax"):

@@ -17,7 +17,7 @@ from porter.recipe import LayerName, Member, Recipe, expand, find_recipe, layer_
 from porter.zoos.tables import TIMM
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
-from tests.support.parity import OWN_CODE
+from tests.support.parity import LINEN, OWN_CODE
 from tests.support.recipe.recipes import NO_PROTOCOL, all_recipes
 
 VARIANTS = [*find_recipe("mobilenet_v1").variants, *(find_recipe("mobilenet_v2").zoos["keras"].only or ())]
@@ -186,7 +186,7 @@ def test_every_zoo_of_every_recipe_is_complete() -> None:
                 assert (zoo.preprocess is None) == ((recipe.architecture, zoo.name) in NO_PROTOCOL)
                 # Those of MXNet and Caffe are held to their own nets under `full`, Flax's examples to code of
                 # the tests.
-                unproved = zoo.name in {*OWN_CODE, "flax_examples"} or zoo.framework in ("mxnet", "caffe")
+                unproved = zoo.name in {*OWN_CODE, *LINEN} or zoo.framework in ("mxnet", "caffe")
                 assert (zoo.labels == Labels("imagenet-1000") and zoo.reference) or unproved
                 assert zoo.published.keys() <= zoo.files.keys() and all(
                     file.licence for file in zoo.files.values()

@@ -107,9 +107,13 @@ def mistake(folder: Path, old: str, new: str) -> RecipeError:
     return caught.value
 
 
-NO_PROTOCOL = {("efficientnet", "transformers"), ("resnet_v1", "flax_examples")}
+NO_PROTOCOL = {
+    ("efficientnet", "transformers"),
+    ("resnet_v1", "flax_examples"),
+    *(("vit", zoo) for zoo in ("big_vision", "big_vision_plain", "big_vision_map")),
+}
 """No protocol says to the last bit what these do: the processor of one divides by the deviations twice, the
-other crops before it resizes.
+next crops before it resizes, and big_vision resizes by TensorFlow's area.
 """
 
 

@@ -44,6 +44,8 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
     tensors = {}
     for path, roles in tensor_shapes(graph).items():
         names = naming.tensor_names(dialect, graph, path, layers[path])
+        if layers[path].computed:
+            continue  # no file has it
         for role, shape in roles.items():
             rows = shape[0] + (
                 role in ("kernel", "bias")
