@@ -91,6 +91,7 @@ CASES = {
     ("mobilenet_v3_small_0.5", "timm"): (NONE, TORCH),
     ("mobilenet_v3_small_0.75", "timm_tf"): (TORCH, NONE),
     ("regnet_y_400mf", "torchvision"): (TORCH, TF),
+    ("regnet_y_16gf", "torchvision_swag"): (NONE, TORCH),
     ("regnet_y_400mf", "timm"): (NONE, TORCH),
     ("regnet_y_200mf", "transformers"): (NONE, TORCH),
     ("regnet_x_800mf", "torchvision"): (NONE, BOTH),
@@ -171,7 +172,7 @@ SILENT = {
         (resnet, "torchvision"): ("/add", "/relu1", "/relu2")
         for resnet in ("resnet_v1", "resnext", "wide_resnet")
     },
-    ("regnet", "torchvision"): ("/add",),
+    **{("regnet", zoo): ("/add",) for zoo in ("torchvision", "torchvision_swag")},
     ("regnet", "timm"): ("/add", "squeeze/pool"),
     ("regnet", "transformers"): ("/add",),
     ("resnet_v1", "timm"): ("/add",),
