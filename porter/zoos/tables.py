@@ -169,6 +169,7 @@ TIMM: Mapping[str, Call] = {
     **_same(
         *_CONVNEXTS, "convnext_xlarge", *_DENSENETS, *_EFFICIENTNETS, "efficientnet_lite0", "inception_v3"
     ),
+    **{f"mixer_{size}_16": (f"mixer_{size}16_224", {}) for size in "sbl"},
     "mnasnet": ("mnasnet_100", {}),
     "mnasnet_1.4": ("mnasnet_140", {}),
     "mnasnet_0.75": ("mnasnet_075", {}),
@@ -232,7 +233,7 @@ SIDE = "side"
 
 def takes_any_size(variant: str) -> bool:
     """Whether a library's model of a variant is right at every input size."""
-    return not variant.startswith("vit_")
+    return not variant.startswith(("vit_", "mixer_"))
 
 
 TWINS_OF_TIMM = ("resnetaa50", "resnetblur18", "resnetblur50")

@@ -51,10 +51,13 @@ name.
 """
 
 LINEN = {
-    "flax_examples": "flax_resnets",
-    **dict.fromkeys(("big_vision", "big_vision_plain", "big_vision_map"), "big_vision_vits"),
+    ("resnet_v1", "flax_examples"): "flax_resnets",
+    **{("vit", zoo): "big_vision_vits" for zoo in ("big_vision", "big_vision_plain", "big_vision_map")},
+    ("mlp_mixer", "vit_jax"): "mixers",
 }
-"""The same in Flax's linen: by zoo, the module of tests.support whose `module` makes a source's network."""
+"""The same in Flax's linen: by architecture and zoo, the module of tests.support whose `module` makes the
+network.
+"""
 
 
 def reference_of(opened: Opened) -> Remembered | None:
@@ -64,10 +67,10 @@ def reference_of(opened: Opened) -> Remembered | None:
         return Remembered(
             open_given(ReferenceName(OWN_CODE[member.zoo.name], member.variant), opened, "float32")
         )
-    if member is not None and member.zoo.name in LINEN:
+    if member is not None and (member.recipe.architecture, member.zoo.name) in LINEN:
         from tests.support.linen import LinenValues  # which imports jax
 
-        code = import_module(f"tests.support.{LINEN[member.zoo.name]}")
+        code = import_module(f"tests.support.{LINEN[member.recipe.architecture, member.zoo.name]}")
         return Remembered(LinenValues(opened, code.module(opened)))
     return None if first is None else Remembered(first)
 
@@ -90,7 +93,9 @@ def zoos_source(
     reference = reference_of(opened)
     own_graph = "the file's own graph" if recipe.zoo(zoo, variant).framework == "caffe" else None
     assert reference is not None and (
-        zoo in (*OWN_CODE, *LINEN) or reference.name == (recipe.zoo(zoo, variant).reference or own_graph)
+        zoo in OWN_CODE
+        or (recipe.architecture, zoo) in LINEN
+        or reference.name == (recipe.zoo(zoo, variant).reference or own_graph)
     )
     return opened, reference
 

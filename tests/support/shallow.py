@@ -80,6 +80,7 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
         "_create_vision_transformer",
         lambda build: _narrow_vit(build, "depth"),
     )
+    yield import_timm().mlp_mixer, "_create_mixer", _timms_mixer
     yield import_timm().resnet, "_create_resnet", lambda build: _timms(build, "layers")
     yield import_timm().resnetv2, "_create_resnetv2_bit", lambda build: _timms(build, "layers")
     yield import_timm().convnext, "_create_convnext", lambda build: _timms(build, "depths")
@@ -127,6 +128,10 @@ def _torchvisions_convnext(build: Build) -> Build:
 
 def _timms(build: Build, depths: str) -> Build:
     return lambda *arguments, **named: build(*arguments, **named | {depths: DEPTHS})
+
+
+def _timms_mixer(build: Build) -> Build:
+    return lambda *arguments, **named: build(*arguments, **named | {"num_blocks": DEPTHS[0]})
 
 
 def _narrow_vit(build: Build, depth: str) -> Build:

@@ -34,6 +34,7 @@ TIMM = {  # by a variant whose protocol is its own, or by architecture
     ("efficientnet_lite", "timm_tf"): "tf_efficientnet_lite0.in1k",
     ("inception_v3", "timm"): "inception_v3.tv_in1k",
     ("inception_v3", "timm_tf"): "inception_v3.tf_in1k",
+    ("mlp_mixer", "timm"): "mixer_b16_224.goog_in21k_ft_in1k",
     ("mnasnet", "timm"): "mnasnet_100.rmsp_in1k",
     ("mobilenet_v1", "timm"): "mobilenetv1_100.ra4_e3600_r224_in1k",
     ("mobilenet_v1", "timm_tf"): "mobilenetv1_100.ra4_e3600_r224_in1k",

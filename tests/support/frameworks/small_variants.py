@@ -26,12 +26,18 @@ REFUSED = {
     "caffe": {
         "bit": "stage1/unit1/norm1: porter writes no layer of Caffe for a group norm",
         "convnext": "stem/norm: porter writes no layer of Caffe for a layer norm",
-        "vit": "stem/cells: Caffe's layers take maps and features, not arrays of other axes",
+        **dict.fromkeys(
+            ("mlp_mixer", "vit"),
+            "stem/cells: Caffe's layers take maps and features, not arrays of other axes",
+        ),
     },
     "mxnet": {
         "bit": "stage1/unit1/norm1: porter writes MXNet's InstanceNorm, not norms of several channels",
         "convnext": "stem/norm: porter writes no layer of MXNet for a layer norm",
-        "vit": "stem/cells: porter writes maps and features for MXNet, not arrays of other axes",
+        **dict.fromkeys(
+            ("mlp_mixer", "vit"),
+            "stem/cells: porter writes maps and features for MXNet, not arrays of other axes",
+        ),
     },
 }
 """What porter says of networks that a destination cannot say, by architecture."""
