@@ -22,12 +22,12 @@ SAME, VALID = Convention("same"), Convention()
 
 
 def zoos() -> list[tuple[str, str]]:
-    """The first variant of every zoo of every recipe, without transformers, which take one size only."""
+    """The first variant of every zoo of every recipe, without transformers and mixers, which take one size only."""
     return [
         (next(variant for variant in recipe.variants if zoo in recipe.zoos_of(variant)), zoo)
         for recipe in all_recipes()
         for zoo in recipe.zoos
-        if recipe.architecture != "vit"
+        if recipe.architecture not in ("vit", "mlp_mixer")
     ]
 
 
