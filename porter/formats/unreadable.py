@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from porter.formats.format import ZIP_MAGIC, Content, Format, starts_with
 from porter.formats.keras import HDF5_MAGIC
+from porter.formats.orbax import holds_arrays
 from porter.formats.protobuf import fields_of
 from porter.formats.torch_export import SAVE
 
@@ -106,6 +107,12 @@ FORMATS = (
         "a CoreML model",
         _is_coreml,
         advice="name the file that it was made from: porter reads no CoreML",
+    ),
+    Format(
+        "orbax-arrays",
+        "a folder of orbax without the structure of its arrays",
+        holds_arrays,
+        advice="copy the whole folder again, with its file _METADATA or checkpoint",
     ),
     Format("folder", "a folder", lambda content: content.path.is_dir(), advice="name the weights file in it"),
     Format(

@@ -12,8 +12,13 @@ _MAP_OF_NAMES = re.compile(rb"([\x81-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.|\x
 """A map with entries, whose first key is text."""
 
 
+def is_tree(head: bytes) -> bool:
+    """Whether a file that begins so may be such a tree."""
+    return _MAP_OF_NAMES.match(head) is not None
+
+
 def _is_tree(content: Content) -> bool:
-    return _MAP_OF_NAMES.match(content.head) is not None
+    return is_tree(content.head)
 
 
 FORMATS = (

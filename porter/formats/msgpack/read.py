@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, storage_type
-from porter.base.errors import some
+from porter.base.errors import FileError, some
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import refusing_damage
@@ -23,6 +23,8 @@ from porter.formats.limits import MOST_NODES
 
 _ARRAY, _COMPLEX, _SCALAR = 1, 2, 3
 _CHUNKED = "__msgpack_chunked_array__"
+PLACEHOLDER = "PLACEHOLDER://"
+"""What orbax before 0.3.3 wrote before the name of an array, in the array's place."""
 NOT_THE_MODEL = {"opt_state": "the optimiser's state"}
 _MOST_LISTED = 256
 """Values in one list: msgpack takes 8 bytes for each before it reads it, and lists may be nested a thousand
@@ -40,33 +42,56 @@ def read_msgpack(path: Path) -> Checkpoint:
         FileError: it is damaged, or holds extensions or types that Flax does not write.
         MissingFramework: msgpack is not installed.
     """
+    with refusing_damage(path, what="this tree of arrays"):
+        parts, leaves = read_tree(path)
+    if any(map(is_elsewhere, leaves.values())):
+        raise FileError(
+            "this file has the names of arrays, which are beside it in a folder of orbax",
+            where=str(path),
+            next=f"name the folder {path.absolute().parent}",
+        )
+    tensors = numbers(leaves)
+    return Checkpoint(path, "flax-msgpack", "jax", tensors, left_out(parts, leaves.keys() - tensors.keys()))
+
+
+def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
+    """The parts of a tree, and the leaves of those that are of the model, by the names on the way to them
+    with `/` between.
+
+    Raises:
+        Exception: of many kinds, where the file is damaged (porter.formats.damage).
+        MissingFramework: msgpack is not installed.
+    """
     expect_installed("msgpack", "pip install msgpack")
     data, count = path.read_bytes(), _Count()
-    with refusing_damage(path, what="this tree of arrays"):
-        tree = _unpacked(
-            data,
-            raw=False,
-            ext_hook=_extension,
-            object_hook=count.whole,
-            max_map_len=MOST_NODES,
-            max_array_len=_MOST_LISTED,
-            max_str_len=_MOST_NAME,
-            max_ext_len=len(data),
-        )
-        if not isinstance(tree, dict):
-            raise ValueError(f"it is a {type(tree).__name__}, expected a map")
-        leaves = {
-            name: value
-            for key, part in tree.items()
-            if key not in NOT_THE_MODEL
-            for name, value in _leaves(key, part)
-        }
-    tensors = {
+    tree = _unpacked(
+        data,
+        raw=False,
+        ext_hook=_extension,
+        object_hook=count.whole,
+        max_map_len=MOST_NODES,
+        max_array_len=_MOST_LISTED,
+        max_str_len=_MOST_NAME,
+        max_ext_len=len(data),
+    )
+    if not isinstance(tree, dict):
+        raise ValueError(f"it is a {type(tree).__name__}, expected a map")
+    kept = {key: part for key, part in tree.items() if key not in NOT_THE_MODEL}
+    return tree.keys(), {name: value for key, part in kept.items() for name, value in _leaves(key, part)}
+
+
+def numbers(leaves: Mapping[str, Any]) -> dict[str, Array]:
+    """Those leaves that are arrays or numbers, as arrays."""
+    return {
         name: np.asarray(value)
         for name, value in leaves.items()
         if isinstance(value, np.ndarray | int | float)
     }
-    return Checkpoint(path, "flax-msgpack", "jax", tensors, left_out(tree, leaves.keys() - tensors.keys()))
+
+
+def is_elsewhere(value: Any) -> bool:
+    """Whether a leaf is the place of an array that orbax keeps outside the tree."""
+    return isinstance(value, str) and value.startswith(PLACEHOLDER)
 
 
 def left_out(parts: Collection[str], others: Collection[str]) -> tuple[str, ...]:

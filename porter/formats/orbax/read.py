@@ -1,14 +1,16 @@
 """A tree of arrays in a folder of orbax. Its _METADATA lists the leaves, and tensorstore reads them, in a
-process of its own.
+process of its own. In older folders the file `checkpoint` has the tree, with the names of arrays in their
+places.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +21,16 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.apart import run_apart
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import MOST_NODES, most_bytes, read_bounded, read_json
-from porter.formats.msgpack.read import NOT_THE_MODEL, TYPES, left_out
-from porter.formats.orbax import METADATA, copy, trees_in
+from porter.formats.msgpack.read import (
+    NOT_THE_MODEL,
+    PLACEHOLDER,
+    TYPES,
+    is_elsewhere,
+    left_out,
+    numbers,
+    read_tree,
+)
+from porter.formats.orbax import METADATA, STRUCTURE, copy, is_ocdbt, trees_in
 
 _NUMBERS = ("jax.Array", "np.ndarray", "scalar")
 _MOST_METADATA = 64 << 20
@@ -46,22 +56,59 @@ def read_orbax(path: Path) -> Checkpoint:
         )
     with refusing_damage(path, what="this folder of orbax", further=OF_JSON):
         files = tuple(sorted(file for file in folder.rglob("*") if file.is_file()))
-        stated = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
-        leaves = dict(map(_leaf, stated["tree_metadata"].values()))
-        numbers = {name for name, kind in leaves.items() if kind in _NUMBERS}
-        kept = [name for name in leaves if name in numbers and name[0] not in NOT_THE_MODEL]
-        if len(leaves) > MOST_NODES or len(files) > MOST_NODES:
+        tree = _stated(folder) if (folder / METADATA).is_file() else _of_structure(folder)
+        if len(tree.leaves) > MOST_NODES or len(files) > MOST_NODES:
             raise ValueError(f"it has more than {MOST_NODES} values or files")
         arrays = _arrays(
-            folder, kept, bool(stated.get("use_zarr3")), sum(file.stat().st_size for file in files)
+            folder, [*tree.stored.values()], tree.zarr3, sum(file.stat().st_size for file in files)
         )
-    tensors = dict(zip(map("/".join, kept), arrays, strict=True))
+    tensors = {**tree.held, **dict(zip(tree.stored, arrays, strict=True))}
     if all(name.endswith(_VARIABLE) for name in tensors):
         tensors = {name.removesuffix(_VARIABLE): array for name, array in tensors.items()}
-    no_numbers = {"/".join(name) for name in leaves.keys() - numbers if name[0] not in NOT_THE_MODEL}
-    return Checkpoint(
-        path, "orbax", "jax", tensors, left_out({name[0] for name in leaves}, no_numbers), files=files
+    others = tree.leaves - tree.stored.keys() - tree.held.keys()
+    return Checkpoint(path, "orbax", "jax", tensors, left_out(tree.parts, others), files=files)
+
+
+class _Tree(NamedTuple):
+    """What a folder says of its tree.
+
+    Attributes:
+        parts: of the tree, by their names.
+        leaves: the names of all leaves that are of the model.
+        stored: by the names of arrays and numbers, those that tensorstore has for them.
+        held: arrays that stand in the tree itself.
+        zarr3: the version of zarr.
+    """
+
+    parts: Collection[str]
+    leaves: frozenset[str]
+    stored: Mapping[str, str]
+    held: Mapping[str, Array] = {}
+    zarr3: bool = False
+
+
+def _stated(folder: Path) -> _Tree:
+    stated = read_json(read_bounded(folder / METADATA, _MOST_METADATA))
+    leaves = dict(map(_leaf, stated["tree_metadata"].values()))
+    kept = {keys: kind for keys, kind in leaves.items() if keys[0] not in NOT_THE_MODEL}
+    return _Tree(
+        {keys[0] for keys in leaves},
+        frozenset(map("/".join, kept)),
+        {"/".join(keys): ".".join(keys) for keys, kind in kept.items() if kind in _NUMBERS},
+        zarr3=bool(stated.get("use_zarr3")),
     )
+
+
+def _of_structure(folder: Path) -> _Tree:
+    """As orbax 0.1 to 0.3 wrote it (pytree_checkpoint_handler.py, utils.py): msgpack, in which the text
+    `PLACEHOLDER://NAME` stands for an array.
+    """
+    parts, leaves = read_tree(folder / STRUCTURE)
+    stored = {name: value.removeprefix(PLACEHOLDER) for name, value in leaves.items() if is_elsewhere(value)}
+    for place in stored.values():
+        if "/" in place or not all(place.split(".")):
+            raise ValueError(f"it has an array of the name {place!r:.80}")
+    return _Tree(parts, frozenset(leaves), stored, numbers(leaves))
 
 
 def _leaf(stated: Any) -> tuple[tuple[str, ...], str]:
@@ -73,11 +120,10 @@ def _leaf(stated: Any) -> tuple[tuple[str, ...], str]:
     return keys, "" if value.get("skip_deserialize") else value["value_type"]
 
 
-def _arrays(folder: Path, names: list[tuple[str, ...]], zarr3: bool, size: int) -> list[Array]:
+def _arrays(folder: Path, names: list[str], zarr3: bool, size: int) -> list[Array]:
     with TemporaryDirectory() as scratch:
         wanted, most = Path(scratch) / "wanted", most_bytes(size)
-        ocdbt = (folder / "manifest.ocdbt").is_file()
-        wanted.write_text(json.dumps({"ocdbt": ocdbt, "zarr3": zarr3, "names": [*map(".".join, names)]}))
+        wanted.write_text(json.dumps({"ocdbt": is_ocdbt(folder), "zarr3": zarr3, "names": names}))
         run_apart(copy.__file__, [folder.absolute(), wanted, scratch, str(most)], size, "tensorstore")
         data = np.fromfile(Path(scratch) / "arrays", np.uint8)
         described = json.loads((Path(scratch) / "described").read_text())

@@ -58,7 +58,15 @@ def is_checkpoint_folder(folder: Path) -> bool:
     """
     if any(folder.glob("saved_model.pb*")):
         return False
-    return (folder / _STATE).is_file() or any(_is_table(path) for path in folder.glob("*.index"))
+    return _is_state(folder / _STATE) or any(_is_table(path) for path in folder.glob("*.index"))
+
+
+def _is_state(file: Path) -> bool:
+    """Whether a file is text: orbax's of the same name begins with a map of MessagePack."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return stream.read(1) < b"\x80"
 
 
 def is_checkpoint_part(path: Path) -> bool:

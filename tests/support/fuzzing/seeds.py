@@ -372,8 +372,10 @@ def _msgpack(folder: Path) -> Path:
     return folder / "model.msgpack"
 
 
-def _orbax(driver: str, ocdbt: bool) -> Callable[[Path], Path]:
-    """As orbax writes the state of a module of nnx, by the library that writes for it."""
+def _orbax(driver: str, ocdbt: bool, older: bool = False) -> Callable[[Path], Path]:
+    """As orbax writes the state of a module of nnx, by the library that writes for it; `older` as it wrote
+    the tree before it had _METADATA.
+    """
 
     def make(folder: Path) -> Path:
         import tensorstore
@@ -394,6 +396,12 @@ def _orbax(driver: str, ocdbt: bool) -> Callable[[Path], Path]:
                 "key_metadata": [{"key": key, "key_type": 2} for key in keys],
                 "value_metadata": value,
             }
+        if older:
+            import msgpack
+
+            named = {name: {"value": f"PLACEHOLDER://{name.replace('/', '.')}.value"} for name in VARIABLES}
+            (folder / "checkpoint").write_bytes(msgpack.packb(named))
+            return folder
         stated = {"tree_metadata": tree, "use_ocdbt": ocdbt, "use_zarr3": driver == "zarr3"}
         (folder / "_METADATA").write_text(json.dumps(stated))
         return folder
@@ -656,7 +664,10 @@ SEEDS: Mapping[str, Sequence[Callable[[Path], Path]]] = {
     "torch_export": (_pt2(False), _pt2(True), _pt2(True, True)),
     "msgpack": (_msgpack,),
     "npz": (_npz, _npz_of_objects),
-    "orbax": (_orbax("zarr", True), _orbax("zarr3", True), _orbax("zarr", False)),
+    "orbax": (
+        *(_orbax("zarr", True), _orbax("zarr3", True), _orbax("zarr", False)),
+        _orbax("zarr", False, older=True),
+    ),
     "safetensors": (_safetensors,),
     "sharded": (_sharded,),
     "torch": (_torch(True), _torch(True, True), _torch(False), _torch(False, True)),

@@ -64,6 +64,77 @@ def test_steps_of_a_manager(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "run")
 
 
+def older(folder: Path, tree: Mapping[str, Any]) -> Path:
+    """A folder as orbax 0.2 wrote it: `checkpoint` has the tree, with the names of arrays in their places."""
+    from flax import serialization
+
+    for file in folder.glob("_*"):
+        file.unlink()
+    (folder / "checkpoint").write_bytes(serialization.msgpack_serialize(tree))
+    return folder
+
+
+def place(name: str) -> str:
+    return f"PLACEHOLDER://{name}"
+
+
+OLDER = {
+    "params": {"conv": {"kernel": place("params.conv.kernel"), "half": place("params.conv.half")}},
+    "batch_stats": {"norm": {"mean": MEAN}},
+    **{"step": 7, "name": "net", "opt_state": {"0": {"mu": place("opt_state.0.mu")}, "1": None}},
+}
+
+
+@pytest.mark.parametrize("layout", ["ocdbt", "zarr"])
+@pytest.mark.parametrize("within", ["", "12/default"])
+def test_a_folder_without_metadata_has_its_tree_in_a_file(
+    layout: str, within: str, saved: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "older" / within
+    shutil.copytree(saved / layout, folder)
+    older(folder, OLDER)
+    found, today = read_checkpoint(tmp_path / "older"), read_checkpoint(saved / layout)
+    assert found.tensors.keys() == today.tensors.keys() and found.notes == today.notes
+    for name, array in today.tensors.items():
+        np.testing.assert_array_equal(found.tensors[name], array)
+
+
+def test_the_file_of_the_tree_is_not_the_folder(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved / "zarr", tmp_path / "older")
+    with pytest.raises(FileError, match="beside it in a folder of orbax") as refused:
+        read_checkpoint(older(tmp_path / "older", OLDER) / "checkpoint")
+    assert refused.value.next == f"name the folder {tmp_path / 'older'}"
+
+
+@pytest.mark.parametrize("layout", ["ocdbt", "zarr"])
+def test_arrays_without_a_tree_are_refused(layout: str, saved: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "arrays"
+    shutil.copytree(saved / layout, folder)
+    older(folder, {}).joinpath("checkpoint").unlink()
+    with pytest.raises(FileError, match="without the structure of its arrays") as refused:
+        read_checkpoint(folder)
+    assert refused.value.next and "_METADATA" in refused.value.next
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"params": place("../zarr/step")},
+        {"params": place("..")},
+        {"params": place("")},
+        {"params": place("params.other")},
+    ],
+)
+def test_a_tree_cannot_name_what_is_not_in_its_folder(
+    tree: Mapping[str, Any], saved: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "hostile"
+    shutil.copytree(saved / "zarr", folder)
+    with pytest.raises(FileError, match="this folder of orbax is damaged") as refused:
+        read_checkpoint(older(folder, tree))
+    assert refused.value.next and len(str(refused.value)) < 900
+
+
 def _larger(folder: Path) -> None:
     path = folder / "params.conv.kernel" / ".zarray"
     stated = json.loads(path.read_text())
