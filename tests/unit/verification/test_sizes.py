@@ -22,7 +22,7 @@ SAME, VALID = Convention("same"), Convention()
 
 
 def zoos() -> list[tuple[str, str]]:
-    """The first variant of every zoo of every recipe, without transformers and mixers, which take one size only."""
+    """The first variant of every zoo of every recipe, without transformers and mixers: they take one size."""
     return [
         (next(variant for variant in recipe.variants if zoo in recipe.zoos_of(variant)), zoo)
         for recipe in all_recipes()
