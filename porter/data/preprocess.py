@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neit
 
 Resize = Literal["shorter_side", "squash", "square", "none"]
 Channels = Literal["rgb", "bgr"]
-Rounding = Literal["even", "down"]
+Rounding = Literal["even", "down", "up"]
 Triple = tuple[float, float, float]
 
 _MOST_PIXELS = 1 << 26
@@ -76,10 +76,11 @@ class Preprocess:
         size: of the shorter side, or of both.
         interpolation: the implementation, its roundings included (see the module); `none` where nothing is
             resized.
-        central_fraction: share of height and width that is kept before resizing, or None for all.
+        central_fraction: share of height and width that is kept before resizing, or None for all; of
+            `square` the share of its side.
         crop: side of the square kept from the centre after resizing, or None for all.
-        crop_rounding: which way a centre between two pixels is rounded; None as the library of the
-            interpolation does.
+        crop_rounding: which way a centre between two pixels is rounded, of a crop and of `square`; None as
+            the library of the interpolation does.
         channels: their order in the result.
         jpeg: `fast` where JPEGs are decoded as TensorFlow does by default; None for libjpeg's accurate
             transform.
@@ -151,8 +152,8 @@ class Preprocess:
 
     @property
     def rounding(self) -> Rounding:
-        """Of the crop's corner: torchvision's CenterCrop rounds half to even, TensorNets and slim round
-        down.
+        """Of a square's corner: torchvision's CenterCrop rounds half to even, TensorNets, slim and Keras
+        round down.
         """
         return self.crop_rounding or ("even" if self.resampling.torchvision else "down")
 
@@ -189,8 +190,12 @@ class Preprocess:
         Where pixels are divided before they are resized, `divide` is of this part.
         """
         divide = self.divide if self.resampling.divides_first else 1.0
+        rounding = self.crop_rounding if self.resize == "square" else None
         return Preprocess(
-            self.resize, self.size, self.interpolation, self.central_fraction, jpeg=self.jpeg, divide=divide
+            *(self.resize, self.size, self.interpolation, self.central_fraction),
+            crop_rounding=rounding,
+            jpeg=self.jpeg,
+            divide=divide,
         )
 
 
@@ -320,10 +325,10 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
     from porter.data import resampling
 
     image = image if image.mode == "RGB" else _to_rgb(image)
-    if protocol.central_fraction is not None:
-        image = image.crop(_central_box(*image.size, protocol.central_fraction))
     if protocol.resize == "square":
-        image = image.crop(_central_square(*image.size))
+        image = image.crop(_central_square(*image.size, protocol))
+    elif protocol.central_fraction is not None:
+        image = image.crop(_central_box(*image.size, protocol.central_fraction))
     rows, columns = _target_size(image.height, image.width, protocol)
     pixels = np.asarray(image)
     match protocol.interpolation:
@@ -433,10 +438,12 @@ def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, in
     return left, top, width - left, height - top
 
 
-def _central_square(width: int, height: int) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom as keras.ops.image.resize rounds them: down."""
-    side = min(width, height)
-    left, top = (width - side) // 2, (height - side) // 2
+def _central_square(width: int, height: int, protocol: Preprocess) -> tuple[int, int, int, int]:
+    """Left, top, right, bottom. Its side is rounded down, as flax's ImageNet example does
+    (input_pipeline.py), and its corner as the protocol says: keras.ops.image.resize rounds it down.
+    """
+    side = int(min(width, height) * (protocol.central_fraction or 1))
+    top, left = _corner(height, width, side, protocol.crop_rounding or "down")
     return left, top, left + side, top + side
 
 
@@ -469,7 +476,12 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
 
 def _centre(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
     """Top and left of the centre crop."""
-    side = protocol.square
-    if protocol.rounding == "even":
+    return _corner(height, width, protocol.square, protocol.rounding)
+
+
+def _corner(height: int, width: int, side: int, rounding: Rounding) -> tuple[int, int]:
+    """Top and left of a square in the centre."""
+    if rounding == "even":
         return round((height - side) / 2), round((width - side) / 2)
-    return (height - side) // 2, (width - side) // 2
+    up = rounding == "up"
+    return (height - side + up) // 2, (width - side + up) // 2

@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 16
 
 _NUMBERS = {"size": int, "crop": int, "central_fraction": float, "divide": float}
 _TRIPLES = ("mean", "std")
-_ROUNDED = {"even": "to even", "down": "down"}
+ROUNDED = {"even": "to even", "down": "down", "up": "up"}
 
 
 def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
@@ -161,7 +161,7 @@ def in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
     parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
     if protocol.crop is not None:
         parts.append(f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}")
-        parts[-1] += f" rounded {_ROUNDED[protocol.crop_rounding]}" if protocol.crop_rounding else ""
+        parts[-1] += f" rounded {ROUNDED[protocol.crop_rounding]}" if protocol.crop_rounding else ""
     scaling = protocol.channels.upper() + ("" if protocol.divide == 1 else f" / {protocol.divide:g}")
     if any(protocol.mean):
         scaling += f" - {_numbers(protocol.mean)}"

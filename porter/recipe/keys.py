@@ -78,7 +78,7 @@ KEYS: Mapping[str, str] = {
     "prefix": "what all names of this table and of its scopes begin with",
     "resize": "shorter_side keeps the shape of a photo, squash does not, square takes its centre",
     "interpolation": "whose resampling, with its roundings",
-    "central_fraction": "the share of rows and columns that is kept before resizing",
+    "central_fraction": "the share of rows and columns, or of a square's side, that is kept before resizing",
     "crop": "the side of the square that is kept after resizing",
     "crop_rounding": (
         "which way a centre between two pixels is rounded, where it is not as the interpolation's "

@@ -7,6 +7,7 @@ from typing import Literal
 
 from porter.base.errors import UsageError, some
 from porter.data.preprocess import Preprocess
+from porter.data.statements import ROUNDED
 from porter.evaluation.protocol import fitted
 from porter.graph import MaxPool, axes_text, further_text
 from porter.graph.record import from_record
@@ -247,19 +248,21 @@ def preprocessing(protocol: Preprocess) -> list[str]:
     """The steps from a photo to the model's input, in order."""
     how = "; JPEGs by libjpeg’s fast transform, as TensorFlow does" if protocol.jpeg else ""
     steps = [f"Decode to 8-bit RGB{how}. The EXIF orientation is not applied."]
-    if protocol.central_fraction is not None:
-        steps.append(f"Keep the central {100 * protocol.central_fraction:g} % of height and width.")
+    share = None if protocol.central_fraction is None else f"{100 * protocol.central_fraction:g} %"
+    if share and protocol.resize != "square":
+        steps.append(f"Keep the central {share} of height and width.")
     square, kernel = f"{protocol.size}×{protocol.size}", protocol.resampling
+    rounded = f", rounded {ROUNDED[protocol.crop_rounding]}" if protocol.crop_rounding else ""
+    kept = f"a square of {share} of the shorter side" if share else "the largest square"
     whose = kernel.name.replace("'", "’")
     resize = {
         "none": f"Take photos of {square} pixels as they are.",
         "squash": f"Resize to {square} pixels, ignoring the aspect ratio",
-        "square": f"Keep the largest square at the centre, and resize it to {square} pixels",
+        "square": f"Keep {kept} at the centre{rounded}, and resize it to {square} pixels",
         "shorter_side": f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio",
     }[protocol.resize]
     steps.append(resize if protocol.resize == "none" else f"{resize}, with {whose} kernel: {kernel.how}.")
     if protocol.crop is not None:
-        rounded = {None: "", "even": ", rounded to even", "down": ", rounded down"}[protocol.crop_rounding]
         steps.append(f"Keep the {protocol.crop}×{protocol.crop} pixels at the centre{rounded}.")
     if protocol.channels == "bgr":
         steps.append("Reverse the channels to blue, green, red.")

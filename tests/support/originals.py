@@ -20,6 +20,7 @@ from porter.zoos.torchvision import import_models
 Pixels = NDArray[np.uint8]
 Values = NDArray[np.float32]
 """Rows x columns x channels, unless it says otherwise."""
+IMAGENET_MEAN, IMAGENET_DEVIATION = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 def torchvision_transforms() -> ModuleType:
@@ -38,7 +39,7 @@ def akamaster_preset(image: Image.Image) -> Values:
     32 x 32.
     """
     transforms = torchvision_transforms()
-    normalize = transforms.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
+    normalize = transforms.Normalize(mean=IMAGENET_MEAN, std=IMAGENET_DEVIATION)
     steps = [transforms.Resize(32), transforms.CenterCrop(32), transforms.ToTensor(), normalize]
     values: Values = transforms.Compose(steps)(image).numpy()
     return values
@@ -81,6 +82,18 @@ def vit_jax(image: Pixels, size: int) -> Values:
     """google-research/vision_transformer, vit_jax/input_pipeline.py, get_data in mode "test"."""
     tf: Any = import_tensorflow()
     values: Values = ((tf.image.resize(image, [size, size]) - 127.5) / 127.5).numpy()
+    return values
+
+
+def flax_examples(image: Pixels, size: int) -> Values:
+    """flax's examples/imagenet/input_pipeline.py, preprocess_for_eval, of a decoded photo."""
+    tf: Any = import_tensorflow()
+    side = int(size / (size + 32) * min(image.shape[:2]))
+    top, left = ((cells - side + 1) // 2 for cells in image.shape[:2])
+    cropped = tf.image.crop_to_bounding_box(image, top, left, side, side)
+    resized = tf.image.resize(cropped[None], [size, size], method="bicubic")[0]
+    mean, deviation = ([share * 255 for share in of] for of in (IMAGENET_MEAN, IMAGENET_DEVIATION))
+    values: Values = ((resized - tf.constant(mean)) / tf.constant(deviation)).numpy()
     return values
 
 

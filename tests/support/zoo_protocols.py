@@ -170,6 +170,8 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
         return originals.big_transfer(image, protocol.size)
     if use.zoo.startswith("vit_jax"):
         return originals.vit_jax(np.asarray(image), protocol.size).transpose(2, 0, 1)
+    if use.zoo == "flax_examples":
+        return originals.flax_examples(np.asarray(image), protocol.size).transpose(2, 0, 1)
     if use.zoo == "gluon":
         return originals.gluon(np.asarray(image), protocol.size, protocol.crop or 0).transpose(2, 0, 1)
     if use.zoo == "caffe":

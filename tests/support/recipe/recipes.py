@@ -109,11 +109,10 @@ def mistake(folder: Path, old: str, new: str) -> RecipeError:
 
 NO_PROTOCOL = {
     ("efficientnet", "transformers"),
-    ("resnet_v1", "flax_examples"),
     *(("vit", zoo) for zoo in ("big_vision", "big_vision_plain", "big_vision_map")),
 }
-"""No protocol says to the last bit what these do: the processor of one divides by the deviations twice, the
-next crops before it resizes, and big_vision resizes by TensorFlow's area.
+"""No protocol says to the last bit what these do: the processor of one divides by the deviations twice,
+and big_vision resizes by TensorFlow's area.
 """
 
 

@@ -68,8 +68,8 @@ def test_a_protocol_is_read_as_text_json_a_mapping_or_a_file(
         ("resize=squash,size=9,interpolation=cubic", "'interpolation' is one of pil_nearest, "),
         ("resize=squash,size=9,interpolation=pil_box,jpeg=quick", "'jpeg' is one of fast, got 'quick'"),
         (
-            "resize=squash,size=9,interpolation=pil_box,crop_rounding=up",
-            "'crop_rounding' is one of even, down, got 'up'",
+            "resize=squash,size=9,interpolation=pil_box,crop_rounding=off",
+            "'crop_rounding' is one of even, down, up, got 'off'",
         ),
         ("resize=squash,side=9", "'side' is no part of a protocol, which are resize, size, "),
         ("96,resize=squash", "'' is no part of a protocol"),
