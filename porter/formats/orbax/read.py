@@ -46,9 +46,9 @@ def read_orbax(path: Path) -> Checkpoint:
         MissingFramework: tensorstore is not installed.
     """
     expect_installed("tensorstore", "pip install orbax-checkpoint")
-    folder, *others = trees_in(path)
-    if others:
-        named = some([str(found.relative_to(path)) for found in (folder, *others)])
+    folder, *further = trees_in(path)
+    if further:
+        named = some([str(found.relative_to(path)) for found in (folder, *further)])
         raise FileError(
             f"the folder has several trees of arrays: {named}",
             where=str(path),
