@@ -137,26 +137,34 @@ def _value(name: str, value: Any) -> Any:
 
 def fed(protocol: Preprocess, rows: int, columns: int) -> str:
     """The input of a model in words, for predict and eval: `160x160: resized to 183, cropped to 160`."""
-    steps = (
-        [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
-    )
+    share, of_square = _share(protocol)
+    steps = [f"cut to the central {share}"] if share else []
     square = f"resized to {protocol.size}x{protocol.size}"
-    words = {"none": "as they are", "squash": square, "square": f"cut to a square, {square}"}
+    words = {"none": "as they are", "squash": square, "square": f"cut to a square{of_square}, {square}"}
     steps.append(words.get(protocol.resize, f"resized to {protocol.size}"))
     if protocol.crop is not None:
         steps.append(f"cropped to {protocol.crop}")
     return f"{rows}x{columns}: {', '.join(steps)}"
 
 
+def _share(protocol: Preprocess) -> tuple[str, str]:
+    """What is kept before resizing in words: of rows and columns, and of the square's side."""
+    if protocol.central_fraction is None:
+        return "", ""
+    share = f"{protocol.central_fraction:.1%}"
+    return ("", f" of {share}") if protocol.resize == "square" else (share, "")
+
+
 def in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
     """A protocol in words, for reports."""
     parts = [] if protocol.jpeg is None else [f"JPEGs decoded {protocol.jpeg}"]
-    parts += [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
+    share, of_square = _share(protocol)
+    parts += [f"central {share}"] if share else []
     square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
     words = {
         "none": f"{square} as they are",
         "squash": f"{square} by {kernel}",
-        "square": f"central square {square} by {kernel}",
+        "square": f"central square{of_square} {square} by {kernel}",
     }
     parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
     if protocol.crop is not None:

@@ -36,7 +36,7 @@ _COUNTS = (1, 3, 4)
 
 
 @dataclass(frozen=True)
-class Given:
+class MappedInput:
     """An input as the map of a port.
 
     Attributes:
@@ -51,7 +51,7 @@ class Given:
 
 def images(
     value: Any, nodes: Mapping[str, OnnxNode], taken: int | None, size: Size | None
-) -> Iterator[Given]:
+) -> Iterator[MappedInput]:
     """What the input may be, likeliest first: a map, or another tensor of a batch, whose image has one
     channel; and where all its sizes are stated, one image with all its numbers in a row, because an op may be
     along the first axis.
@@ -76,7 +76,7 @@ def images(
         yield _whole(source, known, rows)
 
 
-def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> Given | None:
+def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> MappedInput | None:
     """What a further input is: a map whose channels are stated, or a tensor of a batch whose other sizes are;
     None for others.
     """
@@ -95,26 +95,26 @@ def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> Given | None:
         )
     known = tuple(size for size in sizes[1:] if size is not None)
     return (
-        Given(Image(source, 1, ANY, sizes[0], "CHW", shape=known))
+        MappedInput(Image(source, 1, ANY, sizes[0], "CHW", shape=known))
         if known and len(known) == len(sizes) - 1
         else None
     )
 
 
-def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: Size | None) -> Given:
+def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: Size | None) -> MappedInput:
     """A tensor whose images have these rows and columns."""
     shape = completed(found, size)
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
-    return Given(
+    return MappedInput(
         Image(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own), {ROWS: _stated(sizes[1:])}
     )
 
 
-def _whole(source: Reference, sizes: Sequence[int], rows: int) -> Given:
+def _whole(source: Reference, sizes: Sequence[int], rows: int) -> MappedInput:
     shape = rows, math.prod(sizes) // rows
     own = _text(sizes) or "of one number"
     note = f"its input {own} has no batch: the port takes N such inputs"
-    return Given(
+    return MappedInput(
         Image(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _stated(sizes)}, (note,)
     )
 
@@ -128,12 +128,12 @@ def _rows_of(count: int) -> int | None:
 
 def _map(
     source: Reference, sizes: Sequence[int | None], last: bool, taken: int | None, size: Size | None
-) -> Given:
+) -> MappedInput:
     batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
     axes = (0, 2, 3, 1) if last else None
     shape = completed((rows, columns), size)
     image = Image(source, channels or taken or 3, shape, batch, "CHW", None not in shape, axes)
-    return Given(image, {CHANNELS_LAST: ""} if last else {})
+    return MappedInput(image, {CHANNELS_LAST: ""} if last else {})
 
 
 def _rows(sizes: Sequence[int | None]) -> Size | None:

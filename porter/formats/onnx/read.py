@@ -18,7 +18,7 @@ from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions
 from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
-from porter.formats.onnx.images import Given, further_image, images
+from porter.formats.onnx.images import MappedInput, further_image, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, Refuse, captured, import_onnx, read_message
@@ -159,7 +159,9 @@ def _needed(message: Message) -> set[str]:
     return upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
 
 
-def _read_graph(message: Message, given: Sequence[Given], refuse: Refuse, rounds: int = MOST_ROUNDS) -> _Read:
+def _read_graph(
+    message: Message, given: Sequence[MappedInput], refuse: Refuse, rounds: int = MOST_ROUNDS
+) -> _Read:
     nodes, live = message.nodes, _live(message, [each.image.source[0] for each in given])
     outputs = {
         value.name: message.given[value.name]
