@@ -360,7 +360,7 @@ def test_a_protocol_is_told_step_by_step() -> None:
         and coloured[3] == "Divide by 0.229, 0.224 and 0.225, channel by channel."
     )
     square = Preprocess("square", 224, "tf_bicubic", central_fraction=0.875, crop_rounding="up")
-    kept = "Keep a square of 87.5 % of the shorter side at the centre, rounded up, and resize it to 224×224 pixels"
+    kept = "Keep a square of 87.5 % of the shorter side at the centre, rounded up, and resize it to 224×224"
     assert len(steps := preprocessing(square)) == 2 and steps[1].startswith(kept)
     assert in_words(square).startswith("central square of 87.5% 224x224 by TensorFlow's bicubic")
     assert fed(square, 224, 224) == "224x224: cut to a square of 87.5%, resized to 224x224"
