@@ -21,6 +21,7 @@ Interpolation = Literal[
     "tf_bilinear",
     "tf_bicubic",
     "tf_antialiased",
+    "tf_area",
     "tf1_bilinear",
     "none",
 ]
@@ -67,6 +68,7 @@ RESAMPLINGS: Mapping[Interpolation, Resampling] = {
     "tf_bilinear": Resampling("TensorFlow's bilinear", "not antialiased, on floats", floats=True),
     "tf_bicubic": Resampling("TensorFlow's bicubic", "not antialiased, on floats", floats=True),
     "tf_antialiased": Resampling("TensorFlow's antialiased bilinear", "on floats", floats=True),
+    "tf_area": Resampling("TensorFlow's area", "the mean of what lies under each pixel, cut to bytes"),
     "tf1_bilinear": Resampling(
         "TensorFlow 1's bilinear",
         "not antialiased and without half-pixel centres, on floats",

@@ -13,6 +13,7 @@ an implementation, roundings included, and is reproduced exactly:
   Keras table (keras-applications#88).
 - `tf_bilinear`: tf.image.resize, image_dataset_from_directory and keras.layers.Resizing (no antialiasing, on
   floats); `tf_bicubic` is tf.image.resize with that kernel, and `tf_antialiased` with antialias=True.
+- `tf_area`: tf.image.resize with that method and the roundings of big_vision's resize_small, to bytes.
 - `tf1_bilinear`: tf.image.resize_bilinear of TensorFlow 1 with the roundings of slim's vgg_preprocessing and
   inception_preprocessing (no antialiasing, no half-pixel centres, on floats).
 """
@@ -349,6 +350,8 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
             return resampling.tf_bicubic(pixels, rows, columns)
         case "tf_antialiased":
             return resampling.tf_antialiased(pixels, rows, columns)
+        case "tf_area":
+            return resampling.tf_area(pixels, rows, columns)
         case "torch_bilinear":
             return resampling.torch_bilinear(pixels, rows, columns)
         case "torch_bicubic":
@@ -451,7 +454,7 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
     """Rows and columns after resizing.
 
     torchvision gives the longer side int(size * long / short), TensorNets long * size // short, which are
-    equal; slim's vgg_preprocessing rounds long * (size / short) to even in float32.
+    equal; slim's vgg_preprocessing and big_vision round long * (size / short) to even in float32.
     """
     size = protocol.size
     if protocol.resize == "none" and (height, width) != (size, size):
@@ -461,7 +464,7 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
     if protocol.resize != "shorter_side":
         return size, size
     short, long = sorted((height, width))
-    if protocol.interpolation == "tf1_bilinear":
+    if protocol.interpolation in ("tf1_bilinear", "tf_area"):
         import numpy as np
 
         longer = int(np.rint(np.float32(long) * (np.float32(size) / np.float32(short))))

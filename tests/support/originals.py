@@ -85,6 +85,17 @@ def vit_jax(image: Pixels, size: int) -> Values:
     return values
 
 
+def big_vision(image: Pixels, size: int, crop: int) -> Values:
+    """google-research/big_vision, pp/ops_image.py: resize_small, central_crop, value_range(-1, 1)."""
+    tf: Any = import_tensorflow()
+    factor = np.float32(size) / np.float32(min(image.shape[:2]))
+    shape = [int(np.rint(np.float32(cells) * factor)) for cells in image.shape[:2]]
+    bytes_ = tf.cast(tf.image.resize(image, shape, method="area"), tf.uint8).numpy()
+    top, left = ((cells - crop) // 2 for cells in shape)
+    values: Values = bytes_[top : top + crop, left : left + crop].astype(np.float32) / np.float32(255)
+    return values * np.float32(2) - np.float32(1)
+
+
 def flax_examples(image: Pixels, size: int) -> Values:
     """flax's examples/imagenet/input_pipeline.py, preprocess_for_eval, of a decoded photo."""
     tf: Any = import_tensorflow()

@@ -121,6 +121,11 @@ ORIGINALS: Mapping[tuple[str, str], Original] = {
         "bit for bit",
         ("test_resampling.py::test_tf_bilinear_is_tf_image_resize_bit_for_bit",),
     ),
+    ("tf_area", "shorter_side"): Original(
+        'big_vision\'s `resize_small`, and `tf.image.resize` with method="area", cut to bytes',
+        "bit for bit",
+        ("test_resampling.py::test_tf_area_is_tf_image_resize_cut_to_bytes",),
+    ),
     ("torch_bilinear", "shorter_side"): _INTERPOLATE,
     ("torch_bicubic", "shorter_side"): _INTERPOLATE,
 }

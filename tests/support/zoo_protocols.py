@@ -166,6 +166,8 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
         return originals.timm_transform(DEIT)(image)
     if use.zoo.startswith("big_vision_deit3"):
         return originals.timm_transform(big_vision_deit3(protocol.size))(image)
+    if use.zoo.startswith("big_vision"):
+        return originals.big_vision(np.asarray(image), protocol.size, protocol.crop or 0).transpose(2, 0, 1)
     if use.zoo == "big_transfer":
         return originals.big_transfer(image, protocol.size)
     if use.zoo.startswith("vit_jax"):

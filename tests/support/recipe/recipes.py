@@ -107,13 +107,8 @@ def mistake(folder: Path, old: str, new: str) -> RecipeError:
     return caught.value
 
 
-NO_PROTOCOL = {
-    ("efficientnet", "transformers"),
-    *(("vit", zoo) for zoo in ("big_vision", "big_vision_plain", "big_vision_map")),
-}
-"""No protocol says to the last bit what these do: the processor of one divides by the deviations twice,
-and big_vision resizes by TensorFlow's area.
-"""
+NO_PROTOCOL = {("efficientnet", "transformers")}
+"""No protocol says to the last bit what its processor does: it divides by the deviations twice."""
 
 
 def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:

@@ -13,6 +13,7 @@ from porter.data.resampling import (
     opencv_cubic,
     tf1_bilinear,
     tf_antialiased,
+    tf_area,
     tf_bicubic,
     tf_bilinear,
     torch_bicubic,
@@ -147,6 +148,13 @@ def test_tf_bicubic_is_tf_image_resize_bit_for_bit(size: Any, target: Any) -> No
     np.testing.assert_array_equal(
         tf_bicubic(photo(*size), *target), tf.image.resize(photo(*size), target, "bicubic").numpy()
     )
+
+
+@pytest.mark.parametrize(("size", "target"), [*LARGER, ((2, 3), (50, 50)), ((333, 500), (256, 384))])
+def test_tf_area_is_tf_image_resize_cut_to_bytes(size: Any, target: Any) -> None:
+    tf = pytest.importorskip("tensorflow")
+    wanted = tf.image.resize(photo(*size), target, "area").numpy()
+    np.testing.assert_array_equal(tf_area(photo(*size), *target), wanted.astype(np.uint8), strict=True)
 
 
 @pytest.mark.parametrize(("size", "target"), [*LARGER, ((256, 512), (128, 256)), ((375, 500), (12, 31))])
