@@ -19,6 +19,8 @@ from porter.graph import Graph, shapes
 _MANY = 1 << 23
 _LARGE, _SMALL = 1 << 30, 1 << 16
 """Bytes of the values of one side, and of a single value."""
+_SHARE = 8
+"""Where one part in so many of the memory is more, the values of one side may take it."""
 _BYTES = 16
 """Of each number of an image's values, which are in float64 on both sides; those of one may be on the disk
 (`set_aside`).
@@ -29,10 +31,11 @@ _CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/me
 
 
 def set_aside(values: dict[str, Array]) -> None:
-    """Moves large values to the disk, where it has room, before the other side computes as many: a ViT-L of
-    512 pixels has 3.7 GB. The system takes the memory of a file that is mapped, when it needs it.
+    """Moves values that are large for this machine to the disk, where it has room, before the other side
+    computes as many: a ViT-L of 512 pixels has 3.7 GB. The system takes the memory of a file that is mapped,
+    when it needs it.
     """
-    if sum(value.nbytes for value in values.values()) < _LARGE:
+    if sum(value.nbytes for value in values.values()) < max(_LARGE, (_held() or 0) // _SHARE):
         return
     for path, value in values.items():
         if value.nbytes < _SMALL:
@@ -76,19 +79,26 @@ def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
     Raises:
         CheckFailed: it has less memory.
     """
-    if not hasattr(os, "sysconf"):  # Windows, which refuses memory that it does not have
+    held = _held()
+    if held is None:
         return
     values = sum(math.prod(side or 1 for side in shape) for shape in shapes(graph, size).values())
-    limits = [file.read_text(encoding="ascii").strip() for file in _CONTAINERS if file.is_file()]
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    needed, held = (
-        count / 2**30 for count in (values * _BYTES, min([machine, *map(int, filter(str.isdigit, limits))]))
-    )
-    if needed > held:
+    if values * _BYTES > held:
         message = (
-            f"comparing at {size[0]}x{size[1]} takes {needed:.0f} GiB of memory, and this machine "
-            f"has {held:.0f}"
+            f"comparing at {size[0]}x{size[1]} takes {values * _BYTES / 2**30:.0f} GiB of memory, and this "
+            f"machine has {held / 2**30:.0f}"
         )
         raise CheckFailed(
             message, next="convert for a smaller --input-size; or write the port unproved: --no-check"
         )
+
+
+def _held() -> int | None:
+    """The bytes of memory of this machine, or of its container; None on Windows, which refuses memory that it
+    does not have.
+    """
+    if not hasattr(os, "sysconf"):
+        return None
+    limits = [file.read_text(encoding="ascii").strip() for file in _CONTAINERS if file.is_file()]
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([machine, *map(int, filter(str.isdigit, limits))])

@@ -60,6 +60,7 @@ def test_large_values_are_set_aside_and_compared_all_the_same(
     full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "_LARGE", 0)
+    monkeypatch.setattr(memory, "_held", lambda: 0)
     monkeypatch.setattr(memory, "_SMALL", 64)
     if full:
         monkeypatch.setattr(memory, "TemporaryFile", partial(Path("/dev/full").open, "w+b", 0))
@@ -74,6 +75,17 @@ def test_large_values_are_set_aside_and_compared_all_the_same(
         source = Fake(lambda dtype, right=right: dict(right))
         (found,) = compare(plan(), source, lambda b, d, port=port: port, {"float64": [BATCH]})
         assert found.ok is ok
+
+
+@pytest.mark.parametrize(("held", "aside"), [(None, True), (8 * 192 - 8, True), (8 * 192 + 8, False)])
+def test_values_stay_in_memory_that_has_room_for_them(
+    held: int | None, aside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"_LARGE": 64, "_SMALL": 64, "_held": lambda: held}.items():
+        monkeypatch.setattr(memory, name, value)
+    values = {"map": np.arange(24.0)}
+    memory.set_aside(values)
+    assert isinstance(values["map"], np.memmap) is aside
 
 
 def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> None:
