@@ -44,7 +44,8 @@ def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) 
             needed = alone.submit(counted).result()
         if needed != numbers:
             message = f"config.json describes a network of {needed} weights, and the file holds {numbers}"
-            raise UsageError(message, where=where, next="fetch the folder again")
+            instead = "fetch the folder again, or build the network in Python and give it to porter.convert"
+            raise UsageError(message, where=where, next=instead)
         return build()
 
 
