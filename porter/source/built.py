@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from porter.base.dtypes import Array
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import OWN_GRAPH
@@ -15,7 +18,7 @@ from porter.padding import Size
 from porter.source.beside import config_beside
 from porter.source.in_memory import read_model
 from porter.source.opened import Opened
-from porter.zoos.folders import build_stated
+from porter.zoos.folders import BuiltModel, build_stated
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,17 @@ def read_built(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size |
     built = build_stated(config_beside(checkpoint.path), checkpoint)
     if built is None:
         return None
-    read, saved = read_model(built.model, None, outputs, size or built.size)
+    read, saved = read_model(built.model, _image(built, size), outputs, size or built.size)
     own = replace(
         read, path=checkpoint.path, digests=checkpoint.digests, notes=(*checkpoint.notes, *built.notes)
     )
     return Built(own, replace(saved, size=saved.size or built.size), checkpoint.format, built.by)
+
+
+def _image(built: BuiltModel, size: Size | None) -> Array | None:
+    """What the network is called with; None where its library does not say the channels and the sides."""
+    rows, columns = size or (None, None)
+    sides = built.size if rows is None or columns is None else (rows, columns)
+    if built.channels is None or sides is None:
+        return None
+    return np.zeros((1, built.channels, *sides), np.float32)

@@ -20,12 +20,14 @@ class BuiltModel(NamedTuple):
         by: the library and its version.
         size: rows and columns of the images that it is for; None where nothing states them.
         notes: one line each.
+        channels: of these images; None where the model's first convolution says it.
     """
 
     model: Any
     by: str
     size: tuple[int, int] | None
     notes: tuple[str, ...] = ()
+    channels: int | None = None
 
 
 class Library(Protocol):

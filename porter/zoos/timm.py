@@ -26,6 +26,8 @@ _LOADING = frozenset(
     {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"}
 )
 """Arguments of timm.create_model that name weights other than the folder's."""
+_CHANNELS = 3
+"""timm's own where `in_chans` says nothing. A first convolution may have more: TResNet's has 4x4 pixels."""
 
 
 def import_timm() -> ModuleType:
@@ -153,6 +155,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
         filled(checkpoint.tensors, build, where),
         by,
         stated_size(size[1:]) if isinstance(size, list) else None,
+        channels=given.get("in_chans", _CHANNELS),
     )
 
 

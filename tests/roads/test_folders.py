@@ -126,12 +126,20 @@ def test_a_folder_computes_what_transformers_does(
         assert porter.verify(tmp_path / "port", weights=folder, float64=True).ok
 
 
-def test_timms_own_code_builds_what_no_recipe_has(tmp_path: Path) -> None:
-    from timm.models import save_for_hf
-
-    arguments = {"act_layer": "silu"}
-    model = calibrated(import_timm().create_model("test_resnet", num_classes=10, **arguments))
-    save_for_hf(model, tmp_path / "folder", model_args=arguments)
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("test_resnet", {"act_layer": "silu"}),
+        # Its first convolution reads 48 channels, which are 4x4 pixels.
+        ("tresnet_m", {"layers": [1, 1, 1, 1], "width_factor": 0.125}),
+    ],
+)
+def test_timms_own_code_builds_what_no_recipe_has(
+    name: str, arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    library = import_timm()
+    model = calibrated(library.create_model(name, num_classes=10, **arguments))
+    library.save_for_hf(model, tmp_path / "folder", model_args=arguments)
     port = porter.convert(tmp_path / "folder", to="torch", out=tmp_path / "port").port
     assert port.record.check == "passed" and str(port.record.source.built_by).startswith("timm ")
     image = torch.randn(2, 3, SIDE, SIDE)
