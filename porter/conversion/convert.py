@@ -38,6 +38,7 @@ from porter.port import (
     Port,
     Quantize,
     Record,
+    read_port,
     write_record,
 )
 from porter.recipe import choose_options, find_member, recipes_named
@@ -231,7 +232,10 @@ def convert(
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
         if check is not False:
-            verdict, checked, warnings = _check(made, opened, given, check is True, size)
+            # What is compared is what a reader of the folder gets.
+            write_record(building, made.record)
+            on_disk = read_port(building, held=False)
+            verdict, checked, warnings = _check(on_disk, opened, given, check is True, size)
             made = replace(made, record=made.record.model_copy(update=checked))
         write_record(building, made.record)
     warnings = (
