@@ -29,6 +29,10 @@ logits of the last ones.
 """
 
 
+RETURNED = ""
+"""The tap of what a model returns: no layer's name."""
+
+
 def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp32",)) -> None:
     """Expects a run that a framework other than torch has: one of its precisions, and nothing that only torch
     offers.
@@ -72,8 +76,8 @@ class Engine(Protocol):
         maps come back so too.
 
         Args:
-            taps: path to the source's layer name (for a file's own graph, to FileNode.tap); layers that it
-                lacks are left out.
+            taps: path to the source's layer name (for a file's own graph, to FileNode.tap), or to RETURNED;
+                layers that it lacks are left out.
         """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:

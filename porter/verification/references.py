@@ -17,7 +17,7 @@ from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels import values as kernels
 from porter.fitting.fit import Fit, own_checkpoint, shape_text
-from porter.frameworks import Classifier, Destination, Engine, Tensors, get_engine
+from porter.frameworks import RETURNED, Classifier, Destination, Engine, Tensors, get_engine
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import (
     Dense,
@@ -41,8 +41,8 @@ from porter.recipe.expressions import Value
 from porter.verification.numbers import FLOAT64_LIMIT, norms
 from porter.zoos.implementation import Implementation, get_implementation
 
-_AS_GIVEN = "given: {}"
-"""No path of a graph: what the file's own graph gives under a name."""
+_AS_GIVEN = "given: "
+"""Begins no path of a graph: what the source itself gives, under a name."""
 Place = tuple[str, str]
 """A tensor of a graph: a node's path and the tensor's role."""
 
@@ -96,6 +96,7 @@ class ZooReference:
             computed in NumPy.
         places: by node and role, the implementation's name of the tensor, of those that only one node has
             and that are stored as the port has them.
+        output: path of the node that the implementation returns.
     """
 
     engine: Engine
@@ -109,6 +110,7 @@ class ZooReference:
     options: Mapping[str, Value] = field(default_factory=dict)
     behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
     places: Mapping[Place, str] = field(default_factory=dict)
+    output: str = ""
     _built: dict[tuple[tuple[int, ...] | None, Dtype], Any] = field(default_factory=dict, init=False)
 
     @property
@@ -128,8 +130,25 @@ class ZooReference:
                 self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options
             )
             self._built[key] = model
-        values = self.engine.run_reference(self._built[key], batch.astype(dtype), self.taps)
+        returned = {_AS_GIVEN: RETURNED} if dtype == "float64" else {}
+        values = self.engine.run_reference(self._built[key], batch.astype(dtype), {**self.taps, **returned})
+        if _AS_GIVEN in values:
+            self._expect_returned(values.pop(_AS_GIVEN), values)
         return _followed(_without_row(values, self.without_background), self.behind)
+
+    def _expect_returned(self, returned: Array, values: Mapping[str, Array]) -> None:
+        """Expects that the implementation returns the value of the layer that the recipe names for its
+        output.
+        """
+        value = values.get(self.output)
+        if value is None or not (apart := _apart(returned, value)):
+            return
+        raise CheckFailed(
+            f"what it returns is not the value of its '{self.taps[self.output]}', which the recipe names for "
+            f"{self.output}: {apart}",
+            where=self.name,
+            next="name the layer that gives its logits, or add what follows it to the recipe's graph",
+        )
 
     def changed(self, tensors: Mapping[Place, Array]) -> ZooReference:
         """This implementation with other numbers at some of `places`, which it has in the same shape."""
@@ -176,6 +195,7 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
             for place, name in _places(fit).items()
             if name in fit.reference_names
         },
+        fit.graph.output if fit.stand_in is None else fit.stand_in.path,
     )
 
 
@@ -232,7 +252,7 @@ class FileGraphSource:
         if dtype not in self._built:
             size = ANY if graph is None or graph.resizable else graph.size
             self._built[dtype] = self.engine.build_file(self.checkpoint, dtype, size)
-        given = {_AS_GIVEN.format(name): name for name in self.fit.given} if dtype == "float64" else {}
+        given = {f"{_AS_GIVEN}{name}": name for name in self.fit.given} if dtype == "float64" else {}
         taps = {**self.fit.taps, **given}
         values = self.engine.run_reference(self._built[dtype], batch.astype(dtype), taps)
         size = batch.shape[2], batch.shape[3]
@@ -255,16 +275,14 @@ class FileGraphSource:
         Args:
             known: the shapes of the port's values.
         """
-        taken, wrong = self.fit.given[name], None
+        taken = self.fit.given[name]
         if taken.path not in values:
             return
         value = values[taken.path]
         for op in taken.after:
             value = _followed_by(value, op)
-        apart = norms(given, value.reshape(given.shape)).rel_l2 if value.size == given.size else math.inf
-        if apart > FLOAT64_LIMIT and np.isfinite(value).all():
-            wrong = f"their relative distance is {apart:.1e}"
-        elif taken.shaped and given.shape[1:] != known[taken.path]:
+        wrong = _apart(given, value)
+        if wrong is None and taken.shaped and given.shape[1:] != known[taken.path]:
             shown, wanted = shape_text(given.shape[1:]), shape_text(tuple(n or 0 for n in known[taken.path]))
             wrong = f"it is {shown} for each image in the file, and {wanted} in the port"
         if wrong is not None:
@@ -283,6 +301,16 @@ class FileGraphSource:
         model = self.engine.build_file(self.checkpoint, "float32", size)
         whole = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
         return _without_first(whole) if output == _dropped(self.fit) else whole
+
+
+def _apart(given: Array, taken: Array) -> str | None:
+    """How far apart values are in float64 that should be equal, in words; None where they are equal, or those
+    that are taken for the given ones are not finite.
+    """
+    if not np.isfinite(taken).all():
+        return None
+    apart = norms(given, taken.reshape(given.shape)).rel_l2 if taken.size == given.size else math.inf
+    return f"their relative distance is {apart:.1e}" if apart > FLOAT64_LIMIT else None
 
 
 def _followed_by(value: Array, op: Op) -> Array:

@@ -14,6 +14,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks import RETURNED
 from porter.frameworks.tf.archive import save
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.numbering import first_names
@@ -70,7 +71,7 @@ def build_by(
             _assign(layers, checkpoint)
         attach_runner(
             model,
-            {layer: found.output for layer, found in first_names(model).items()},
+            {layer: found.output for layer, found in first_names(model).items()} | {RETURNED: model.output},
             "cpu",
             any_size(variant),
         )

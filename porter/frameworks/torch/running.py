@@ -34,12 +34,10 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
 
 def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
     """As `run_model`, for any module: `taps` is path to module name, and those that the module lacks are left
-    out.
+    out. RETURNED is the first tensor that the module returns.
     """
     fed = model.fed(batch) if isinstance(model, ExportedModule) else [batch]
-    return _capture(
-        model, fed, {path: name for path, name in taps.items() if name and _has_module(model, name)}
-    )
+    return _capture(model, fed, {path: name for path, name in taps.items() if _has_module(model, name)})
 
 
 def _has_module(model: nn.Module, name: str) -> bool:
@@ -69,10 +67,11 @@ def record(
     values: dict[str, list[torch.Tensor]] = {}
 
     def keep(path: str) -> Any:
-        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            if isinstance(output, torch.Tensor):
+        def hook(module: nn.Module, _inputs: Any, output: Any) -> None:
+            found = next(tensors_in(output), None) if module is model else output
+            if isinstance(found, torch.Tensor):
                 # The stock ReLUs that follow work in place.
-                values.setdefault(path, []).append(output.clone())
+                values.setdefault(path, []).append(found.clone())
 
         return hook
 

@@ -1,5 +1,5 @@
-"""What a file gives is compared with what porter takes for it: a reader that reads one step too few, or takes
-it for another one, is not proved by a reference that is read at the same place.
+"""What a file, or a zoo's code, gives is compared with what porter takes for it: a reader that reads one step
+too few, or takes it for another one, is not proved by a reference that is read at the same place.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from porter.base.errors import CheckFailed
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Walk
-from porter.graph import Flatten, Softmax, Tanh
+from porter.frameworks import RETURNED
+from porter.graph import Flatten, Graph, Softmax, Tanh
+from porter.graph.record import to_record
+from porter.padding import Convention
+from porter.verification.inputs import SIGNED, make_images
 from tests.support.caffe_files import write_caffe
+from tests.support.fixtures import WeightsMaker
 from tests.support.formats.tf_graph.file_graphs import frozen, variable
 from tests.support.formats.torch_export.exports import export
 from tests.support.mxnet_files import write_mxnet
+from tests.support.parity import zoos_source
 from tests.support.torch7_files import Module, Sizes, write_torch7
 
 CHANNELS, SIZE = 5, (12, 11)
@@ -249,3 +255,49 @@ def test_a_reader_that_gives_other_axes_is_refused(tmp_path: Path, monkeypatch: 
     said = r"the file gives 'mean', for which porter takes 'end': it is 5x1x1 for each image in the file"
     with pytest.raises(CheckFailed, match=said):
         convert(file, tmp_path / "other")
+
+
+class Longer:
+    """A zoo's code with one more step behind its logits."""
+
+    def __init__(self, own: Any, zoo: str) -> None:
+        self.own, self.zoo = own, zoo
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+    def build(self, *given: Any) -> Any:
+        model = self.own.build(*given)
+        if self.zoo == "torchvision":
+            model.register_forward_hook(lambda module, images, logits: logits.tanh())
+        else:
+            import keras
+
+            model.porter_runner.values[RETURNED] = keras.ops.tanh(model.output)
+        return model
+
+
+@pytest.mark.parametrize(("zoo", "suffix"), [("torchvision", ".pth"), ("keras", ".h5")])
+def test_a_zoo_s_code_returns_what_the_recipe_names(
+    zoo: str, suffix: str, weights_file: WeightsMaker
+) -> None:
+    variant, image = "mobilenet_v2_0.35", make_images((32, 32), 1, 3, SIGNED)
+    source: Any = zoos_source(variant, zoo, weights_file(variant, zoo, suffix))[1].source
+    assert "head/logits" in source.run(image, "float64")
+    longer = replace(source, implementation=Longer(source.implementation, zoo))
+    with pytest.raises(CheckFailed, match=r"what it returns is not the value of its '\w+.*', which the"):
+        longer.run(image, "float64")
+
+
+def test_what_is_compared_is_what_the_folder_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that port.json states otherwise would be loaded otherwise than it was proved."""
+
+    def lossy(graph: Graph) -> dict[str, Any]:
+        pads = Convention("explicit", (0, 1, 0, 1))
+        conv = replace(graph.nodes[0], op=replace(graph.nodes[0].op, convention=pads))
+        return to_record(replace(graph, nodes=(conv, *graph.nodes[1:])))
+
+    file = onnx_file(tmp_path / "model")
+    monkeypatch.setattr("porter.conversion.convert.to_record", lossy)
+    with pytest.raises(CheckFailed, match="conv is the first node that differs"):
+        convert(file, tmp_path / "port")
