@@ -116,6 +116,7 @@ def test_a_module_is_its_own_reference_and_stays_as_it_is(convert: Callable[...,
     assert np.allclose(found, module(photos), rtol=0, atol=1e-5)
 
 
+@pytest.mark.full
 def test_a_transformer(convert: Callable[..., Any]) -> None:
     made = convert(
         seeded(Transformer(nnx.Rngs(0))), to="flax", example=np.zeros((1, SIDE, SIDE, 3), np.float32)

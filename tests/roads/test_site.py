@@ -61,6 +61,7 @@ def test_every_flag_on_a_page_is_one_of_its_command() -> None:
     assert found > 100
 
 
+@pytest.mark.full  # a workflow of its own builds it at every push
 def test_the_site_builds(tmp_path: Path) -> None:
     pytest.importorskip("furo")
     built = subprocess.run(

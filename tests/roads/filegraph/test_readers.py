@@ -86,7 +86,16 @@ def model(keras: Any) -> tuple[Any, list[str]]:
     )
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("keras", "form"),
+    [
+        *(("keras", form) for form in FORMS),
+        # What Keras 2 writes is read by the same code as Keras 3's.
+        *(pytest.param("tf_keras", form, marks=pytest.mark.full) for form in ("h5", "saved-model")),
+        *(("tf_keras", form) for form in ("keras", "frozen")),
+    ],
+    indirect=["keras"],
+)
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
 def test_what_is_read_computes_what_keras_computes(
     form: str, keras: Any, model: tuple[Any, list[str]], tmp_path: Path

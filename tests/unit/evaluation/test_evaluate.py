@@ -615,6 +615,7 @@ def test_figures_that_cannot_be_written_are_not_lost(mine: Made, monkeypatch: py
     assert found.complete and "no space" in found.warnings[-1]
 
 
+@pytest.mark.full  # how processes share their finds is in test_distributed.py
 def test_two_processes_give_what_one_gives(mine: Made, tmp_path: Path) -> None:
     many = tmp_path / "many"
     for photo in mine.photos.glob("*/*"):  # 16 photos make one share: here are two

@@ -151,7 +151,7 @@ def test_every_variant_builds_at_odd_and_small_sizes(variant: str) -> None:
         pytest.param("keras", "resnet50", marks=pytest.mark.full),
         ("keras", "resnet50v2"),
         pytest.param("keras", "inception_v3", marks=pytest.mark.full),
-        ("keras_applications", "resnext50_32x4d"),
+        pytest.param("keras_applications", "resnext50_32x4d", marks=pytest.mark.full),
     ],
 )
 def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference: str, variant: str) -> None:
