@@ -16,7 +16,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, UsageError
 from porter.base.progress import progress_bar
-from porter.graph import Graph, site_of, tensor_shapes
+from porter.graph import Graph, Shape, shapes, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, silence, unexcited
@@ -119,8 +119,8 @@ def compare(
     with _progress(sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in order)) as step:
         for dtype in order:
             release(weights)
-            for _, alike in groupby(batches[dtype], key=lambda batch: batch.shape[2:]):
-                sums = _Sums()
+            for size, alike in groupby(batches[dtype], key=lambda batch: (batch.shape[2], batch.shape[3])):
+                stated, sums = shapes(plan.graph, size), _Sums()
                 for batch in alike:
                     wanted = dict(source.run(batch, "float64"))
                     set_aside(wanted)
@@ -133,7 +133,7 @@ def compare(
                     values = dict(port(batch, dtype))
                     seen[dtype].reached.add(plan.graph, values)
                     count = sum(value.size for value in values.values())
-                    sums.add(plan.graph, wanted, values)
+                    sums.add(plan.graph, wanted, values, stated)
                     step()
                     trim(count)
                 seen[dtype].add(plan.graph, sums, dtype, tolerance)
@@ -193,11 +193,17 @@ class _Sums:
         for path, value in rounded.items():
             _add(self.own, path, norms(exact.pop(path), value))
 
-    def add(self, graph: Graph, wanted: dict[str, Array], got: dict[str, Array]) -> None:
-        """Adds the port's distance from its source. Values of both are released after they are compared."""
+    def add(
+        self, graph: Graph, wanted: dict[str, Array], got: dict[str, Array], stated: Mapping[str, Shape]
+    ) -> None:
+        """Adds the port's distance from its source. Values of both are released after they are compared.
+
+        Args:
+            stated: the shape of every value of one image, as the graph says it.
+        """
         for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
             value, theirs = got.pop(path), wanted.pop(path)
-            if _comparable(theirs, value, output=path in graph.outputs):
+            if _comparable(theirs, value, stated[path] if path in graph.outputs else None):
                 reference = theirs.reshape(value.shape)
             else:
                 self.shapes[path] = theirs.shape[1:], value.shape[1:]
@@ -276,15 +282,18 @@ def _parity(plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: D
     )
 
 
-def _comparable(wanted: Array, got: Array, output: bool) -> bool:
+def _comparable(wanted: Array, got: Array, output: Shape | None) -> bool:
     """Whether the source's values can be laid out as the port's, cell by cell.
 
     Inside a network a source may show a value with other axes. An output has the shape that a caller gets,
-    but a head that is a 1x1 convolution gives N x C x 1 x 1 for the port's N x C.
+    but a head that is a 1x1 convolution gives N x C x 1 x 1 for a port whose graph has N x C.
+
+    Args:
+        output: the shape of an output for one image, as the graph says it; None of other values.
     """
-    if output:
-        return wanted.shape in (got.shape, (*got.shape, 1, 1))
-    return wanted.size == got.size
+    if output is None:
+        return wanted.size == got.size
+    return wanted.shape == got.shape or (got.shape[1:] == output and wanted.shape == (*got.shape, 1, 1))
 
 
 def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:

@@ -49,6 +49,12 @@ def test_inspect_says_classes_and_what_fits_as_well(classes: int, of_file: int, 
 def test_porters_own_build_is_never_called_the_same_function(reference: str, ok: bool, said: str) -> None:
     logits = Distance(max_abs=0.0, l1=0.0, rel_l2=0.0, snr_db=None, psnr_db=None, argmax_equal=ok)
     node = NodeDistance("stem/conv", rel_l2=0.0, max_abs=0.0, limit=1e-10)
-    parity = Parity(ok, reference, "float64", ((224, 224),), 2, 1e-10, 0.0, logits, None, (node,), ())
+    sizes = ((224, 224),)
+    parity = Parity(
+        ok, reference, "float64", sizes, 2, 1e-10, 0.0, logits, None, (node,), (), run_by="the zoo"
+    )
     lines = printing.verdict(Verdict((parity,), SIGNED, notes=("model.py is another",)), layers=False)
-    assert lines[0].startswith(said) and lines[-1] == "note: model.py is another"
+    assert lines[0].startswith(said) and lines[-2:] == [
+        "note: model.py is another",
+        f"reference: {reference}, run by the zoo; images, 2 in float64: {SIGNED.words}",
+    ]

@@ -9,7 +9,7 @@ import pytest
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed
-from porter.graph import AvgPool, Conv, Graph, Node, Relu
+from porter.graph import AvgPool, Conv, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.graph.plan import Plan, make_plan
 from porter.padding import Capabilities, Convention, Window
 from porter.verification import memory
@@ -30,11 +30,14 @@ class Fake:
         return self.values(dtype)
 
 
-def plan() -> Plan:
+POOL = AvgPool(Window((2, 2)), Convention())
+
+
+def plan(pool: Op = POOL) -> Plan:
     nodes = (
         Node("stem/conv", Conv(4, Window((3, 3), (2, 2)), Convention("same")), ("input",)),
         Node("stem/relu", Relu(), ("stem/conv",)),
-        Node("pool", AvgPool(Window((2, 2)), Convention()), ("stem/relu",)),
+        Node("pool", pool, ("stem/relu",)),
     )
     return make_plan(Graph(nodes, 3, "pool"), (8, 8), NATIVE)
 
@@ -225,16 +228,20 @@ def test_another_extent_is_infinitely_far() -> None:
 
 
 def test_an_output_has_the_shape_that_a_caller_gets() -> None:
-    """Found by a mistake planted in a reader: a port that gave N x 6 x 9 x 1 for a file's N x 6 x 9."""
-    for path, axes, ok in (
-        ("pool", (2, 4, 1, 1), True),
-        ("pool", (2, 1, 4), False),
-        ("pool", (2, 4, 1), False),
-        ("stem/conv", (2, 1, 2, 2), True),
+    """Found by mistakes planted in a reader and in a build: a port that gave N x 6 x 9 x 1 for a file's
+    N x 6 x 9, and one of N x 6 whose graph and file have N x 6 x 1 x 1.
+    """
+    for path, axes, kept, ok in (
+        ("pool", (2, 4, 1, 1), False, True),
+        ("pool", (2, 4, 1, 1), True, False),
+        ("pool", (2, 1, 4), False, False),
+        ("pool", (2, 4, 1), False, False),
+        ("stem/conv", (2, 1, 2, 2), False, True),
     ):
         shown = {**values(), path: values()[path].reshape(axes)}
         source = Fake(lambda dtype, shown=shown: dict(shown))
-        (found,) = compare(plan(), source, lambda b, d: values(), {"float64": [BATCH]})
+        made = plan(GlobalAvgPool(keep=kept))
+        (found,) = compare(made, source, lambda b, d: values(), {"float64": [BATCH]})
         assert found.ok is ok
         assert ok or (found.first_bad is not None and found.first_bad.shapes == (axes[1:], (4,)))
 
