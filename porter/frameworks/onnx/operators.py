@@ -22,7 +22,8 @@ in every opset. Wrong in onnx 1.23, with the distance from onnxruntime (relative
   float32: 1e-9 to 4e-8.
 - Sigmoid calls Python for each number, and that of -40 has lost its digits.
 
-Selu's and HardSigmoid's numbers are as porter reads them (porter.formats.onnx.arithmetic).
+Selu's numbers and a HardSigmoid's sixth are what float32 has rounded. They are told here anew, because a
+mistake of porter's reader would be shared otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ from porter.filegraph.kernels import layouts, values, windows
 from porter.filegraph.kernels.layouts import Numbers
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid
-from porter.formats.onnx.arithmetic import hard_slope, selu_numbers
 from porter.formats.onnx.proto import import_onnx
 
 Operator = Callable[..., Any]
@@ -118,9 +118,20 @@ def _group_norm(
 # Of each number.
 
 
+_SELU = (1.6732632423543772, 1.0507009873554805)
+"""Alpha and gamma (Klambauer et al., arXiv 1706.02515)."""
+
+
 def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
-    alpha, gamma = selu_numbers(alpha, gamma)
+    if np.allclose((alpha, gamma), _SELU, rtol=1e-6):
+        alpha, gamma = _SELU
     return gamma * values.elu(x, alpha)
+
+
+def _hard_sigmoid(x: Numbers, alpha: float, beta: float) -> Any:
+    """A sixth is torch's slope."""
+    sixth = np.float32(alpha) == np.float32(1 / 6)
+    return values.hard_sigmoid(x, 1 / 6 if sixth else alpha, beta)
 
 
 # Maps.
@@ -258,7 +269,7 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "Erf": (values.erf, _NEVER),
     "Gelu": (lambda x, approximate: values.gelu(x, approximate == "tanh"), _NEVER),
     "Sigmoid": (values.sigmoid, _NEVER),
-    "HardSigmoid": (lambda x, alpha, beta: values.hard_sigmoid(x, hard_slope(alpha), beta), _NEVER),
+    "HardSigmoid": (_hard_sigmoid, _NEVER),
     "HardSwish": (values.hard_swish, _NEVER),
     "Selu": (_selu, _NEVER),
     "Pad": (_pad, _NEVER),

@@ -182,6 +182,17 @@ def test_where_float64_proves_the_port_float32_says_how_it_rounds(
     assert not wrong[0].ok and not wrong[1].ok
 
 
+@pytest.mark.parametrize(("apart", "ok"), [(1e-2, True), (2.0, False)])
+def test_a_source_that_is_far_from_itself_does_not_round(apart: float, ok: bool) -> None:
+    """Of a hard sigmoid the reference in float64 had another slope than the one in float32, as the port had:
+    it was proved, because the source seemed to round as much.
+    """
+    batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
+    source = Fake(lambda dtype: values() if dtype == "float64" else values(pool=apart))
+    single, double = compare(plan(), source, lambda b, d: values(), batches)
+    assert double.ok and single.ok is ok
+
+
 @pytest.mark.parametrize(("off", "ok"), [(3e-3, True), (1e-1, False)])
 def test_a_source_that_rounds_by_chance_is_asked_again(off: float, ok: bool) -> None:
     """Of the source's runs in float32 those after the first, whose inputs are moved by one rounding, are
