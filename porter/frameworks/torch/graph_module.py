@@ -21,7 +21,7 @@ from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.spellings import GLOBAL_POOLS, OF_NUMBERS, REDUCTIONS
 from porter.frameworks.torch.state import state_arrays
 from porter.frameworks.torch.steps import make_steps
-from porter.graph import Shape
+from porter.graph import Graph, Shape
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
 
@@ -81,37 +81,36 @@ class GraphModule(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
+        # Names that no layer of a file has: "outputs", "steps" and "graph" are layers in many.
+        self._plan, self._taken = plan, taken_shapes(plan)
         steps = make_steps(plan)
         modules = {step.path: _make_module(step.layer) for step in steps if step.shares is None}
         modules |= {step.path: Again(modules[step.shares]) for step in steps if step.shares is not None}
         for path in sorted(modules):  # each node before those below its path
             _add_module(self, path, modules[path])
         last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
-        self.only_size, self.fixed_by_pads = plan.only_size, plan.fixed_by_pads
-        self.outputs, self.graph = plan.graph.outputs, plan.graph
-        self.taken = taken_shapes(plan)
         # Module name, path, inputs, and the values that nothing reads afterwards.
-        self.steps = tuple(
+        self._steps = tuple(
             (
                 module_name(step.path),
                 step.path,
                 step.inputs,
-                tuple(p for p in set(step.inputs).difference(self.outputs) if last_use[p] == index),
+                tuple(p for p in set(step.inputs).difference(plan.graph.outputs) if last_use[p] == index),
             )
             for index, step in enumerate(steps)
         )
 
     def forward(self, x: torch.Tensor, *further: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        if len(further) + 1 != len(self.taken):
-            next = f"give it {', '.join(self.taken)}"
-            raise UsageError(f"the model takes {len(self.taken)} inputs, got {len(further) + 1}", next=next)
-        given = zip(self.taken.items(), (x, *further), strict=True)
+        if len(further) + 1 != len(self._taken):
+            next = f"give it {', '.join(self._taken)}"
+            raise UsageError(f"the model takes {len(self._taken)} inputs, got {len(further) + 1}", next=next)
+        given = zip(self._taken.items(), (x, *further), strict=True)
         values = {path: self._checked(value, shape) for (path, shape), value in given}
-        for name, path, inputs, finished in self.steps:
+        for name, path, inputs, finished in self._steps:
             values[path] = self.get_submodule(name)(*(values[source] for source in inputs))
             for source in finished:
                 del values[source]
-        found = tuple(values[path] for path in self.outputs)
+        found = tuple(values[path] for path in self._plan.graph.outputs)
         return found if len(found) > 1 else found[0]
 
     def _checked(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
@@ -135,16 +134,20 @@ class GraphModule(nn.Module):
         if (x.shape[2], x.shape[3]) != (rows, columns):
             right = (
                 "the pads of this model are right for"
-                if self.fixed_by_pads
+                if self._plan.fixed_by_pads
                 else "the layers of this model fit"
             )
             raise UsageError(
                 f"{right} an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",
                 next="convert with --input-size any, or with this size"
-                if self.fixed_by_pads
+                if self._plan.fixed_by_pads
                 else "give it this size",
             )
         return x
+
+
+def graph_of(model: GraphModule) -> Graph:
+    return model._plan.graph
 
 
 def build_model(

@@ -15,7 +15,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import UsageError
 from porter.frameworks.images import as_taken
 from porter.frameworks.torch.exported import ExportedModule
-from porter.frameworks.torch.graph_module import GraphModule, to_tensor
+from porter.frameworks.torch.graph_module import GraphModule, graph_of, to_tensor
 from porter.frameworks.torch.layout import module_name
 
 
@@ -29,7 +29,7 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
     missing = [path for path, name in modules.items() if not _has_module(model, name)]
     if missing:
         raise UsageError("the model has no such node", where=missing[0])
-    return _capture(model, as_taken(batch, model.graph), modules)
+    return _capture(model, as_taken(batch, graph_of(model)), modules)
 
 
 def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:

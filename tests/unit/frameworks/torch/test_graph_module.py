@@ -9,6 +9,7 @@ import torch
 
 from porter.base.errors import GraphError, MappingError, UsageError
 from porter.frameworks.torch import destination as framework
+from porter.frameworks.torch.running import run_model
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
@@ -93,7 +94,6 @@ def test_traced_exported_and_compiled_at_every_size(make):
 
 def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace():
     model = built(small_mobilenet, (32, 32))
-    assert model.only_size == (32, 32)
     with pytest.raises(UsageError, match="32x32 only, got 33x31"):
         model(images((33, 31)))
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
@@ -216,6 +216,12 @@ def test_a_node_above_others_and_a_name_that_torch_has_taken():
     taken = replace(graph, nodes=(Node("forward", Relu(), (INPUT,)),), output="forward")
     with pytest.raises(GraphError, match="already exists"):
         build(taken, {})
+
+
+@pytest.mark.parametrize("name", ["outputs", "steps", "graph", "taken", "only_size", "fixed_by_pads"])
+def test_a_layer_may_have_any_name_that_torch_has_not_taken(name):
+    graph = Graph((Node(name, Relu(), (INPUT,)), Node("end", Relu(), (name,))), 3, "end")
+    assert set(run_model(build(graph, {}), images((4, 4)).numpy(), [name, "end"])) == {name, "end"}
 
 
 @pytest.mark.parametrize("make", [three_blocks, resnet_v2, inception])
