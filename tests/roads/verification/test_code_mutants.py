@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.support.mutation.corpus import Item
 from tests.support.mutation.of_code import Mistake, mistakes_in, plant
-from tests.support.mutation.of_code_page import table
+from tests.support.mutation.of_code_lines import lines_of
+from tests.support.mutation.of_code_page import part, part_of, table, with_part
 
 SOURCE = '''
 """A module."""
@@ -77,9 +81,39 @@ def test_a_function_without_a_name_has_mistakes_too(mistakes: dict[str, Mistake]
     assert plant(mistakes["order 0"]) == 1 and pick(1, 2) == (2, 1)
 
 
+FOUND = [
+    {"key": "porter/graph/plan.py:1:order:0", "kind": "order", "state": state, "file": "f", "seconds": "0.2"}
+    for state in ("refused", "refused", "proved and wrong")
+]
+
+
 def test_the_table_counts_by_room() -> None:
-    found = [
-        {"key": "porter/graph/plan.py:1:order:0", "state": state}
-        for state in ("refused", "refused", "proved and wrong")
-    ]
-    assert "| graph | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 0 |" in table(found) and "| padding | 0 |" in table(found)
+    found = table(FOUND)
+    assert "| graph | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 0 |" in found and "| padding | 0 |" in found
+    assert "| together | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 0 |" in found
+
+
+def test_the_page_has_its_part_once() -> None:
+    one, other = (part(FOUND, {"onnx": files}, 9, "Commit 1234567.") for files in (2, 5))
+    page = with_part(with_part("# Mutants\n", one), other)
+    assert page.startswith("# Mutants\n\n## Mistakes") and part_of(page) == other and one not in page
+    assert "5 of onnx" in page and "200 ms" in page and "`porter/graph/plan.py:1:order:0` (order)" in page
+    assert part_of("# Mutants\n") == "" and with_part("# Mutants\n", "") == "# Mutants\n"
+
+
+class Stub:
+    """Ports nothing, and counts how often it is asked."""
+
+    asked = 0
+
+    def child(self, act: object) -> tuple[bytes, int]:
+        self.asked += 1
+        return b'{"state": "equal", "seconds": 1.5, "lines": {"porter/graph/plan.py": [1, 3]}}', 0
+
+
+def test_lines_are_kept_until_the_file_changes(tmp_path: Path) -> None:
+    nursery: Any = Stub()
+    for content, asked in ((b"one", 1), (b"one", 1), (b"two", 2)):
+        (tmp_path / "model.onnx").write_bytes(content)
+        item = Item("onnx-000", tmp_path / "model.onnx", np.ones((1, 1, 2, 2)), (np.ones(3),))
+        assert lines_of(item, nursery).lines == {"porter/graph/plan.py": [1, 3]} and nursery.asked == asked

@@ -16,7 +16,6 @@ import numpy as np
 
 import porter
 from porter.base.dtypes import Array
-from porter.base.errors import PorterError
 
 CLOSE = 1e-5
 """The relative L2 distance in float32 up to which outputs are the same."""
@@ -33,13 +32,15 @@ class Item:
 
 
 def make(folder: Path) -> None:
-    """Writes the corpus. What is refused, or is not what the framework gives, is named and left out."""
+    """Writes the corpus. What is refused, crashes, or is not what the framework gives, is named and left
+    out.
+    """
     for name, file, images, wanted in _files(folder):
         place = folder / name
         try:
             outputs = outputs_of(porter.convert(file, to="torch", out=place / "port").folder, images)
-        except PorterError as error:
-            print(f"{name}: {str(error)[:120]}", flush=True)
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {str(error)[:120]}", flush=True)
             continue
         if len(outputs) != len(wanted) or not all(map(_same_in_some_order, outputs, wanted)):
             print(f"{name}: the port gives something else than {file.name}", flush=True)

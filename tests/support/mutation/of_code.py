@@ -6,10 +6,16 @@ from __future__ import annotations
 
 import ast
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType
+
+Place = tuple[str, str, int]
+"""Of a function's code: its file, qualified name and first line."""
+Functions = dict[Place, list[FunctionType]]
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     **{
@@ -57,35 +63,57 @@ def mistakes_in(file: Path) -> list[Mistake]:
     return [Mistake(file, node.lineno, kind, place) for place, (node, kind, _) in enumerate(_changes(tree))]
 
 
-def plant(mistake: Mistake) -> int:
+def plant(mistake: Mistake, functions: Functions | None = None) -> int:
     """Gives the functions of this process the code of the file with the mistake; returns how many are others
     now.
+
+    Args:
+        functions: those of the process, if they were looked for before.
     """
-    text = mistake.file.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    for place, (node, _, changed) in enumerate(_changes(tree)):
-        if place == mistake.place:
-            _replace(tree, node, changed)
-    trees = (ast.parse(text), ast.fix_missing_locations(tree))
-    before, after = (_codes(compile(each, str(mistake.file), "exec")) for each in trees)
-    others = {key: code for key, code in after.items() if code != before.get(key)}
-    planted = 0
-    for function in [each for each in gc.get_objects() if isinstance(each, FunctionType)]:
-        code = function.__code__
-        if (
-            code.co_filename == str(mistake.file)
-            and (new := others.get((code.co_qualname, code.co_firstlineno))) is not None
-        ):
-            function.__code__ = new
-            planted += 1
-    return planted
+    return give(codes_with(mistake), functions_of(gc.get_objects()) if functions is None else functions)
 
 
-def _codes(code: CodeType) -> dict[tuple[str, int], CodeType]:
+def functions_of(objects: Iterable[object]) -> Functions:
+    """The functions among objects, by the file, name and line of their code."""
+    found: Functions = {}
+    for each in objects:
+        if isinstance(each, FunctionType):
+            found.setdefault(_place(each.__code__), []).append(each)
+    return found
+
+
+def codes_with(mistake: Mistake) -> dict[Place, CodeType]:
+    """The codes of the file that are others with the mistake."""
+    tree = ast.parse(mistake.file.read_text(encoding="utf-8"))
+    node, _, changed = next(islice(_changes(tree), mistake.place, None))
+    _replace(tree, node, changed)
+    before = _codes_of(mistake.file)
+    after = _codes(compile(ast.fix_missing_locations(tree), str(mistake.file), "exec"))
+    return {key: code for key, code in after.items() if code != before.get(key)}
+
+
+def give(codes: Mapping[Place, CodeType], functions: Functions) -> int:
+    """Gives functions their other codes; returns how many have one."""
+    pairs = [(function, code) for place, code in codes.items() for function in functions.get(place, ())]
+    for function, code in pairs:
+        function.__code__ = code
+    return len(pairs)
+
+
+@cache
+def _codes_of(file: Path) -> dict[Place, CodeType]:
+    return _codes(compile(file.read_text(encoding="utf-8"), str(file), "exec"))
+
+
+def _place(code: CodeType) -> Place:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def _codes(code: CodeType) -> dict[Place, CodeType]:
     found = {}
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            found[each.co_qualname, each.co_firstlineno] = each
+            found[_place(each)] = each
             found |= _codes(each)
     return found
 

@@ -1,87 +1,74 @@
-"""Runs mistakes in porter's source, and words what came of them."""
+"""What came of mistakes in porter's source, as a part of docs/mutants.md."""
 
 from __future__ import annotations
 
-import json
-import random
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-
-from tests.support.checkout import ROOT
-from tests.support.mutation import corpus
-from tests.support.mutation.of_code import Mistake, mistakes_in
 
 ROOMS = ("formats", "filegraph", "fitting", "graph", "padding", "source", "frameworks")
-EACH = 3
-"""So many files are ported under a mistake: those that run the fewest lines, among those that run its
-line.
+STATES = ("refused", "crashed", "slow", "unproved", "equal", "proved and wrong", "not planted")
+TITLE = "## Mistakes in porter's own source\n"
+HEAD = """\
+`scripts/mutants --code FOLDER` plants one mistake at a time in porter's own source: another constant,
+comparison, operator, sign, order, branch or argument. Small files of one layer or operator each are then
+ported to torch. The judge is what each file's own framework gave for its images before any mistake: a port
+that the proof passes and that gives something else, by more than 1e-5 in float32, is *proved and wrong*, and
+a fault of the proof.
+
+Mistakes are drawn from all that can be planted on lines that a file runs. Each is tried on the three fastest
+files that run its line, until one does not end equal. *Refused* and *crashed* ones leave no port, and
+*unproved* ones a port that says so. *Equal* ones change nothing that these files show: a message, a limit, a
+short cut, or a case that none of the three has.
 """
 
 
-def run(folder: Path, log: Path, count: int, seed: int) -> list[dict[str, str]]:
-    """Plants `count` mistakes on lines that the corpus runs; a log that exists is continued.
+def part(found: Sequence[Mapping[str, str]], files: Mapping[str, int], possible: int, made: str) -> str:
+    """The part of the page.
 
     Args:
-        folder: of the corpus, which is made if it is not there.
+        files: how many there are of each format.
+        possible: so many mistakes can be planted on lines that they run.
+        made: the commit, and what repeats the run.
     """
-    if not any(folder.glob("*/item.json")):
-        # In another process, because one that has run TensorFlow cannot be forked.
-        making = (
-            "from pathlib import Path; from tests.support.mutation.corpus import make; "
-            f"make(Path({str(folder)!r}))"
-        )
-        subprocess.run([sys.executable, "-W", "ignore", "-c", making], cwd=ROOT, check=True)
-    from tests.support.mutation.of_code_trial import lines_of, outcome, warm
+    states, seconds = Counter(each["state"] for each in found), sum(float(each["seconds"]) for each in found)
+    kinds = ", ".join(f"{count} of {kind}" for kind, count in sorted(files.items()))
+    figures = [
+        f"- {len(found)} mistakes of {possible} that can be planted on lines that the files run.",
+        f"- {sum(files.values())} files: {kinds}.",
+        f"- {states['proved and wrong']} proved and wrong.",
+        f"- {1000 * seconds / max(1, len(found)):.0f} ms for each mistake, on one processor.",
+        f"- {made}",
+    ]
+    wrong = [f"- {worded(each)}" for each in found if each["state"] == "proved and wrong"]
+    listed = ["### Proved and wrong", "\n".join(wrong)] if wrong else []
+    return "\n\n".join([TITLE.strip(), HEAD.strip(), "\n".join(figures), table(found), *listed]) + "\n"
 
-    warm()
-    items = corpus.read(folder)
-    lines = {item.name: lines_of(item) for item in items}
-    sizes = {name: sum(map(len, found.values())) for name, found in lines.items()}
 
-    def ported(mistake: Mistake) -> list[corpus.Item]:
-        chosen = [item for item in items if mistake.line in lines[item.name].get(str(mistake.file), ())]
-        return sorted(chosen, key=lambda item: sizes[item.name])[:EACH]
+def with_part(page: str, part: str) -> str:
+    """The page with another part on mistakes in the source, which is its last."""
+    return f"{page.partition(TITLE)[0].rstrip()}\n\n{part}" if part else page
 
-    files = [file for room in ROOMS for file in sorted((ROOT / "porter" / room).rglob("*.py"))]
-    every = [mistake for file in files for mistake in mistakes_in(file) if ported(mistake)]
-    print(f"{len(items)} files, {len(every)} mistakes on lines that they run", flush=True)
-    known = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    done = {each["key"] for each in known}
-    for mistake in random.Random(seed).sample(every, min(count, len(every))):
-        key = str(Path(mistake.key).relative_to(ROOT))
-        if key in done:
-            continue
-        start = time.monotonic()
-        state, shown = outcome(mistake, ported(mistake))
-        known.append(
-            {
-                "key": key,
-                "kind": mistake.kind,
-                "state": state,
-                "file": shown,
-                "seconds": f"{time.monotonic() - start:.1f}",
-            }
-        )
-        with log.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(known[-1]) + "\n")
-        if state == "proved and wrong":
-            print(f"proved and wrong: {key} ({mistake.kind}), shown by {shown}", flush=True)
-    return known
+
+def part_of(page: str) -> str:
+    """What a page has on mistakes in the source; nothing if it has none."""
+    _, title, rest = page.partition(TITLE)
+    return title + rest
+
+
+def worded(found: Mapping[str, str]) -> str:
+    """An outcome in a line."""
+    return f"`{found['key']}` ({found['kind']}): {found['state']}, shown by {found['file']}"
 
 
 def table(found: Sequence[Mapping[str, str]]) -> str:
     """A line for each room: how many of its mistakes ended in which way."""
-    states = ("refused", "crashed", "slow", "unproved", "equal", "proved and wrong", "not planted")
     rows = {
         room: Counter(each["state"] for each in found if each["key"].split("/")[1] == room) for room in ROOMS
     }
-    lines = [f"| room | mistakes | {' | '.join(states)} |", "|---" * (len(states) + 2) + "|"]
+    rows["together"] = sum(rows.values(), Counter())
+    lines = [f"| room | mistakes | {' | '.join(STATES)} |", "| --- " * (len(STATES) + 2) + "|"]
     lines += [
-        f"| {room} | {sum(row.values())} | {' | '.join(str(row[state]) for state in states)} |"
+        f"| {room} | {sum(row.values())} | {' | '.join(str(row[state]) for state in STATES)} |"
         for room, row in rows.items()
     ]
     return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""Plants mistakes in porter's source, and keeps what came of each."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.checkout import ROOT
+from tests.support.mutation import corpus
+from tests.support.mutation.nursery import Nursery
+from tests.support.mutation.of_code import Mistake, mistakes_in
+from tests.support.mutation.of_code_lines import digest_of_source, lines_of
+from tests.support.mutation.of_code_page import ROOMS, worded
+from tests.support.mutation.of_code_trial import nursery, outcome
+
+EACH = 3
+"""So many files are ported under a mistake: the fastest of those that run its line."""
+Running = Mapping[tuple[str, int], Sequence[corpus.Item]]
+"""The files that run a line of a file of porter's."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of mistakes.
+
+    Attributes:
+        files: how many are ported, by their format.
+        possible: how many mistakes can be planted on lines that they run.
+    """
+
+    found: list[dict[str, str]]
+    files: Mapping[str, int]
+    possible: int
+
+
+def run(folder: Path, log: Path, count: int, seed: int) -> Run:
+    """Plants `count` mistakes on lines that the corpus runs. A log is continued with what it has of this
+    source.
+
+    Args:
+        folder: of the corpus, which is made if it is not there.
+    """
+    if not any(folder.glob("*/item.json")):
+        _make(folder)
+    items = corpus.read(folder)
+    parent = nursery(items)
+    running, files = _running(items, parent)
+    every = _mistakes(running)
+    print(f"{sum(files.values())} files, {len(every)} mistakes on lines that they run", flush=True)
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    found = [each for each in map(json.loads, lines) if each.get("source") == digest_of_source()]
+    done = {each["key"] for each in found}
+    random.Random(seed).shuffle(every)
+    for mistake in every[:count]:
+        if _key(mistake) in done:
+            continue
+        found.append(_tried(mistake, running, parent))
+        with log.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(found[-1]) + "\n")
+        if found[-1]["state"] == "proved and wrong":
+            print(worded(found[-1]), flush=True)
+    return Run(found, files, len(every))
+
+
+def _make(folder: Path) -> None:
+    # In another process, because one that has run TensorFlow cannot be forked.
+    making = (
+        "from pathlib import Path; from tests.support.mutation.corpus import make; "
+        f"make(Path({str(folder)!r}))"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", making], cwd=ROOT, check=True)
+
+
+def _running(items: Sequence[corpus.Item], parent: Nursery) -> tuple[Running, Counter[str]]:
+    """The fastest files that run each line, and how many files of each format there are. A file that does
+    not end equal without a mistake tells nothing, and is left out.
+    """
+    ran = {item.name: lines_of(item, parent) for item in items}
+    for item in items:
+        if ran[item.name].state != "equal":
+            print(f"{item.name} is left out: it is {ran[item.name].state} without a mistake", flush=True)
+    right = [item for item in items if ran[item.name].state == "equal"]
+    found: dict[tuple[str, int], list[corpus.Item]] = {}
+    for item in sorted(right, key=lambda item: ran[item.name].seconds):
+        for file, lines in ran[item.name].lines.items():
+            for line in lines:
+                found.setdefault((file, line), []).append(item)
+    fastest = {line: files[:EACH] for line, files in found.items()}
+    return fastest, Counter(item.name.split("-")[0] for item in right)
+
+
+def _mistakes(running: Running) -> list[Mistake]:
+    files = [file for room in ROOMS for file in sorted((ROOT / "porter" / room).rglob("*.py"))]
+    return [mistake for file in files for mistake in mistakes_in(file) if _line(mistake) in running]
+
+
+def _line(mistake: Mistake) -> tuple[str, int]:
+    return str(mistake.file.relative_to(ROOT)), mistake.line
+
+
+def _key(mistake: Mistake) -> str:
+    return str(Path(mistake.key).relative_to(ROOT))
+
+
+def _tried(mistake: Mistake, running: Running, parent: Nursery) -> dict[str, str]:
+    start = time.monotonic()
+    state, shown = outcome(mistake, running[_line(mistake)], parent)
+    return {
+        "key": _key(mistake),
+        "kind": mistake.kind,
+        "state": state,
+        "file": shown,
+        "seconds": f"{time.monotonic() - start:.2f}",
+        "source": digest_of_source(),
+    }
