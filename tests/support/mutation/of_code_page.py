@@ -18,7 +18,8 @@ a fault of the proof.
 Mistakes are drawn from all that can be planted on lines that a file runs. Each is tried on the three fastest
 files that run its line, until one does not end equal. *Refused* and *crashed* ones leave no port, and
 *unproved* ones a port that says so. *Equal* ones change nothing that these files show: a message, a limit, a
-short cut, or a case that none of the three has.
+short cut, or a case that none of the three has. No other file is tried after one that does not end equal, so
+a mistake that this one refuses, and that another file would have shown as proved and wrong, is not seen.
 """
 
 
