@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests.support.mutation.corpus import Item
 from tests.support.mutation.of_code import Mistake, mistakes_in, plant
 from tests.support.mutation.of_code_lines import lines_of
 from tests.support.mutation.of_code_page import part, part_of, table, with_part
+from tests.support.mutation.of_code_trial import STATES, outcome
 
 SOURCE = '''
 """A module."""
@@ -26,6 +28,7 @@ def padded(size: int, kernel: int = 2) -> int:
     return size + kernel if size > 1 and kernel else max(size, 1)
 
 
+SIZES = {"first": (1, 2)}
 PICK = {"first": lambda one, other: (one, other)}
 '''
 
@@ -55,7 +58,9 @@ def test_they_are_in_functions_and_not_in_words(mistakes: dict[str, Mistake]) ->
         "comparison 1",
         "constant 1",
     }
-    assert set(mistakes) == of_padded | {"swapped arguments 0", "constant 2", "order 0"}
+    of_tables = {"constant 3", "constant 4", "constant 5", "order 1"}
+    assert set(mistakes) == of_padded | {"swapped arguments 0", "constant 2", "order 0"} | of_tables
+    assert {kind for kind, each in mistakes.items() if each.table} == of_tables
 
 
 @pytest.mark.parametrize(
@@ -79,6 +84,51 @@ def test_a_mistake_changes_functions_that_were_made_before(
 def test_a_function_without_a_name_has_mistakes_too(mistakes: dict[str, Mistake]) -> None:
     pick = import_module("changed").PICK["first"]
     assert plant(mistakes["order 0"]) == 1 and pick(1, 2) == (2, 1)
+
+
+def test_a_mistake_in_a_table_is_wherever_the_table_is(
+    mistakes: dict[str, Mistake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reading.py").write_text("from changed import SIZES as OWN\nMORE = {**OWN, 'other': 3}\n")
+    monkeypatch.delitem(sys.modules, "reading", raising=False)
+    reading = import_module("reading")
+    assert plant(mistakes["order 1"]) == 3
+    assert import_module("changed").SIZES == reading.OWN == {"first": (2, 1)}
+    assert reading.MORE == {"first": (2, 1), "other": 3}
+
+
+class Ending:
+    """A nursery whose children end as they are told: a file's state each, or a signal."""
+
+    functions: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, *states: str) -> None:
+        self.states = states
+
+    def child(self, act: object) -> tuple[bytes, int]:
+        said = []
+        for state in self.states:
+            self.states = self.states[1:]
+            if state == "killed":
+                return bytes(said), signal.SIGSEGV
+            said.append(STATES.index(state))
+        return bytes(said), 0
+
+
+@pytest.mark.parametrize(
+    ("states", "worst", "place"),
+    [
+        (("equal", "equal", "equal"), "equal", 0),
+        (("equal", "refused", "crashed"), "refused", 1),
+        (("refused", "killed", "proved and wrong"), "proved and wrong", 2),
+        (("equal", "killed", "refused"), "crashed", 1),
+    ],
+)
+def test_a_file_that_is_refused_hides_no_other(states: tuple[str, ...], worst: str, place: int) -> None:
+    items = [Item(f"onnx-{number}", Path("model.onnx"), np.ones(1), ()) for number in range(3)]
+    nursery: Any = Ending(*states)
+    mistake = Mistake(Path("plan.py"), 1, "order", 0)
+    assert outcome(mistake, items, nursery) == (worst, items[place].name)
 
 
 FOUND = [

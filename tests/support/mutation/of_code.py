@@ -1,17 +1,18 @@
 """Mistakes in porter's own source, one at a time: another constant, comparison, sign, order, branch or
-argument.
+argument, in a function or in a module's table.
 """
 
 from __future__ import annotations
 
 import ast
 import gc
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 
 Place = tuple[str, str, int]
 """Of a function's code: its file, qualified name and first line."""
@@ -45,12 +46,17 @@ _LEFT_OUT = (ast.Raise, ast.Assert, ast.JoinedStr, ast.AnnAssign)
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake in a file of source: the `place`-th that its functions can have."""
+    """A mistake in a file of source: the `place`-th that its functions and tables can have.
+
+    Attributes:
+        table: the name of the module's value that it is in; None in a function.
+    """
 
     file: Path
     line: int
     kind: str
     place: int
+    table: str | None = None
 
     @property
     def key(self) -> str:
@@ -60,16 +66,22 @@ class Mistake:
 def mistakes_in(file: Path) -> list[Mistake]:
     """All mistakes that can be planted in a file, in their order."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    return [Mistake(file, node.lineno, kind, place) for place, (node, kind, _) in enumerate(_changes(tree))]
+    tables = {node: name for name, value in _tables(tree).items() for node in _in_table(value)}
+    return [
+        Mistake(file, node.lineno, kind, place, tables.get(node))
+        for place, (node, kind, _) in enumerate(_changes(tree))
+    ]
 
 
 def plant(mistake: Mistake, functions: Functions | None = None) -> int:
-    """Gives the functions of this process the code of the file with the mistake; returns how many are others
+    """Gives this process the mistake; returns how many of its functions, or of its modules' names, have it
     now.
 
     Args:
         functions: those of the process, if they were looked for before.
     """
+    if mistake.table is not None:
+        return _give_table(mistake, mistake.table)
     return give(codes_with(mistake), functions_of(gc.get_objects()) if functions is None else functions)
 
 
@@ -84,12 +96,47 @@ def functions_of(objects: Iterable[object]) -> Functions:
 
 def codes_with(mistake: Mistake) -> dict[Place, CodeType]:
     """The codes of the file that are others with the mistake."""
+    before = _codes_of(mistake.file)
+    after = _codes(compile(_with(mistake), str(mistake.file), "exec"))
+    return {key: code for key, code in after.items() if code != before.get(key)}
+
+
+def _with(mistake: Mistake) -> ast.Module:
+    """The file with the mistake."""
     tree = ast.parse(mistake.file.read_text(encoding="utf-8"))
     node, _, changed = next(islice(_changes(tree), mistake.place, None))
     _replace(tree, node, changed)
-    before = _codes_of(mistake.file)
-    after = _codes(compile(ast.fix_missing_locations(tree), str(mistake.file), "exec"))
-    return {key: code for key, code in after.items() if code != before.get(key)}
+    return ast.fix_missing_locations(tree)
+
+
+def _give_table(mistake: Mistake, name: str) -> int:
+    """Puts another value in place of a module's, wherever a module has it or a larger table that took it
+    in.
+    """
+    (module,) = [each for each in _modules() if getattr(each, "__file__", None) == str(mistake.file)]
+    stated = next(each for each in _with(mistake).body if name in _targets(each))
+    space = dict(vars(module))
+    future = ast.parse("from __future__ import annotations").body
+    exec(compile(ast.Module([*future, stated], []), str(mistake.file), "exec"), space)
+    old, new, count = vars(module)[name], space[name], 0
+    for each in _modules():
+        for held, value in list(vars(each).items()):
+            if value is old:
+                setattr(each, held, new)
+            elif (
+                type(value) is type(old) is dict
+                and old
+                and all(value.get(key) is own for key, own in old.items())
+            ):
+                value.update(new)
+            else:
+                continue
+            count += 1
+    return count
+
+
+def _modules() -> list[ModuleType]:
+    return [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
 
 
 def give(codes: Mapping[Place, CodeType], functions: Functions) -> int:
@@ -130,10 +177,35 @@ def _replace(tree: ast.AST, old: ast.AST, new: ast.AST) -> None:
 
 
 def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, ast.AST]]:
-    """Each node within a function, with a kind of mistake and what stands in its place then."""
-    for node in _in_functions(tree, False):
+    """Each node within a function or a table, with a kind of mistake and what stands in its place then."""
+    for node in chain(_in_functions(tree, False), *map(_in_table, _tables(tree).values())):
         for kind, changed in _of(node):
             yield node, kind, ast.copy_location(changed, node)
+
+
+def _tables(tree: ast.AST) -> dict[str, ast.expr]:
+    """The values that a module gives its own names."""
+    return {
+        name: each.value
+        for each in getattr(tree, "body", ())
+        for name in _targets(each)
+        if isinstance(each, ast.Assign | ast.AnnAssign) and each.value is not None
+    }
+
+
+def _targets(statement: ast.stmt) -> list[str]:
+    found = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return [target.id for target in found if isinstance(target, ast.Name)]
+
+
+def _in_table(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions of a module's value, but for functions without a name in it."""
+    if isinstance(node, ast.Lambda | ast.JoinedStr):
+        return
+    if isinstance(node, ast.expr):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _in_table(child)
 
 
 def _in_functions(node: ast.AST, inside: bool) -> Iterator[ast.expr | ast.stmt]:

@@ -10,16 +10,16 @@ STATES = ("refused", "crashed", "slow", "unproved", "equal", "proved and wrong",
 TITLE = "## Mistakes in porter's own source\n"
 HEAD = """\
 `scripts/mutants --code FOLDER` plants one mistake at a time in porter's own source: another constant,
-comparison, operator, sign, order, branch or argument. Small files of one layer or operator each are then
-ported to torch. The judge is what each file's own framework gave for its images before any mistake: a port
-that the proof passes and that gives something else, by more than 1e-5 in float32, is *proved and wrong*, and
-a fault of the proof.
+comparison, operator, sign, order, branch or argument, in its functions and in the tables of its modules.
+Small files of one layer or operator each are then ported to torch. The judge is what each file's own
+framework gave for its images before any mistake: a port that the proof passes and that gives something else,
+by more than 1e-5 in float32, is *proved and wrong*, and a fault of the proof.
 
-Mistakes are drawn from all that can be planted on lines that a file runs. Each is tried on the three fastest
-files that run its line, until one does not end equal. *Refused* and *crashed* ones leave no port, and
-*unproved* ones a port that says so. *Equal* ones change nothing that these files show: a message, a limit, a
-short cut, or a case that none of the three has. No other file is tried after one that does not end equal, so
-a mistake that this one refuses, and that another file would have shown as proved and wrong, is not seen.
+Mistakes are drawn from all that can be planted on lines that a file runs. Each is tried on four files that
+run its line, two of them the fastest, and in a table on twelve that run any line of its module. The table
+says how the one ended that ended worst: proved and wrong, otherwise the first that did not end equal.
+*Refused* and *crashed* ones leave no port, and *unproved* ones a port that says so. *Equal* ones change
+nothing that these files show: a message, a limit, a short cut, or a case that none of them has.
 """
 
 

@@ -20,10 +20,12 @@ from tests.support.mutation.of_code_lines import digest_of_source, lines_of
 from tests.support.mutation.of_code_page import ROOMS, worded
 from tests.support.mutation.of_code_trial import nursery, outcome
 
-EACH = 3
-"""So many files are ported under a mistake: the fastest of those that run its line."""
+EACH, OF_A_TABLE = 4, 12
+"""So many files are ported under a mistake, of those that run its line: half are the fastest, half are drawn.
+Of a mistake in a table so many of those that run any line of its module.
+"""
 Running = Mapping[tuple[str, int], Sequence[corpus.Item]]
-"""The files that run a line of a file of porter's."""
+"""The files that run a line of a file of porter's, fastest first; at line 0, any of its lines."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def _make(folder: Path) -> None:
 
 
 def _running(items: Sequence[corpus.Item], parent: Nursery) -> tuple[Running, Counter[str]]:
-    """The fastest files that run each line, and how many files of each format there are. A file that does
+    """The files that run each line, and how many of each format there are. A file that does
     not end equal without a mistake tells nothing, and is left out.
     """
     ran = {item.name: lines_of(item, parent) for item in items}
@@ -90,10 +92,9 @@ def _running(items: Sequence[corpus.Item], parent: Nursery) -> tuple[Running, Co
     found: dict[tuple[str, int], list[corpus.Item]] = {}
     for item in sorted(right, key=lambda item: ran[item.name].seconds):
         for file, lines in ran[item.name].lines.items():
-            for line in lines:
+            for line in (0, *lines):
                 found.setdefault((file, line), []).append(item)
-    fastest = {line: files[:EACH] for line, files in found.items()}
-    return fastest, Counter(item.name.split("-")[0] for item in right)
+    return found, Counter(item.name.split("-")[0] for item in right)
 
 
 def _mistakes(running: Running) -> list[Mistake]:
@@ -102,16 +103,22 @@ def _mistakes(running: Running) -> list[Mistake]:
 
 
 def _line(mistake: Mistake) -> tuple[str, int]:
-    return str(mistake.file.relative_to(ROOT)), mistake.line
+    return str(mistake.file.relative_to(ROOT)), 0 if mistake.table else mistake.line
 
 
 def _key(mistake: Mistake) -> str:
     return str(Path(mistake.key).relative_to(ROOT))
 
 
+def _chosen(mistake: Mistake, files: Sequence[corpus.Item]) -> list[corpus.Item]:
+    count = OF_A_TABLE if mistake.table else EACH
+    first, others = list(files[: count // 2]), list(files[count // 2 :])
+    return first + random.Random(_key(mistake)).sample(others, min(len(others), count - len(first)))
+
+
 def _tried(mistake: Mistake, running: Running, parent: Nursery) -> dict[str, str]:
     start = time.monotonic()
-    state, shown = outcome(mistake, running[_line(mistake)], parent)
+    state, shown = outcome(mistake, _chosen(mistake, running[_line(mistake)]), parent)
     return {
         "key": _key(mistake),
         "kind": mistake.kind,

@@ -10,15 +10,15 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import CodeType
 
 import porter
 from porter.base.errors import PorterError
 from tests.support.mutation.corpus import Item, outputs_of, same
 from tests.support.mutation.nursery import Nursery, Say
-from tests.support.mutation.of_code import Functions, Mistake, Place, codes_with, give
+from tests.support.mutation.of_code import Functions, Mistake, plant
 
-STATES = ("refused", "crashed", "slow", "equal", "unproved", "not planted", "proved and wrong")
+WRONG = "proved and wrong"
+STATES = ("refused", "crashed", "slow", "equal", "unproved", "not planted", WRONG)
 SECONDS = 20
 WARMED = ("onnx", "torch")
 """Of these formats a file is ported before any child is made. Keras's files run TensorFlow."""
@@ -31,23 +31,25 @@ def nursery(items: Sequence[Item]) -> Nursery:
 
 
 def outcome(mistake: Mistake, items: Sequence[Item], nursery: Nursery) -> tuple[str, str]:
-    """How the first of some files ended that did not end equal under a mistake, and its name."""
-    codes = codes_with(mistake)
-    said, status = nursery.child(partial(_port, items, codes, nursery.functions))
-    states = [STATES[each] for each in said]
-    if os.WIFSIGNALED(status):
-        states.append("slow" if os.WTERMSIG(status) == signal.SIGALRM else "crashed")
-    return states[-1], items[len(states) - 1].name
+    """How the file of some ended under a mistake that ended worst, and its name: proved and wrong, otherwise
+    the first that did not end equal.
+    """
+    states: list[str] = []
+    while len(states) < len(items):
+        said, status = nursery.child(partial(_port, items[len(states) :], mistake, nursery.functions))
+        states += [STATES[each] for each in said]
+        if os.WIFSIGNALED(status):
+            states.append("slow" if os.WTERMSIG(status) == signal.SIGALRM else "crashed")
+    ranks = [("equal", WRONG).index(state) * 2 if state in ("equal", WRONG) else 1 for state in states]
+    worst = ranks.index(max(ranks))
+    return states[worst], items[worst].name
 
 
-def _port(items: Sequence[Item], codes: dict[Place, CodeType], functions: Functions, say: Say) -> None:
-    planted = give(codes, functions)
+def _port(items: Sequence[Item], mistake: Mistake, functions: Functions, say: Say) -> None:
+    planted = plant(mistake, functions)
     for item in items:
         signal.alarm(SECONDS)
-        state = state_of(item) if planted else "not planted"
-        say(bytes([STATES.index(state)]))
-        if state != "equal":
-            return
+        say(bytes([STATES.index(state_of(item) if planted else "not planted")]))
 
 
 def state_of(item: Item) -> str:
@@ -71,4 +73,4 @@ def _state(item: Item) -> str:
         except PorterError:
             return "refused"
     equal = len(found) == len(item.outputs) and all(map(same, found, item.outputs))
-    return "equal" if equal else "proved and wrong"
+    return "equal" if equal else WRONG
