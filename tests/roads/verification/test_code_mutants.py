@@ -109,8 +109,8 @@ class Ending:
         said = []
         for state in self.states:
             self.states = self.states[1:]
-            if state == "killed":
-                return bytes(said), signal.SIGSEGV
+            if state in ("killed", "raised"):
+                return bytes(said), signal.SIGSEGV if state == "killed" else 0
             said.append(STATES.index(state))
         return bytes(said), 0
 
@@ -122,6 +122,7 @@ class Ending:
         (("equal", "refused", "crashed"), "refused", 1),
         (("refused", "killed", "proved and wrong"), "proved and wrong", 2),
         (("equal", "killed", "refused"), "crashed", 1),
+        (("raised", "raised", "raised"), "crashed", 0),
     ],
 )
 def test_a_file_that_is_refused_hides_no_other(states: tuple[str, ...], worst: str, place: int) -> None:

@@ -40,6 +40,8 @@ def outcome(mistake: Mistake, items: Sequence[Item], nursery: Nursery) -> tuple[
         states += [STATES[each] for each in said]
         if os.WIFSIGNALED(status):
             states.append("slow" if os.WTERMSIG(status) == signal.SIGALRM else "crashed")
+        elif not said:  # what the mistake makes of a table cannot be computed
+            states.append("crashed")
     ranks = [("equal", WRONG).index(state) * 2 if state in ("equal", WRONG) else 1 for state in states]
     worst = ranks.index(max(ranks))
     return states[worst], items[worst].name
