@@ -28,7 +28,8 @@ What such mistakes have shown of the proof, and what ended it:
 - an output of another shape with as many numbers was proved: outputs keep the source's axes;
 - a reader that ended one step too early was proved, because the reference was read there too: what a file
   states as its outputs, and what a zoo's code returns, is compared with what porter takes for it;
-- the check took the graph of port.json with the pads of the graph in memory: the port is read from its folder;
+- the check took the graph of port.json with the pads of the graph in memory: now the port is read from its
+  folder;
 - a distance of 0.27 between the reference's float32 and its float64 counted as rounding: it is none;
 - the slope of a hard sigmoid came from the reader: ONNX's engine tells it for itself.
 
