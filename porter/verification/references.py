@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import FP32, Array, Dtype, is_floating, storage_type
-from porter.base.errors import CheckFailed, escaped
+from porter.base.errors import CheckFailed, escaped, some
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels import values as kernels
@@ -43,6 +43,7 @@ from porter.zoos.implementation import Implementation, get_implementation
 
 _AS_GIVEN = "given: "
 """Begins no path of a graph: what the source itself gives, under a name."""
+_READ_WRONGLY = "this is a mistake of porter's reader: report it, with the file"
 Place = tuple[str, str]
 """A tensor of a graph: a node's path and the tensor's role."""
 
@@ -257,6 +258,7 @@ class FileGraphSource:
         values = self.engine.run_reference(self._built[dtype], batch.astype(dtype), taps)
         size = batch.shape[2], batch.shape[3]
         known = shapes(self.fit.graph, size) if given else {}
+        self._expect_order()
         for key in given.keys() & values.keys():
             self._expect_given(given[key], values.pop(key), values, known)
         output = self.fit.graph.output
@@ -265,6 +267,18 @@ class FileGraphSource:
             # porter's own pool, after a file that ends in a map
             values[output] = values[ending.inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
+
+    def _expect_order(self) -> None:
+        """Expects the port's outputs in the order in which the file gives them."""
+        outputs = self.fit.graph.outputs
+        stated = dict.fromkeys(each.path for each in self.fit.given.values() if each.path in outputs)
+        ported = [*dict.fromkeys(path for path in outputs if path in stated)]  # a file may give a value twice
+        if [*stated] != ported:
+            raise CheckFailed(
+                f"the file gives {some([*stated])} in this order, and the port {some(ported)}",
+                where=str(self.checkpoint.path),
+                next=_READ_WRONGLY,
+            )
 
     def _expect_given(
         self, name: str, given: Array, values: Mapping[str, Array], known: Mapping[str, Shape]
@@ -289,7 +303,7 @@ class FileGraphSource:
             raise CheckFailed(
                 f"the file gives '{escaped(name)}', for which porter takes '{taken.path}': {wrong}",
                 where=str(self.checkpoint.path),
-                next="this is a mistake of porter's reader: report it, with the file",
+                next=_READ_WRONGLY,
             )
 
     def disagreement(self, batch: Array) -> str | None:

@@ -257,6 +257,22 @@ def test_a_reader_that_gives_other_axes_is_refused(tmp_path: Path, monkeypatch: 
         convert(file, tmp_path / "other")
 
 
+def test_outputs_come_in_the_file_s_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx")
+    file, right = onnx_file(tmp_path / "model"), Walk.finish
+    model = onnx.load(file)
+    model.graph.output.append(onnx.helper.make_tensor_value_info("flat", onnx.TensorProto.FLOAT, None))
+    onnx.save(model, file)
+    assert convert(file, tmp_path / "port").port.graph.outputs == ("end", "flat")
+
+    def turned(walk: Walk[Any], ends: Any, outputs: Iterable[Reference], names: Any = None) -> Any:
+        return right(walk, ends, [*outputs][::-1], names)
+
+    monkeypatch.setattr(Walk, "finish", turned)
+    with pytest.raises(CheckFailed, match="the file gives end, flat in this order, and the port flat, end"):
+        convert(file, tmp_path / "other")
+
+
 class Longer:
     """A zoo's code with one more step behind its logits."""
 
