@@ -213,7 +213,8 @@ class _Sums:
                 reference = theirs.reshape(value.shape)
             else:
                 self.shapes[path] = theirs.shape[1:], value.shape[1:]
-                reference = np.full(value.shape, np.nan)
+                # Infinitely far apart, whatever the port gives: NaN would be equal to NaN.
+                reference, value = np.zeros(value.shape), np.full(value.shape, np.inf)
             _add(self.nodes, path, norms(reference, value))
             self.samples[path].add(theirs)
             if path in graph.outputs:

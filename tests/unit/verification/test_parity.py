@@ -228,14 +228,15 @@ def test_a_top_class_may_change_in_a_tie_only(margin: float, changed: bool) -> N
     assert not found.logits.argmax_equal and found.top_changed is changed and found.ok is not changed
 
 
-def test_another_extent_is_infinitely_far() -> None:
-    smaller = {**values(), "stem/conv": np.zeros((2, 3))}
+@pytest.mark.parametrize("path", ["stem/conv", "pool"])
+@pytest.mark.parametrize("number", [0.0, np.nan])
+def test_another_extent_is_infinitely_far(number: float, path: str) -> None:
+    """NaN in another shape was equal to the NaN that stood for values that cannot be compared."""
+    smaller = {**values(), path: np.full((2, 3), number)}
     found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: smaller, {"float64": [BATCH]})[0]
-    assert (
-        found.first_bad is not None
-        and found.first_bad.path == "stem/conv"
-        and found.first_bad.rel_l2 == np.inf
-    )
+    assert not found.ok and found.first_bad is not None
+    assert (found.first_bad.path, found.first_bad.rel_l2) == (path, np.inf)
+    assert found.first_bad.shapes == ((4,), (3,))
 
 
 def test_an_output_has_the_shape_that_a_caller_gets() -> None:
