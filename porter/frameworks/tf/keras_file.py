@@ -44,7 +44,7 @@ from porter.frameworks.tf.keras_operations import (
 from porter.frameworks.tf.resizing import resized
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device, undrawn
-from porter.graph import INPUT, Shape, input_shape
+from porter.graph import INPUT, Resize, Shape, input_shape
 from porter.graph.ops import is_map
 from porter.padding import Size
 
@@ -220,7 +220,7 @@ class _Builder:
                 if op is None:
                     return value
                 if self._dtype == "float64" and op.mode != "nearest":  # Keras's own are float32
-                    return resized(value, op, keras_do, self._dtype)
+                    return resized(value, _as_tensorflow(op, call.arguments), keras_do, self._dtype)
             case "CenterCrop" if centred(call.kind, call.arguments, tuple(inputs[0].shape[1:3])) is None:
                 arguments = {**call.arguments, "crop_to_aspect_ratio": True}
                 return self._result(
@@ -355,6 +355,20 @@ def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
     if call.kind == "Conv2DTranspose":
         return call.kind, {**stated, "kernel_size": _extents(stated), "dilation_rate": 1}
     return call.kind, stated
+
+
+def _as_tensorflow(op: Resize, stated: Mapping[str, Any]) -> Resize:
+    """A resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a of -0.5,
+    of the cells inside the map), whatever porter's reader makes of it.
+    """
+    cubic = stated.get("interpolation") == "bicubic"
+    return replace(
+        op,
+        mode="cubic" if cubic else "linear",
+        coordinates="half_pixel",
+        a=-0.5 if cubic else op.a,
+        inside=cubic,
+    )
 
 
 def _with_aspect(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, Row
-from porter.formats.keras.operations import OF_NUMBERS, key_of
+from porter.formats.keras.operations import OF_NUMBERS
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 
@@ -153,6 +153,23 @@ def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], Se
     return run
 
 
+def _item(operands: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+    """A part of a value. Its key is read anew: a mistake of porter's reader would be shared otherwise."""
+    key = settings.get("slice_spec", operands[1] if len(operands) > 1 else None)
+    return operands[0][tuple(map(_part, key if isinstance(key, list | tuple) else [key]))]
+
+
+def _part(item: Any) -> Any:
+    match item:
+        case {"class_name": "__ellipsis__"}:
+            return ...
+        case {"class_name": "__slice__", "config": {"start": start, "stop": stop, "step": step}}:
+            return slice(start, stop, step)
+        case {"start": start, "stop": stop, "step": step}:  # Keras 2
+            return slice(start, stop, step)
+    return item
+
+
 def _pad(operands: list[Any], settings: Settings) -> Any:
     widths = plain(settings.get("pad_width", settings.get("paddings")))
     return import_keras().ops.pad(
@@ -212,7 +229,7 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     "normalize": _named("normalize", "axis", "order", "epsilon"),
     "var": _named("var", "axis", "keepdims"),
     "std": _named("std", "axis", "keepdims"),
-    "get_item": lambda operands, settings: operands[0][tuple(key_of(operands, settings))],
+    "get_item": _item,
     "identity": lambda operands, settings: operands[0],
     "local_response_normalization": _response_norm,
     "max": _named("max", "axis", "keepdims"),
