@@ -73,9 +73,8 @@ def _of_any(judge: Judge, mutant: Mutant) -> str:
         return UNREACHED
     before = (Node("value", Identity() if size else GlobalAvgPool(), (INPUT,)),)
     random = np.random.default_rng(0)
-    numbers = random.standard_normal((8, channels or 1, *(size or (1, 1)))) * 10 ** random.uniform(
-        -2, 2, (8, 1, 1, 1)
-    )
+    cells = (channels or 1, *(size or (1, 1)))
+    numbers = random.standard_normal((8, *cells)) * 10 ** random.uniform(-2, 2, (8, *[1] * len(cells)))
     for images, said in ((numbers, SAME), (abs(numbers), SAME_ABOVE_ZERO)):
         values = []
         for node, tensors in ((right, judge.tensors), (wrong, mutant.tensors)):
