@@ -31,10 +31,13 @@ What such mistakes have shown of the proof, and what ended it:
 - the check took the graph of port.json with the pads of the graph in memory: now the port is read from its
   folder;
 - a distance of 0.27 between the reference's float32 and its float64 counted as rounding: it is none;
-- the slope of a hard sigmoid came from the reader: ONNX's engine tells it for itself.
+- the slope of a hard sigmoid came from the reader, as did the part of a value and the shares of a cubic
+  resize in a Keras file: the engines tell them for themselves;
+- NaN of another shape was equal to the NaN that stood for what cannot be compared: that is infinitely far.
 
-One kind stays: a mistake in how porter reads the bytes of tensors, such as their byte order in HDF5, which
-both sides are given. Tests hold each of these readers to the format's own library.
+Two kinds stay. Both sides are given the tensors as porter reads them, so that a mistake in their byte order
+in HDF5 is proved; tests hold each of these readers to the format's own library. And both are given the layers
+of a Keras file as porter.formats.keras.channels_first turns them to channels last.
 """
 
 
