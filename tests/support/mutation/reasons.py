@@ -68,13 +68,15 @@ def _of_any(judge: Judge, mutant: Mutant) -> str:
     if (
         right.inputs != wrong.inputs
         or len(set(right.inputs)) > 1
+        or len(size) not in (0, 2)  # an array of other axes
         or len(mutant.graph.nodes) != len(judge.graph.nodes)
     ):
         return UNREACHED
     before = (Node("value", Identity() if size else GlobalAvgPool(), (INPUT,)),)
     random = np.random.default_rng(0)
-    cells = (channels or 1, *(size or (1, 1)))
-    numbers = random.standard_normal((8, *cells)) * 10 ** random.uniform(-2, 2, (8, *[1] * len(cells)))
+    numbers = random.standard_normal((8, channels or 1, *(size or (1, 1)))) * 10 ** random.uniform(
+        -2, 2, (8, 1, 1, 1)
+    )
     for images, said in ((numbers, SAME), (abs(numbers), SAME_ABOVE_ZERO)):
         values = []
         for node, tensors in ((right, judge.tensors), (wrong, mutant.tensors)):
