@@ -141,8 +141,8 @@ def _decided(
 
 
 def _carried(graph: PlainGraph) -> dict[str, GraphNode]:
-    """The nodes of a graph without those that give a constant unchanged, of which the file's own reading of a
-    variable can be run only where there is one. Those that give a value of the image unchanged stay, so that
+    """The nodes of a graph without those that give a constant unchanged: one that reads a variable cannot be
+    run, because the variable is a constant here. Those that give a value of the image unchanged stay, so that
     the graph is run as the file has it, whatever a reader makes of it.
     """
     images = (node.name for node in graph.nodes.values() if node.op == "Placeholder")
