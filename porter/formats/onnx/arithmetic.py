@@ -170,11 +170,11 @@ def read_matrix(walk: Walk, node: OnnxNode) -> Read:
 
 def selu(node: OnnxNode) -> Sequence[Op]:
     return arithmetic.scaled_elu(
-        *selu_numbers(node.real("alpha", arithmetic.SELU_ALPHA), node.real("gamma", arithmetic.SELU_GAMMA))
+        *_selu_numbers(node.real("alpha", arithmetic.SELU_ALPHA), node.real("gamma", arithmetic.SELU_GAMMA))
     )
 
 
-def selu_numbers(alpha: float, gamma: float) -> tuple[float, float]:
+def _selu_numbers(alpha: float, gamma: float) -> tuple[float, float]:
     """A SELU's numbers: those of its paper, which float32 rounds."""
     papers = np.allclose((alpha, gamma), (arithmetic.SELU_ALPHA, arithmetic.SELU_GAMMA), rtol=1e-6)
     return (arithmetic.SELU_ALPHA, arithmetic.SELU_GAMMA) if papers else (alpha, gamma)
@@ -184,13 +184,13 @@ def gelu(node: OnnxNode) -> Op:
     return Gelu(node.text("approximate", "none") == "tanh")
 
 
-def hard_slope(stated: float) -> float:
+def _hard_slope(stated: float) -> float:
     """A hard sigmoid's slope: torch's is a sixth, which float32 rounds."""
     return 1 / 6 if np.float32(stated) == np.float32(1 / 6) else stated
 
 
 def hard_sigmoid(node: OnnxNode) -> Op:
-    return HardSigmoid(hard_slope(node.real("alpha", 0.2)), node.real("beta", 0.5))
+    return HardSigmoid(_hard_slope(node.real("alpha", 0.2)), node.real("beta", 0.5))
 
 
 def read_swish(walk: Walk, node: OnnxNode) -> Read:
