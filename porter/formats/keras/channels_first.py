@@ -13,7 +13,10 @@ from porter.formats.keras.nodes import Inbound
 from porter.formats.keras.theano import padded_by_theano
 from porter.formats.keras.windows import ROWS, WINDOWS
 
-_FIRST, _LAST = "channels_first", "channels_last"
+CHANNELS_FIRST = "channels_first"
+IMAGE = "image_channels_first"
+"""The layer that gives the image with channels first, in a model whose other maps stay as they are."""
+_LAST = "channels_last"
 _WINDOWED = frozenset(
     {
         *(
@@ -89,7 +92,7 @@ def _all_last(flow: Flow) -> Flow:
     stated = [call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _WHOLE]
     if flow.keras == 1:  # its ZeroPadding2D does not write its `dim_ordering`
         stated = [one for one in stated if one]
-    whole = bool(stated) and all(one == _FIRST for one in stated)
+    whole = bool(stated) and all(one == CHANNELS_FIRST for one in stated)
     if whole:
         try:
             return _turned(flow)
@@ -105,7 +108,7 @@ def _turned(flow: Flow) -> Flow:
         read = [ranks[result.call] for result in results_in(call.given)]
         given = moved(call.given, places)
         arguments, ranks[place] = _with_channels_last(call.kind, call.arguments, read)
-        if call.kind == "Flatten" and 4 in read and call.arguments.get("data_format") != _FIRST:
+        if call.kind == "Flatten" and 4 in read and call.arguments.get("data_format") != CHANNELS_FIRST:
             path = (*call.path[:-1], f"{call.path[-1]}_channels_first")
             calls.append(replace(call, path=path, kind="Permute", arguments={"dims": [3, 1, 2]}, given=given))
             given = Inbound((Result(len(calls) - 1),), {})
@@ -124,7 +127,7 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
     if whole:
         batch, channels, *cells = shape
         shape, places = (batch, *cells, channels), {SOURCE.call: 0}
-        calls.append(Call(("image_channels_first",), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
+        calls.append(Call((IMAGE,), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
 
     def add(call: Call, name: str, kind: str, arguments: Mapping[str, Any], given: Inbound) -> Inbound:
         path = (*call.path[:-1], f"{call.path[-1]}_{name}" if name else call.path[-1])
@@ -134,7 +137,7 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
     for place, call in enumerate(flow.calls):
         given, stated = moved(call.given, places), call.arguments
         values = results_in(given)
-        order = _ORDERS.get(call.kind) if stated.get("data_format") == _FIRST and values else None
+        order = _ORDERS.get(call.kind) if stated.get("data_format") == CHANNELS_FIRST and values else None
         if order is None:
             add(call, "", call.kind, stated, given)
         else:
@@ -143,7 +146,7 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
             plain = {"activation": None} if "activation" in stated else {}
             value = add(call, "", call.kind, {**stated, "data_format": _LAST, **plain}, value)
             if not call.kind.startswith("Global") or stated.get("keepdims"):
-                value = add(call, _FIRST, "Permute", {"dims": first}, value)
+                value = add(call, CHANNELS_FIRST, "Permute", {"dims": first}, value)
             if stated.get("activation") not in (None, "linear"):
                 add(call, "activation", "Activation", {"activation": stated["activation"]}, value)
         places[place] = len(calls) - 1

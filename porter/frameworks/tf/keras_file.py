@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activation_name
 from porter.formats.keras.arrays import variable_in
-from porter.formats.keras.channels_first import read_calls
+from porter.formats.keras.channels_first import CHANNELS_FIRST, IMAGE, read_calls
 from porter.formats.keras.classes import CLASSES
-from porter.formats.keras.flow import Call, Result, results_in
+from porter.formats.keras.flow import Call, Flow, Result, read_flow, results_in
 from porter.formats.keras.graph import Named, before_activation, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
@@ -64,8 +64,18 @@ _COMPUTED = frozenset(
 """Classes whose function is computed by keras.ops."""
 
 
+_Order = Literal["last", "image", "all"]
+"""Which maps have channels first where the reader has them last: those of no layer, the image, or all."""
+
+
 def _channels_last(shape: Shape) -> Shape:
     return (*shape[1:], shape[0]) if is_map(shape) else shape
+
+
+def _order(read: Flow, run: Flow) -> _Order:
+    if read.shape == run.shape:
+        return "last"
+    return "image" if read.calls[0].path == (IMAGE,) else "all"
 
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
@@ -78,19 +88,23 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     logits can be compared. A layer that is not on the closed list is left out with all layers that read it:
     porter refuses it where it leads to the logits.
 
+    Layers with channels first are called as the config states them, and not as porter's reader turns them; a
+    model that ran on Theano is called as the reader pads it.
+
     Raises:
         MissingFramework: TensorFlow or Keras is not installed, or the file's model begins with such a layer.
         MappingError: a layer's tensor is not in the checkpoint, or its shape differs.
         FileError: the config cannot be read.
     """
     where, graph = str(checkpoint.path), checkpoint.graph
-    flow = read_calls(graph.definition, where) if graph is not None else None
-    if graph is None or flow is None:
+    read = read_calls(graph.definition, where) if graph is not None else None
+    stated = read_flow(graph.definition, where) if graph is not None else None
+    if graph is None or read is None or stated is None:
         raise MissingFramework("the file carries no Keras model's config", where=where)
-    calls = name_calls(flow, checkpoint.tensors)
+    flow = read if read.backend == "theano" else stated
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype), undrawn():
-        builder = _Builder(checkpoint, graph, dtype, size, flow.keras)
-        for named in calls:
+        builder = _Builder(checkpoint, graph, dtype, size, flow.keras, _order(read, flow))
+        for named in name_calls(flow, checkpoint.tensors):
             builder.add(named)
         if not builder.taps:
             raise MissingFramework(
@@ -112,7 +126,13 @@ class _Builder:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, graph: FileGraph, dtype: Dtype, size: Size, keras_version: int
+        self,
+        checkpoint: Checkpoint,
+        graph: FileGraph,
+        dtype: Dtype,
+        size: Size,
+        keras_version: int,
+        order: _Order,
     ) -> None:
         self.keras = import_keras()
         self.source = self.keras.Input(
@@ -128,6 +148,8 @@ class _Builder:
         self._foreign = {node.tap: node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)}
         self._dtype = dtype
         self._version = keras_version
+        self._order = order
+        self._image = self.source if order == "last" else _moved(self.source, -1, 1)
         self._values: list[Any] = []
         self._layers: dict[tuple[str, ...], Any] = {}
 
@@ -144,7 +166,7 @@ class _Builder:
         self._values.append(found)
 
     def _value(self, result: Result) -> Any:
-        found = self.source if result.call < 0 else self._values[result.call]
+        found = self._image if result.call < 0 else self._values[result.call]
         return found[result.output] if isinstance(found, list | tuple) else found
 
     def _refusal(self, named: Named, inputs: list[Any]) -> str | None:
@@ -167,8 +189,8 @@ class _Builder:
 
     def _found(self, named: Named, inputs: list[Any]) -> Any:
         try:
-            found = self._result(named, inputs)
-            self.taps[before_activation(named)] = found[0] if isinstance(found, list | tuple) else found
+            found = self._result_as_stated(named, inputs)
+            self.taps[before_activation(named)] = self._shown(named.call, found)
             if named.call.kind not in FUSING:
                 return found
             name = activation_name(named.call.arguments.get("activation"))
@@ -177,13 +199,31 @@ class _Builder:
                     f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list"
                 )
                 return None
-            self.taps[fused_name(named)] = self._activated(named.call, found)
-            return self.taps[fused_name(named)]
+            found = self._activated(named.call, found)
+            self.taps[fused_name(named)] = self._shown(named.call, found)
+            return found
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
             text = first_line(error)
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {text:.200}"
             raise MissingFramework(message, where=str(self._checkpoint.path)) from None
+
+    def _shown(self, call: Call, found: Any) -> Any:
+        """A call's first value, with its channels last where the reader has them so."""
+        value = found[0] if isinstance(found, list | tuple) else found
+        turned = self._order == "all" and len(value.shape) == 4
+        return _moved(value, 1, -1) if turned or (_is_first(call) and len(value.shape) > 2) else value
+
+    def _result_as_stated(self, named: Named, inputs: list[Any]) -> Any:
+        """What a call gives. TensorFlow has few of Keras's layers with channels first on a CPU: they run with
+        channels last, between two moves.
+        """
+        if not _is_first(named.call):
+            return self._result(named, inputs)
+        arguments = {**named.call.arguments, "data_format": "channels_last"}
+        last = replace(named, call=replace(named.call, arguments=arguments))
+        found = self._result(last, [_moved(value, 1, -1) for value in inputs])
+        return _moved(found, -1, 1) if len(found.shape) > 2 else found
 
     def _result(self, named: Named, inputs: list[Any]) -> Any:
         call = named.call
@@ -336,6 +376,16 @@ class _Builder:
         if shape not in (None, array.shape):
             raise MappingError(f"{name}: expected shape {shape}, got {array.shape}", where=where)
         return cast(array, self._dtype, name, allow_overflow=True)
+
+
+def _is_first(call: Call) -> bool:
+    """Whether it is of a layer that has its channels first, and not only reads them so, as Flatten does."""
+    is_layer = operation_name(call.kind, call.arguments) is None and call.kind != "Flatten"
+    return is_layer and call.arguments.get("data_format") == CHANNELS_FIRST
+
+
+def _moved(value: Any, source: int, target: int) -> Any:
+    return keras_do("moveaxis", value, source, target)
 
 
 def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import torch
 
 import porter
 from porter.base.dtypes import Array
+from porter.formats.keras import channels_first, graph
+from porter.formats.keras.flow import Flow
+from porter.frameworks.tf import keras_file
 from porter.frameworks.tf.runtime import import_keras
 
 FIRST = {"data_format": "channels_first"}
@@ -111,3 +115,33 @@ def test_layers_that_run_on_torch_only(make: Callable[[Any], tuple[Any, Any]], t
         found = porter.load(tmp_path / "port")(torch.from_numpy(np.ascontiguousarray(given))).numpy()
     found = found.transpose(0, 2, 3, 1) if found.ndim == 4 else found
     assert found.shape == wanted.shape and np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "wrong"),
+    [
+        (lambda keras: model(), "Permute", {"dims": [1, 2, 3]}),  # a map is flattened with channels last
+        (lambda keras: model(), "Softmax", {"axis": 1}),  # along the rows
+        (lambda keras: keras.Model(*first_throughout(keras)), "Activation", {"activation": "linear"}),
+    ],
+)
+def test_a_mistake_in_turning_is_not_shared_by_the_reference(
+    make: Callable[[Any], Any],
+    kind: str,
+    wrong: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "model.keras"
+    make(import_keras()).save(file)
+
+    def wrongly(text: str | bytes, where: str) -> Flow | None:
+        flow = channels_first.read_calls(text, where)
+        assert flow is not None
+        calls = [replace(call, arguments=wrong) if call.kind == kind else call for call in flow.calls]
+        return replace(flow, calls=tuple(calls))
+
+    for module in (graph, keras_file):
+        monkeypatch.setattr(module, "read_calls", wrongly)
+    with pytest.raises(porter.CheckFailed):
+        porter.convert(file, to="torch", out=tmp_path / "port")
