@@ -10,7 +10,7 @@ from pathlib import Path
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
-from porter.filegraph import moves
+from porter.filegraph import moves, products
 from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
 from porter.filegraph.builder import CELLS
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
@@ -199,7 +199,10 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
 
 
 def _dense(walk: Walk[Node], node: Node) -> Read:
-    source = part(walk, node, "flatten", _features) if node.stated.flag("flatten", True) else node.inputs[0]
+    if not node.stated.flag("flatten", True):
+        bias = None if node.stated.flag("no_bias") else node.inputs[2]
+        return products.dense(walk, node, node.inputs[0], products.Product(node.inputs[1], "OI", bias))
+    source = part(walk, node, "flatten", _features)
     return walk.builder.dense(
         node.name, walk.value(source), node.stated.count("num_hidden", 0), _held(node, "OI")
     )
@@ -312,9 +315,22 @@ def _upsample(walk: Walk[Node], node: Node) -> Read:
 
 
 def _softmax(walk: Walk[Node], node: Node) -> Read:
-    axis = node.stated.count("axis", -1) if node.op in ("softmax", "log_softmax") else 1
-    if node.stated.number("temperature", 1.0) != 1:
+    """Over a stated axis; those that state none take the last axis, the channels, or all numbers of an image
+    (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
+    """
+    stated = node.stated
+    if stated.number("temperature", 1.0) != 1:
         return Lacks("softmax with a temperature")
+    if node.op in ("softmax", "log_softmax"):
+        axis = stated.count("axis", -1)
+    elif stated.word("mode") == "channel" or stated.flag("multi_output"):
+        axis = 1
+    elif node.op == "SoftmaxActivation" or stated.flag("preserve_shape"):
+        axis = -1
+    elif len(walk.sizes(node.inputs[0]) or ()) == 2:
+        axis = 1
+    else:
+        return Lacks(f"{node.op} of all numbers of an image")
     return (log_softmax if node.op == "log_softmax" else softmax)(walk, node, node.inputs[0], axis)
 
 

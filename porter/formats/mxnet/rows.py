@@ -132,6 +132,15 @@ def _pad(stated: Stated, x: Numbers) -> Numbers:
     return pad(x, pairs, mode, stated.number("constant_value", 0.0))
 
 
+def _softmax_output(stated: Stated, x: Numbers) -> Numbers:
+    """Of all numbers of an image, if it says nothing else (src/operator/softmax_output-inl.h)."""
+    if stated.flag("multi_output"):
+        return values.softmax(x, 1)
+    if stated.flag("preserve_shape"):
+        return values.softmax(x, -1)
+    return values.softmax(x.reshape(len(x), -1), 1).reshape(x.shape)
+
+
 _COMPARISONS: Mapping[str, Callable[..., Any]] = {
     **{
         "greater": np.greater,
@@ -191,7 +200,10 @@ _ROWS: Mapping[str, Row] = {
     **dict.fromkeys(("_mul_scalar", "_MulScalar"), _by_number(lambda x, number: x * number)),
     **dict.fromkeys(("_div_scalar", "_DivScalar"), _by_number(lambda x, number: x / number)),
     **{f"_{name}_scalar": _by_number(_compared(function)) for name, function in _COMPARISONS.items()},
-    **dict.fromkeys(("SoftmaxOutput", "Softmax", "SoftmaxActivation"), each(lambda x: values.softmax(x, 1))),
+    **dict.fromkeys(("SoftmaxOutput", "Softmax"), row(_softmax_output)),
+    "SoftmaxActivation": row(
+        lambda stated, x: values.softmax(x, 1 if stated.word("mode") == "channel" else -1)
+    ),
     "log_softmax": row(lambda stated, x: values.log_softmax(x, stated.count("axis", -1))),
     "softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", -1))),
     **dict.fromkeys(

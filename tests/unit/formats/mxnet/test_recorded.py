@@ -1,0 +1,65 @@
+"""What porter reads of MXNet's operators, and what its own engine computes of them, held to what MXNet 1.9.1
+gave: the two could share a mistake.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.base.dtypes import Array
+from porter.filegraph.file_graph import Foreign
+from porter.formats.reading import read_checkpoint
+from porter.frameworks import engine_name, get_engine
+from tests.support.filegraph.values import distance, values_of
+from tests.support.mxnet_cases import CASES, RECORDED, images
+from tests.support.mxnet_files import write_mxnet
+
+REFUSED = frozenset(
+    {
+        *("deconv with adj", "deconv to a size", "sum pool", "lp pool", "dense of the last axis"),
+        *("norm of rows", "norm of the last axis", "layer norm", "l2 of an instance", "l2 of channels"),
+        *("l2 of cells", "leaky rrelu", "softsign", "negative", "expm1", "arctan", "rint", "round"),
+        *("trunc", "fix", "logical_not", "cbrt", "log1p", "rcbrt", "reversed power", "broadcast_power"),
+        *("broadcast_greater", "broadcast_hypot", "_maximum_scalar", "_MaximumScalar", "_minimum_scalar"),
+        *("_rdiv_scalar", "_mod_scalar", "_equal_scalar", "smooth_l1", "_greater_scalar of numbers"),
+        *("_greater_equal_scalar of numbers", "_lesser_scalar of numbers", "_lesser_equal_scalar of numbers"),
+        *("softmax output of a map", "svm output", "softmax with a temperature", "softmin"),
+        "reshape with a code",
+        *("reshape the rest", "reshape in reverse", "mean of all others", "sum of cells", "slice"),
+        *("crop", "swapped axes", "bilinear", "depth to space", "space to depth"),
+    }
+)
+ROUNDED = 1e-6
+"""The records are in float32, and MXNet has some operators only in float32."""
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Array]:
+    return dict(np.load(RECORDED))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_is_what_mxnet_computes(name: str, recorded: dict[str, Array], tmp_path: Path) -> None:
+    case = CASES[name]
+    file = write_mxnet(tmp_path / "model", case.lines, case.arrays)
+    file.write_text(json.dumps(case.symbol))
+    checkpoint = read_checkpoint(file)
+    graph = checkpoint.graph
+    assert graph is not None
+    assert any(isinstance(node.op, Foreign) for node in graph.nodes) == (name in REFUSED)
+    if name in REFUSED:
+        return
+    end, engine, wanted = graph.outputs[0], get_engine(engine_name(checkpoint)), recorded[name]
+    read = values_of(graph, checkpoint.tensors, images())[end]
+    model = engine.build_file(checkpoint, "float64", graph.size)
+    run = engine.run_reference(model, images().astype(np.float64), {end: str(graph.by_name[end].tap)})[end]
+    for found in (read, run):
+        assert found.shape == wanted.shape and distance(found, wanted.astype(np.float64)) <= ROUNDED
+
+
+def test_every_case_is_recorded(recorded: dict[str, Array]) -> None:
+    assert recorded.keys() == CASES.keys()
