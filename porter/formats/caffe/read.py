@@ -236,7 +236,8 @@ def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
 
 
 def _pool(walk: Walk[Layer], layer: Layer) -> Read:
-    """Caffe rounds up; a last window that would begin in the pads behind is left out (pooling_layer.cpp), but
+    """Caffe rounds up, unless the net says otherwise: by `round_mode`, or by the `ceil_mode` of forks, which
+    OpenCV reads too. A last window that would begin in the pads behind is left out (pooling_layer.cpp), but
     one that would begin behind a map without pads is not.
     """
     stated, kind = layer.parameters, layer.parameters.word("pool", "MAX")
@@ -248,13 +249,8 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     window, pads = _window(stated)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
         return Lacks("Pooling whose windows stand further apart than they are large")
-    return pool(
-        walk,
-        layer,
-        function,
-        (window, pads),
-        "floor" if stated.word("round_mode") in ("FLOOR", "1") else "ceil",
-    )
+    floors = stated.word("round_mode") in ("FLOOR", "1") or not stated.flag("ceil_mode", True)
+    return pool(walk, layer, function, (window, pads), "floor" if floors else "ceil")
 
 
 def _dense(walk: Walk[Layer], layer: Layer) -> Read:

@@ -1,0 +1,197 @@
+"""Every layer of Caffe's with its parameters, by the reader's graph and by porter's own engine, held to what
+OpenCV computes: the two could share a mistake. OpenCV does not read the `transpose` of an InnerProduct, the `k` of an
+LRN, the dilation of a Deconvolution, the parameters of a Log, nor a Slice without points.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import pytest
+
+from porter.base.dtypes import Array
+from porter.filegraph.file_graph import Foreign
+from porter.formats.reading import read_checkpoint
+from porter.frameworks.numpy.engine import build_file, run_reference
+from tests.support.caffe_files import write_caffe
+from tests.support.filegraph.values import distance, values_of
+
+IMAGE = (2, 4, 7, 6)
+HEAD = f'input: "data" input_shape {{ dim: {list(IMAGE)} }}\n'
+TANH = 'layer { name: "beside" type: "TanH" bottom: "data" top: "beside" }\n'
+POOL = """layer { name: "beside" type: "Pooling" bottom: "data" top: "beside"
+    pooling_param { kernel_size: 3 } }\n"""
+ROW = """layer { name: "beside" type: "Pooling" bottom: "data" top: "beside"
+    pooling_param { kernel_h: 1 kernel_w: 3 } }\n"""
+MEAN = """layer { name: "mean" type: "Pooling" bottom: "data" top: "mean"
+    pooling_param { pool: AVE global_pooling: true } }
+layer { name: "beside" type: "Flatten" bottom: "mean" top: "beside" }\n"""
+
+
+class Case(NamedTuple):
+    """A layer `end` of the image, of what `before` gives, or of both."""
+
+    kind: str
+    stated: str = ""
+    shapes: tuple[tuple[int, ...], ...] = ()
+    before: str = ""
+    reads: str = "data"
+
+    @property
+    def net(self) -> str:
+        bottoms = " ".join(f'bottom: "{name}"' for name in self.reads.split())
+        return (
+            f'{HEAD}{self.before}layer {{ name: "end" type: "{self.kind}" {bottoms} top: "end" '
+            f"{self.stated} }}\n"
+        )
+
+
+def numbers(name: str, shape: tuple[int, ...]) -> Array:
+    return np.random.default_rng(zlib.crc32(f"{name} {shape}".encode())).normal(0, 0.6, shape).astype("f4")
+
+
+def conv(stated: str, kernel: tuple[int, ...], bias: bool = True, kind: str = "Convolution") -> Case:
+    units = kernel[0] if kind != "Deconvolution" else kernel[1]
+    own = "" if bias else "bias_term: false"
+    return Case(
+        kind,
+        f"convolution_param {{ num_output: {units} {stated} {own} }}",
+        (kernel, (units,)) if bias else (kernel,),
+    )
+
+
+def pool(stated: str) -> Case:
+    return Case("Pooling", f"pooling_param {{ {stated} }}")
+
+
+def both(kind: str, stated: str = "", before: str = TANH) -> Case:
+    return Case(kind, stated, (), before, "data beside")
+
+
+def parts(stated: str, count: int, place: int) -> Case:
+    tops = " ".join(f'top: "part{each}"' for each in range(count))
+    before = f'layer {{ name: "parts" type: "Slice" bottom: "data" {tops} {stated} }}\n'
+    return Case("TanH", "", (), before, f"part{place}")
+
+
+NORM = ((4,), (4,), (1,))
+CASES = {
+    "conv": conv("kernel_size: 3", (8, 4, 3, 3)),
+    "conv without bias": conv("kernel_size: 3", (8, 4, 3, 3), bias=False),
+    "conv of rows and columns": conv(
+        "kernel_h: 3 kernel_w: 2 pad_h: 1 pad_w: 0 stride_h: 2 stride_w: 1", (8, 4, 3, 2)
+    ),
+    "conv of repeated numbers": conv(
+        "kernel_size: 3 kernel_size: 2 pad: 1 pad: 0 stride: 2 stride: 1", (8, 4, 3, 2)
+    ),
+    "conv dilated": conv("kernel_size: 3 dilation: 2 pad: 2", (8, 4, 3, 3)),
+    "conv of groups": conv("kernel_size: 3 group: 2", (8, 2, 3, 3)),
+    "depthwise": conv("kernel_size: 3 pad: 1", (4, 1, 3, 3), kind="ConvolutionDepthwise"),
+    "deconv": conv("kernel_size: 3 stride: 2 pad: 1", (4, 6, 3, 3), kind="Deconvolution"),
+    "deconv without bias": conv("kernel_size: 4 stride: 2", (4, 6, 4, 4), False, "Deconvolution"),
+    "max pool": pool("kernel_size: 3"),
+    "max pool rounded up": pool("kernel_size: 3 stride: 2"),
+    "max pool with pads": pool("kernel_size: 3 stride: 2 pad: 1"),
+    "max pool of rows and columns": pool("kernel_h: 3 kernel_w: 2 stride_h: 1 stride_w: 2 pad_h: 1 pad_w: 0"),
+    "max pool rounded down": pool("kernel_size: 3 stride: 2 ceil_mode: false"),
+    "mean pool": pool("pool: AVE kernel_size: 3 stride: 3"),
+    "mean pool with pads": pool("pool: AVE kernel_size: 3 stride: 2 pad: 1"),
+    "mean pool with more pads": pool("pool: AVE kernel_size: 4 stride: 3 pad: 2"),
+    "mean pool rounded down": pool("pool: AVE kernel_size: 3 stride: 2 ceil_mode: false"),
+    "global max pool": pool("pool: MAX global_pooling: true"),
+    "global mean pool": pool("pool: AVE global_pooling: true"),
+    "dense": Case("InnerProduct", "inner_product_param { num_output: 5 }", ((5, 168), (5,))),
+    "dense without bias": Case(
+        "InnerProduct", "inner_product_param { num_output: 5 bias_term: false }", ((5, 168),)
+    ),
+    "norm": Case("BatchNorm", "", NORM),
+    "norm with an epsilon": Case("BatchNorm", "batch_norm_param { eps: 0.1 }", NORM),
+    "norm of global statistics": Case("BatchNorm", "batch_norm_param { use_global_stats: true }", NORM),
+    "scale": Case("Scale", "", ((4,),)),
+    "scale with a bias": Case("Scale", "scale_param { bias_term: true }", ((4,), (4,))),
+    "scale by another value": both("Scale", "scale_param { axis: 0 }", MEAN),
+    "prelu": Case("PReLU", "", ((4,),)),
+    "prelu of one slope": Case("PReLU", "prelu_param { channel_shared: true }", ((1,),)),
+    "sum": both("Eltwise"),
+    "weighted sum": both("Eltwise", "eltwise_param { operation: SUM coeff: 1 coeff: -0.5 }"),
+    "product": both("Eltwise", "eltwise_param { operation: PROD }"),
+    "largest": both("Eltwise", "eltwise_param { operation: MAX }"),
+    "concat": both("Concat"),
+    "concat of rows": both("Concat", "concat_param { axis: 2 }"),
+    "concat of columns": both("Concat", "concat_param { axis: -1 }"),
+    "concat by its older name": both("Concat", "concat_param { concat_dim: 1 }"),
+    "power": Case("Power", "power_param { power: 2 scale: 0.5 shift: 0.3 }"),
+    "power of a line": Case("Power", "power_param { scale: 0.5 shift: 0.3 }"),
+    "power below one": Case("Power", "power_param { power: -1 scale: 0.5 shift: 4 }"),
+    "power of nothing": Case("Power", "power_param { power: 0 scale: 0.5 shift: 4 }"),
+    "power of a cube": Case("Power", "power_param { power: 3 }"),
+    "response norm": Case("LRN", "lrn_param { local_size: 3 alpha: 0.5 beta: 0.6 }"),
+    "response norm within": Case(
+        "LRN", "lrn_param { local_size: 3 alpha: 0.5 beta: 0.6 norm_region: WITHIN_CHANNEL }"
+    ),
+    "relu": Case("ReLU"),
+    "relu with a slope": Case("ReLU", "relu_param { negative_slope: 0.2 }"),
+    "relu6": Case("ReLU6"),
+    "elu": Case("ELU"),
+    "elu with a number": Case("ELU", "elu_param { alpha: 0.4 }"),
+    "sigmoid": Case("Sigmoid"),
+    "tanh": Case("TanH"),
+    "absolute": Case("AbsVal"),
+    "exp": Case("Exp"),
+    "exp of a base": Case("Exp", "exp_param { base: 2 scale: 0.5 shift: 0.2 }"),
+    "exp of a line": Case("Exp", "exp_param { scale: 0.5 shift: 0.2 }"),
+    "bnll": Case("BNLL"),
+    "softmax": Case("Softmax"),
+    "softmax of rows": Case("Softmax", "softmax_param { axis: 2 }"),
+    "softmax of columns": Case("Softmax", "softmax_param { axis: -1 }"),
+    "softmax of features": Case("Softmax", "", (), MEAN, "beside"),
+    "flatten": Case("Flatten"),
+    "flatten of rows": Case("Flatten", "flatten_param { axis: 2 }"),
+    "flatten to rows": Case("Flatten", "flatten_param { axis: 1 end_axis: 2 }"),
+    "flatten from the end": Case("Flatten", "flatten_param { axis: -2 }"),
+    "reshape": Case("Reshape", "reshape_param { shape { dim: 0 dim: -1 } }"),
+    "reshape to five axes": Case(
+        "Reshape", "reshape_param { shape { dim: 0 dim: 2 dim: 2 dim: -1 dim: 6 } }"
+    ),
+    **{
+        f"part {place} of {name}": parts(stated, count, place)
+        for name, stated, count in (
+            ("channels", "slice_param { slice_point: 1 }", 2),
+            ("rows", "slice_param { axis: 2 slice_point: 3 }", 2),
+            ("columns", "slice_param { axis: -1 slice_point: 2 slice_point: 5 }", 3),
+        )
+        for place in range(count)
+    },
+    "crop": both("Crop", "crop_param { axis: 2 offset: 1 }", POOL),
+    "crop at two offsets": both("Crop", "crop_param { axis: 2 offset: 1 offset: 2 }", POOL),
+    "crop of columns": both("Crop", "crop_param { axis: 3 offset: 1 }", ROW),
+    "crop from the first cell": both("Crop", "", POOL),
+    "crop counted from the end": both("Crop", "crop_param { axis: -2 offset: 1 offset: 0 }", POOL),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_layer_is_what_opencv_computes(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    blobs = [numbers(f"blob {place}", shape) for place, shape in enumerate(case.shapes)]
+    if case.kind == "BatchNorm":  # sums over 0.9 batches
+        blobs[1:] = [np.abs(blobs[1]) + 0.3, np.array([0.9], np.float32)]
+    file = write_caffe(tmp_path / "model", case.net, {"end": blobs} if blobs else {})
+    images = numbers("images", IMAGE)
+    model = cv2.dnn.readNetFromCaffe(str(file), str(file.with_suffix(".caffemodel")))
+    model.enableFusion(False)
+    model.setInput(images)
+    wanted: Any = model.forward("end")
+
+    checkpoint = read_checkpoint(file)
+    graph = checkpoint.graph
+    assert graph is not None and not any(isinstance(node.op, Foreign) for node in graph.nodes)
+    net = build_file(checkpoint, "float64", graph.size)
+    read = values_of(graph, checkpoint.tensors, images)[graph.given["end"]]
+    run = run_reference(net, images.astype(np.float64), {"end": "end"})["end"]
+    for found in (read, run):
+        assert found.shape == wanted.shape and distance(found, wanted) <= 1e-6
