@@ -1,6 +1,6 @@
 """Every layer of Caffe's with its parameters, by the reader's graph and by porter's own engine, held to what
-OpenCV computes: the two could share a mistake. OpenCV does not read the `transpose` of an InnerProduct, the `k` of an
-LRN, the dilation of a Deconvolution, the parameters of a Log, nor a Slice without points.
+OpenCV computes: the two could share a mistake. OpenCV does not read the `transpose` of an InnerProduct, the
+`k` of an LRN, the dilation of a Deconvolution, the parameters of a Log, nor a Slice without points.
 """
 
 from __future__ import annotations
