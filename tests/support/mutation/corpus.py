@@ -86,8 +86,31 @@ def _same_in_some_order(found: Array, wanted: Array) -> bool:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
-    for made in (_torch, _onnx, _keras):
+    for made in (_torch, _onnx, _mxnet, _caffe, _keras):
         yield from made(folder)
+
+
+def _mxnet(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    from tests.support import mxnet_cases
+    from tests.support.mxnet_files import write_mxnet
+
+    recorded = np.load(mxnet_cases.RECORDED)
+    for number, (name, case) in enumerate(mxnet_cases.CASES.items()):
+        place = folder / f"mxnet-{number:03}"
+        place.mkdir(parents=True)
+        file = write_mxnet(place / "model", case.lines, case.arrays)
+        file.write_text(json.dumps(case.symbol))
+        yield place.name, file, mxnet_cases.images(), [recorded[name]]
+
+
+def _caffe(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    from tests.unit.formats.caffe.test_layers import CASES, by_opencv, images, written
+
+    for number, case in enumerate(CASES.values()):
+        place = folder / f"caffe-{number:03}"
+        place.mkdir(parents=True)
+        file = written(case, place / "model")
+        yield place.name, file, images(), [by_opencv(file, images())]
 
 
 def _keras(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:

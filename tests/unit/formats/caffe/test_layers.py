@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -174,24 +174,35 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_layer_is_what_opencv_computes(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
+def images() -> Array:
+    return numbers("images", IMAGE)
+
+
+def written(case: Case, path: Path) -> Path:
+    """The file of a case's net, beside its weights."""
     blobs = [numbers(f"blob {place}", shape) for place, shape in enumerate(case.shapes)]
     if case.kind == "BatchNorm":  # sums over 0.9 batches
         blobs[1:] = [np.abs(blobs[1]) + 0.3, np.array([0.9], np.float32)]
-    file = write_caffe(tmp_path / "model", case.net, {"end": blobs} if blobs else {})
-    images = numbers("images", IMAGE)
+    return write_caffe(path, case.net, {"end": blobs} if blobs else {})
+
+
+def by_opencv(file: Path, batch: Array) -> Array:
+    """Without fusion: see tests/unit/formats/caffe/test_read.py."""
     model = cv2.dnn.readNetFromCaffe(str(file), str(file.with_suffix(".caffemodel")))
     model.enableFusion(False)
-    model.setInput(images)
-    wanted: Any = model.forward("end")
+    model.setInput(batch)
+    return np.asarray(model.forward("end"))
 
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_layer_is_what_opencv_computes(name: str, tmp_path: Path) -> None:
+    file, batch = written(CASES[name], tmp_path / "model"), images()
+    wanted = by_opencv(file, batch)
     checkpoint = read_checkpoint(file)
     graph = checkpoint.graph
     assert graph is not None and not any(isinstance(node.op, Foreign) for node in graph.nodes)
     net = build_file(checkpoint, "float64", graph.size)
-    read = values_of(graph, checkpoint.tensors, images)[graph.given["end"]]
-    run = run_reference(net, images.astype(np.float64), {"end": "end"})["end"]
+    read = values_of(graph, checkpoint.tensors, batch)[graph.given["end"]]
+    run = run_reference(net, batch.astype(np.float64), {"end": "end"})["end"]
     for found in (read, run):
         assert found.shape == wanted.shape and distance(found, wanted) <= 1e-6
