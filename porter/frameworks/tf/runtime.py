@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -83,7 +83,8 @@ def _is_error(record: LogRecord) -> bool:
 
 @contextmanager
 def floating(dtype: Dtype) -> Iterator[None]:
-    """Inside it, layers are made in `dtype` and with channels last, unless they say otherwise.
+    """Inside it, layers are made in `dtype` and with channels last, unless they say otherwise, and all of
+    TensorFlow's variables have one name (`_under_one_name`).
 
     Code such as that of keras.applications takes both only from Keras's global state, which is restored
     afterwards. Keras also converts plain numbers to the global type, not to the layer's.
@@ -94,11 +95,20 @@ def floating(dtype: Dtype) -> Iterator[None]:
     config.set_dtype_policy(dtype)
     config.set_image_data_format("channels_last")
     try:
-        yield
+        with import_tensorflow().variable_creator_scope(_under_one_name):
+            yield
     finally:
         config.set_floatx(floats)
         config.set_dtype_policy(policy)
         config.set_image_data_format(layout)
+
+
+def _under_one_name(create: Callable[..., Any], **stated: Any) -> Any:
+    """A variable called as all others, whatever scope it is in. TensorFlow makes and keeps a kernel for every
+    other name (python/ops/resource_variable_ops.py, `debug_name`), which takes half the time of building a
+    layer. Keras's own names and paths are not these.
+    """
+    return create(**{**stated, "name": "variable/"})
 
 
 @contextmanager
