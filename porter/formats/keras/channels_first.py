@@ -16,7 +16,8 @@ from porter.formats.keras.windows import ROWS, WINDOWS
 CHANNELS_FIRST = "channels_first"
 IMAGE = "image_channels_first"
 """The layer that gives the image with channels first, in a model whose other maps stay as they are."""
-_LAST = "channels_last"
+CHANNELS_LAST, ACTIVATION = "channels_last", "activation"
+"""What the names of the layers around one with channels first end in, as in `CHANNELS_FIRST`."""
 _WINDOWED = frozenset(
     {
         *(
@@ -142,13 +143,13 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
             add(call, "", call.kind, stated, given)
         else:
             last, first = order
-            value = add(call, _LAST, "Permute", {"dims": last}, Inbound((values[0],), {}))
+            value = add(call, CHANNELS_LAST, "Permute", {"dims": last}, Inbound((values[0],), {}))
             plain = {"activation": None} if "activation" in stated else {}
-            value = add(call, "", call.kind, {**stated, "data_format": _LAST, **plain}, value)
+            value = add(call, "", call.kind, {**stated, "data_format": CHANNELS_LAST, **plain}, value)
             if not call.kind.startswith("Global") or stated.get("keepdims"):
                 value = add(call, CHANNELS_FIRST, "Permute", {"dims": first}, value)
             if stated.get("activation") not in (None, "linear"):
-                add(call, "activation", "Activation", {"activation": stated["activation"]}, value)
+                add(call, ACTIVATION, "Activation", {"activation": stated["activation"]}, value)
         places[place] = len(calls) - 1
     ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
     return replace(flow, calls=tuple(calls), outputs=ends, shape=shape)
@@ -166,11 +167,11 @@ def _with_channels_last(
     if len({*ranks}) != 1 or (rank == 4 and arguments.get("activation") == "softmax"):
         raise _Mixed
     if kind in _WINDOWED and rank == 4:
-        return {**arguments, "data_format": _LAST}, 4
+        return {**arguments, "data_format": CHANNELS_LAST}, 4
     if kind in _WHOLE and rank == 4:
-        return {**arguments, "data_format": _LAST}, 4 if arguments.get("keepdims") else 2
+        return {**arguments, "data_format": CHANNELS_LAST}, 4 if arguments.get("keepdims") else 2
     if kind == "Flatten":
-        return {**arguments, "data_format": _LAST}, 2
+        return {**arguments, "data_format": CHANNELS_LAST}, 2
     if kind in ("BatchNormalization", "Concatenate", "Softmax") and (
         rank == 2 or (isinstance(axis, int) and axis in _AXES)
     ):

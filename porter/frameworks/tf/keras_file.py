@@ -20,7 +20,13 @@ from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activation_name
 from porter.formats.keras.arrays import variable_in
-from porter.formats.keras.channels_first import CHANNELS_FIRST, IMAGE, read_calls
+from porter.formats.keras.channels_first import (
+    ACTIVATION,
+    CHANNELS_FIRST,
+    CHANNELS_LAST,
+    IMAGE,
+    read_calls,
+)
 from porter.formats.keras.classes import CLASSES
 from porter.formats.keras.flow import Call, Flow, Result, read_flow, results_in
 from porter.formats.keras.graph import Named, before_activation, fused_name, name_calls, operands_of
@@ -150,6 +156,8 @@ class _Builder:
         self._version = keras_version
         self._order = order
         self._image = self.source if order == "last" else _moved(self.source, -1, 1)
+        if order == "image":
+            self.taps[IMAGE] = self._image
         self._values: list[Any] = []
         self._layers: dict[tuple[str, ...], Any] = {}
 
@@ -191,6 +199,9 @@ class _Builder:
         try:
             found = self._result_as_stated(named, inputs)
             self.taps[before_activation(named)] = self._shown(named.call, found)
+            if _is_first(named.call):
+                self.taps[f"{named.name}_{CHANNELS_LAST}"] = _moved(inputs[0], 1, -1)
+                self.taps[f"{named.name}_{CHANNELS_FIRST}"] = found
             if named.call.kind not in FUSING:
                 return found
             name = activation_name(named.call.arguments.get("activation"))
@@ -201,6 +212,8 @@ class _Builder:
                 return None
             found = self._activated(named.call, found)
             self.taps[fused_name(named)] = self._shown(named.call, found)
+            if _is_first(named.call):
+                self.taps[f"{named.name}_{ACTIVATION}"] = found
             return found
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
