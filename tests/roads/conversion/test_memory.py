@@ -62,7 +62,8 @@ def measured(suffix: str, folder: Path) -> dict[str, float]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how much memory a process has held")
-@pytest.mark.parametrize("suffix", ["pt2", pytest.param("onnx", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("suffix", MOST)
 def test_a_conversion_takes_a_few_times_the_weights(suffix: str, tmp_path: Path) -> None:
     """In a process of its own: what other tests have left in this one is released in between."""
     line = (

@@ -353,7 +353,7 @@ def test_bounds_that_no_image_reaches_are_reached_by_moved_biases(
     cap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No image takes the head of these weights to 6, so a source with another cap gives the same numbers."""
-    held, arguments = tmp_path / "held.safetensors", ("mobilenet_v2_0.35", "timm", "tf")
+    held, arguments = tmp_path / "held.safetensors", ("mobilenet_v2_0.35", "timm", "onnx")
     tensors = source_checkpoint("mobilenet_v2_0.35", "timm").tensors
     save_file(
         {

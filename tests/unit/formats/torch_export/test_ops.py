@@ -257,7 +257,12 @@ class Ops(nn.Module):
         return tuple(case(self, x) for case in self.cases.values())
 
 
-FORMS = [(False, False), (False, True), (True, False), (True, True)]
+FORMS = {
+    "fixed": (False, False),
+    "fixed, decomposed": (False, True),
+    "any size": (True, False),
+    "any size, decomposed": (True, True),
+}
 
 
 def test_every_op_that_is_read_or_run_is_one_of_torch() -> None:
@@ -269,7 +274,11 @@ def test_every_op_that_is_read_or_run_is_one_of_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "decomposed"), FORMS, ids=["fixed", "fixed, decomposed", "any size", "any size, decomposed"]
+    ("free", "decomposed"),
+    [
+        pytest.param(*form, id=name, marks=[pytest.mark.full] if all(form) else [])
+        for name, form in FORMS.items()
+    ],
 )
 def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tmp_path: Path) -> None:
     cases = {**CASES, **({} if free else FIXED_ONLY), **({} if decomposed else WHOLE_ONLY)}
