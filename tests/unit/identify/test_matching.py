@@ -37,7 +37,7 @@ def checkpoint_of(graph: Graph, file: FileGraph | None = None) -> Checkpoint:
         for node, layer in zip(graph.nodes, file.nodes, strict=False)
         for role, stored in layer.tensors.items()
     }
-    return Checkpoint(Path("a file"), "memory", None, tensors, file)
+    return Checkpoint(Path("a file"), "memory", None, tensors, graph=file)
 
 
 def wider_from_the_fourth(graph: Graph) -> Graph:
@@ -54,7 +54,7 @@ def wider_from_the_fourth(graph: Graph) -> Graph:
 
 
 FILES: dict[str, Callable[[], Checkpoint]] = {
-    "resnet50": lambda: checkpoint_of(graph_of("resnet50", "torchvision")),
+    "resnet18": lambda: checkpoint_of(graph_of("resnet18", "torchvision")),
     "tensors only": lambda: replace(checkpoint_of(graph_of("mobilenet_v2", "torchvision")), graph=None),
     "another network": lambda: checkpoint_of(wider_from_the_fourth(graph_of("vgg11", "torchvision"))),
 }
@@ -81,9 +81,5 @@ def test_a_chain_without_weights_is_compared_with_nothing(monkeypatch: pytest.Mo
     names = [INPUT, *(f"relu{number}" for number in range(2000))]
     nodes = tuple(FileNode(name, Relu(), (before,)) for before, name in pairwise(names))
     monkeypatch.setattr(candidate, "align", None)
-    assert (
-        rank(
-            Checkpoint(Path("a file"), "memory", None, {}, FileGraph(nodes, (names[-1],), 3, (8, 8)))
-        ).matches
-        == ()
-    )
+    graph = FileGraph(nodes, (names[-1],), 3, (8, 8))
+    assert rank(Checkpoint(Path("a file"), "memory", None, {}, graph=graph)).matches == ()
