@@ -7,12 +7,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from hypothesis import Phase, strategies as st
 
-from porter.base.dtypes import Array
 from porter.base.errors import GraphError, PaddingError
 from porter.graph import (
     INPUT,
@@ -85,6 +84,8 @@ from porter.graph import (
     is_call,
 )
 from porter.padding import LOWEST, Capabilities, Convention, Window, realise
+from porter.padding.windows import Average, Rule
+from tests.support.arrays import Array
 from tests.support.oracle import OfAxes, apply
 
 LARGEST_SIDE, LARGEST_CHANNELS, LARGEST_FEATURES = 14, 16, 400
@@ -183,7 +184,7 @@ def samples(
         if not (_ordinary(value) or isinstance(op, PadMap)):
             continue
         opens[path], values[path], tensors = wide, value, tensors | ({path: own} if own else {})
-        nodes.append(Node(path, op, paths, holder and holder.path))
+        nodes.append(Node(path, op, paths, holder.path if holder else None))
     if not nodes:
         nodes, values["identity"] = [Node("identity", OPS["identity"](), (INPUT,))], values[INPUT]
     read = {source for node in nodes for source in node.inputs}
@@ -215,6 +216,10 @@ def _ordinary(value: Array) -> bool:
     return bool(size == 0 or SMALLEST_VALUE <= size <= LARGEST_VALUE)
 
 
+Known = tuple[int, ...]
+"""The shape of a value: an op's may have open axes."""
+
+
 def _shape(value: Array) -> Shape:
     return Axes(value.shape[1:]) if isinstance(value, OfAxes) and value.ndim > 2 else value.shape[1:]
 
@@ -231,8 +236,8 @@ def _fits(op: Op, inputs: Sequence[Shape], destinations: Sequence[Capabilities])
         return False
     if isinstance(found, Axes):
         return math.prod(n or 0 for n in found) <= LARGEST_FEATURES
-    return channels <= (LARGEST_CHANNELS if size else LARGEST_FEATURES) and all(
-        n <= LARGEST_SIDE for n in size
+    return (channels or 0) <= (LARGEST_CHANNELS if size else LARGEST_FEATURES) and all(
+        (n or 0) <= LARGEST_SIDE for n in size
     )
 
 
@@ -257,7 +262,7 @@ _DOMAINS: Mapping[type[Op], Callable[[Array], bool]] = {
 
 def _candidates(kind: type[Op], values: Mapping[str, Array]) -> list[str]:
     """Values that an op of `kind` may take; only a max pool takes pads of -inf."""
-    rank = {AsMap: 2}.get(kind, 4 if kind in _OVER_MAPS else None)
+    rank = 2 if kind is AsMap else 4 if kind in _OVER_MAPS else None
     finite = {path: value for path, value in values.items() if kind is MaxPool or np.isfinite(value).all()}
     if kind in _DOMAINS:
         finite = {path: value for path, value in finite.items() if _DOMAINS[kind](value)}
@@ -308,9 +313,9 @@ def _calibrated(random: np.random.Generator, op: Op, inputs: list[Array]) -> dic
 
 # Thousandths are no float32, so that a constant that is rounded to it shows.
 _SHARE = st.integers(1, 900).map(lambda n: n / 1000)
-_SMOOTH, _RULES = (
-    st.sampled_from(["linear", "cubic"]),
-    st.sampled_from(["half_pixel", "align_corners", "asymmetric"]),
+_SMOOTH: st.SearchStrategy[Literal["linear", "cubic"]] = st.sampled_from(["linear", "cubic"])
+_RULES: st.SearchStrategy[Literal["half_pixel", "align_corners", "asymmetric"]] = st.sampled_from(
+    ["half_pixel", "align_corners", "asymmetric"]
 )
 _NUMBER = st.integers(-3000, 3000).map(lambda n: n / 1000)
 _POSITIVE = st.integers(300, 2000).map(lambda n: n / 1000)
@@ -325,16 +330,14 @@ def _window(draw: st.DrawFn, dilated: bool = True) -> Window:
 
 
 def _convention(draw: st.DrawFn, kind: type[Op]) -> Convention:
-    rule = draw(st.sampled_from(["explicit", "same", "valid", "same_lower", "cntk"]))
+    rules: list[Rule] = ["explicit", "same", "valid", "same_lower", "cntk"]
+    rule = draw(st.sampled_from(rules))
     pads = draw(_PADS) if rule == "explicit" else (0, 0, 0, 0)
     if kind is Conv:
         return Convention(rule, pads)
     fill = draw(st.sampled_from([LOWEST, 0.0, -0.7, 0.7])) if kind is MaxPool else 0.0
-    average = (
-        draw(st.sampled_from(["real_cells", "full_window", "clipped_window"]))
-        if kind is AvgPool
-        else "real_cells"
-    )
+    averages: list[Average] = ["real_cells", "full_window", "clipped_window"]
+    average = draw(st.sampled_from(averages)) if kind is AvgPool else averages[0]
     return Convention(rule, pads, fill, average, draw(st.sampled_from(["floor", "ceil", "full"])))
 
 
@@ -378,24 +381,29 @@ def _grouped(draw: st.DrawFn, channels: int) -> tuple[int, int]:
     return groups * draw(st.integers(1, max(LARGEST_CHANNELS // 2 // groups, 1))), groups
 
 
-def _conv(draw: st.DrawFn, shape: Shape) -> Op:
+def _conv(draw: st.DrawFn, shape: Known) -> Op:
     filters, groups = _grouped(draw, shape[0])
     return Conv(filters, _window(draw), _convention(draw, Conv), groups, draw(st.booleans()))
 
 
-def _conv_transpose(draw: st.DrawFn, shape: Shape) -> Op:
+def _conv_transpose(draw: st.DrawFn, shape: Known) -> Op:
     filters, groups = _grouped(draw, shape[0])
     return ConvTranspose(
         filters, _window(draw), draw(st.tuples(*[st.integers(-2, 3)] * 4)), groups, draw(st.booleans())
     )
 
 
-def _affine(draw: st.DrawFn, shape: Shape) -> Op:
+def _affine(draw: st.DrawFn, shape: Known) -> Op:
     each = [st.tuples(*[_NUMBER] * draw(st.sampled_from([1, shape[0]]))) for _ in range(2)]
     return Affine(draw(each[0]), draw(each[1]))
 
 
-def _slice(draw: st.DrawFn, shape: Shape) -> Op:
+def _resize(draw: st.DrawFn, shape: Known) -> Op:
+    mode, scale = draw(_SMOOTH), draw(st.sampled_from([(1.5, 2.0), (2.0, 0.5), ()]))
+    return Resize(mode, scale, () if scale else (3, 5), draw(_RULES), a=draw(_NUMBER))
+
+
+def _slice(draw: st.DrawFn, shape: Known) -> Op:
     first, last = sorted(draw(st.tuples(*[st.integers(0, shape[0] - 1)] * 2)))
     step = draw(st.integers(1, 3))
     if draw(st.booleans()):
@@ -411,7 +419,7 @@ def _divisor(draw: st.DrawFn, number: int) -> int:
     return draw(st.sampled_from([n for n in range(1, number + 1) if number % n == 0]))
 
 
-_MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
+_MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Any], Op]] = {
     Conv: _conv,
     ConvTranspose: _conv_transpose,
     MaxPool: lambda draw, _: MaxPool(_window(draw), _convention(draw, MaxPool)),
@@ -479,12 +487,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     MultiplyArray: lambda draw, shape: MultiplyArray(_sizes(draw, shape)),
     Tokens: lambda draw, _: Tokens(draw(st.integers(1, 2))),
     Upsample: lambda draw, _: Upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
-    Resize: lambda draw, _: Resize(
-        draw(_SMOOTH),
-        *draw(st.sampled_from([((1.5, 2.0),), ((2.0, 0.5),), ((), (3, 5))])),
-        draw(_RULES),
-        a=draw(_NUMBER),
-    ),
+    Resize: _resize,
     ResizeLike: lambda draw, _: ResizeLike(draw(_SMOOTH), draw(_RULES), draw(_NUMBER)),
 }
 """Ops with attributes; the others have one form."""
@@ -500,7 +503,7 @@ _OVER_MAPS = {
     LocalResponseNorm,
     Flatten,
 }
-_OVER_ARRAYS = {MatMul, Attention, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
+_OVER_ARRAYS: set[type[Op]] = {MatMul, Attention, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
 OF_ARRAYS = ("rearrange", *(kind.name for kind in _OVER_ARRAYS))
 """Ops of arrays, which are rare among the others."""
 _OVER_MAPS |= {
