@@ -83,7 +83,7 @@ def _figures(verdict: VerdictRecord) -> str:
     top = f", argmax {verdict.argmax}" if verdict.argmax else ""
     worst = f"the worst {verdict.worst.path} at a relative L2 distance of {written(verdict.worst.rel_l2)}"
     nodes = "all equal bit for bit" if verdict.worst.rel_l2 == 0 else worst
-    run = f", the reference by {verdict.run_by}" if verdict.run_by else ""
+    run = f" with {verdict.reference}, run by {verdict.run_by}" if verdict.run_by else ""
     return (
         f"Compared in {verdict.dtype} on {verdict.inputs} inputs of {sizes}{run}: "
         f"{len(verdict.nodes)} nodes, {nodes}; "
