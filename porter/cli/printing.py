@@ -12,6 +12,7 @@ from porter.base.errors import LISTED, some
 from porter.frameworks import DESTINATION_NAMES
 
 if TYPE_CHECKING:
+    from porter.api.port import Ported
     from porter.authoring.check.check import Checked
     from porter.authoring.drafting import NewRecipe
     from porter.authoring.trial import WeightsTrial
@@ -50,7 +51,7 @@ def first_lines(label: str, items: Sequence[str]) -> list[str]:
     return [*(f"{label}{item}" for item in items[:LISTED]), *more]
 
 
-def conversion(made: Conversion) -> list[str]:
+def conversion(made: Conversion | Ported) -> list[str]:
     record = made.port.record
     size = _size(record)
     lines = [

@@ -18,6 +18,7 @@ from porter.data.preprocess import open_image, prepare
 from porter.frameworks import get_destination
 from porter.port import read_port, write_record
 from porter.zoos.implementation import get_implementation
+from tests.support.arrays import Array
 from tests.support.checkout import PHOTO
 from tests.support.fixtures import WeightsMaker
 from tests.support.standin_files import make_batch, source_checkpoint
@@ -44,9 +45,8 @@ class Ported:
         checkpoint = source_checkpoint(self.variant, "keras")
         reference = get_implementation("keras").build(self.variant, 1000, size, checkpoint, "float64")
         head = "predictions" if "v2" in self.variant else "conv_preds"
-        return np.asarray(tf.ENGINE.run_reference(reference, images, {"logits": head})["logits"]).reshape(
-            len(images), -1
-        )
+        found: Array = tf.ENGINE.run_reference(reference, images, {"logits": head})["logits"]
+        return found.reshape(len(images), -1)
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -46,7 +47,7 @@ class Case:
     variant: str
     zoo: str
     suffix: str
-    arguments: dict[str, object]
+    arguments: dict[str, Any]
     assumed: tuple[str, ...]
 
 
@@ -70,7 +71,7 @@ def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMak
     weights = weights_file(case.variant, origin, case.suffix)
     made = porter.convert(
         case.variant, case.zoo, "torch", weights=weights, out=tmp_path / "port", check=False, **case.arguments
-    )  # type: ignore[arg-type]
+    )
     said = made.port.record.assumed
     assert len(said) == len(case.assumed) and all(map(str.startswith, said, case.assumed))
     assert made.record()["assumed"] == list(said)
@@ -191,7 +192,7 @@ def test_only_the_published_file_has_the_published_licence(
 ) -> None:
     monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
 
-    def convert(recipes: Path, weights: Path | None) -> tuple[bool, str | None, str]:
+    def convert(recipes: Path, weights: Path | None) -> tuple[bool | None, str | None, str]:
         out = tmp_path / "port"
         made = porter.convert(
             NARROW,

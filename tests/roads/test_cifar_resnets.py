@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import porter
-from porter.conversion.convert import Conversion
 from porter.recipe import find_recipe
 from tests.support import cifar_resnets
 from tests.support.weights_files import published_like
@@ -28,12 +28,12 @@ def test_both_directions(variant: str, tmp_path: Path) -> None:
     cifar_resnets.keras_model(network).save(file)
     references = (f"{cifar_resnets.__file__}:{variant}", str(file))
     for place, (framework, reference) in enumerate(product(("tf", "torch"), references)):
-        settings = {"weights": weights, "reference": reference, "out": tmp_path / str(place)}
+        settings: dict[str, Any] = {"weights": weights, "reference": reference, "out": tmp_path / str(place)}
         expect_proved(porter.convert(variant, "akamaster", framework, **settings))
     expect_proved(porter.convert(file, to="torch", input_size="32", out=tmp_path / "own"))
 
 
-def expect_proved(made: Conversion) -> None:
-    record = made.record()
+def expect_proved(made: porter.Ported) -> None:
+    record: Any = made.record()
     assert record["check"] == "passed"
     assert record["parity"]["dtype"] == "float64" and record["parity"]["logits"]["rel_l2"] <= 1e-10

@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import porter
+from tests.support.arrays import Array
 
 tf = pytest.importorskip("tensorflow")
-Run = Callable[[np.ndarray], np.ndarray]
+Run = Callable[[Array], Array]
 
 
 class Slim:
@@ -82,7 +83,7 @@ def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         end = tf.identity(Slim().deeplab(image, request.param), "end")
     file.write_bytes(graph.as_graph_def().SerializeToString())
 
-    def run(images: np.ndarray) -> np.ndarray:
+    def run(images: Array) -> Array:
         with tf.compat.v1.Session(graph=graph) as session:
             return np.asarray(session.run(end, {image: images.transpose(0, 2, 3, 1)})).transpose(0, 3, 1, 2)
 

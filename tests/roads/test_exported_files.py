@@ -8,6 +8,7 @@ import re
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ class Network(nn.Module):
         self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(8, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.fc(torch.flatten(self.pool(self.layer1(self.stem(x))), 1))  # type: ignore[no-any-return]
+        return self.fc(torch.flatten(self.pool(self.layer1(self.stem(x))), 1))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network.eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the older exporter is deprecated
-        unfolded = {"do_constant_folding": False, "training": torch.onnx.TrainingMode.PRESERVE}
+        unfolded: dict[str, Any] = {
+            "do_constant_folding": False,
+            "training": torch.onnx.TrainingMode.PRESERVE,
+        }
         torch.onnx.export(network, (image,), folder / "folded.onnx", dynamo=False)
         torch.onnx.export(network, (image,), folder / "raw.onnx", dynamo=False, **unfolded)
         torch.export.save(torch.export.export(network, (image,)), folder / "whole.pt2")
@@ -116,7 +120,7 @@ def test_a_file_is_measured_beside_its_port(name: str, files: Path, tmp_path: Pa
         colours = np.random.default_rng(ord(kind)).integers(0, 255, (30, 40, 3), np.uint8)
         Image.fromarray(colours).save(tmp_path / "photos" / kind / "photo.png")
     porter.convert(files / name, to="onnx", recipes=tmp_path / "own", out=tmp_path / "port", check=False)
-    settings = {"weights": files / name, "recipes": tmp_path / "own", "workers": 1}
+    settings: dict[str, Any] = {"weights": files / name, "recipes": tmp_path / "own", "workers": 1}
     found = porter.evaluate(tmp_path / "port", tmp_path / "photos", source=True, **settings)
     assert found.source is not None and found.source.compared == 5
     assert (
@@ -151,7 +155,11 @@ def test_inspect_names_the_recipe_of_a_folded_file(files: Path, cli: Cli) -> Non
 def test_a_file_is_the_reference_of_another_one(
     name: str, reference: str, nodes: int, dtype: str, files: Path, tmp_path: Path
 ) -> None:
-    settings = {"reference": str(files / reference), "out": tmp_path / "port", "overwrite": True}
+    settings: dict[str, Any] = {
+        "reference": str(files / reference),
+        "out": tmp_path / "port",
+        "overwrite": True,
+    }
     made = [porter.convert("mine", "own", "torch", weights=files / name, recipes=files, **settings)]
     made += [] if name == "weights.pth" else [porter.convert(files / name, to="torch", **settings)]
     given = [verdict.given for each in made if (verdict := each.verdict) is not None]
@@ -179,7 +187,7 @@ def test_a_reference_whose_weights_are_others_says_how_far_they_are(
         array = onnx.numpy_helper.to_array(kernel)
         kernel.CopyFrom(onnx.numpy_helper.from_array(array * np.float32(factor), kernel.name))
         onnx.save(model, tmp_path / name)
-    settings = {"to": "torch", "out": tmp_path / "port", "overwrite": True}
+    settings: dict[str, Any] = {"to": "torch", "out": tmp_path / "port", "overwrite": True}
     made = porter.convert(files / "folded.onnx", reference=str(tmp_path / "rounded.onnx"), **settings)
     assert made.verdict is not None and made.verdict.given is not None
     assert [parity.dtype for parity in made.verdict.given.parities] == [
@@ -203,7 +211,7 @@ def test_another_network_is_no_reference(files: Path, tmp_path: Path, cli: Cli) 
 
 
 def test_a_port_in_onnx_is_read_back_as_what_it_is(files: Path, tmp_path: Path) -> None:
-    settings = {"recipes": files, "check": False}
+    settings: dict[str, Any] = {"recipes": files, "check": False}
     there = porter.convert(
         "mine", "own", "onnx", weights=files / "whole.pt2", out=tmp_path / "there", **settings
     ).port

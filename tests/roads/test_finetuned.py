@@ -1,6 +1,7 @@
 """Fine-tuned models made the way tutorials make them, ported to the other framework with the same answers."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 import porter
 from porter.base.errors import MappingError
 from porter.cli import printing
-from porter.conversion.convert import Conversion
 from porter.frameworks import get_destination
+from tests.support.arrays import Array
 from tests.support.checkout import PHOTO
 from tests.support.finetuned_keras import KINDS, SIZE, WHOLE
 from tests.support.finetuned_torch import MAKERS, VARIANT
@@ -31,9 +32,9 @@ def activated(logits: NDArray[np.float64], activation: str | None) -> NDArray[np
     return 1 / (1 + np.exp(-logits)) if activation == "sigmoid" else logits
 
 
-def answers(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
+def answers(made: porter.Ported, batch: NDArray[np.float32]) -> NDArray[np.float64]:
     record, output = made.port.record, made.port.graph.output
-    logits = get_destination(record.framework).ENGINE.run(
+    logits: Array = get_destination(record.framework).ENGINE.run(
         made.port.build("float64"), batch.astype(np.float64), [output]
     )[output]
     return activated(logits, record.activation)
@@ -74,7 +75,7 @@ def proved() -> Iterator[Any]:
             yield pytest.param(name, True, id=f"{name}-checked", marks=pytest.mark.full)
 
 
-@pytest.mark.parametrize(("name", "check"), sorted(proved(), key=lambda case: str(case.id)))
+@pytest.mark.parametrize(("name", "check"), sorted(proved(), key=attrgetter("id")))
 def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(
     name: str, check: bool, finetuned: FineTunedMaker, tmp_path: Path
 ) -> None:
@@ -162,7 +163,7 @@ def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: FineTunedMa
     assert best.is_a == (own.variant, "keras")
 
 
-def logits(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
+def logits(made: porter.Ported, batch: NDArray[np.float32]) -> NDArray[np.float64]:
     """A port's logits, computed in double precision from the weights as it stores them."""
     port, output = made.port, made.port.graph.output
     engine = port.destination.ENGINE

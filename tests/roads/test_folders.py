@@ -94,13 +94,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
                 else library.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING
             )
             found = table[type(config)]
-            maker = next(
+            maker: Any = next(
                 each
                 for each in (found if isinstance(found, tuple) else (found,))
                 if each.__name__.endswith(end or "tion")
             )
-            folders[name] = tmp_path_factory.mktemp("hub") / kind, calibrated(maker(config))
-            folders[name][1].save_pretrained(folders[name][0])
+            model: Any = calibrated(maker(config))
+            folders[name] = tmp_path_factory.mktemp("hub") / kind, model
+            model.save_pretrained(folders[name][0])
         return folders[name]
 
     return make

@@ -9,6 +9,7 @@ import pytest
 
 import porter
 from porter.port import read_port
+from tests.support.arrays import Array
 from tests.support.fixtures import WeightsMaker
 from tests.support.standin import smooth_images
 
@@ -37,10 +38,10 @@ def ported(request: pytest.FixtureRequest, weights_file: WeightsMaker, tmp_path:
 def test_logits_are_those_of_double_precision_on_the_cpu(ported: tuple[Path, Path]) -> None:
     port = read_port(ported[0])
     batch, taps = smooth_images(3, (224, 224), seed=1), [port.graph.output]
-    wanted = port.destination.ENGINE.run(port.build("float64"), batch.astype(np.float64), taps)[
+    wanted: Array = port.destination.ENGINE.run(port.build("float64"), batch.astype(np.float64), taps)[
         port.graph.output
     ]
-    found = port.destination.ENGINE.run(port.build("float32", "cuda"), batch, taps)[port.graph.output]
+    found: Array = port.destination.ENGINE.run(port.build("float32", "cuda"), batch, taps)[port.graph.output]
     assert np.linalg.norm(found - wanted) <= 1e-4 * np.linalg.norm(wanted)
     assert (found.argmax(axis=1) == wanted.argmax(axis=1)).all()
 

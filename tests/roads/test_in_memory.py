@@ -45,6 +45,7 @@ class Net(nn.Module):
         self.norm = nn.BatchNorm2d(8)
         self.block = Block(8)
         self.head = nn.Linear(8, 5)
+        self.scale: torch.Tensor
         self.register_buffer("scale", torch.linspace(0.5, 1.5, 8).view(8, 1, 1), persistent=False)
         self.ending = ending
 
@@ -174,10 +175,10 @@ def test_what_a_module_returns_is_its_outputs_in_order(convert: Callable[..., An
     assert len(port.graph.outputs) == outputs
 
 
-def _normed(module: nn.Module) -> nn.Module:
-    weight_norm(module.stem)  # type: ignore[arg-type]
-    parametrizations.weight_norm(module.block.one)  # type: ignore[union-attr,arg-type]
-    parametrizations.spectral_norm(module.block.two)  # type: ignore[union-attr,arg-type]
+def _normed(module: Any) -> Any:
+    weight_norm(module.stem)
+    parametrizations.weight_norm(module.block.one)
+    parametrizations.spectral_norm(module.block.two)
     prune.l1_unstructured(module.head, "weight", 0.5)
     return module
 
@@ -263,7 +264,7 @@ class Two(nn.Module):
         return torch.relu(self.conv(images)).mean((2, 3)) * self.dense(array)
 
 
-MODULES: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
+MODULES: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "norms of weights, and pruned": (lambda: _normed(seeded(Net)).eval(), {}),
     "tied weights": (lambda: seeded(Tied), {}),
     "of one size": (lambda: seeded(Fixed), {}),
@@ -315,7 +316,8 @@ def test_what_is_lacking_at_open_sizes_is_drawn_for_one(
 
 
 def test_hooks_of_the_users_are_neither_run_nor_ported(convert: Callable[..., Any]) -> None:
-    module, seen = seeded(Net), []
+    seen: list[object] = []
+    module: Any = seeded(Net)
     module.block.register_forward_hook(lambda _module, _given, value: seen.append(value))
     made = convert(module, input_size=SIDE)
     assert not seen and len(module.block._forward_hooks) == 1
@@ -380,7 +382,7 @@ def test_what_is_no_model_is_refused(convert: Callable[..., Any]) -> None:
 
 
 def _train_block(module: nn.Module) -> nn.Module:
-    module.block.train()  # type: ignore[union-attr,operator]
+    module.block.train()  # type: ignore[union-attr]
     return module
 
 
@@ -440,7 +442,7 @@ def test_models_of_classes_that_hide_their_layers(convert: Callable[..., Any]) -
     """As KerasHub's: their configuration is their own arguments."""
     import keras
 
-    class Hub(keras.Model):  # type: ignore[misc]
+    class Hub(keras.Model):
         def __init__(self, width: int, nested: Any = None, **named: Any) -> None:
             image = keras.Input((SIDE, SIDE, 3))
             maps = (
@@ -482,7 +484,7 @@ def test_models_of_keras_without_a_graph(convert: Callable[..., Any]) -> None:
     with pytest.raises(UsageError, match=r"not built.*call it on a batch first"):
         convert(lazy)
 
-    class Code(keras.Model):  # type: ignore[misc]
+    class Code(keras.Model):
         def __init__(self) -> None:
             super().__init__()
             self.conv = keras.layers.Conv2D(4, 3)

@@ -16,6 +16,7 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.candidate import Candidate
 from porter.recipe import find_recipe
 from porter.zoos.torchvision import import_models
+from tests.support.arrays import Array
 from tests.support.fixtures import WeightsMaker
 from tests.support.slim_files import slim_checkpoint
 from tests.support.standin_files import source_checkpoint
@@ -24,7 +25,7 @@ RECIPE = find_recipe("inception_v3")
 
 
 @cache
-def auxiliary(zoo: str) -> dict[str, np.ndarray]:
+def auxiliary(zoo: str) -> dict[str, Array]:
     """Tensors of the auxiliary classifier, of no use in inference."""
     if zoo == "slim":
         scope = "InceptionV3/AuxLogits"

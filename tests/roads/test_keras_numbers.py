@@ -27,6 +27,7 @@ from porter.recipe import Member, find_recipe
 from porter.verification.references import ZooReference
 from porter.verification.source_forms import references_of
 from porter.zoos.implementation import get_implementation
+from tests.support.arrays import Array
 from tests.support.standin_files import make_batch, source_checkpoint, standin_graph, standin_tensors
 
 RECIPE = find_recipe("inception_v3")
@@ -131,11 +132,11 @@ def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path])
         np.array_equal(named[name], counted[name]) for name in named
     )
     batch = make_batch(SIZE, 2, 3, ZOO.preprocess)
-    wanted = reference.run(batch, "float64")["head/logits"]
+    wanted: Array = reference.run(batch, "float64")["head/logits"]
     torch, graph = get_destination("torch"), standin_graph("inception_v3", "keras")
     tensors = standin_tensors("inception_v3", "keras")
     model = torch.ENGINE.build(make_plan(graph, SIZE, torch.CAPABILITIES), tensors, {}, "float64", "cpu")
-    got = torch.ENGINE.run(model, batch, ["head/logits"])["head/logits"]
+    got: Array = torch.ENGINE.run(model, batch, ["head/logits"])["head/logits"]
     assert np.linalg.norm(got - wanted) <= 1e-10 * np.linalg.norm(wanted)
 
 

@@ -26,6 +26,7 @@ from porter.graph import Conv, shapes
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY
 from porter.port import Port
+from tests.support.ops import op_at
 
 SIZE = 24
 
@@ -162,9 +163,10 @@ def test_a_norm_is_folded_where_it_follows_every_call(heads: tuple[nn.Module, Pa
 def test_one_call_by_itself_is_no_other_layer(port: Port) -> None:
     graph = port.graph
     call = next(node for node in graph.nodes if node.shares and isinstance(node.op, Conv))
+    conv = op_at(graph, call.path)
     assert from_record(to_record(graph)) == graph
     for wrong in (
-        replace(call, op=replace(call.op, filters=call.op.filters + 1)),
+        replace(call, op=replace(conv, filters=conv.filters + 1)),
         replace(call, shares="nowhere"),
         replace(call, shares=call.path),
     ):

@@ -16,6 +16,7 @@ from porter.base.errors import PorterError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.frameworks.flax import destination as flax
 from porter.frameworks.flax.tracing import primitives
+from porter.frameworks.flax.tracing.writer import plain
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.graph.walks import downstream
@@ -81,7 +82,7 @@ def seeded(module: nnx.Module) -> Any:
         if path[-1] in ("mean", "bias", "var", "scale"):
             low, high = (0.3, 0.8) if path[-1] in ("var", "scale") else (-0.2, 0.2)
             variable[...] = jnp.asarray(draw.uniform(low, high, variable.shape), jnp.float32)
-    module.eval()  # type: ignore[no-untyped-call]
+    module.eval()
     return module
 
 
@@ -130,7 +131,7 @@ def test_a_wrong_reading_is_told_by_the_module(
     convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model that porter reads is another than the module: only the module itself knows."""
-    monkeypatch.setitem(primitives._WRITES, "tanh", primitives.plain("Erf"))
+    monkeypatch.setitem(primitives._WRITES, "tanh", plain("Erf"))
     with pytest.raises(PorterError, match="not the function of the model Net itself"):
         convert(seeded(Net(nnx.Rngs(0))), input_size=SIDE)
 
@@ -152,9 +153,8 @@ def test_ports_for_flax_are_read_as_the_graphs_that_they_are_of(make: Callable[[
     module = flax.ENGINE.build(make_plan(graph, ANY, flax.CAPABILITIES), tensors_of(graph), {}, "float32")
     checkpoint, _ = read_model(module, size=(75, 64))
     assert checkpoint.graph is not None and checkpoint.graph.size == (None, None)
-    assert sorted(node.op.name for node in checkpoint.graph.nodes) == sorted(
-        node.op.name for node in graph.nodes
-    )
+    nodes: Any = checkpoint.graph.nodes
+    assert sorted(node.op.name for node in nodes) == sorted(node.op.name for node in graph.nodes)
 
 
 LACKING = {"conv_transpose", "extend_map", "pad_axis"}

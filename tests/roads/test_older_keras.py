@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.frameworks import get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph.plan import make_plan
 from porter.recipe import expand, find_recipe, layer_names
+from tests.support.arrays import Array
 from tests.support.shallow import DEPTHS, shallow_recipes
 from tests.support.standin import calibrated_tensors, smooth_images
 from tests.support.standin_files import standin_tensors
@@ -81,7 +81,7 @@ def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> 
     assert not arrays
     with h5py.File(tmp_path / "old.h5", "w") as file:
         legacy_h5_format.save_weights_to_hdf5_group(file, model)
-    settings = {"check": False, "recipes": recipes}
+    settings: dict[str, Any] = {"check": False, "recipes": recipes}
     made = porter.convert(
         "resnet50", "keras", "torch", weights=tmp_path / "old.h5", out=tmp_path / "port", **settings
     )
@@ -192,7 +192,7 @@ def test_a_sum_over_each_group_is_left_out_once_it_is_one(tmp_path: Path) -> Non
         for variable in layer.weights
     }
     weights = write_h5(tmp_path / "grouped.h5", arrays)
-    settings = {"check": False, "recipes": tmp_path / "recipes"}
+    settings: dict[str, Any] = {"check": False, "recipes": tmp_path / "recipes"}
     made = porter.convert("grouped", "keras", "torch", weights=weights, out=tmp_path / "port", **settings)
     assert made.port.record.tensors.ignored == {"block1_2_gconv/kernel": "the sum over each group"}
     batch = np.random.default_rng(3).normal(size=(2, 12, 15, 15))

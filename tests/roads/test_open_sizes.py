@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import porter
 from porter.base.errors import PorterError
+from tests.support.arrays import Array
 
 
 class Unshuffled(nn.Module):
@@ -51,6 +52,7 @@ class Normed(nn.Module):
             (self.norm.running_var, 0.5),
             (self.norm.weight, 0.5),
         ):
+            assert numbers is not None
             nn.init.uniform_(numbers, low, 2.0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -171,7 +173,7 @@ def test_pools_to_so_many_cells(to: str, tmp_path: Path) -> None:
         assert "nn.AdaptiveMaxPool2d((2, 5))" in (tmp_path / "port" / "model.py").read_text()
 
 
-def _array(value: torch.Tensor, to: str) -> np.ndarray:
+def _array(value: torch.Tensor, to: str) -> Array:
     return value.numpy().transpose(0, 2, 3, 1) if to == "tf" else value.numpy()
 
 
@@ -214,9 +216,7 @@ def test_models_of_a_stated_batch_as_onnx(made: type[nn.Module], dynamo: bool, t
     network, file, images = made().eval(), tmp_path / "model.onnx", torch.randn(2, 3, 16, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(
-            network, (images,), file, dynamo=dynamo, **({"external_data": False} if dynamo else {})
-        )
+        torch.onnx.export(network, (images,), file, dynamo=dynamo, external_data=not dynamo)
     assert porter.convert(str(file), out=tmp_path / "port").port.record.check == "passed"
     images = torch.randn(3, 3, 16, 12)
     found = porter.load(tmp_path / "port")(images).detach()

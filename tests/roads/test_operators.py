@@ -104,6 +104,7 @@ KERAS = """absolute square exp sin cos floor ceil round erf log_sigmoid celu glu
 @pytest.mark.parametrize("form", ["file", "graph"])
 def test_functions_of_keras(form: str, tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
+    more: dict[str, dict[str, Any]]
     ops, more = (
         keras.ops,
         {"flip": {"axis": -1}, "var": {"axis": (1, 2)}, "std": {"axis": -1, "keepdims": True}},
@@ -208,7 +209,7 @@ def test_choices_of_keras(tmp_path: Path) -> None:
 
 def test_a_comparison_is_no_output(tmp_path: Path) -> None:
     class Above(Network):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
             x = self.conv(x)
             return x, x > 0
 

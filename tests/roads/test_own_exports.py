@@ -19,13 +19,14 @@ from porter.graph import BatchNorm, Dense, Graph, LayerNorm, Rearrange, ReduceAx
 from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.recipe import declared_recipes, find_recipe
+from tests.support.arrays import Array
 from tests.support.frameworks.torch.graphs import Writer, fine_tuned
 from tests.support.standin import calibrated_tensors
 from tests.support.standin_files import standin_graph, standin_tensors, takes
 from tests.unit.frameworks.torch import test_code, test_code_classic as test_classic
 from tests.unit.frameworks.torch.test_code import odd_pools
 
-Tensors = Mapping[str, Mapping[str, np.ndarray]]
+Tensors = Mapping[str, Mapping[str, Array]]
 SIZE = (32, 32)
 EXPORTERS = ("torch.export", "torch.onnx", "torch.onnx by torch.export")
 OWN_FILES = ("model.keras", "SavedModel", "model.onnx")

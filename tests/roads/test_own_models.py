@@ -15,6 +15,7 @@ from torch import nn
 import porter
 from porter.base.errors import UsageError
 from porter.frameworks.tf.runtime import import_keras
+from tests.support.arrays import Array
 from tests.unit.evaluation.test_evaluate import Made, made
 
 __all__ = ["made"]
@@ -38,7 +39,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def keras_model(folder: Path, photos: Path) -> tuple[Path, np.ndarray, str]:
+def keras_model(folder: Path, photos: Path) -> tuple[Path, Array, str]:
     """A .keras file that scales pixels itself, its logits by the loader that it was trained with, and the
     protocol of that.
     """
@@ -61,7 +62,7 @@ def keras_model(folder: Path, photos: Path) -> tuple[Path, np.ndarray, str]:
     )
 
 
-def torch_model(folder: Path, photos: Path) -> tuple[Path, np.ndarray, str]:
+def torch_model(folder: Path, photos: Path) -> tuple[Path, Array, str]:
     torch.manual_seed(1)
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 15 * 15, len(CLASSES))

@@ -262,7 +262,12 @@ def test_port_computes_the_references_function(
     silent = SILENT.get((find_recipe(variant).architecture, zoo), ())
     for framework in frameworks:
         for input_size in (f"{size[0]}x{size[1]}", "any"):
-            settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": input_size}
+            settings: dict[str, Any] = {
+                "weights": weights,
+                "recipes": recipes,
+                "check": False,
+                "input_size": input_size,
+            }
             port = porter.convert(
                 variant, zoo, framework, out=tmp_path / framework / input_size, **settings
             ).port
@@ -278,7 +283,12 @@ def test_port_to_caffe_computes_the_references_function(
 ) -> None:
     architecture, size = find_recipe(variant).architecture, OTHER_SIZES.get((variant, zoo), SMALL)
     weights = published_like(tmp_path, variant, zoo, recipes, size)
-    settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": f"{size[0]}x{size[1]}"}
+    settings: dict[str, Any] = {
+        "weights": weights,
+        "recipes": recipes,
+        "check": False,
+        "input_size": f"{size[0]}x{size[1]}",
+    }
     if architecture in REFUSED["caffe"]:
         with pytest.raises(GraphError, match=REFUSED["caffe"][architecture]):
             porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings)

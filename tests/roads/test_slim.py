@@ -4,6 +4,7 @@ SavedModels.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from porter.port import read_port
 from tests.support.slim_files import SMALL, SlimFile, slim_checkpoint, write_slim
 
 V1, V2 = SMALL
-FILES = {
+FILES: dict[str, dict[str, Any]] = {
     "v1": {"format": "v1"},
     "v2": {"format": "v2"},
     "v1-averages": {"format": "v1", "ema": True, "slots": True},

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination
@@ -25,6 +25,7 @@ from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.sizes import Sizes
 from porter.zoos.slim.network import layer_ops
 from porter.zoos.tables import TENSORNETS
+from tests.support.arrays import Array
 from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 from tests.support.standin import smooth_images
@@ -122,7 +123,7 @@ class Published:
 )
 def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> None:
     tensors = tensornets_tensors(variant)
-    np.savez(tmp_path / "arrays.npz", **tensors)
+    np.savez(tmp_path / "arrays.npz", allow_pickle=False, **tensors)
     saved, frozen = tmp_path / "saved.npz", tmp_path / "frozen.pb"
     script = [
         str(tensornets_python()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import runpy
 import sys
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ def write_weights(folder: Path, recipes: Path, variant: str) -> None:
     for path, roles in tensor_shapes(graph).items():
         names = tf.tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
-            values = random.standard_normal(shape) * np.sqrt(2 / max(1, np.prod(shape[1:])))
+            values = random.standard_normal(shape) * np.sqrt(2 / max(1, math.prod(shape[1:])))
             array = np.ones(shape) if role in ("gamma", "variance") else values
             stored = undo_transforms(layers[path].transforms, role, array.astype(np.float32))
             found[f"{names[role][-1]}:0"] = tf.from_canonical(graph, graph.by_path[path], role, stored)

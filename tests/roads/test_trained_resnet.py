@@ -16,6 +16,7 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention
 from porter.recipe import Member, Recipe, expand, find_recipe, layer_names
 from porter.verification.numbers import distance
+from tests.support.ops import op_at
 from tests.support.recipe.recipes import copied
 from tests.support.standin import calibrated_tensors
 from tests.support.standin_files import make_batch
@@ -102,7 +103,7 @@ def test_the_pool_of_training(model: Any, recipes: Path, tmp_path: Path) -> None
         for padding in ("shipped", "trained")
     }
     verdict, graph = ported["trained"].verdict, ported["trained"].port.graph
-    assert graph.by_path[POOL].op.convention == Convention("same", fill=LOWEST)
+    assert op_at(graph, POOL).convention == Convention("same", fill=LOWEST)
     assert verdict is not None and verdict.ok and verdict.shipped is not None
     assert verdict.shipped.parities[-1].reference == "the file's own graph"
     for parity in (verdict.shipped.parities[-1], verdict.parities[-1]):

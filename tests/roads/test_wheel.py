@@ -80,7 +80,7 @@ def test_it_works_without_extras_at_the_oldest_packages(wheel: Path, tmp_path: P
     assert "stem" in run(porter, "inspect", "net.keras", "--tensors", cwd=tmp_path)
     run(porter, "convert", "net.keras", "--to", "caffe", cwd=tmp_path)
     assert (tmp_path / "net-caffe" / "model.caffemodel").is_file()
-    eval = [porter, "eval", "net-caffe", "--data", "none"]
+    eval = [str(porter), "eval", "net-caffe", "--data", "none"]
     refused = subprocess.run(eval, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and refused.stderr.startswith("error: ")
 

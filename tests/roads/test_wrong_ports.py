@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.dtypes import Array
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.candidate import Candidate
 from porter.fitting.fit import read_tensors
@@ -26,6 +25,7 @@ from porter.graph.record import to_record
 from porter.padding import LOWEST, Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe
+from tests.support.arrays import Array
 from tests.support.fixtures import SlimMaker, WeightsMaker
 from tests.support.slim_files import SlimFile
 from tests.support.standin_files import sign, with_convention

@@ -5,6 +5,7 @@ an author's own code is for a zoo whose code porter does not have. The modules h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -100,7 +101,8 @@ def sines(side: int, width: int) -> Any:
 def module(opened: Opened) -> ViT:
     """The network of a source."""
     assert opened.member is not None
-    settings, options = opened.member.recipe.variants[opened.member.variant], opened.member.zoo.options
+    settings: Mapping[str, Any] = opened.member.recipe.variants[opened.member.variant]
+    options: Mapping[str, Any] = opened.member.zoo.options
     return ViT(
         settings["width"],
         settings["depths"][0],

@@ -5,7 +5,7 @@ for a zoo whose code porter does not have. The torch modules have the tensor nam
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -55,7 +55,7 @@ class ResNet(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.bn1(self.conv1(x)))
         for stage in (self.layer1, self.layer2, self.layer3):
-            x = stage(x)
+            x = cast(nn.Sequential, stage)(x)
         return self.linear(x.mean((2, 3)))
 
 
@@ -79,14 +79,18 @@ def keras_model(network: ResNet) -> Any:
         found = layers.BatchNormalization(epsilon=norm.eps)
         x = found(x)
         found.set_weights(
-            [one.detach().numpy() for one in (norm.weight, norm.bias, norm.running_mean, norm.running_var)]
+            [
+                one.detach().numpy()
+                for one in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+                if one is not None
+            ]
         )
         return x
 
     x = image = keras.Input((None, None, 3))
     x = layers.ReLU()(normed(x, network.conv1, network.bn1))
     for stage in (network.layer1, network.layer2, network.layer3):
-        for unit in stage:
+        for unit in cast(Any, stage):
             shortcut = x
             if isinstance(unit.shortcut, Shortcut):
                 zeros = (unit.shortcut.width - x.shape[-1]) // 2

@@ -29,13 +29,13 @@ from porter.recipe import find_recipe
 from porter.verification.numbers import distance
 from porter.verification.references import OwnBuild
 from porter.verification.results import Distance
+from tests.support.arrays import Array
 from tests.support.checkout import ROOT
 from tests.support.standin_files import make_batch, standin_graph, standin_tensors, strided_sites
 
 DOCUMENT = ROOT / "docs" / "padding.md"
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-Array = np.ndarray[Any, Any]
 Layer = Callable[[Array], Array]
 """Takes and gives N x C x H x W."""
 Rows = list[tuple[str, ...]]
@@ -257,7 +257,8 @@ def merged_pads() -> Rows:
         ("`ZeroPad2d(1)`", torch.nn.ZeroPad2d(1)),
         ("`ConstantPad2d(1, -0.0)`", torch.nn.ConstantPad2d(1, -0.0)),
     ):
-        module, file = torch.nn.Sequential(pad, torch.nn.MaxPool2d(3, 2)), BytesIO()
+        module = torch.nn.Sequential(pad, torch.nn.MaxPool2d(3, 2))
+        file: Any = BytesIO()  # the older exporter takes one, which its types do not say
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter without onnxscript is the older one
             torch.onnx.export(module, (torch.from_numpy(batch),), file, input_names=["x"], dynamo=False)

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras, keep_constants, restore_initializers, undrawn
+from tests.support.arrays import Array
 from tests.support.standin import smooth_images
 from tests.support.standin_files import source_checkpoint
 

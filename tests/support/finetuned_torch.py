@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from torch.nn import utils
 from torch.nn.utils import parametrizations, prune
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from porter.base.dtypes import Array
 from porter.zoos.implementation import get_implementation
+from tests.support.arrays import Array
 from tests.support.standin_files import CALIBRATION_SIZE, source_checkpoint
 
 VARIANT = "mobilenet_v2_0.35"
@@ -109,14 +109,16 @@ def data_parallel(folder: Path) -> FineTuned:
 def compiled(folder: Path) -> FineTuned:
     model = five_classes()
     # The names are the same whatever compiles it, and the default compiler is slow to import.
-    return _saved(folder, model, 5, "classifier.1", torch.compile(model, backend="eager").state_dict())
+    compiled = cast(nn.Module, torch.compile(model, backend="eager"))
+    return _saved(folder, model, 5, "classifier.1", compiled.state_dict())
 
 
 def lightning(folder: Path) -> FineTuned:
     """A module of Lightning's with the network as `model` and a weighted loss, as its Trainer saves it."""
     module = nn.Module()
-    module.model, module.criterion = five_classes(), nn.CrossEntropyLoss(weight=torch.rand(5))
-    optimiser = _stepped(module.model)
+    module.model = model = five_classes()
+    module.criterion = nn.CrossEntropyLoss(weight=torch.rand(5))
+    optimiser = _stepped(model)
     checkpoint = {
         "epoch": 9,
         "global_step": 640,
@@ -134,7 +136,7 @@ def lightning(folder: Path) -> FineTuned:
         "hparams_name": "kwargs",
         "hyper_parameters": {"lr": 0.1, "classes": 5, "backbone": "mobilenet_v2"},
     }
-    return _saved(folder, module.model, 5, "model.classifier.1", checkpoint, module.state_dict())
+    return _saved(folder, model, 5, "model.classifier.1", checkpoint, module.state_dict())
 
 
 def training(folder: Path) -> FineTuned:
@@ -173,7 +175,7 @@ def parametrised(folder: Path) -> FineTuned:
     model = five_classes()
     convs = {name: module for name, module in model.named_modules() if isinstance(module, nn.Conv2d)}
     pruned = partial(prune.l1_unstructured, name="weight", amount=0.2)
-    ways = (
+    ways: tuple[Callable[[nn.Module], object], ...] = (
         utils.weight_norm,
         parametrizations.weight_norm,
         parametrizations.spectral_norm,
@@ -207,10 +209,11 @@ def old_serialisation(folder: Path) -> FineTuned:
 def student_and_teacher(folder: Path) -> FineTuned:
     """Two networks in one module; the student is the one that is wanted."""
     module = nn.Module()
-    module.student, module.teacher = five_classes(), _stepped_model()
+    module.student = student = five_classes()
+    module.teacher = _stepped_model()
     maps = ("student.features.0.0=stem/conv",)
     return _saved(
-        folder, module.student, 5, "student.classifier.1", module.state_dict(), module.state_dict(), maps=maps
+        folder, student, 5, "student.classifier.1", module.state_dict(), module.state_dict(), maps=maps
     )
 
 

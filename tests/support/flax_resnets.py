@@ -4,7 +4,7 @@ zoo whose code porter does not have. The modules have the names of zoo `flax_exa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,6 @@ class ResNet(nn.Module):
 def module(opened: Opened) -> ResNet:
     """The network of a source."""
     assert opened.member is not None
-    settings = opened.member.recipe.variants[opened.member.variant]
+    settings: Mapping[str, Any] = opened.member.recipe.variants[opened.member.variant]
     block = BottleneckResNetBlock if settings["bottleneck"] else ResNetBlock
     return ResNet(settings["depths"], block, opened.facts.classes)

@@ -77,7 +77,7 @@ def main(folder):
             shape = (3, rows, columns) if axis == 1 else (rows, columns, 3)
             makers = {order: partial(of_keras_1 if one else of_keras_2, axis=axis)}
             if one and axis == 3:
-                makers["cosine"] = of_a_cosine
+                makers["cosine"] = partial(of_a_cosine)
             for name, make in makers.items():
                 model = make(layers.Input(shape))
                 numbers = [

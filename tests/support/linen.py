@@ -12,10 +12,11 @@ import numpy as np
 from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.graph import Rearrange, shapes
 from porter.recipe import expand, layer_names
 from porter.source.opened import Opened
+from tests.support.arrays import Array
 
 PARAMS = "params/"
 COLLECTIONS = (PARAMS, "batch_stats/")

@@ -4,6 +4,7 @@ for a zoo whose code porter does not have. The modules have the names of zoo `vi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flax import linen as nn
@@ -51,5 +52,5 @@ class Mixer(nn.Module):
 def module(opened: Opened) -> Mixer:
     """The network of a source."""
     assert opened.member is not None
-    settings = opened.member.recipe.variants[opened.member.variant]
+    settings: Mapping[str, Any] = opened.member.recipe.variants[opened.member.variant]
     return Mixer(settings["width"], settings["depths"][0], settings["mixed"], opened.facts.classes)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.graph import (
     INPUT,
     AdaptiveAvgPool,
@@ -28,6 +27,7 @@ from porter.graph import (
     Op,
     Rearrange,
 )
+from tests.support.arrays import Array
 from tests.support.padding.windows import divisors, lay
 
 Tensors = Mapping[str, Array]
@@ -182,7 +182,7 @@ def _group_norm(op: Any, tensors: Tensors, x: Array) -> Array:
 
 def _reduce(op: Any, x: Array) -> Array:
     axis = 1 + ("channels", "rows", "columns").index(op.axis)
-    functions = {
+    functions: dict[str, Callable[..., Array]] = {
         "mean": np.mean,
         "max": np.max,
         "norm": lambda x, axis, keepdims: np.sqrt((x**2).sum(axis, keepdims=keepdims)),
@@ -249,7 +249,11 @@ def _cropped(op: Any, x: Array) -> Array:
 
 
 def _reduced(op: Any, x: Array) -> Array:
-    functions = {"mean": np.mean, "max": np.max, "norm": lambda x, axis: np.sqrt((x**2).sum(axis))}
+    functions: dict[str, Callable[..., Array]] = {
+        "mean": np.mean,
+        "max": np.max,
+        "norm": lambda x, axis: np.sqrt((x**2).sum(axis)),
+    }
     return functions[op.function](x, 1 + op.axis)
 
 
@@ -337,7 +341,7 @@ _OF_TENSORS: dict[str, Callable[..., Array]] = {
     "prelu": lambda op, tensors, x: np.where(x >= 0, x, _each(tensors["alpha"], x) * x),
 }
 
-_OF_VALUES: dict[str, Callable[..., Array]] = {
+_OF_VALUES: dict[str, Callable[..., Any]] = {
     "max_pool": lambda op, x: _taps(op, x, op.convention.fill).max((3, 5)),
     "avg_pool": _avg_pool,
     "global_avg_pool": lambda op, x: _kept(x.mean((2, 3)), op.keep),

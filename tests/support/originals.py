@@ -118,7 +118,7 @@ def gluon(image: Pixels, size: int, crop: int) -> Values:
     resized = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_LINEAR)
     top, left = (rows - crop) // 2, (columns - crop) // 2
     scaled = resized[top : top + crop, left : left + crop].astype(np.float32) / np.float32(255)
-    mean, deviation = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    mean, deviation = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
     values: Values = (scaled - mean) / deviation
     return values
 
@@ -133,7 +133,7 @@ def caffe(image: Pixels, size: int, crop: int, mean: Sequence[float], deviation:
     resized = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_LINEAR)
     top, left = (rows - crop) // 2, (columns - crop) // 2
     values: Values = (
-        resized[top : top + crop, left : left + crop, ::-1].astype(np.float32) - np.float32(mean)
+        resized[top : top + crop, left : left + crop, ::-1].astype(np.float32) - np.asarray(mean, np.float32)
     ) / np.float32(deviation)
     return values
 
@@ -177,7 +177,7 @@ def tensornets_scaled(kind: str, pixels: Pixels) -> Values:
     """tensornets/preprocess.py, the function `kind`."""
     x = pixels.astype(np.float32)
     if kind == "keras_resnet":
-        return x[..., ::-1] - np.float32([103.939, 116.779, 123.68])
+        return x[..., ::-1] - np.array([103.939, 116.779, 123.68], np.float32)
     x /= 255.0
     if kind == "tfslim":
         x -= 0.5

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.identify.doors import open_member
 from porter.port import Port
 from porter.recipe import find_recipe
@@ -18,6 +18,7 @@ from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
 from porter.verification.source_forms import references_of
 from porter.verification.user_reference import ReferenceName, open_given
+from tests.support.arrays import Array
 
 
 @dataclass

@@ -65,7 +65,7 @@ def shallow_zoos() -> Iterator[None]:
     _frozen_network.cache_clear()
 
 
-def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
+def _stages() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """What each zoo's code makes its stages with: module, function, and what makes it shallow."""
     yield import_models().resnet, "_resnet", _torchvisions
     yield import_models().densenet, "_densenet", _torchvisions

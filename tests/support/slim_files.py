@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import quiet_logger
 from porter.zoos.slim.network import Network
 from porter.zoos.slim.networks import construct
+from tests.support.arrays import Array
 from tests.support.standin_files import source_checkpoint
 
 SMALL = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")

@@ -6,17 +6,17 @@ Uncalibrated random weights give logits that do not depend on the input, so that
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional as F
 
-from porter.base.dtypes import Array
 from porter.frameworks.torch.graph_module import build_model
 from porter.frameworks.torch.layout import CAPABILITIES, module_name
 from porter.graph import INPUT, Affine, BatchNorm, Graph, tensor_shapes
 from porter.graph.plan import make_plan
+from tests.support.arrays import Array
 
 IMAGES = 8
 
@@ -51,14 +51,14 @@ def calibrated_tensors(
         for path, roles in tensor_shapes(graph).items()
     }
     model = build_model(make_plan(graph, size, CAPABILITIES), tensors, "float32", "cpu")
-    norms = {
+    norms: dict[str, Any] = {
         node.path: model.get_submodule(module_name(node.path))
         for node in graph.nodes
         if isinstance(node.op, BatchNorm)
     }
     for norm in norms.values():
         norm.register_forward_pre_hook(_calibrate(random))
-    convolutions = {path: model.get_submodule(module_name(path)) for path in lowered}
+    convolutions: dict[str, Any] = {path: model.get_submodule(module_name(path)) for path in lowered}
     for convolution in convolutions.values():
         convolution.register_forward_hook(_lower)
     images = torch.from_numpy(
@@ -100,7 +100,7 @@ def _initial(random: np.random.Generator, role: str, shape: tuple[int, ...], bia
 
 
 def _calibrate(random: np.random.Generator):
-    def set_statistics(norm: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+    def set_statistics(norm: Any, inputs: tuple[torch.Tensor, ...]) -> None:
         (x,) = inputs
         axes = [axis for axis in range(x.ndim) if axis != 1]
         deviation = x.std(axes)
@@ -111,7 +111,7 @@ def _calibrate(random: np.random.Generator):
     return set_statistics
 
 
-def _lower(convolution: nn.Module, _: tuple[torch.Tensor, ...], value: torch.Tensor) -> torch.Tensor:
+def _lower(convolution: Any, _: tuple[torch.Tensor, ...], value: torch.Tensor) -> torch.Tensor:
     shift = -value.mean((0, 2, 3)) - value.std((0, 2, 3))
     convolution.bias += shift
     return value + shift.reshape(1, -1, 1, 1)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.base.errors import GraphError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
@@ -24,6 +23,7 @@ from porter.padding import Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe, layer_names
 from porter.verification.inputs import SIGNED, Images, _range_of, make_images
+from tests.support.arrays import Array
 from tests.support.standin import calibrated_tensors
 
 CALIBRATION_SIZE = (96, 96)
@@ -129,7 +129,7 @@ def _adapted(channels: int) -> tuple[Array, Array, Array]:
     """
     random = np.random.default_rng(channels)
     mean, variance = random.uniform(-0.2, 0.2, channels), random.uniform(0.8, 1.2, channels)
-    return mean.astype(np.float32), variance.astype(np.float32), np.int32(0)
+    return mean.astype(np.float32), variance.astype(np.float32), np.array(0, np.int32)
 
 
 def with_convention(graph: Graph, path: str, convention: Convention) -> Graph:

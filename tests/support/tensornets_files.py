@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.frameworks.dialects import get_dialect
 from porter.recipe import find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
 from porter.zoos.slim.network import variables_of
 from porter.zoos.slim.tensornets import construct
+from tests.support.arrays import Array
 from tests.support.checkout import ROOT
 from tests.support.standin_files import standin_graph, standin_tensors
 

@@ -217,7 +217,7 @@ def small_folder(name: str, folder: Path) -> tuple[int, Callable[[Path, bool], P
             model = torch_model(name, "timm", _side(name), exportable=False, **_narrow(name))
             import timm
 
-            timm.models.save_for_hf(model, path, model_args=_narrow(name), safe_serialization=True)
+            timm.models.save_for_hf(model, str(path), model_args=_narrow(name), safe_serialization=True)
         return path
 
     return _side(name), write

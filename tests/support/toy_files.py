@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 SIZE = (23, 18)
-PADS = {"stride": 2, "pads": [1, 0, 2, 1]}
+PADS: dict[str, Any] = {"stride": 2, "pads": [1, 0, 2, 1]}
 
 
 def layers(layout: str) -> list[dict[str, Any]]:

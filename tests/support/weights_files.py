@@ -11,11 +11,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names
 from porter.zoos.implementation import get_implementation
+from tests.support.arrays import Array
 from tests.support.caffe_files import zoo_files
 from tests.support.mxnet_runs import gluon_name, write_gluon
 from tests.support.slim_files import slim_checkpoint, write_checkpoint
@@ -34,7 +34,7 @@ def published_like(
     if member.zoo.reference == "tf_slim":
         return write_checkpoint(
             folder / variant,
-            slim_checkpoint(variant, int(member.zoo.options.get("classes", 1000)), recipes).tensors,
+            slim_checkpoint(variant, int(str(member.zoo.options.get("classes", 1000))), recipes).tensors,
         )
     if member.zoo.reference == "tensornets":
         return write_tensornets(folder / f"{variant}.npz", variant, recipes, size)
@@ -52,7 +52,11 @@ def published_like(
         (folder / f"{variant}.msgpack").write_bytes(serialization.msgpack_serialize({**tree, "step": 7}))
         return folder / f"{variant}.msgpack"
     if member.zoo.framework == "jax" or member.zoo.reference == "timm_bit":
-        np.savez(folder / f"{variant}.npz", **source_checkpoint(variant, zoo_name, recipes=recipes).tensors)
+        np.savez(
+            folder / f"{variant}.npz",
+            allow_pickle=False,
+            **source_checkpoint(variant, zoo_name, recipes=recipes).tensors,
+        )
         return folder / f"{variant}.npz"
     if member.zoo.framework == "torch" and member.zoo.reference is None:
         import torch

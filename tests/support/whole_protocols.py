@@ -126,7 +126,9 @@ def _opencv(file: Path, resize: str) -> Values:
     import cv2
 
     if resize == "squash":
-        image = cv2.resize(cv2.imread(str(file)), (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
+        read = cv2.imread(str(file))
+        assert read is not None
+        image = cv2.resize(read, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
         return _keras_scaled(image[:, :, ::-1])
     return _keras_scaled(originals.tensornets_crops(originals.tensornets_pixels(file, SIZE, cv2), SIDE)[0])
 

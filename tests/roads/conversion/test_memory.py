@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def measured(suffix: str, folder: Path) -> dict[str, float]:
                 torch.onnx.export(network(units), (image,), folder / f"{name}.onnx", dynamo=False)
     for to in MOST[suffix]:
         porter.convert(folder / f"small.{suffix}", to=to, out=folder / f"small-{to}")  # frameworks begin
-        held = peak(lambda to=to: porter.convert(folder / f"large.{suffix}", to=to, out=folder / to))
+        held = peak(partial(porter.convert, folder / f"large.{suffix}", to=to, out=folder / to))
         found[to] = held / (4 * UNITS * FEATURES)
     return found
 

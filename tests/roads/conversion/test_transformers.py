@@ -13,7 +13,7 @@ import pytest
 
 import porter
 from porter.base.errors import PorterError
-from porter.filegraph.products import Equation, Kernel, with_kernel
+from porter.filegraph.products import Equation, Kernel, attention, with_kernel
 from porter.filegraph.views import View
 from porter.formats.keras import arrays
 from porter.frameworks.tf.runtime import import_keras
@@ -123,7 +123,7 @@ def _heads_in_another_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_scale(patch: pytest.MonkeyPatch) -> None:
-    right = arrays.attention
+    right = attention
     patch.setattr(
         arrays, "attention", lambda walk, node, heads, mask, scale: right(walk, node, heads, mask, 1.0)
     )

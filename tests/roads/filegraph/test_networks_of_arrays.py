@@ -19,13 +19,14 @@ from tests.support.filegraph.values import translated
 from tests.support.oracle import evaluate
 
 torch = pytest.importorskip("torch")
-nn, functional = torch.nn, torch.nn.functional
+nn: Any = torch.nn
+functional: Any = torch.nn.functional
 SIZE = (24, 32)
 CHANNELS, HEADS, WINDOW = 8, 2, 4
 Tensor = Any
 
 
-class Net(nn.Module):  # type: ignore[misc,name-defined]
+class Net(nn.Module):
     """A stem that halves its image, and what follows it."""
 
     def __init__(self, head: nn.Module) -> None:
@@ -36,7 +37,7 @@ class Net(nn.Module):  # type: ignore[misc,name-defined]
         return self.head(torch.relu(self.stem(image)))
 
 
-class Ssd(nn.Module):  # type: ignore[misc,name-defined]
+class Ssd(nn.Module):
     """Boxes of three maps, listed with the channels last."""
 
     def __init__(self) -> None:
@@ -49,7 +50,7 @@ class Ssd(nn.Module):  # type: ignore[misc,name-defined]
         )
 
 
-class Yolo(nn.Module):  # type: ignore[misc,name-defined]
+class Yolo(nn.Module):
     """As version 5: the channels of each anchor go last."""
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class Yolo(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat(boxes, 1)
 
 
-class Anchors(nn.Module):  # type: ignore[misc,name-defined]
+class Anchors(nn.Module):
     """As version 8: distances are expectations, and centres are computed from the size of the map."""
 
     def __init__(self) -> None:
@@ -93,7 +94,7 @@ class Anchors(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat([(centres - before + centres + behind) / 2, classes.sigmoid()], 1)
 
 
-class Maps(nn.Module):  # type: ignore[misc,name-defined]
+class Maps(nn.Module):
     """As MTCNN: maps with the channels last, and a dense layer of a map whose axes were turned."""
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class Maps(nn.Module):  # type: ignore[misc,name-defined]
         return self.box(found).permute(0, 2, 3, 1), self.face(found).softmax(1).permute(0, 2, 3, 1), turned
 
 
-class Slots(nn.Module):  # type: ignore[misc,name-defined]
+class Slots(nn.Module):
     """Letters: a softmax for each slot, and one for each column, as a CTC decoder takes them."""
 
     def __init__(self) -> None:
@@ -121,7 +122,7 @@ class Slots(nn.Module):  # type: ignore[misc,name-defined]
         return self.slots(found.mean((2, 3))).view(-1, 4, 5).softmax(2), self.columns(line).softmax(2)
 
 
-class Attention(nn.Module):  # type: ignore[misc,name-defined]
+class Attention(nn.Module):
     """Queries, keys and values of one dense layer, as timm's."""
 
     def __init__(self, fused: bool) -> None:
@@ -142,7 +143,7 @@ class Attention(nn.Module):  # type: ignore[misc,name-defined]
         return self.proj(mixed.transpose(1, 2).reshape(batch, count, width))
 
 
-class VisionTransformer(nn.Module):  # type: ignore[misc,name-defined]
+class VisionTransformer(nn.Module):
     """Patches, a class token, positions, and two blocks."""
 
     def __init__(self, fused: bool) -> None:
@@ -167,7 +168,7 @@ class VisionTransformer(nn.Module):  # type: ignore[misc,name-defined]
         return self.head(self.norms[2](tokens)[:, 0])
 
 
-class Encoder(nn.Module):  # type: ignore[misc,name-defined]
+class Encoder(nn.Module):
     """torch's own encoder layer, as torchvision's and many others' transformers have it."""
 
     def __init__(self) -> None:
@@ -180,7 +181,7 @@ class Encoder(nn.Module):  # type: ignore[misc,name-defined]
         return self.layer(found.flatten(2).transpose(1, 2)).mean(1)
 
 
-class Windows(nn.Module):  # type: ignore[misc,name-defined]
+class Windows(nn.Module):
     """As Swin: attention in shifted windows, with a table of relative positions, and patches merged."""
 
     def __init__(self) -> None:
@@ -212,7 +213,7 @@ class Windows(nn.Module):  # type: ignore[misc,name-defined]
         return self.merge(self.norm(torch.cat(parts, -1))).permute(0, 3, 1, 2)
 
 
-class Unfolded(nn.Module):  # type: ignore[misc,name-defined]
+class Unfolded(nn.Module):
     """As MobileViT: attention among the cells of one place in their patches."""
 
     def __init__(self) -> None:
@@ -233,7 +234,7 @@ class Unfolded(nn.Module):  # type: ignore[misc,name-defined]
         return self.out(torch.cat((found, mixed.reshape(batch, width, rows, columns)), 1))
 
 
-class Einsums(nn.Module):  # type: ignore[misc,name-defined]
+class Einsums(nn.Module):
     """Attention by equations, and products with a table for each row and each column, as SAM's relative
     positions.
     """
@@ -261,7 +262,7 @@ class Einsums(nn.Module):  # type: ignore[misc,name-defined]
         return torch.einsum("nhlm,nmhd->nlhd", shares, value), down.unsqueeze(-1) + across.unsqueeze(-2), wide
 
 
-class Ensemble(nn.Module):  # type: ignore[misc,name-defined]
+class Ensemble(nn.Module):
     """The mean of two heads, of which a new first axis counts them, and a table of positions at another
     size.
     """
@@ -279,7 +280,7 @@ class Ensemble(nn.Module):  # type: ignore[misc,name-defined]
         return torch.mean(torch.stack([self.one(found), self.other(found)], 0), 0)
 
 
-class Positions(nn.Module):  # type: ignore[misc,name-defined]
+class Positions(nn.Module):
     """Sines that are computed from the size of a map, patches by an unfold, no tokens before the others,
     precision kept.
     """
@@ -298,7 +299,7 @@ class Positions(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat((patches[:, :0], patches.softmax(-1)), 1)
 
 
-class Asked(nn.Module):  # type: ignore[misc,name-defined]
+class Asked(nn.Module):
     """As GCViT: every window of an image has the image's own queries."""
 
     def forward(self, found: Tensor) -> Tensor:
@@ -319,7 +320,7 @@ class Asked(nn.Module):  # type: ignore[misc,name-defined]
         )
 
 
-class Looked(nn.Module):  # type: ignore[misc,name-defined]
+class Looked(nn.Module):
     """Rows of a table, for each axis its own, by one-hot vectors of which all would be too many."""
 
     def __init__(self) -> None:
@@ -342,7 +343,7 @@ class Looked(nn.Module):  # type: ignore[misc,name-defined]
         )
 
 
-class Written(nn.Module):  # type: ignore[misc,name-defined]
+class Written(nn.Module):
     """Tables and values that are written in parts, as ConViT's relative positions, MViT's shares and Swin's
     masks.
     """
@@ -365,7 +366,7 @@ class Written(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat((table.flatten(2).transpose(1, 2) * shares[:, :, 1:4], shares), 2)
 
 
-class Numbers(nn.Module):  # type: ignore[misc,name-defined]
+class Numbers(nn.Module):
     """A number of each image, which moves take as any tensor."""
 
     def forward(self, found: Tensor) -> Tensor:
@@ -451,7 +452,7 @@ def test_a_network_of_arrays_is_read_as_it_computes(name: str, form: str, free: 
         ), path
 
 
-class Over(nn.Module):  # type: ignore[misc,name-defined]
+class Over(nn.Module):
     """A table that is repeated for each image, and then taken together over all of them."""
 
     def __init__(self, over: Callable[[Tensor], Tensor]) -> None:
@@ -476,7 +477,7 @@ def test_a_constant_of_all_images_is_refused(over: Callable[[Tensor], Tensor], t
         translated(checkpoint.graph, checkpoint.tensors)
 
 
-class Mixed(nn.Module):  # type: ignore[misc,name-defined]
+class Mixed(nn.Module):
     """Queries of one value, keys and values of another; `apart` are heads that are laid out as no `Attention`
     has them.
     """
@@ -527,7 +528,7 @@ def test_attention_is_one_op(apart: str, tmp_path: Path) -> None:
     assert ours.shape == wanted.shape and np.linalg.norm(ours - wanted) <= 1e-12 * np.linalg.norm(wanted)
 
 
-class Registers(nn.Module):  # type: ignore[misc,name-defined]
+class Registers(nn.Module):
     """Stored tokens between others, as DINOv2 with registers has them, positions out of a table, as CLIP's
     are, and a mean of all tokens by a pool of one axis.
     """

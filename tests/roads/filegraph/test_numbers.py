@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ class Squeezed(nn.Module):
         self.conv, self.dense = nn.Conv2d(3, 8, 3), nn.Linear(8, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.dense(torch.relu(self.conv(x)).mean((2, 3))).squeeze(1)  # type: ignore[no-any-return]
+        return self.dense(torch.relu(self.conv(x)).mean((2, 3))).squeeze(1)
 
 
 class Mean(Squeezed):
@@ -52,7 +53,8 @@ def test_a_number_of_each_image_has_no_further_axis(
         return
     made = porter.convert(tmp_path / "model.pt2", to=to, out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.proves
-    model, given = porter.load(tmp_path / "port"), image if to == "torch" else image.numpy()
+    model = porter.load(tmp_path / "port")
+    given: Any = image if to == "torch" else image.numpy()
     found = model(given.transpose(0, 2, 3, 1) if to == "tf" else given)
     wanted = network(image)
     pairs = zip(found, wanted, strict=True) if make is Pair else [(found, wanted)]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
@@ -19,6 +18,7 @@ from porter.graph import INPUT, ChannelScale, Gelu, Graph, LocalResponseNorm, No
 from porter.graph.plan import make_plan
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
+from tests.support.arrays import Array
 from tests.support.oracle import OfAxes, evaluate
 from tests.support.random_graphs import UNSHRUNK, Sample, difference, samples
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ from torch import nn
 
 import porter
 from porter.base.errors import MappingError
-from porter.conversion.convert import Conversion
 from porter.zoos.torchvision import import_models
 from tests.support.standin import smooth_images
 
@@ -47,8 +47,8 @@ def test_a_head_of_ones_own_is_that_or_is_asked_for(name: str, tmp_path: Path) -
     model.classifier = head().eval()
     torch.save(model.state_dict(), tmp_path / "own.pth")
 
-    def ported(*mapped: str) -> Conversion:
-        files = {"weights": tmp_path / "own.pth", "out": tmp_path / "port", "overwrite": True}
+    def ported(*mapped: str) -> porter.Ported:
+        files: dict[str, Any] = {"weights": tmp_path / "own.pth", "out": tmp_path / "port", "overwrite": True}
         return porter.convert(
             "squeezenet1_1", "torchvision", "torch", input_size="64x65", mapped=mapped, **files
         )

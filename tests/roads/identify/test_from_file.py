@@ -336,7 +336,7 @@ def test_a_keras_model_without_a_graph_is_told_what_keeps_one(tmp_path: Path, cl
     themselves.
     """
 
-    class Own(keras.Model):  # type: ignore[name-defined,misc]
+    class Own(keras.Model):
         def __init__(self) -> None:
             super().__init__()
             self.one, self.two = LAYERS.Conv2D(4, 3), LAYERS.Dense(5)

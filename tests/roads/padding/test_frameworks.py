@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.dtypes import Dtype
 from porter.base.errors import PaddingError
 from porter.frameworks import Destination, get_destination
 from porter.graph import (
@@ -33,7 +34,8 @@ from porter.graph import (
 )
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Average, Convention, Rounding, Rule, SiteKind, Size, Window, realise
-from tests.support.padding.windows import Array, evaluate_map
+from tests.support.arrays import Array
+from tests.support.padding.windows import evaluate_map
 from tests.unit.padding.test_realise import AVERAGES, KERNELS, Geometry, defined_sizes, geometries, reason_of
 
 CHANNELS, FILTERS = 2, 3
@@ -192,7 +194,8 @@ def test_torch_pads_as_the_windows_say(sizes: range, wanted: dict[str, int]) -> 
                 if any(pad > window.kernel[axis] // 2 for axis, pad in enumerate(padding))
                 else None
             )
-            for maps, average in product(maps_for(sizes, draw), ("real_cells", "clipped_window")):
+            averages: list[Average] = ["real_cells", "clipped_window"]
+            for maps, average in product(maps_for(sizes, draw), averages):
                 expected = evaluate_pair("avg_pool", rows, columns, maps, average=average)
                 options = (ceil, average == "clipped_window")
                 layer = run(functional.avg_pool2d, maps, window.kernel, window.stride, padding, *options)
@@ -248,7 +251,8 @@ def test_tensorflow_pads_as_the_windows_say(sizes: range, wanted: dict[str, int]
                 counts["conv " + check_native(expected, layer, (rows, columns, maps.shape))] += 1
         for rows, columns in pairs(rule, dilated=False):
             window = window_of(rows, columns)
-            for maps, kind in product(maps_for(sizes, draw), ("max_pool", "avg_pool")):
+            kinds: list[SiteKind] = ["max_pool", "avg_pool"]
+            for maps, kind in product(maps_for(sizes, draw), kinds):
                 expected = evaluate_pair(kind, rows, columns, maps, fill=LOWEST)
                 pool = getattr(tensorflow.nn, f"{kind}2d")
                 layer = run(pool, maps, window.kernel, window.stride, rule.upper())
@@ -374,7 +378,9 @@ def _compare(framework: Destination, cases: list[Case], size: Size, sizes: list[
     }
     plan = make_plan(graph, size, framework.CAPABILITIES)
     # onnxruntime runs what porter writes in single precision only.
-    types = {"float64": TOLERANCE, **({"float32": 1e-5} if framework.NAME == "onnx" else {})}
+    types: dict[Dtype, float] = {"float64": TOLERANCE}
+    if framework.NAME == "onnx":
+        types["float32"] = 1e-5
     models = {dtype: framework.ENGINE.build(plan, tensors, {}, dtype, "cpu") for dtype in types}
     compared, paths = 0, [f"case{index}" for index in range(len(cases))]
     for (rows, columns), (dtype, tolerance) in product(sizes, types.items()):
@@ -393,7 +399,11 @@ def _wanted(case: Case, maps: Array, tensors: dict[str, Array]) -> Array:
     site = site_of(case.op)
     assert site is not None
     kernel = tensors.get("kernel")
-    options = {"fill": site.convention.fill, "average": site.convention.average, "kernel": kernel}
+    options: dict[str, Any] = {
+        "fill": site.convention.fill,
+        "average": site.convention.average,
+        "kernel": kernel,
+    }
     if kernel is not None and kernel.shape[1] == 1:  # depthwise: two filters for each channel
         maps = np.repeat(maps, len(kernel) // CHANNELS, axis=0)
     values = evaluate_pair(site.kind, case.rows, case.columns, maps, **options)

@@ -5,6 +5,7 @@ compute to linen.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -25,7 +26,7 @@ def test_a_training_state_of_orbax_is_ported_and_compared_with_the_build_in_flax
         "dynamic_scale": None,
     }
     ocp.PyTreeCheckpointer().save(tmp_path / "state", state)
-    settings = {
+    settings: dict[str, Any] = {
         "weights": tmp_path / "state",
         "recipes": recipes,
         "input_size": "any",

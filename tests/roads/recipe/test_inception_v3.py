@@ -70,7 +70,7 @@ def test_averages_divide_by_real_cells_only_in_tensorflow(zoo: str) -> None:
         pools = [node.op.convention for node in graph.nodes if isinstance(node.op, AvgPool)]
         assert len(pools) == 9 and len(set(pools)) == 1
         conventions.append(pools[0])
-    real, full = (Convention("same", average=average) for average in ("real_cells", "full_window"))  # type: ignore[arg-type]
+    real, full = (Convention("same", average=average) for average in ("real_cells", "full_window"))
     assert conventions == ([real, real] if found.framework == "tf" else [full, real])
 
 

@@ -17,6 +17,7 @@ from porter.recipe import LayerName, Member, Recipe, expand, find_recipe, layer_
 from porter.zoos.tables import TIMM
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
+from tests.support.ops import op_at
 from tests.support.parity import LINEN, OWN_CODE
 from tests.support.recipe.recipes import NO_PROTOCOL, all_recipes
 
@@ -110,7 +111,7 @@ def test_keras_v1_differs_from_same_on_odd_maps_only() -> None:
     assert fixed == [
         node.path
         for node in graph.nodes
-        if is_depthwise(graph, node) and node.op.window.stride == (2, 2)  # type: ignore[union-attr]
+        if is_depthwise(graph, node) and op_at(graph, node.path).window.stride == (2, 2)
     ]
     assert len(fixed) == 4
 
@@ -170,7 +171,7 @@ def test_slims_names(variant: str, path: str, name: str) -> None:
     _, graph, layers = read(variant, "slim")
     assert layers[path].name == name
     assert layers["head/logits"].transforms == ("conv1x1_to_dense", "drop_background")
-    assert graph.by_path["head/logits"].op.units == 1001  # type: ignore[union-attr]
+    assert op_at(graph, "head/logits").units == 1001
     assert {
         node.op.convention.rule
         for node in graph.nodes

@@ -10,6 +10,7 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv, Graph, MaxPool, tensor_shapes
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe
+from tests.support.ops import op_at
 from tests.support.recipe.stock import assert_kerass, assert_slims, read
 
 RECIPE = find_recipe("resnet_v2")
@@ -73,7 +74,7 @@ def test_keras_pads_its_pool_with_zeros_and_was_trained_without() -> None:
     member = RECIPE.member("resnet50v2", "keras")
     shipped, trained = (expand(member, as_trained=known) for known in (False, True))
     slims = read("resnet50v2", "slim")[1]
-    assert [graph.by_path["stem/pool"].op.convention for graph in (shipped, trained, slims)] == [  # type: ignore[union-attr]
+    assert [op_at(graph, "stem/pool").convention for graph in (shipped, trained, slims)] == [
         Convention("explicit", (1, 1, 1, 1), 0.0),
         Convention("same", fill=LOWEST),
         Convention("same", fill=LOWEST),

@@ -258,8 +258,11 @@ def test_resnet200v2_is_another_graph() -> None:
 
 def strided_units(graph: Graph) -> list[str]:
     """Convolutions and pools of the units that stride."""
-    found = [node for node in graph.nodes if "unit" in node.path and isinstance(node.op, Conv | MaxPool)]
-    return [node.path for node in found if node.op.window.stride == (2, 2)]  # type: ignore[union-attr]
+    return [
+        node.path
+        for node in graph.nodes
+        if "unit" in node.path and isinstance(node.op, Conv | MaxPool) and node.op.window.stride == (2, 2)
+    ]
 
 
 def test_where_the_others_stride() -> None:

@@ -25,6 +25,7 @@ from tests.support.caffe_files import write_caffe
 from tests.support.fixtures import Cli
 from tests.support.frameworks.flax.generated import loaded
 from tests.support.mxnet_files import Line, write_mxnet
+from tests.support.ops import op_at
 from tests.support.refusals import refused
 from tests.support.torch7_files import Module, write_torch7
 
@@ -74,7 +75,8 @@ def test_convert_port_json_and_model_py_say_what_is_left_out(tmp_path: Path, cli
     # The code is the one that porter writes for the record, and what is left out goes on from port to port.
     assert not porter.verify(tmp_path / "port", weights=file, float64=True).notes
     again = porter.convert(tmp_path / "port", to="tf", out=tmp_path / "tf", check=False)
-    assert again.port.record.left_out == OF_FLOWERS and again.record()["left_out"][0]["kind"] == "RandomFlip"
+    told: Any = again.record()
+    assert again.port.record.left_out == OF_FLOWERS and told["left_out"][0]["kind"] == "RandomFlip"
 
 
 class Network(nn.Module):
@@ -203,7 +205,8 @@ def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: 
     elif framework == "flax":
         from flax import nnx
 
-        for network in (loaded(folder), porter.load(folder)):
+        networks: tuple[Any, ...] = (loaded(folder), porter.load(folder))
+        for network in networks:
             drops = {
                 path[-1]: each for path, each in nnx.iter_modules(network) if isinstance(each, nnx.Dropout)
             }
@@ -270,5 +273,5 @@ def test_a_variants_dropout_is_kept_behind_its_own_path(tmp_path: Path) -> None:
     made = porter.convert(file, to="torch", out=tmp_path / "port", keep_dropout=True, check=False)
     assert made.port.record.variant == "mobilenet_v1_0.25"
     (dropped,) = (node for node in made.port.graph.nodes if isinstance(node.op, Dropout))
-    assert dropped.op.rate == 0.2 and dropped.inputs == ("head/pool",)
+    assert op_at(made.port.graph, dropped.path).rate == 0.2 and dropped.inputs == ("head/pool",)
     assert {layer.kind for layer in made.port.record.left_out} == {"RandomFlip", "RandomRotation"}

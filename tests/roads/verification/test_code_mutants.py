@@ -106,7 +106,7 @@ class Ending:
         self.states = states
 
     def child(self, act: object) -> tuple[bytes, int]:
-        said = []
+        said: list[int] = []
         for state in self.states:
             self.states = self.states[1:]
             if state in ("killed", "raised"):

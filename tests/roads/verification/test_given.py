@@ -4,7 +4,7 @@ too few, or takes it for another one, is not proved by a reference that is read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import CheckFailed
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Reference
@@ -23,6 +22,7 @@ from porter.graph import Flatten, Graph, Softmax, Tanh
 from porter.graph.record import to_record
 from porter.padding import Convention
 from porter.verification.inputs import SIGNED, make_images
+from tests.support.arrays import Array
 from tests.support.caffe_files import write_caffe
 from tests.support.fixtures import WeightsMaker
 from tests.support.formats.tf_graph.file_graphs import frozen, variable
@@ -142,7 +142,7 @@ def caffe(path: Path) -> Path:
 
 def mxnet(path: Path) -> Path:
     sizes = {"num_filter": CHANNELS, "kernel": (3, 3), "no_bias": True}
-    lines = [
+    lines: list[tuple[str, str, Mapping[str, Any], list[str]]] = [
         ("conv", "Convolution", sizes, ["data", "kernel"]),
         ("mean", "Pooling", {"global_pool": True, "pool_type": "avg"}, ["conv"]),
         ("flat", "Flatten", {}, ["mean"]),
@@ -310,7 +310,8 @@ def test_what_is_compared_is_what_the_folder_says(tmp_path: Path, monkeypatch: p
 
     def lossy(graph: Graph) -> dict[str, Any]:
         pads = Convention("explicit", (0, 1, 0, 1))
-        conv = replace(graph.nodes[0], op=replace(graph.nodes[0].op, convention=pads))
+        first: Any = graph.nodes[0].op
+        conv = replace(graph.nodes[0], op=replace(first, convention=pads))
         return to_record(replace(graph, nodes=(conv, *graph.nodes[1:])))
 
     file = onnx_file(tmp_path / "model")

@@ -15,7 +15,7 @@ import torch
 from safetensors.numpy import save_file
 
 import porter
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import CheckFailed, MissingFramework
 from porter.frameworks.torch import engine
 from porter.port import read_port
@@ -27,6 +27,7 @@ from porter.verification.references import SourceValues
 from porter.verification.sizes import Sizes
 from porter.verification.source_forms import references_of
 from porter.verification.verdict import Verdict
+from tests.support.arrays import Array
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused
 from tests.support.standin_files import source_checkpoint
@@ -316,7 +317,7 @@ class Chaotic:
         if photo or np.abs(batch).max() <= self.calm:
             return values
         noise = np.random.default_rng(abs(hash(batch.tobytes()))).standard_normal(values["y"].shape)
-        return {**values, "y": values["y"] * (1 + self.off * noise)}
+        return {**values, "y": np.multiply(values["y"], 1 + self.off * noise)}
 
 
 @pytest.mark.usefixtures("one_recipe")
@@ -357,7 +358,7 @@ def test_bounds_that_no_image_reaches_are_reached_by_moved_biases(
     tensors = source_checkpoint("mobilenet_v2_0.35", "timm").tensors
     save_file(
         {
-            name: value / 4 if "bn" in name and value.dtype.kind == "f" else value
+            name: np.divide(value, 4) if "bn" in name and value.dtype.kind == "f" else value
             for name, value in tensors.items()
         },
         held,
@@ -368,13 +369,14 @@ def test_bounds_that_no_image_reaches_are_reached_by_moved_biases(
     )
     if cap == 6:
         made = porter.convert(*arguments, weights=held, out=tmp_path / "port")
-        assert made.verdict.proof.unreached == ()
+        assert made.verdict is not None and made.verdict.proof.unreached == ()
     else:
         with pytest.raises(CheckFailed, match="head/relu is the first node that differs"):
             porter.convert(*arguments, weights=held, out=tmp_path / "port")
         monkeypatch.setattr(Check, "_probed", lambda check, parity, source, batches: parity)
         made = porter.convert(*arguments, weights=held, out=tmp_path / "port")
-        assert made.verdict.ok and "head/relu" in made.verdict.proof.unreached
+        assert made.verdict is not None and made.verdict.ok
+        assert "head/relu" in made.verdict.proof.unreached
 
 
 def test_the_file_s_own_graph_takes_moved_biases_too(tmp_path: Path) -> None:
@@ -385,7 +387,7 @@ def test_the_file_s_own_graph_takes_moved_biases_too(tmp_path: Path) -> None:
         model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
     onnx.save(model, tmp_path / "net.onnx")
     made = porter.convert(tmp_path / "net.onnx", to="torch", out=tmp_path / "port")
-    assert made.verdict.ok and made.verdict.proof.unreached == ()
+    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.unreached == ()
 
 
 @pytest.mark.usefixtures("one_recipe")

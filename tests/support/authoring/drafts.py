@@ -25,7 +25,7 @@ def read_back(
     assert same_function(draft.graph, expanded), draft.text
     found = {path: layer.name for path, layer in layer_names(member, expanded).items()}
     own = {name: node for node, name in names.items()}
-    for path, name in found.items():
-        one, other = expanded.by_path[path], graph.by_path[own[name]]
+    for at, name in found.items():
+        one, other = expanded.by_path[at], graph.by_path[own[name]]
         assert type(one.op) is type(other.op) and len(one.inputs) == len(other.inputs)
     return draft, recipe

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from tests.support.arrays import Array
 
 ROWS, COLUMNS, CHANNELS = 7, 6, 4
 Make = Callable[[Any, Any, Any], Any]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, canonical
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.frameworks import engine_name, get_engine
 from porter.graph import tensor_shapes
+from tests.support.arrays import Array
 from tests.support.oracle import evaluate
 
 

@@ -5,6 +5,7 @@ something changed in them.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from porter.filegraph.file_graph import FileGraph, FileNode, Stored
 from porter.graph import INPUT, Graph, tensor_shapes
@@ -32,7 +33,7 @@ def layer_of(graph: Graph, path: str) -> str:
     return f"layer_{[node.path for node in graph.nodes].index(path)}"
 
 
-def changed(file: FileGraph, name: str, **changes: object) -> FileGraph:
+def changed(file: FileGraph, name: str, **changes: Any) -> FileGraph:
     """The file's graph with some fields of one layer set otherwise."""
     return replace(
         file, nodes=tuple(replace(node, **changes) if node.name == name else node for node in file.nodes)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.base.errors import GraphError, PorterError
 from porter.frameworks.numpy.nets import NetDestination
 from porter.graph import INPUT, AvgPool, Conv, Flatten, Graph, MaxPool, Node, Op
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Capabilities, Size
+from tests.support.arrays import Array
 from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
@@ -54,14 +54,14 @@ def sayable(
 
 
 def sayable_plan(
-    framework: NetDestination, known: Collection[Any], size: Size, of_maps: Any
+    framework: NetDestination[Any], known: Collection[Any], size: Size, of_maps: Any
 ) -> tuple[Plan, set[str]]:
     graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, known)
     return make_plan(graph, size, framework.CAPABILITIES), said
 
 
 def expect_every_op(
-    framework: NetDestination, known: Collection[Any], plan: Plan
+    framework: NetDestination[Any], known: Collection[Any], plan: Plan
 ) -> Iterator[tuple[Array, dict[str, Array]]]:
     """The ops that it knows give what the oracle gives, at every size of the plan; gives these images and
     values.
@@ -79,7 +79,7 @@ def expect_every_op(
         yield batch, wanted
 
 
-def expect_read_back(framework: NetDestination, known: Collection[Any], folder: Path) -> Graph:
+def expect_read_back(framework: NetDestination[Any], known: Collection[Any], folder: Path) -> Graph:
     """The tensors of its files are those that were written; gives the graph."""
     plan, _ = sayable_plan(framework, known, ANY, OF_MAPS)
     tensors = tensors_of(plan.graph)
@@ -95,7 +95,7 @@ def expect_read_back(framework: NetDestination, known: Collection[Any], folder: 
     return plan.graph
 
 
-def expect_refused(framework: NetDestination, op: Op, said: str) -> None:
+def expect_refused(framework: NetDestination[Any], op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
     with pytest.raises(GraphError, match=f"first: {said}"):
         framework.net(plan)

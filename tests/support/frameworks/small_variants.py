@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Sized
 
 import pytest
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import GraphError, PaddingError
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, shapes
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY
 from porter.recipe import Member, Recipe, expand, recipes_folder
+from tests.support.arrays import Array
 from tests.support.recipe.recipes import all_recipes
 
 LEAST = ("0.25", "0.35", "0.5", "x0_5", "small", "18", "20", "50", "11", "121", "1_1")

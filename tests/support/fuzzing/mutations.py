@@ -296,7 +296,7 @@ def _zip(data: bytes, random: Random) -> bytes:
         members[at] = name, damaged(content, random)
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
-        archive._didModify = True  # an empty one has its end too
+        archive._didModify = True  # type: ignore[attr-defined]  # an empty one has its end too
         for name, content in members:
             info = zipfile.ZipInfo(name or "x")
             info.compress_type = archive.compression

@@ -358,7 +358,7 @@ def _msgpack(folder: Path) -> Path:
     def array(value: Any, code: int = 1) -> Any:
         return msgpack.ExtType(code, msgpack.packb((value.shape, value.dtype.name, value.tobytes())))
 
-    tree = {name.split("/")[0]: {} for name in VARIABLES}
+    tree: dict[str, Any] = {name.split("/")[0]: {} for name in VARIABLES}
     for name, shape in VARIABLES.items():
         tree[name.split("/")[0]][name.split("/")[1]] = array(abs(_array(*shape)))
     halves = {str(number): array(half) for number, half in enumerate(np.split(_array(8), 2))}

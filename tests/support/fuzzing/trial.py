@@ -15,7 +15,6 @@ import porter
 from porter.authoring.check.check import check_recipe
 from porter.base.errors import PorterError
 from porter.cli import printing
-from porter.conversion.convert import Conversion
 from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels, read_labels
 from porter.data.layouts import open_photos
@@ -107,7 +106,7 @@ def convert(path: Path) -> int:
     return 0
 
 
-def _converted(path: Path, size: str | None) -> Conversion:
+def _converted(path: Path, size: str | None) -> porter.Ported:
     out = path.parent / "fuzzed-port"
     shutil.rmtree(out, ignore_errors=True)
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import porter
-from porter.base.dtypes import Array
+from tests.support.arrays import Array
 
 CLOSE = 1e-5
 """The relative L2 distance in float32 up to which outputs are the same."""
@@ -72,7 +72,7 @@ def outputs_of(port: Path, images: Array) -> tuple[Array, ...]:
 def same(found: Array, wanted: Array) -> bool:
     if found.shape != wanted.shape or not np.isfinite(found).all():
         return False
-    return bool(np.linalg.norm(found - wanted) <= CLOSE * max(np.linalg.norm(wanted), 1e-12))
+    return bool(np.linalg.norm(found - wanted) <= CLOSE * max(float(np.linalg.norm(wanted)), 1e-12))
 
 
 def _same_in_some_order(found: Array, wanted: Array) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.base.errors import PorterError
 from porter.frameworks import Tensors, get_destination
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.verification.inputs import NORMAL, InputRange, make_images
+from tests.support.arrays import Array
 
 MOVED = 1e-9
 """A mutant whose outputs are further away, in relative L2 distance, is another function."""

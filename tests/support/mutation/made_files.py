@@ -121,7 +121,7 @@ def _model(kind: str) -> Any:
             nn.GELU(),
             nn.Conv2d(8, 8, 3, padding=1),
         )
-        tail = (
+        tail = nn.Sequential(
             nn.AvgPool2d(2, 2, count_include_pad=False),
             nn.PReLU(8),
             nn.AdaptiveAvgPool2d(1),
@@ -136,7 +136,7 @@ def _model(kind: str) -> Any:
             nn.PReLU(8),
             shared := nn.Conv2d(8, 8, 1),
         )
-        tail = (nn.AdaptiveAvgPool2d((2, 3)), shared, nn.Flatten(), nn.Linear(48, 5))
+        tail = nn.Sequential(nn.AdaptiveAvgPool2d((2, 3)), shared, nn.Flatten(), nn.Linear(48, 5))
         return nn.Sequential(*stem, unit, nn.Tanh(), unit, *tail)
     unit = Residual(
         nn.Conv2d(8, 8, 3, padding=2, dilation=2, bias=False),
@@ -144,7 +144,7 @@ def _model(kind: str) -> Any:
         nn.SiLU(),
         nn.Conv2d(8, 8, 1),
     )
-    tail = (
+    tail = nn.Sequential(
         nn.ConvTranspose2d(8, 6, 4, 2, 1),
         nn.ELU(),
         nn.Upsample(scale_factor=2),

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import PorterError
 from porter.frameworks import Tensors, get_destination
 from porter.frameworks.given import Shown as Models
@@ -21,11 +21,13 @@ from porter.padding import Size
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Port, Record
 from porter.verification import reverify, source_forms
-from porter.verification.check import CHECKED_DTYPES, Check, Verdict
+from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import unrounded_tensors
 from porter.verification.references import OwnBuild, SourceValues
 from porter.verification.user_check import check_given
 from porter.verification.user_reference import UserReference
+from porter.verification.verdict import Verdict
+from tests.support.arrays import Array
 from tests.support.parity import Remembered
 
 CRASHED = "crashed"

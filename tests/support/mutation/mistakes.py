@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.base.errors import PorterError
 from porter.frameworks import Tensors
 from porter.graph import Graph, Node, Shape, shapes, tensor_shapes, with_own_tensors
+from tests.support.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterable
 from functools import _lru_cache_wrapper, cache, cached_property, partial
+from typing import Any
 
 import porter
 from tests.support.mutation.of_code import functions_of
@@ -28,10 +29,14 @@ class Nursery:
         for each in work:
             each()
         gc.collect()
-        objects = gc.get_objects()
+        objects: list[Any] = gc.get_objects()
         self.functions = functions_of(objects)
         self._caches = [each for each in objects if _is_cache(each)]
-        self._remembering = [(each, names) for each in objects if (names := _remembered(type(each)))]
+        self._remembering: list[tuple[Any, list[str]]] = [
+            (each, names)
+            for each in objects
+            if (names := _remembered(type(each)))  # type: ignore[arg-type]  # a class is hashable
+        ]
         del objects
         gc.freeze()  # a collection would copy every page into the child
 

@@ -66,7 +66,9 @@ class Mistake:
 def mistakes_in(file: Path) -> list[Mistake]:
     """All mistakes that can be planted in a file, in their order."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    tables = {node: name for name, value in _tables(tree).items() for node in _in_table(value)}
+    tables: dict[ast.AST, str] = {
+        node: name for name, value in _tables(tree).items() for node in _in_table(value)
+    }
     return [
         Mistake(file, node.lineno, kind, place, tables.get(node))
         for place, (node, kind, _) in enumerate(_changes(tree))
@@ -226,10 +228,10 @@ def _of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     match node:
         case ast.Constant(value=bool()):
             yield "constant", ast.Constant(not node.value)
-        case ast.Constant(value=int()):
-            yield "constant", ast.Constant(node.value + 1)
-        case ast.Constant(value=float()):
-            yield "constant", ast.Constant(node.value * 1.5 + (node.value == 0))
+        case ast.Constant(value=int(whole)):
+            yield "constant", ast.Constant(whole + 1)
+        case ast.Constant(value=float(number)):
+            yield "constant", ast.Constant(number * 1.5 + (number == 0))
         case ast.Compare(ops=[op]) if type(op) in _COMPARED:
             yield "comparison", ast.Compare(node.left, [_COMPARED[type(op)]()], node.comparators)
         case ast.BinOp(op=op) if type(op) in _COMPUTED:

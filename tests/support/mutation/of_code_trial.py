@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import PorterError
+from tests.support.arrays import Array
 from tests.support.mutation.corpus import Item, outputs_of, same
 from tests.support.mutation.nursery import Nursery, Say
 from tests.support.mutation.of_code import Functions, Mistake, plant

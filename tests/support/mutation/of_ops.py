@@ -167,7 +167,7 @@ def _dilation(op: Any, right: Right, node: Node) -> Iterator[Op]:
         pads[2 * axis] += more // 2
         pads[2 * axis + 1] += more - more // 2
         if isinstance(op, ConvTranspose):
-            yield replace(op, window=wider, cut=tuple(pads))
+            yield replace(op, window=wider, cut=(pads[0], pads[1], pads[2], pads[3]))
         elif op.convention.rule in ("valid", "explicit"):
             yield replace(
                 op, window=wider, convention=replace(op.convention, rule="explicit", pads=tuple(pads))
@@ -297,8 +297,8 @@ def _resize(op: Any, right: Right, node: Node) -> Iterator[Op]:
     if op.mode == "cubic":
         yield from (replace(op, inside=not op.inside), replace(op, a=-0.5 if op.a != -0.5 else -0.75))
     if isinstance(op, Resize) and op.scale:
-        _, *cells = right.known[node.path]
-        yield replace(op, scale=(), size=tuple(cells))
+        _, rows, columns = right.known[node.path]
+        yield replace(op, scale=(), size=(rows or 0, columns or 0))
 
 
 def _upsample(right: Right, node: Node, rng: np.random.Generator) -> Iterator[Change]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 import ml_dtypes
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.graph import INPUT, Affine, BatchNorm, Dense, Flatten, Identity, Node
+from tests.support.arrays import Array
 from tests.support.mutation.mistakes import Change, Planter, Right
 
 Rng = np.random.Generator
@@ -127,7 +127,7 @@ def _flattened(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
     before = right.graph.by_path.get(node.inputs[0])
     if isinstance(node.op, Dense) and before is not None and isinstance(before.op, Flatten):
         kernel, (channels, rows, columns) = right.tensors[node.path]["kernel"], right.known[before.inputs[0]]
-        shape = (len(kernel), channels, rows, columns)
+        shape = (len(kernel), channels or 0, rows or 0, columns or 0)
         moved = kernel.reshape(shape).transpose(0, 2, 3, 1).reshape(kernel.shape)
         yield Change(
             "its features in the other order", tensors={node.path: {"kernel": np.ascontiguousarray(moved)}}

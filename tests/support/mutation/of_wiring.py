@@ -67,10 +67,8 @@ def _windows(name: str) -> Planter:
         if other is None or getattr(other.op.window, name) == getattr(node.op.window, name):
             return
         moved = [
-            replace(
-                one, op=replace(one.op, window=replace(one.op.window, **{name: getattr(two.op.window, name)}))
-            )
-            for one, two in ((node, other), (other, node))
+            replace(one, op=replace(mine, window=replace(mine.window, **{name: getattr(its.window, name)})))
+            for one, mine, its in ((node, node.op, other.op), (other, other.op, node.op))
         ]
         yield Change(
             f"its {name} is that of {other.path}, and the other way round",

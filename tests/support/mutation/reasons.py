@@ -115,7 +115,7 @@ def _read(judge: Judge, mutant: Mutant) -> set[str]:
 
 def _same_windows(judge: Judge, mutant: Mutant) -> bool:
     right, wrong = judge.graph.by_path[mutant.place], mutant.graph.by_path.get(mutant.place)
-    site, other = site_of(right.op), wrong and site_of(wrong.op)
+    site, other = site_of(right.op), site_of(wrong.op) if wrong else None
     if site is None or other is None or site.window != other.window or site.kind != other.kind:
         return False
     source, lowest = right.inputs[0], right.inputs[0] in nonnegative_paths(judge.graph)

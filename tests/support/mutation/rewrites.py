@@ -57,7 +57,8 @@ def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:
             stated = Convention.stated(
                 (pads[0], pads[1], pads[2], pads[3]), site.convention.fill, site.convention.average
             )
-            op = replace(op, convention=stated)
+            windowed: Any = op
+            op = replace(windowed, convention=stated)
         nodes.append(Node(node.path, op, inputs))
     if tuple(nodes) != graph.nodes:
         yield "ops, pads and sums", with_function(port, replace(graph, nodes=tuple(nodes)), changed)

@@ -16,7 +16,6 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed as seeded, settings
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import PorterError, UsageError
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Tensors, get_destination
@@ -40,6 +39,7 @@ from porter.recipe import expand, find_recipe
 from porter.source.of_port import source_of
 from porter.verification.inputs import SIGNED, InputRange, stated_range
 from porter.verification.source_forms import references_of
+from tests.support.arrays import Array
 from tests.support.mutation.by_hand import SIZE, by_hand
 from tests.support.mutation.judge import Judge
 from tests.support.mutation.made_files import MADE, SIDE
@@ -301,10 +301,8 @@ def _of_recipe(name: str, seed: int) -> tuple[Graph, Tensors, tuple[int, int], P
     )
     protocol = recipe.zoo(zoo, variant).preprocess
     pools = [graph.by_path.get(node.inputs[0]) for node in graph.nodes if node.op_name == "max_pool"]
-    lowered = [node.path for node in pools if node is not None and isinstance(node.op, Conv)]
-    tensors = calibrated_tensors(
-        graph, (side, side), seed, lowered=[path for path in lowered if graph.by_path[path].op.bias]
-    )
+    lowered = [node.path for node in pools if node is not None and isinstance(node.op, Conv) and node.op.bias]
+    tensors = calibrated_tensors(graph, (side, side), seed, lowered=lowered)
     taken = stated_range(graph, protocol) or SIGNED
     spread = float(np.std(taken.of(np.random.default_rng(0).uniform(0, 1, (2, 3, 32, 32)))))
     for node in graph.nodes:  # the norms were calibrated on numbers about 1 in size
@@ -353,7 +351,8 @@ def narrow(graph: Graph, times: int, size: tuple[int, int]) -> Graph:
             _, rows, columns = known[node.inputs[0]]
             op = replace(op, rows=rows or 1, columns=columns or 1)
         elif hasattr(op, "groups") and not isinstance(op, Conv) and new % op.groups:
-            op = replace(op, groups=next(n for n in range(op.groups, 0, -1) if new % n == 0))
+            grouped: Any = op
+            op = replace(grouped, groups=next(n for n in range(op.groups, 0, -1) if new % n == 0))
         nodes.append(replace(node, op=op))
         known_channels = op.shape(*[_unsized(channels[path], node, graph) for path in node.inputs])[0]
         channels[node.path] = known_channels or 0

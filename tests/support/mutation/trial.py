@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.base.errors import PorterError
 from porter.verification.inputs import FALLBACKS, InputRange
+from tests.support.arrays import Array
 from tests.support.mutation.judge import MOVED, Judge
 from tests.support.mutation.memory import ask, with_function
 from tests.support.mutation.mistakes import Mutant, plant, right

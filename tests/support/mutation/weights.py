@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.frameworks import Tensors
 from porter.graph import Graph
+from tests.support.arrays import Array
 
 Scale = Callable[[Graph, Tensors, np.random.Generator], dict[str, dict[str, Array]]]
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from porter.padding import Convention, Window
+from tests.support.arrays import Array
 
-Array = np.ndarray[Any, Any]
 LONGEST = 4096
 
 
@@ -49,8 +48,8 @@ def lay(
         count = len(range(0, size, stride))
         if rule == "cntk":
             first = -(reach // 2)
-            windows = tuple(window(first + index * stride) for index in range(count))
-            return Layout(windows, min(first, 0), max(size, windows[-1][-1] + 1))
+            centred = tuple(window(first + index * stride) for index in range(count))
+            return Layout(centred, min(first, 0), max(size, centred[-1][-1] + 1))
         # The fewest pads with which they all fit, shared out by halves, the odd one at the end (SAME) or
         # first (SAME_LOWER).
         total = 0
@@ -74,7 +73,9 @@ def lay(
     return Layout(tuple(windows), low, high)
 
 
-def evaluate(kind: str, taps: Array, real: Array, counted: Array, fill: float, weights: Array) -> Array:
+def evaluate(
+    kind: str, taps: Array, real: Array, counted: Array, fill: Array | float, weights: Array
+) -> Array:
     """The value of each window. All arrays end in the axis of a window's cells.
 
     Args:

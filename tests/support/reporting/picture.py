@@ -1,5 +1,5 @@
-"""The picture of a report that README shows: `python -m tests.support.reporting.picture build/demo/tf/report.html`
-after scripts/demo, where chromium is installed.
+"""The picture of a report that README shows. `python -m tests.support.reporting.picture
+build/demo/tf/report.html` makes it after scripts/demo, where chromium is installed.
 """
 
 from __future__ import annotations

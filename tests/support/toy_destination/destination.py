@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.filegraph.kernels.program import Program
 from porter.frameworks.numpy.nets import NetDestination
 from porter.padding import Capabilities
+from tests.support.arrays import Array
 from tests.support.toy_destination.maker import ToyMaker
 from tests.support.toy_destination.spellings import SPELLINGS, windowed
 from tests.support.toy_format import rows
@@ -45,7 +45,7 @@ class Toy(NetDestination[ToyMaker]):
 
     def in_bytes(self, net: ToyMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
         file = io.BytesIO()
-        np.savez(file, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
         return [file.getvalue()]
 
     def arrays_in(self, data: bytes) -> Mapping[str, Array]:

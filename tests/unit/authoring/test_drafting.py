@@ -241,6 +241,7 @@ def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path
     refused(cli("recipe", "new", "mine"), "drafted from a file", "--weights FILE")
     np.savez(
         tmp_path / "headless.npz",
+        allow_pickle=False,
         **{"conv.weight": np.zeros((4, 3, 3, 3), np.float32), "conv.bias": np.zeros(4, np.float32)},
     )
     ran = cli("recipe", "new", "mine", "--weights", "headless.npz")

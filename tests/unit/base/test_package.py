@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_only_the_command_line_imports_the_package_above_it() -> None:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_what_a_message_says_to_install_is_the_extra(extra: str) -> None:
+def test_what_a_message_says_to_install_is_the_extra(extra: Any) -> None:
     stated = [
         requirement.partition(";") for requirement in PROJECT["project"]["optional-dependencies"][extra]
     ]

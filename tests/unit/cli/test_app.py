@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 import porter
 from porter.base.errors import ChecksumError
 from porter.files.weights import Fetched
+from tests.support.arrays import Array
 from tests.support.fixtures import Cli, WeightsMaker
 from tests.support.recipe.recipes import copied
 from tests.support.refusals import refused
@@ -29,14 +30,14 @@ def torch_file(weights_file: WeightsMaker) -> Path:
     return weights_file("mobilenet_v2_0.35", "keras", ".h5")
 
 
-def tensors_of(path: Path) -> dict[str, np.ndarray]:
+def tensors_of(path: Path) -> dict[str, Array]:
     import torch
 
     return {name: tensor.numpy() for name, tensor in torch.load(path, weights_only=True).items()}
 
 
 @pytest.fixture(scope="session")
-def state(weights_file: WeightsMaker) -> dict[str, np.ndarray]:
+def state(weights_file: WeightsMaker) -> dict[str, Array]:
     return tensors_of(weights_file("mobilenet_v2", "torchvision", ".pth"))
 
 
@@ -69,7 +70,7 @@ def test_truncated_file(cli: Cli, tmp_path: Path, weights_file: WeightsMaker) ->
 
 
 def test_missing_and_extra_tensors_are_listed_together(
-    cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]
+    cli: Cli, tmp_path: Path, state: dict[str, Array]
 ) -> None:
     changed = {name: value for name, value in state.items() if name != "features.1.conv.0.0.weight"}
     save_file({**changed, "stray.weight": np.zeros(3, np.float32)}, "changed.safetensors")
@@ -77,7 +78,7 @@ def test_missing_and_extra_tensors_are_listed_together(
     assert not (tmp_path / "port").exists()
 
 
-def test_wrong_shape(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
+def test_wrong_shape(cli: Cli, tmp_path: Path, state: dict[str, Array]) -> None:
     save_file({**state, "features.0.0.weight": np.zeros((32, 3, 5, 5), np.float32)}, "shape.safetensors")
     refused(cli(*CONVERT, "shape.safetensors"), "features.0.0.weight is 32x3x5x5", "32x3x3x3")
     assert not (tmp_path / "port").exists()
@@ -338,7 +339,7 @@ def test_pads_hides_the_sites_that_pad_nothing(cli: Cli) -> None:
 
 
 def test_convert_says_what_was_ignored_and_filled_where_something_was(
-    cli: Cli, torch_file: Path, state: dict[str, np.ndarray]
+    cli: Cli, torch_file: Path, state: dict[str, Array]
 ) -> None:
     to_torch = cli(*CONVERT_TF, torch_file)
     assert "  tensors  262 used\n" in to_torch.out
@@ -367,7 +368,7 @@ def small_keras(path: Path) -> Path:
 
 
 def test_the_lines_that_inspect_prints_work_as_they_are_typed(
-    cli: Cli, torch_file: Path, state: dict[str, np.ndarray], tmp_path: Path
+    cli: Cli, torch_file: Path, state: dict[str, Array], tmp_path: Path
 ) -> None:
     trunk = {name: array for name, array in state.items() if not name.startswith("classifier.")}
     heads = {
@@ -412,7 +413,7 @@ def test_the_lines_that_inspect_prints_work_as_they_are_typed(
             )
 
 
-def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: dict[str, np.ndarray]) -> None:
+def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: dict[str, Array]) -> None:
     save_file(
         {"features.0.1.bias": state["features.0.1.bias"], "own.weight": np.zeros((5, 5), np.float32)},
         "own.safetensors",
@@ -644,9 +645,7 @@ def test_a_port_json_that_lists_another_file_is_not_that_files(
     assert "a port of mobilenet_v2_0.35" in cli("inspect", "p/model.safetensors").out
 
 
-def test_weights_that_are_not_finite_prove_nothing(
-    cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]
-) -> None:
+def test_weights_that_are_not_finite_prove_nothing(cli: Cli, tmp_path: Path, state: dict[str, Array]) -> None:
     arguments = (*CONVERT[:6], "--input-size", "96", "--out", "q", "--weights", "bad.safetensors")
     save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.inf, np.float32)}, "bad.safetensors")
     refused(cli(*arguments), "not finite", status=1)
@@ -778,9 +777,7 @@ def test_inspect_knows_a_port(cli: Cli, torch_file: Path) -> None:
     assert "porter convert mobilenet_v2_0.35 --from keras --to tf --weights p" in cli("inspect", "p").out
 
 
-def test_inspect_names_what_the_best_match_lacks_and_has_besides(
-    cli: Cli, state: dict[str, np.ndarray]
-) -> None:
+def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state: dict[str, Array]) -> None:
     head = {"classifier.1.weight", "classifier.1.bias"}
     save_file(
         {name: array for name, array in state.items() if name not in head} | {"own": np.zeros(3)},

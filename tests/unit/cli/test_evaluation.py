@@ -260,7 +260,7 @@ def test_a_long_run_says_what_limited_it_and_a_fast_one_what_it_was_chosen_from(
         Tried(Run(), 900.0),
         Tried(Run("fp16"), 0.0, "its logits are not finite"),
     )
-    long = {
+    long: dict[str, Any] = {
         "run": "bf16",
         "network": 2000.0,
         "waited": 0.93,

@@ -130,7 +130,8 @@ def test_timm_opens_the_folder(
     weights = weights_file(variant, zoo, suffix)
     import_timm()
     import timm
-    from timm.data import create_transform, resolve_data_config
+    from timm.data.config import resolve_data_config
+    from timm.data.transforms_factory import create_transform
 
     made = porter.convert(
         variant, zoo, "torch", weights=weights, out=tmp_path / "port", stock="timm", check=False
@@ -231,7 +232,8 @@ def test_the_tf_port_is_the_class_of_keras_applications(
     stock.set_weights([np.zeros_like(array) for array in theirs])
     stock.load_weights(tmp_path / "port" / "model.keras")
     assert all(np.array_equal(one, other) for one, other in zip(stock.get_weights(), theirs, strict=True))
-    for model in (stock, loaded, porter.load(tmp_path / "port")):
+    models: tuple[Any, ...] = (stock, loaded, porter.load(tmp_path / "port"))
+    for model in models:
         assert np.allclose(model(batch, training=False).numpy(), wanted, rtol=1e-5, atol=1e-5)
     again = porter.convert(variant, "keras", "tf", out=tmp_path / "again", check=False, **options)
     assert again.port.record.model == record.model  # the same bytes, whatever else this process has built

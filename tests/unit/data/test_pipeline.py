@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from porter.data.pipeline import CHUNK, Batch, Feed, batches, normalise, shared_
 from porter.data.preprocess import Preprocess, open_image, prepare
 from tests.support.photo_files import broken_photos, encoded, odd_photos, picture, prepare_ten, write_photos
 
-IMAGENET = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+IMAGENET: dict[str, Any] = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 PIL = Preprocess("shorter_side", 40, "pil_bilinear", crop=32, **IMAGENET)
 PROTOCOLS = {
     "pil_bilinear": PIL,
@@ -40,8 +41,8 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> list[Photo]:
     return write_photos(tmp_path_factory.mktemp("photos"), COUNT)
 
 
-def every(photos: Sequence[Photo], protocol: Preprocess = PIL, **options: object) -> list[Batch]:
-    settings = {"crops": 1, "batch_size": 8, "workers": 0, "cache": None, **options}
+def every(photos: Sequence[Photo], protocol: Preprocess = PIL, **options: Any) -> list[Batch]:
+    settings: dict[str, Any] = {"crops": 1, "batch_size": 8, "workers": 0, "cache": None, **options}
     with closing(batches(photos, protocol, Feed(**settings))) as found:
         return list(found)
 
@@ -153,7 +154,7 @@ def test_broken_photos_are_named_with_the_reason_and_odd_ones_are_used(tmp_path:
 def test_a_batch_of_failures_has_no_pixels(tmp_path: Path) -> None:
     (batch,) = every([Photo("gone.jpg", (0,), Bytes(tmp_path / "gone.jpg"))])
     assert batch.positions == ()
-    assert (batch.pixels.shape, batch.pixels.dtype) == ((0, 1, 32, 32, 3), np.uint8)
+    assert (batch.pixels.shape, batch.pixels.dtype) == ((0, 1, 32, 32, 3), np.dtype(np.uint8))
     assert normalise(batch.pixels, PIL).shape == (0, 1, 3, 32, 32)
 
 
@@ -182,7 +183,7 @@ def test_shares_are_every_photo_once(tmp_path: Path, world: int) -> None:
     ],
 )
 def test_what_makes_no_batches_is_refused_before_anything_starts(
-    protocol: Preprocess, options: dict[str, object]
+    protocol: Preprocess, options: dict[str, Any]
 ) -> None:
     with pytest.raises(UsageError):
         batches([], protocol, Feed(**{"crops": 1, "batch_size": 8, "workers": 0, "cache": None, **options}))

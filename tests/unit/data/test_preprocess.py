@@ -4,7 +4,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,9 +14,10 @@ from porter.base.errors import FileError, UsageError
 from porter.data.interpolations import RESAMPLINGS, Interpolation
 from porter.data.preprocess import Preprocess, ProtocolError, open_image, prepare
 from tests.support import originals
+from tests.support.arrays import Array
 from tests.support.photo_files import png_of, prepare_ten
 
-IMAGENET = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+IMAGENET: dict[str, Any] = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 TORCHVISION = Preprocess("shorter_side", 64, "pil_bilinear", crop=56, **IMAGENET)
 KERAS = Preprocess(
     "shorter_side", 64, "opencv_cubic", crop=56, channels="bgr", mean=(103.939, 116.779, 123.68)
@@ -41,7 +42,7 @@ def transforms() -> ModuleType:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 def test_pil_protocols_are_torchvisions_bit_for_bit(
-    transforms: ModuleType, size: tuple[int, int], interpolation: str
+    transforms: Any, size: tuple[int, int], interpolation: str
 ) -> None:
     original = transforms.Compose(
         [
@@ -51,7 +52,8 @@ def test_pil_protocols_are_torchvisions_bit_for_bit(
             transforms.Normalize(IMAGENET["mean"], IMAGENET["std"]),
         ]
     )
-    protocol = replace(TORCHVISION, interpolation=f"pil_{interpolation}", crop=55)
+    kernel: Any = f"pil_{interpolation}"
+    protocol = replace(TORCHVISION, interpolation=kernel, crop=55)
     np.testing.assert_array_equal(prepare(photo(*size), protocol), original(photo(*size)).numpy())
 
 
@@ -61,7 +63,8 @@ def test_pil_kernels_are_load_imgs_bit_for_bit(size: tuple[int, int], kernel: st
     keras = pytest.importorskip("keras")
     photo(*size).save(tmp_path / "photo.png")
     wanted = keras.utils.load_img(tmp_path / "photo.png", target_size=(48, 48), interpolation=kernel)
-    found = prepare(photo(*size), Preprocess("squash", 48, f"pil_{kernel}"))
+    interpolation: Any = f"pil_{kernel}"
+    found = prepare(photo(*size), Preprocess("squash", 48, interpolation))
     np.testing.assert_array_equal(found, np.asarray(wanted, np.float32).transpose(2, 0, 1))
 
 
@@ -158,7 +161,11 @@ def test_centre_crops_round_half_to_even_as_torchvision_and_down_as_the_others()
 
 def test_without_a_crop_the_whole_image_is_kept_contiguous_and_float32() -> None:
     found = prepare(photo(120, 90), replace(TORCHVISION, crop=None))
-    assert (found.shape, found.dtype, found.flags.c_contiguous) == ((3, 64, 85), np.float32, True)
+    assert (found.shape, found.dtype, found.flags.c_contiguous) == (
+        (3, 64, 85),
+        np.dtype(np.float32),
+        True,
+    )
 
 
 def test_ten_crops_without_a_crop_are_refused() -> None:
@@ -192,13 +199,13 @@ def test_ten_crops_without_a_crop_are_refused() -> None:
         ({"mean": (1.0,)}, "'mean'"),
     ],
 )
-def test_values_that_make_no_protocol(change: dict[str, object], message: str) -> None:
+def test_values_that_make_no_protocol(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ProtocolError, match=message):
         replace(TORCHVISION, **change)
 
 
 @pytest.mark.parametrize("interpolation", ["pil_bilinear", "opencv_cubic", "tf1_bilinear"])
-def test_a_strip_is_refused_before_it_is_enlarged(interpolation: str) -> None:
+def test_a_strip_is_refused_before_it_is_enlarged(interpolation: Any) -> None:
     with pytest.raises(FileError, match="1x600000"):
         prepare(Image.new("RGB", (1, 600_000)), replace(TORCHVISION, interpolation=interpolation))
 
@@ -234,7 +241,7 @@ def test_sixteen_bits_keep_the_high_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [np.array([[0, 70000]], np.int32), np.array([[0.5]], np.float32)])
-def test_values_without_a_brightness_range_are_refused(tmp_path: Path, values: np.ndarray) -> None:
+def test_values_without_a_brightness_range_are_refused(tmp_path: Path, values: Array) -> None:
     Image.fromarray(values).save(tmp_path / "odd.tiff")
     with pytest.raises(FileError, match="8 bits") as caught:
         open_image(tmp_path / "odd.tiff")

@@ -19,6 +19,7 @@ from porter.data.resampling import (
     torch_bicubic,
     torch_bilinear,
 )
+from tests.support.arrays import Array
 
 SIZES = [
     ((37, 50), (25, 34)),
@@ -30,7 +31,7 @@ SIZES = [
 ]
 
 
-def photo(height: int, width: int) -> np.ndarray:
+def photo(height: int, width: int) -> Array:
     """Noise over a ramp, with black and white cells so that a cubic overshoots at both ends."""
     random = np.random.default_rng(height * 1000 + width)
     pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
@@ -51,7 +52,7 @@ def cubic_weights(x: float) -> list[int]:
     return [round(kernel(distance) * 2048) for distance in (1 + x, x, 1 - x, 2 - x)]
 
 
-def cubic_cell_by_cell(pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
+def cubic_cell_by_cell(pixels: Array, rows: int, columns: int) -> Array:
     height, width, channels = pixels.shape
     result = np.empty((rows, columns, channels), np.uint8)
     for row in range(rows):
@@ -69,7 +70,7 @@ def cubic_cell_by_cell(pixels: np.ndarray, rows: int, columns: int) -> np.ndarra
     return result
 
 
-def levels_apart(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def levels_apart(found: Array, wanted: Array) -> Array:
     return np.abs(found.astype(int) - wanted.astype(int))
 
 

@@ -107,7 +107,7 @@ def test_the_background_row_that_the_port_lost_is_left_out() -> None:
 def test_the_files_own_dense_layers_follow_the_features() -> None:
     hidden = Node("head/hidden", Dense(2), ("pool",)), {"kernel": np.eye(2, 5), "bias": np.array([-1.0, 2.0])}
     last = Node(HEAD, Dense(1, bias=False), ("head/hidden_relu",)), {"kernel": np.array([[1.0, 10.0]])}
-    behind = (hidden, (Node("head/hidden_relu", Relu(), ("head/hidden",)), {}), last)
+    behind: tuple[Any, ...] = (hidden, (Node("head/hidden_relu", Relu(), ("head/hidden",)), {}), last)
     framework = Stub()
     run = beside(opened([replace(reference(framework), taps={"pool": "avgpool"}, behind=behind)]))[1]
     assert run(None)().tolist() == [[30.0]] and framework.asked[1][3] == "avgpool"

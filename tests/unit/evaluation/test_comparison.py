@@ -15,18 +15,19 @@ from porter.evaluation.comparison import (
 )
 from porter.evaluation.results import Accuracy, Differing
 from porter.evaluation.scoring import Scored, Scores
+from tests.support.arrays import Array
 
 PHOTOS = 50
 CLASSES = 1000
 
 
-def logits() -> tuple[np.ndarray, np.ndarray]:
+def logits() -> tuple[Array, Array]:
     rng = np.random.default_rng(0)
     source = rng.normal(size=(PHOTOS, 1, CLASSES)).astype(np.float32)
     return source, source + rng.normal(scale=1e-3, size=source.shape).astype(np.float32)
 
 
-def seen(source: np.ndarray, port: np.ndarray, positions: range) -> Comparison:
+def seen(source: Array, port: Array, positions: range) -> Comparison:
     found = Comparison(PHOTOS)
     found.watch(positions, {"source": source[positions], "port": port[positions]})
     return found

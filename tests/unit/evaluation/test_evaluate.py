@@ -24,6 +24,7 @@ from porter.base.dtypes import FP32, Run
 from porter.base.errors import FileError, UsageError
 from porter.data.labels import imagenet_classes
 from porter.data.pipeline import making
+from porter.data.preprocess import open_image
 from porter.evaluation import details, evaluate as evaluate_module, measuring, scoring, speed
 from porter.evaluation.distributed import Process
 from porter.evaluation.predictions import write_results
@@ -172,7 +173,8 @@ def test_the_source_beside_the_port(mine: Made) -> None:
 
 
 def test_a_port_that_differs_is_named(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, turned_at = scoring._logits, []
+    original = scoring._logits
+    turned_at: list[int] = []
 
     def turned(begun: Any, batch: Any) -> Any:
         found = original(begun, batch)
@@ -194,7 +196,7 @@ def test_photos_on_which_the_source_fails_are_told(mine: Made, monkeypatch: pyte
 
     def broken(begun: Any, batch: Any) -> Any:
         found = original(begun, batch)
-        return {**found, "source 0": found["source 0"] * np.nan}
+        return {**found, "source 0": np.multiply(found["source 0"], np.nan)}
 
     monkeypatch.setattr(scoring, "_logits", broken)
     found = run(mine, source=True, weights=mine.weights)
@@ -262,9 +264,8 @@ def test_a_fast_run_stands_beside_fp32(
     monkeypatch.setattr(speed, "_MEASURED", 0.01)
     monkeypatch.setattr(torch, "compile", lambda model, dynamic: model)
     found, plain = run(mine, fast=True), measured[1]
-    assert found.fp32 == Accuracy(
-        plain.images, plain.top1, plain.top5, plain.ci95, loss=pytest.approx(plain.loss, rel=1e-6)
-    )
+    near: Any = pytest.approx(plain.loss, rel=1e-6)
+    assert found.fp32 == Accuracy(plain.images, plain.top1, plain.top5, plain.ci95, loss=near)
     assert (
         found.run == found.tried[0].run.words
         and len(found.tried) == 5
@@ -420,7 +421,7 @@ def others(made: Made, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_several_ports_get_the_figures_of_separate_runs_from_one_decoding(
     mine: Made, others: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, decoded = making.open_image, []
+    original, decoded = open_image, []
     monkeypatch.setattr(
         making, "open_image", lambda photo, jpeg: (decoded.append(photo), original(photo, jpeg))[1]
     )
@@ -451,7 +452,7 @@ def test_several_ports_get_the_figures_of_separate_runs_from_one_decoding(
 def test_control_c_in_the_second_pass_keeps_the_figures_of_the_first(
     mine: Made, others: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, passes = measuring.score, []
+    original, passes = scoring.score, []
 
     def score(*given: Any) -> Any:
         passes.append(given)
@@ -511,7 +512,7 @@ def test_a_run_goes_on_where_control_c_ended_it(
             assert part.evaluation.warnings[-1] == said
 
     interrupted_at(monkeypatch, 0)
-    original = making.open_image
+    original = open_image
     monkeypatch.setattr(
         making, "open_image", lambda photo, jpeg: (decoded.append(photo), original(photo, jpeg))[1]
     )

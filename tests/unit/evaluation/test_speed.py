@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array, Run
+from porter.base.dtypes import Run
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.evaluation import speed
 from porter.evaluation.speed import images_a_second, made_pixels, tried_runs
+from tests.support.arrays import Array
 
 PROTOCOL = Preprocess("shorter_side", 8, "pil_bilinear", crop=6, divide=255.0)
 SECONDS = {"fp32": 0.02, "tf32": 0.02, "bf16": 0.01, "fp16": 0.005}

@@ -104,7 +104,8 @@ def test_one_pool_with_a_dilation(tmp_path: Path, kind: str, op: type[Any], pads
     )
     checkpoint = read_frozen_graph(path)
     assert [type(node.op) for node in checkpoint.carried.nodes] == [op]
-    assert checkpoint.carried.nodes[0].op.window.dilation == (2, 3)
+    first: Any = checkpoint.carried.nodes[0].op
+    assert first.window.dilation == (2, 3)
     expect_same(checkpoint, images(), output)
 
 
@@ -208,4 +209,5 @@ def test_an_open_size_that_the_block_does_not_always_divide(tmp_path: Path) -> N
     path = tmp_path / "graph.pb"
     frozen(path, by_hand(AROUND, [[0, 0], [0, 0]], convolved), (None, None))
     assert "no whole number, at some size" in str(read_frozen_graph(path).carried.nodes[0].op)
-    assert read_frozen_graph(path, size=(12, 11)).carried.nodes[0].op.window.dilation == (2, 2)
+    first: Any = read_frozen_graph(path, size=(12, 11)).carried.nodes[0].op
+    assert first.window.dilation == (2, 2)

@@ -72,11 +72,17 @@ def sixth(builder: Builder, offset: float, high: float) -> Value:
     )
 
 
+def cut(builder: Builder, parts: dict[int, slice]) -> Value:
+    value = builder.cut("c", builder.input, parts)
+    assert value is not None
+    return value
+
+
 def each_scaled(builder: Builder, *places: int) -> Value:
     """As torchvision writes `transform_input`: each channel times 2, and its place added to it."""
     found = []
     for place in places:
-        channel = builder.cut("c", builder.input, {0: slice(place, place + 1)})
+        channel = cut(builder, {0: slice(place, place + 1)})
         found.append(
             builder.affine("o", builder.affine("s", channel, (2.0,), (0.0,)), (1.0,), (float(place),))
         )
@@ -85,7 +91,7 @@ def each_scaled(builder: Builder, *places: int) -> Value:
 
 BOTH = (2, 1, 0, 1)
 SCALED = [Affine((2.0,), (0.0,))]
-CASES: dict[str, tuple[Layers, list[Op]]] = {
+CASES: dict[str, tuple[Layers, list[Op | Foreign]]] = {
     "pads go into a conv": (lambda b: conv(b, padded(b)), [Conv(5, THREE, Convention("explicit", BOTH))]),
     "pads that are no zeros do not": (lambda b: conv(b, padded(b, 1.0)),
         [PadMap(BOTH, 1.0), Conv(5, THREE, VALID)]),
@@ -142,10 +148,10 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
         lambda b: b.reduce("m", b.input, "max", (2, 1, 0), True),
         [GlobalMaxPool(True), ReduceMap("max", "channels")],
     ),
-    "channels turned around": (lambda b: b.cut("c", b.input, {0: slice(None, None, -1)}),
+    "channels turned around": (lambda b: cut(b, {0: slice(None, None, -1)}),
         [SliceChannels(3, -1, -1)]),
     "every second cell": (
-        lambda b: b.cut("c", b.input, {1: slice(1, None, 2), 2: slice(None, -1)}),
+        lambda b: cut(b, {1: slice(1, None, 2), 2: slice(None, -1)}),
         [CropMap((1, 0, 0, 1)), MaxPool(Window((1, 1), (2, 1)), LOW)],
     ),
     "an op that does not fit": (
@@ -163,7 +169,7 @@ def test_what_layers_become(name: str) -> None:
 
 def test_slices_of_a_map_of_unknown_size() -> None:
     def every_second(b: Builder) -> Value:
-        return b.cut("c", b.input, {1: slice(1, -2, 2)})
+        return cut(b, {1: slice(1, -2, 2)})
 
     assert [node.op for node in built(every_second, (None, None)).nodes] == [
         node.op for node in built(every_second, (9, 9)).nodes
@@ -226,7 +232,7 @@ def test_canonical(axes: str, stored: tuple[int, ...], shape: tuple[int, ...]) -
 
 def test_a_scaling_of_more_channels_than_an_op_states_stays_in_parts() -> None:
     builder = Builder(8192, (8, 6))
-    halves = [builder.cut("c", builder.input, {0: slice(start, start + 4096)}) for start in (0, 4096)]
+    halves = [cut(builder, {0: slice(start, start + 4096)}) for start in (0, 4096)]
     graph = builder.finish(
         [builder.concat("join", *(builder.affine("s", half, (2.0,), (0.0,)) for half in halves))]
     )

@@ -3,13 +3,16 @@
 import hashlib
 import io
 import json
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
@@ -281,7 +284,7 @@ def test_a_size_beyond_the_free_disk_is_refused(server: Server, monkeypatch: pyt
     class Usage:
         free = len(CONTENT) - 1
 
-    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: Usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
     with pytest.raises(DownloadError, match="are free"):
         fetch(WeightsFile("weights.h5", server.url))
 
@@ -308,13 +311,11 @@ def test_redirects_to_other_schemes_are_refused(server: Server, target: str) -> 
 
 
 def test_a_redirect_from_https_to_http_is_refused() -> None:
-    request = download.Request("https://example.org/weights.h5")
+    request = Request("https://example.org/weights.h5")
     follow = download._SafeRedirects().redirect_request
     with pytest.raises(DownloadError, match="refused"):
-        follow(request, io.BytesIO(), 302, "Found", download.HTTPMessage(), "http://example.org/weights.h5")
-    onwards = follow(
-        request, io.BytesIO(), 302, "Found", download.HTTPMessage(), "https://example.net/weights.h5"
-    )
+        follow(request, io.BytesIO(), 302, "Found", HTTPMessage(), "http://example.org/weights.h5")
+    onwards = follow(request, io.BytesIO(), 302, "Found", HTTPMessage(), "https://example.net/weights.h5")
     assert onwards is not None
     assert onwards.full_url == "https://example.net/weights.h5"
 

@@ -63,13 +63,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for layer in model.layers
         for weight in layer.weights
     }
-    np.savez(folder / "weights.npz", **tensors)
+    np.savez(folder / "weights.npz", allow_pickle=False, **tensors)
     np.savez(
         folder / "lacking.npz",
+        allow_pickle=False,
         **{name: array for name, array in tensors.items() if name != "normalise/variance"},
     )
     np.savez(
         folder / "misshaped.npz",
+        allow_pickle=False,
         **{**tensors, "normalise/mean": np.zeros(2), "normalise/variance": np.ones(2)},
     )
     write(folder, RECIPE, "adapted.yaml")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -413,7 +414,8 @@ def test_a_head_before_its_pool_has_as_many_classes_as_the_file() -> None:
     zoo = recipe.zoo("torchvision", "squeezenet1_1")
     draft = expand(Member(recipe, "squeezenet1_1", zoo))
     file, head, pool = as_file(draft), layer_of(draft, "head/logits"), layer_of(draft, "head/pool")
-    seven = changed(file, head, op=replace(file.by_name[head].op, filters=7))
+    op: Any = file.by_name[head].op
+    seven = changed(file, head, op=replace(op, filters=7))
     for each, classes in ((file, 1000), (seven, 7)):
         found = fit(each, variant="squeezenet1_1", zoo="torchvision")
         assert (found.classes, found.own_head, found.head, found.output) == (

@@ -5,11 +5,11 @@ refused.
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
@@ -21,6 +21,7 @@ from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Dense, Relu, tensor_shapes
 from porter.recipe import Member, expand, find_recipe, layer_names
+from tests.support.arrays import Array
 
 RECIPE = find_recipe("mobilenet_v2")
 Tensors = Mapping[str, Array]
@@ -221,7 +222,7 @@ def test_a_hidden_layer_as_wide_as_the_features_may_stand_before_the_head() -> N
 )
 def test_hidden_layers_of_like_names_are_numbered(names: tuple[str, ...], paths: list[str]) -> None:
     widths = (1280, 6, 7, 5)
-    layers = {}
+    layers: dict[str, Any] = {}
     for name, inputs, outputs in zip(names, widths, widths[1:], strict=False):
         layers |= {f"{name}.weight": linear(outputs, inputs), f"{name}.bias": np.zeros(outputs)}
     found = fit("torchvision", {**TRUNK, **layers}, f"{',relu,'.join(names)}=head/logits")

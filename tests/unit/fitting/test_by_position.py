@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import h5py
 import numpy as np
 import pytest
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import MappingError, MissingFramework
-from porter.conversion.convert import Conversion
 from porter.port import read_port
 from porter.zoos.slim import tensornets
+from tests.support.arrays import Array
 from tests.support.tensornets_files import needs_tensornets, save_pair, tensornets_tensors, write_tensornets
 
 VARIANT = "mobilenet_v1_0.25"
@@ -36,7 +36,7 @@ def beta_first(tensors: dict[str, Array]) -> tuple[list[str], list[Array]]:
     return [slims(name, place) for place, name in enumerate(names)], [tensors[name] for name in names]
 
 
-def convert(weights: Path, folder: Path, variant: str = VARIANT) -> Conversion:
+def convert(weights: Path, folder: Path, variant: str = VARIANT) -> porter.Ported:
     return porter.convert(variant, "tensornets", "torch", weights=weights, out=folder, check=False)
 
 
@@ -123,7 +123,7 @@ def test_its_own_names_win(tmp_path: Path) -> None:
 
 
 def test_without_tensornets_code_there_is_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(*_: object) -> None:
+    def absent(*_: object) -> NoReturn:
         raise MissingFramework("tensornets is not installed", next="pip install tensornets")
 
     code = tensornets.IMPLEMENTATION

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.dtypes import Dtype, storage_type
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, read_tensors
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Conv, Graph, Node
 from porter.padding import Convention, Window
+from tests.support.arrays import Array
 
 FIT = Fit(
     graph=Graph((Node("conv", Conv(2, Window((1, 1)), Convention()), ("input",)),), 3, "conv"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import porter
 from porter.base.errors import MappingError, RecipeError
 from porter.recipe import expand, layer_names, load_recipe
+from tests.support.arrays import Array
 from tests.support.recipe.recipes import write
 
 COMPUTED = 'stem/positions: {name: "", tensor: positions, computed: sines_2d}'
@@ -35,7 +37,7 @@ zoos:
 """
 
 
-def arrays() -> dict[str, np.ndarray]:
+def arrays() -> dict[str, Array]:
     random, shapes = np.random.default_rng(3), {"patches/kernel": (4, 4, 3, 8), "head/kernel": (8, 7)}
     return {
         **{name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()},
@@ -45,9 +47,9 @@ def arrays() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_port_has_the_array_that_the_file_lacks(dtype: str, tmp_path: Path) -> None:
-    np.savez(tmp_path / "file.npz", **arrays())
+    np.savez(tmp_path / "file.npz", allow_pickle=False, **arrays())
     write(tmp_path, RECIPE, "plain.yaml")
-    settings = {"weights": tmp_path / "file.npz", "recipes": tmp_path, "dtype": dtype}
+    settings: dict[str, Any] = {"weights": tmp_path / "file.npz", "recipes": tmp_path, "dtype": dtype}
     port = porter.convert("plain", "own", "torch", out=tmp_path / "port", check=False, **settings).port
     held = port.tensors()["stem/positions"]["value"]
     # Cell 5 is in the second row and the third column; the second of two powers is 1/10000.
@@ -58,10 +60,10 @@ def test_a_port_has_the_array_that_the_file_lacks(dtype: str, tmp_path: Path) ->
 
 
 def test_a_file_that_holds_it_is_of_another_network(tmp_path: Path) -> None:
-    np.savez(tmp_path / "file.npz", **arrays(), positions=np.zeros((1, 9, 8), np.float32))
+    np.savez(tmp_path / "file.npz", allow_pickle=False, **arrays(), positions=np.zeros((1, 9, 8), np.float32))
     write(tmp_path, RECIPE, "plain.yaml")
     with pytest.raises(MappingError, match="1 tensors unexpected: positions"):
-        settings = {"weights": tmp_path / "file.npz", "recipes": tmp_path}
+        settings: dict[str, Any] = {"weights": tmp_path / "file.npz", "recipes": tmp_path}
         porter.convert("plain", "own", "torch", out=tmp_path / "port", **settings)
 
 

@@ -13,6 +13,7 @@ from porter.files import digest
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.safetensors.tensors import write_safetensors
+from tests.support.arrays import Array
 from tests.support.refusals import unreadable
 
 VALUES = {
@@ -59,7 +60,7 @@ def test_a_file_has_the_packages_bytes_and_the_digest_is_its_own(tmp_path: Path)
     types = [
         np.dtype(name) for name in ("int64", "float64", "float32", "bfloat16", "float16", "uint8", "bool")
     ]
-    arrays = {
+    arrays: dict[str, Array] = {
         f"{place}.{kind.name}": np.arange(6).astype(kind).reshape(2, 3)
         for place in ("gewöhnlich", "a")
         for kind in types

@@ -14,8 +14,9 @@ from safetensors.numpy import save_file
 from porter.base.errors import FileError
 from porter.formats.reading import read_weights
 from porter.source.beside import weights_in
+from tests.support.arrays import Array
 
-ARRAYS = {
+ARRAYS: dict[str, Array] = {
     "a.weight": np.ones((2, 3), np.float32),
     "a.bias": np.zeros(2, np.float16),
     "b.weight": np.arange(4, dtype=np.float32),

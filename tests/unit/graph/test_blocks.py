@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from porter.graph import INPUT, Conv, Node, Op, Rearrange
 from porter.graph.blocks.kinds import with_blocks
 from porter.graph.blocks.outline import Group, Leaf
@@ -22,5 +24,6 @@ def test_no_block_holds_itself() -> None:
         return Group(f"proj{number}", (Group("conv", leaves, module=True),), module=True)
 
     root = with_blocks(Group("", tuple(map(unit, range(6)))))
-    found = {(outer.block, inner.block) for outer in root.members for inner in getattr(outer, "members", ())}
+    outers: Any = root.members
+    found = {(outer.block, inner.block) for outer in outers for inner in getattr(outer, "members", ())}
     assert len(found) == 1 and all(outer != inner for outer, inner in found)

@@ -30,7 +30,7 @@ def changed(place: int, **attributes: object) -> Graph:
     node = NODES[place]
     return replace(
         GRAPH, nodes=(*NODES[:place], replace(node, op=replace(node.op, **attributes)), *NODES[place + 1 :])
-    )  # type: ignore[arg-type]
+    )
 
 
 def other_op() -> Graph:

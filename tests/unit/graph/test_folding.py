@@ -14,10 +14,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import CheckFailed, MappingError
 from porter.cli import printing
-from porter.conversion.convert import Conversion
 from porter.frameworks import get_destination
 from porter.graph import (
     INPUT,
@@ -36,8 +34,10 @@ from porter.graph import (
 from porter.graph.folding import absorb_biases, fold_norms, only_readers
 from porter.graph.plan import make_plan
 from porter.padding import Convention, Window
+from tests.support.arrays import Array
 from tests.support.fixtures import WeightsMaker
 from tests.support.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
+from tests.support.ops import op_at
 from tests.support.standin import calibrated_tensors, smooth_images
 from tests.support.standin_files import sign
 
@@ -170,12 +170,10 @@ def test_a_norm_without_a_scale_is_refused() -> None:
 def test_an_absorbed_bias_is_the_same_function() -> None:
     graph = every_kind()
     tensors = random_tensors(graph)
+    without = replace(op_at(graph, "biased"), bias=False)
     bare = replace(
         graph,
-        nodes=tuple(
-            replace(node, op=replace(node.op, bias=False)) if node.path == "biased" else node
-            for node in graph.nodes
-        ),
+        nodes=tuple(replace(node, op=without) if node.path == "biased" else node for node in graph.nodes),
     )
     wanted, got = values(graph, tensors), values(bare, absorb_biases(tensors, {"biased_norm": "biased"}))
     assert "bias" in tensors["biased"]
@@ -183,7 +181,7 @@ def test_an_absorbed_bias_is_the_same_function() -> None:
         assert np.linalg.norm(got[path] - wanted[path]) <= 1e-10 * np.linalg.norm(wanted[path]), path
 
 
-def fold(weights_file: WeightsMaker, out: Path, framework: str = "torch", **options: Any) -> Conversion:
+def fold(weights_file: WeightsMaker, out: Path, framework: str = "torch", **options: Any) -> porter.Ported:
     weights = weights_file(NARROW, "torchvision", ".pth")
     return porter.convert(NARROW, "torchvision", framework, weights=weights, out=out, fold_bn=True, **options)
 

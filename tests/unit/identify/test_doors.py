@@ -40,7 +40,7 @@ def test_a_file_of_another_variant_or_zoo_is_told(tmp_path: Path, variant: str, 
 
 def test_the_zoo_of_a_file_is_told_before_its_head_is_asked_for(tmp_path: Path) -> None:
     recipe, path = find_recipe("mobilenet_v1_0.25"), tmp_path / "weights.npz"
-    np.savez(path, **dict(source_checkpoint("mobilenet_v1_0.25", "tensornets").tensors))
+    np.savez(path, allow_pickle=False, **dict(source_checkpoint("mobilenet_v1_0.25", "tensornets").tensors))
     with pytest.raises(MappingError) as caught:
         open_member(recipe.member("mobilenet_v1_0.25", "slim"), path)
     assert "it looks like mobilenet_v1_0.25 from tensornets" in str(caught.value.next)

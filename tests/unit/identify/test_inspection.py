@@ -21,6 +21,7 @@ from porter.identify import matching
 from porter.identify.matching import rank
 from porter.recipe import LayerName, Member, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
+from tests.support.arrays import Array
 from tests.support.recipe.recipes import all_recipes
 
 CASES = [
@@ -52,7 +53,7 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
                 and "drop_background" in layers[path].transforms
                 and shape[0] == 1000
             )
-            array = np.broadcast_to(np.float32(0), (rows, *shape[1:]))
+            array: Array = np.broadcast_to(np.float32(0), (rows, *shape[1:]))
             array = undo_transforms(
                 [name for name in layers[path].transforms if name == "depthwise_to_grouped"], role, array
             )

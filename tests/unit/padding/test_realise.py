@@ -41,7 +41,8 @@ from porter.padding import (
     realise,
     row,
 )
-from tests.support.padding.windows import Array, Layout, counted_cells, evaluate, evaluate_map, lay
+from tests.support.arrays import Array
+from tests.support.padding.windows import Layout, counted_cells, evaluate, evaluate_map, lay
 
 KERNELS, STRIDES, DILATIONS = range(1, 8), range(1, 5), range(1, 4)
 AVERAGES: tuple[Average, ...] = ("real_cells", "full_window", "clipped_window")
@@ -234,8 +235,8 @@ def realised_values(
     taps = x[:, cells.clip(0, LONGEST - 1)]
     values = evaluate(site.kind, taps, real, counted, fill, WEIGHTS[:kernel])
     if found.counted is not None:
-        more = found.counted[side]
-        mask = behind_front & (cells >= -more[0]) & (cells < size + more[1])
+        before, after = found.counted[2 * axis], found.counted[2 * axis + 1]
+        mask = behind_front & (cells >= -before) & (cells < size + after)
         values = values / evaluate("avg_pool", np.ones(cells.shape), mask, counted, 0.0, WEIGHTS)
     return stack.counts, values
 
@@ -678,7 +679,8 @@ def test_pads_of_another_number() -> None:
 
 def test_rules_that_read_the_size_do_not_round() -> None:
     window = Window((1, 1), (3, 3))
-    for rule, rounding, size in product(("same", "same_lower", "cntk"), ROUNDINGS, range(1, 12)):
+    rules: list[Rule] = ["same", "same_lower", "cntk"]
+    for rule, rounding, size in product(rules, ROUNDINGS, range(1, 12)):
         assert count_windows(Convention(rule, rounding=rounding), window, 0, size) == -(-size // 3)
 
 

@@ -1,6 +1,7 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from porter.graph import Affine, BatchNorm, Conv, GlobalMaxPool, Graph, Identity
 from porter.graph.record import from_record, to_record
 from porter.recipe import expand, layer_names, load_recipe
 from porter.recipe.unrolling import Unrolling
+from tests.support.ops import op_at
 from tests.support.recipe.recipes import VALID, changed, line_of, write
 
 
@@ -101,7 +103,7 @@ def test_a_variant_that_rules_of_another_one_are_held_to_is_expanded_once(
 
 def test_options_of_the_caller_go_first(tmp_path: Path) -> None:
     graph = expanded(tmp_path, VALID, classes=7, stem_pool=False, bn_scale=False, bn_momentum=0.25)
-    assert graph.by_path["head/logits"].op.units == 7  # type: ignore[union-attr]
+    assert op_at(graph, "head/logits").units == 7
     assert "stem/pool" not in graph.by_path
     assert graph.by_path["stem/norm"].op == BatchNorm(1e-3, 0.25, False, True)
 
@@ -143,7 +145,8 @@ def test_constants_are_numbers_or_lists_and_absent_ones_change_nothing(tmp_path:
         GlobalMaxPool(),
         Affine((1.0,), (1.0, 2.0, 3.0, 4.5)),
     ]
-    assert all(type(number) is float for node in graph.nodes[:3] for number in node.op.scale + node.op.offset)  # type: ignore[union-attr]
+    first: list[Any] = [node.op for node in graph.nodes[:3]]
+    assert all(type(number) is float for op in first for number in op.scale + op.offset)
     assert from_record(json.loads(json.dumps(to_record(graph)))) == graph
 
 
@@ -212,7 +215,7 @@ def test_counters_repeats_and_the_first_and_last(tmp_path: Path) -> None:
         "block1/at1",
         "block3/at3",
     ]
-    assert graph.by_path["block1/conv"].op.filters == 8  # type: ignore[union-attr]
+    assert op_at(graph, "block1/conv").filters == 8
 
 
 def test_branches_blocks_within_blocks_and_references(tmp_path: Path) -> None:
@@ -246,7 +249,7 @@ def test_branches_blocks_within_blocks_and_references(tmp_path: Path) -> None:
     assert graph.by_path["one/b2a/conv"].inputs == graph.by_path["one/b2b/conv"].inputs == ("one/b1/relu",)
     assert graph.by_path["one/out"].inputs == ("one/a/relu", "one/b2", "one/pool")
     assert graph.by_path["two/pool"].inputs == ("one/out",)
-    assert graph.by_path["two/a/conv"].op.filters == 4 + 8 + 4  # type: ignore[union-attr]
+    assert op_at(graph, "two/a/conv").filters == 4 + 8 + 4
     assert graph.by_path["late"].inputs == ("one/out",)
     assert [scope.path for scope in graph.scopes][:5] == ["one", "one/a", "one/b1", "one/b2a", "one/b2b"]
     assert graph.scopes[3].arguments == {"filters": 4, "kernel": (1, 3)}

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from porter.recipe.fixed import holds, is_group_sums
+from tests.support.arrays import Array
 
 
-def group_sums(groups: int, width: int) -> np.ndarray:
+def group_sums(groups: int, width: int) -> Array:
     """Column by column, as keras-applications fills it: every `width`-th of a group's outputs, from the
     column's place on.
     """

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from porter.base.errors import RecipeError, UsageError
 from porter.data.labels import Labels
 from porter.recipe import Member, expand, load_recipe, schema
+from tests.support.ops import op_at
 from tests.support.recipe.recipes import VALID, changed, line_of, mistake, use, write
 
 
@@ -291,14 +292,14 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     assert zoo.framework == "torch" and not zoo.published and zoo.preprocess is None
     assert zoo.files["tiny"].name == "tiny-0123abcd.pth" and zoo.files["tiny"].licence == "MIT"
     graph = use(recipe, "tiny", "second")
-    assert graph.by_path["stem/conv"].op.convention.pads == (0, 1, 0, 1)  # type: ignore[union-attr]
-    assert graph.by_path["stem/norm"].op.epsilon == 1e-5  # type: ignore[union-attr]
+    assert op_at(graph, "stem/conv").convention.pads == (0, 1, 0, 1)
+    assert op_at(graph, "stem/norm").epsilon == 1e-5
     wide = recipe.zoo("second", "tiny_wide")
     assert wide.labels == Labels("ten.txt", tuple("abcdefghij")) and zoo.labels is None
     graph = expand(Member(recipe, "tiny_wide", recipe.zoos["second"]))
     assert graph == expand(Member(recipe, "tiny_wide", wide))
-    assert graph.by_path["stem/conv"].op.convention.pads == (2, 2, 2, 2)  # type: ignore[union-attr]
-    assert graph.by_path["stem/norm"].op.epsilon == 1e-4  # type: ignore[union-attr]
+    assert op_at(graph, "stem/conv").convention.pads == (2, 2, 2, 2)
+    assert op_at(graph, "stem/norm").epsilon == 1e-4
 
 
 def test_an_heir_may_have_no_reference(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from porter.base.errors import RecipeError
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, load_recipe
 from porter.recipe.paddings import default_convention
+from tests.support.ops import op_at
 from tests.support.recipe.recipes import VALID, mistake, write
 
 POOLS = VALID.replace(
@@ -16,8 +17,8 @@ POOLS = VALID.replace(
 
 def convention_at(folder: Path, padding: str, path: str, text: str = POOLS) -> Convention:
     recipe = load_recipe(write(folder, text.replace("{stem/conv: 1}", padding)))
-    op = expand(recipe.member("tiny", "home")).by_path[path].op
-    return op.convention  # type: ignore[union-attr]
+    found: Convention = op_at(expand(recipe.member("tiny", "home")), path).convention
+    return found
 
 
 @pytest.mark.parametrize(
@@ -100,8 +101,8 @@ def test_pads_as_trained_go_before_the_shipped_ones(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, POOLS.replace("{stem/conv: 1}", tables)))
     member = recipe.member("tiny", "home")
     shipped, trained = (expand(member, as_trained=trained) for trained in (False, True))
-    assert shipped.by_path["stem/pool"].op.convention == Convention("explicit", (1, 1, 1, 1), 0.0)  # type: ignore[union-attr]
-    assert trained.by_path["stem/pool"].op.convention == Convention("same", fill=LOWEST)  # type: ignore[union-attr]
+    assert op_at(shipped, "stem/pool").convention == Convention("explicit", (1, 1, 1, 1), 0.0)
+    assert op_at(trained, "stem/pool").convention == Convention("same", fill=LOWEST)
     differing = [node.path for node in shipped.nodes if node != trained.by_path[node.path]]
     assert differing == ["stem/pool"]
 

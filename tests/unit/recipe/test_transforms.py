@@ -1,8 +1,11 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
 from porter.base.errors import MappingError
 from porter.recipe.transforms import TRANSFORMS, apply_transforms, computed, undo_transforms
+from tests.support.arrays import Array
 
 RNG = np.random.default_rng(0)
 
@@ -37,17 +40,17 @@ def test_a_depthwise_kernel_and_a_fixed_sum_are_a_grouped_convolution() -> None:
     channels = groups * width
     kernel, image = RNG.normal(size=(width, channels, 3, 3)), RNG.normal(size=(channels, size, size))
 
-    def correlate(plane: np.ndarray, window: np.ndarray) -> np.ndarray:
+    def correlate(plane: Array, window: Array) -> Array:
         views = np.lib.stride_tricks.sliding_window_view(plane, (3, 3))
         return np.einsum("rcij,ij->rc", views, window)
 
-    written = [
+    written: list[Any] = [
         sum(correlate(image[group * width + j], kernel[m, group * width + j]) for j in range(width))
         for group in range(groups)
         for m in range(width)
     ]
     grouped = apply_transforms(("depthwise_to_grouped",), "kernel", kernel)
-    ours = [
+    ours: list[Any] = [
         sum(correlate(image[o // width * width + j], grouped[o, j]) for j in range(width))
         for o in range(channels)
     ]
@@ -64,7 +67,7 @@ def test_kernels_are_standardised_as_torchs_batch_norm_does(epsilon: str) -> Non
         .reshape(kernel.shape)
         .numpy()
     )
-    found = apply_transforms((name,), "kernel", kernel)
+    found: Array = apply_transforms((name,), "kernel", kernel)
     assert found.dtype == np.float64 and computed((name,), "kernel") and not computed((name,), "bias")
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
     with pytest.raises(MappingError, match="cannot be undone"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import porter
 from porter.reporting.beside import Pair, beside
@@ -40,12 +41,13 @@ def test_what_is_not_the_same_function_is_not_said_to_be(tmp_path: Path) -> None
         read_contents(full_port(tmp_path / "one")),
         {"file": "w.h5", "format": "keras-h5", "sha256": "cd" * 32},
     )
-    for name, changes in {
+    others: dict[str, dict[str, Any]] = {
         "another file": {"source": source},
         "unproved": {"parity": None},
         "other pads": {"padding": "trained"},
         "differs": {"parity": parity(1.0, ok=False)},
-    }.items():
+    }
+    for name, changes in others.items():
         relation = beside(one, read_contents(full_port(tmp_path / name, **changes)))["relation"]
         assert "same function" not in relation and ("different files" in relation) == (name == "another file")
 

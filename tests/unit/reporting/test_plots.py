@@ -160,8 +160,9 @@ def bounds(root: ElementTree.Element) -> tuple[float, float]:
     st.sampled_from(WIDTHS),
 )
 def test_studies_of_any_figures(cases: list[tuple[Any, ...]], width: int) -> None:
+    case: Any = Case
     made = [
-        Case(name.translate(CONTROLS), "same", {}, *figures[:3], None, figures[3], 1.0)
+        case(name.translate(CONTROLS), "same", {}, *figures[:3], None, figures[3], 1.0)
         for name, *figures in cases
     ]
     inside(plot_study(study(*made), width))

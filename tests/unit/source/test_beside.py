@@ -101,8 +101,8 @@ def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(
     assert not any("preprocess states" in warning for warning in made.warnings)
     assert porter.inspect(file.parent).record() == porter.inspect(file).record()
     assert porter.verify(tmp_path / "port", weights=file.parent, float64=True).ok
-    own = {"preprocess": "resize=none,size=96"}
-    again = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "own", check=False, **own)  # type: ignore[arg-type]
+    own: dict[str, Any] = {"preprocess": "resize=none,size=96"}
+    again = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "own", check=False, **own)
     assert again.port.record.protocol_by == "user"
     (file.parent / "config.json").write_text(
         json.dumps({"pretrained_cfg": SETTINGS, "label_names": names[:3]})
@@ -113,7 +113,7 @@ def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(
     )
     (tmp_path / "five.txt").write_text("\n".join("abcde"))
     own = {"class_names": tmp_path / "five.txt"}
-    made = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "five", check=False, **own)  # type: ignore[arg-type]
+    made = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "five", check=False, **own)
     assert made.port.record.class_names == tuple("abcde")
 
 

@@ -431,7 +431,7 @@ def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
     bare = porter.convert(VARIANT, "timm", "torch", weights=path, out=tmp_path / "port", check=False)
     (said,) = (warning for warning in bare.warnings if "nothing states" in warning)
     assert "mobilenet_v3_small from timm_tf" in said and 'between="timm,timm_tf"' in said
-    record = bare.record()
+    record: Any = bare.record()
     assert record["origin"] is None and [twin["zoo"] for twin in record["twins"]] == ["timm_tf"]
     stored = json.loads((tmp_path / "port" / "port.json").read_text())
     assert stored["origin"] is None and stored["twins"] == json.loads(json.dumps(record["twins"]))
@@ -448,7 +448,8 @@ def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
         origin="timm",
     )
     assert not any("nothing states" in warning for warning in again.warnings)
-    assert again.record()["origin"]["by"] == "user" and again.record()["twins"] == record["twins"]
+    told: Any = again.record()
+    assert told["origin"]["by"] == "user" and told["twins"] == record["twins"]
     with pytest.raises(UsageError, match="origin says timm_tf"):
         porter.convert(VARIANT, "timm", "torch", weights=path, out=tmp_path / "other", origin="timm_tf")
     with pytest.raises(UsageError, match="needs a recipe's variant"):

@@ -14,8 +14,8 @@ from keras import layers
 from safetensors.numpy import save_file
 
 import porter
-from porter.base.dtypes import Array
 from porter.formats.reading import read_checkpoint
+from tests.support.arrays import Array
 from tests.support.fixtures import Cli
 from tests.support.refusals import refused
 
@@ -51,7 +51,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def state(made: Path) -> dict[str, Array]:
     """Other tensors under the names of the ONNX model."""
     return {
-        name: np.ascontiguousarray(array * 1.5)
+        name: np.ascontiguousarray(np.multiply(array, 1.5))
         for name, array in read_checkpoint(made / "model.onnx").tensors.items()
     }
 

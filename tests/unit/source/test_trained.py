@@ -5,6 +5,7 @@ refused.
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +13,12 @@ import pytest
 import porter
 from porter.base.errors import UsageError
 from porter.cli import printing
-from porter.conversion.convert import Conversion
 from porter.conversion.pad_table import pads
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.candidate import Candidate
 from porter.frameworks import get_destination
-from porter.graph import Conv
+from porter.graph import Conv, Graph
 from porter.graph.pads import with_conventions
 from porter.identify.doors import open_member
 from porter.padding import Convention
@@ -33,6 +33,7 @@ from porter.verification.sizes import Sizes
 from porter.verification.trained import check_trained
 from tests.support.fitting.file_graphs import as_file, changed, layer_of
 from tests.support.fixtures import WeightsMaker
+from tests.support.ops import op_at
 
 VARIANT, ZOO, SIZE = "mobilenet_v2_0.35", "timm", (64, 64)
 SITE, OTHER = "stem/conv", "block1/depthwise/conv"
@@ -62,18 +63,19 @@ def weights(weights_file: WeightsMaker) -> Path:
     return weights_file(VARIANT, ZOO, ".pth")
 
 
-def convert(recipes: Path, weights: Path, out: Path, **more: object) -> Conversion:
+def convert(recipes: Path, weights: Path, out: Path, **more: Any) -> porter.Ported:
     arguments = {"padding": "trained", "input_size": "64", "check": True, **more}
     return porter.convert(VARIANT, ZOO, "torch", weights=weights, out=out, recipes=recipes, **arguments)
 
 
 @pytest.fixture(scope="session")
-def made(recipes: Path, weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Conversion:
+def made(recipes: Path, weights: Path, tmp_path_factory: pytest.TempPathFactory) -> porter.Ported:
     return convert(recipes, weights, tmp_path_factory.mktemp("trained") / "port")
 
 
-def convention_at(graph: object, path: str) -> Convention:
-    return graph.by_path[path].op.convention
+def convention_at(graph: Graph, path: str) -> Convention:
+    found: Convention = op_at(graph, path).convention
+    return found
 
 
 def test_only_the_listed_site_changes(recipe: Recipe) -> None:
@@ -108,7 +110,7 @@ def test_a_file_that_carries_its_graph_keeps_its_other_pads(recipe: Recipe) -> N
 
 
 def test_the_check_proves_the_shipped_pads_first_and_then_the_port(
-    made: Conversion, recipe: Recipe, weights: Path
+    made: porter.Ported, recipe: Recipe, weights: Path
 ) -> None:
     record, verdict = made.port.record, made.verdict
     assert record.padding == "trained" and record.check == "passed"
@@ -126,7 +128,9 @@ def test_the_check_proves_the_shipped_pads_first_and_then_the_port(
     assert SITE in verdict.parities[0].reference
 
 
-def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: Recipe, weights: Path) -> None:
+def test_the_difference_is_that_of_the_two_functions(
+    made: porter.Ported, recipe: Recipe, weights: Path
+) -> None:
     opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
     taken, torch = stated_range(opened.graph, opened.facts.preprocess), get_destination("torch")
@@ -145,7 +149,7 @@ def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: R
     assert (found.argmax_differ, found.images) == ((shipped.argmax(1) != trained.argmax(1)).sum(), len(batch))
 
 
-def test_record_and_report_tell_the_two_apart(made: Conversion) -> None:
+def test_record_and_report_tell_the_two_apart(made: porter.Ported) -> None:
     parity = json.loads((made.port.folder / "port.json").read_text())["parity"]
     assert (
         parity["ok"]
@@ -163,9 +167,10 @@ def test_record_and_report_tell_the_two_apart(made: Conversion) -> None:
 
 
 def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
-    made: Conversion, recipes: Path, weights: Path, tmp_path: Path
+    made: porter.Ported, recipes: Path, weights: Path, tmp_path: Path
 ) -> None:
     found = porter.verify(made.port.folder, weights=weights, recipes=recipes)
+    assert made.verdict is not None
     assert found.ok and found.shipped is not None and found.record() == made.verdict.record()
     shipped = convert(recipes, weights, tmp_path / "port", padding="shipped", check=False).port
     assert shipped.record.padding == "shipped"
@@ -177,7 +182,7 @@ def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
 
 
 def test_a_reference_that_computes_otherwise_fails_the_first_step(
-    made: Conversion, recipe: Recipe, weights: Path
+    made: porter.Ported, recipe: Recipe, weights: Path
 ) -> None:
     opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
@@ -198,7 +203,7 @@ def test_a_reference_that_computes_otherwise_fails_the_first_step(
     assert not found.record()["ok"]
 
 
-def test_a_trained_port_stays_one(made: Conversion, recipes: Path, tmp_path: Path) -> None:
+def test_a_trained_port_stays_one(made: porter.Ported, recipes: Path, tmp_path: Path) -> None:
     again = convert(recipes, made.port.folder, tmp_path / "again", check=False)
     assert again.port.record.padding == "trained" and again.port.graph == made.port.graph
     with pytest.raises(UsageError, match="not the shipped ones"):

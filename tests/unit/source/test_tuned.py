@@ -17,11 +17,10 @@ from keras import layers
 from safetensors.torch import load_file, save_file
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import ChecksumError, MappingError
-from porter.conversion.convert import Conversion
 from porter.port import AGREES, read_port
 from porter.reporting.commands import convert as convert_again
+from tests.support.arrays import Array
 from tests.support.fixtures import Cli, SlimMaker, WeightsMaker
 from tests.support.refusals import refused
 from tests.support.slim_files import SlimFile
@@ -80,7 +79,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("flowers")
     flowers().save(folder / "flowers.keras")
     (folder / "names.txt").write_text("\n".join(NAMES))
-    given = {"preprocess": PROTOCOL, "class_names": folder / "names.txt", "check": False}
+    given: dict[str, Any] = {"preprocess": PROTOCOL, "class_names": folder / "names.txt", "check": False}
     porter.convert(folder / "flowers.keras", to="torch", out=folder / "flowers-torch", **given)
     with pytest.MonkeyPatch.context() as patch:
         torch.save(trained_in_torch(folder / "flowers-torch", patch).state_dict(), folder / "tuned.pth")
@@ -88,7 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
 
 
-def expect_facts_kept(conversion: Conversion, check: str = "passed") -> None:
+def expect_facts_kept(conversion: porter.Ported, check: str = "passed") -> None:
     record = conversion.port.record
     assert record.check == check and record.class_names == NAMES
     assert record.origin is not None and record.origin.by == "graph" and not record.twins
@@ -163,7 +162,7 @@ def test_the_record_names_both_files_and_verify_finds_the_port_again(
 
 
 def test_a_port_to_onnx_gives_the_graph_as_well(made: Path, tmp_path: Path) -> None:
-    given = {"preprocess": PROTOCOL, "class_names": made / "names.txt", "check": False}
+    given: dict[str, Any] = {"preprocess": PROTOCOL, "class_names": made / "names.txt", "check": False}
     porter.convert(made / "flowers.keras", to="onnx", out=tmp_path / "onnx", **given)
     # Nothing says which code the tensors were trained in: the port's own model is an ONNX one.
     expect_facts_kept(
@@ -335,7 +334,7 @@ def test_a_keras_file_with_layers_of_its_own_is_not_the_ports_model(made: Path, 
 
 def test_a_variants_background_row_comes_home(slim_file: SlimMaker, tmp_path: Path) -> None:
     weights = slim_file(SlimFile("mobilenet_v1_0.25"))
-    given = {"weights": weights, "keep_background": True, "check": False}
+    given: dict[str, Any] = {"weights": weights, "keep_background": True, "check": False}
     first = porter.convert("mobilenet_v1_0.25", "slim", "torch", out=tmp_path / "torch", **given).port
     state = load_file(tmp_path / "torch" / "model.safetensors")
     save_file(

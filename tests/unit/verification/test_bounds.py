@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.graph import INPUT, Graph, Node, Relu, Relu6
 from porter.graph.ops import Affine
 from porter.verification.bounds import farthest
+from tests.support.arrays import Array
 
 GRAPH = Graph(
     (

@@ -1,14 +1,15 @@
 """What tells and what does not: values that vary anywhere tell, wherever the cells lie that do not."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import porter
-from porter.base.dtypes import Array
 from porter.graph import Graph, Identity, Node
 from porter.verification.evidence import LEAST, Samples, silence
+from tests.support.arrays import Array
 
 OF_ONE = Graph((Node("y", Identity(), ("input",)),), 3, "y")
 
@@ -16,7 +17,8 @@ OF_ONE = Graph((Node("y", Identity(), ("input",)),), 3, "y")
 def between(period: int, first: int, shape: tuple[int, ...]) -> Array:
     """Numbers that vary in every so manieth cell of rows and columns, and are one number in the others."""
     found = np.ones(shape)
-    varying = found[(..., *(slice(first, None, period),) * (len(shape) - 2))]
+    cells: tuple[Any, ...] = (..., *(slice(first, None, period),) * (len(shape) - 2))
+    varying = found[cells]
     varying += np.random.default_rng(0).standard_normal(varying.shape)
     return found
 

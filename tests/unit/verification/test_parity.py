@@ -1,5 +1,5 @@
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import CheckFailed
 from porter.graph import AvgPool, Conv, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.graph.plan import Plan, make_plan
@@ -16,6 +16,7 @@ from porter.verification import memory
 from porter.verification.numbers import distance
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING, compare
 from porter.verification.results import Parity
+from tests.support.arrays import Array
 
 NATIVE = Capabilities(True, True, ("same",), True, "any", ("floor",), ("real_cells",), (), (), True)
 
@@ -26,8 +27,21 @@ class Fake:
     name: str = "fake"
     run_by: str = "nothing"
 
+    def takes(self, size: tuple[int, int]) -> bool:
+        return True
+
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         return self.values(dtype)
+
+
+def given(found: dict[str, Array], batch: Array, dtype: Dtype) -> dict[str, Array]:
+    """A port that gives these values, whatever the images."""
+    return found
+
+
+def showing(shown: Mapping[str, Array]) -> Fake:
+    """A source that gives these values, whatever the number type."""
+    return Fake(lambda dtype: dict(shown))
 
 
 POOL = AvgPool(Window((2, 2)), Convention())
@@ -75,8 +89,8 @@ def test_large_values_are_set_aside_and_compared_all_the_same(
     for more, ok in ((0.0, True), (1e-6, False)):
         right = {path: np.arange(1.0, 17.0).reshape(2, 8) for path in ("stem/conv", "stem/relu", "pool")}
         port = {path: array + more for path, array in right.items()}
-        source = Fake(lambda dtype, right=right: dict(right))
-        (found,) = compare(plan(), source, lambda b, d, port=port: port, {"float64": [BATCH]})
+        source = showing(right)
+        (found,) = compare(plan(), source, partial(given, port), {"float64": [BATCH]})
         assert found.ok is ok
 
 
@@ -120,9 +134,7 @@ def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it(
     right = {path: np.arange(1.0, 9.0).reshape(2, 4) for path in ("stem", "conv", "logits")}
     for moved, wanted in (("conv", "average"), ("logits", None), ("stem", "stem")):
         wrong = {**right, moved: right[moved] + 1e-3}
-        found = compare(
-            whole, Fake(lambda dtype: right), lambda b, d, wrong=wrong: wrong, {"float64": [BATCH]}
-        )[0]
+        found = compare(whole, Fake(lambda dtype: right), partial(given, wrong), {"float64": [BATCH]})[0]
         assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == (moved, wanted)
         assert found.first_bad.unseen == (("average",) if moved == "conv" else ())
 
@@ -251,7 +263,7 @@ def test_an_output_has_the_shape_that_a_caller_gets() -> None:
         ("stem/conv", (2, 1, 2, 2), False, True),
     ):
         shown = {**values(), path: values()[path].reshape(axes)}
-        source = Fake(lambda dtype, shown=shown: dict(shown))
+        source = showing(shown)
         made = plan(GlobalAvgPool(keep=kept))
         (found,) = compare(made, source, lambda b, d: values(), {"float64": [BATCH]})
         assert found.ok is ok

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_an_option_of_a_port_that_its_recipe_lacks_is_told(own_port: Path) -> No
         porter.verify(own_port, weights=own_port.parent / "own.safetensors")
 
 
-GROWN = {
+GROWN: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a value": ([{"op": "upsample", "rows": 500, "columns": 500}], "more than 268435456 numbers"),
     "values": (
         [{"op": "upsample", "rows": 20, "columns": 20}, *([{"op": "relu"}] * 100)],

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import CheckFailed
 from porter.graph import Add, Graph, MaxPool, Node, shapes, site_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Window
 from porter.recipe import expand, find_recipe
 from porter.verification.sizes import check_sizes, small_sizes
+from tests.support.arrays import Array
 from tests.support.recipe.recipes import all_recipes
 from tests.unit.verification.test_parity import NATIVE
 

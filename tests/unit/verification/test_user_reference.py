@@ -376,7 +376,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exported")
     (folder / "model.py").write_text(f"FILE = {str(folder / 'net.keras')!r}\n{KERAS}")
     keras.utils.set_random_seed(0)
-    build = maker(folder / "model.py", "build")
+    build: Any = maker(folder / "model.py", "build")
     net, whole = build(), build("softmax")
     whole.set_weights(net.get_weights())
     whole.save(folder / "net.keras")

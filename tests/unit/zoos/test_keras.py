@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_engine
@@ -22,6 +23,7 @@ from porter.zoos import keras_applications
 from porter.zoos.implementation import get_implementation
 from porter.zoos.keras import _construct
 from porter.zoos.tables import KERAS
+from tests.support.arrays import Array
 from tests.support.frameworks.tf.models import explicit, mobilenet_v2, random_tensors
 from tests.support.shallow import shallow_zoos
 
@@ -35,7 +37,7 @@ def _checkpoint(tensors: dict[str, Array], counted: bool = False) -> Checkpoint:
 def _file_of_mobilenet_v2(counted: bool = False, old: bool = False) -> dict[str, Array]:
     """The tensors as a Keras file has them."""
     graph = mobilenet_v2(0.35, 7)
-    counters = get_dialect("tf").counted_layers(graph)
+    counters = get_dialect("tf").counted_layers(graph, (), {})
     found = {}
     for path, roles in random_tensors(graph).items():
         node = graph.by_path[path]
@@ -47,13 +49,13 @@ def _file_of_mobilenet_v2(counted: bool = False, old: bool = False) -> dict[str,
     return found
 
 
-def _random_file(model: object) -> dict[str, Array]:
+def _random_file(model: Any) -> dict[str, Array]:
     rng = np.random.default_rng(5)
     return {
         f"{layer.name}/{w.name}": rng.uniform(0.1, 1, w.shape)
         for layer in model.layers
         for w in layer.weights
-    }  # type: ignore[attr-defined]
+    }
 
 
 @pytest.mark.parametrize(("counted", "old"), [(False, False), (False, True), (True, False)])
@@ -67,8 +69,8 @@ def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: 
     )
     batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
     paths = [node.path for node in graph.nodes]
-    wanted = tf.ENGINE.run_reference(reference, batch, {path: path for path in paths})
-    found = tf.ENGINE.run(model, batch, paths)
+    wanted: Mapping[str, Array] = tf.ENGINE.run_reference(reference, batch, {path: path for path in paths})
+    found: Mapping[str, Array] = tf.ENGINE.run(model, batch, paths)
     assert list(wanted) == paths
     for path in paths:
         assert found[path].shape == wanted[path].shape
@@ -96,8 +98,8 @@ def test_a_wrong_pad_is_seen() -> None:
         "cpu",
     )
     batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
-    wanted = tf.ENGINE.run_reference(reference, batch, {"predictions": "predictions"})["predictions"]
-    found = tf.ENGINE.run(model, batch, ["predictions"])["predictions"]
+    wanted: Array = tf.ENGINE.run_reference(reference, batch, {"predictions": "predictions"})["predictions"]
+    found: Array = tf.ENGINE.run(model, batch, ["predictions"])["predictions"]
     assert np.linalg.norm(found - wanted) > 1e-3 * np.linalg.norm(wanted)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.base.errors import MappingError, MissingFramework, UsageError
 from porter.base.package import install
 from porter.filegraph.checkpoint import Checkpoint
@@ -25,6 +24,7 @@ from porter.zoos import timm, torchvision as reference
 from porter.zoos.implementation import get_implementation
 from porter.zoos.tables import REFERENCES, TRANSFORMERS_DEFAULTS
 from porter.zoos.transformers import import_transformers
+from tests.support.arrays import Array
 from tests.support.standin import calibrated_tensors, smooth_images
 from tests.support.standin_files import with_convention
 
@@ -65,11 +65,11 @@ def source(request: pytest.FixtureRequest) -> Model:
 
 def test_every_tap_agrees_with_the_port_in_float64(source: Model) -> None:
     batch = smooth_images(3, (65, 63), 4, 3).astype(np.float64)
-    wanted = framework.ENGINE.run_reference(source.build(), batch, source.taps)
+    wanted: Mapping[str, Array] = framework.ENGINE.run_reference(source.build(), batch, source.taps)
     port = framework.ENGINE.build(
         make_plan(source.graph, SIZE, framework.CAPABILITIES), source.tensors, {}, "float64"
     )
-    found = framework.ENGINE.run(port, batch, list(wanted))
+    found: Mapping[str, Array] = framework.ENGINE.run(port, batch, list(wanted))
     assert set(wanted) >= {node.path for node in source.graph.nodes} - {"head/pool"}
     for path, value in wanted.items():
         assert np.linalg.norm(found[path].reshape(value.shape) - value) <= 1e-10 * np.linalg.norm(value), path
@@ -78,14 +78,14 @@ def test_every_tap_agrees_with_the_port_in_float64(source: Model) -> None:
 
 def test_a_wrong_pad_shows(source: Model) -> None:
     batch = smooth_images(3, (65, 63), 4, 3).astype(np.float64)
-    logits = framework.ENGINE.run_reference(
+    logits: Array = framework.ENGINE.run_reference(
         source.build(), batch, {"head/logits": source.taps["head/logits"]}
     )["head/logits"]
     same = with_convention(source.graph, "block1/depthwise/conv", Convention("same"))
     port = framework.ENGINE.build(
         make_plan(same, (65, 63), framework.CAPABILITIES), source.tensors, {}, "float64"
     )
-    found = framework.ENGINE.run(port, batch, ["head/logits"])["head/logits"]
+    found: Array = framework.ENGINE.run(port, batch, ["head/logits"])["head/logits"]
     assert np.linalg.norm(found - logits) >= 1e-3 * np.linalg.norm(logits)
 
 

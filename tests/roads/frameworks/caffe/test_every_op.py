@@ -12,7 +12,6 @@ import cv2
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.caffe.destination import DESTINATION as framework
 from porter.frameworks.caffe.spellings import PLAIN
@@ -31,6 +30,7 @@ from porter.graph import (
 )
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Size, Window
+from tests.support.arrays import Array
 from tests.support.frameworks.sayable import (
     AT_SIZES,
     expect_every_op,

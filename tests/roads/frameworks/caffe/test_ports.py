@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
 from porter.frameworks import Destination, get_destination
 from porter.frameworks.caffe.destination import DESTINATION as caffe
@@ -21,6 +20,7 @@ from porter.graph.pads import with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from tests.roads.frameworks.caffe.test_every_op import opencv
+from tests.support.arrays import Array
 from tests.support.caffe_files import write_caffe
 from tests.support.standin import smooth_images
 from tests.support.standin_files import sign, standin_graph, standin_tensors
@@ -32,10 +32,10 @@ def db(found: Array, wanted: Array) -> float:
     return float(20 * np.log10(np.linalg.norm(wanted) / np.linalg.norm(found - wanted)))
 
 
-def logits(framework: Destination, graph: Graph, tensors: object, images: Array) -> Array:
+def logits(framework: Destination, graph: Graph, tensors: Any, images: Array) -> Array:
     model = framework.ENGINE.build(
         make_plan(graph, (224, 224), framework.CAPABILITIES), tensors, {}, "float64"
-    )  # type: ignore[arg-type]
+    )
     return framework.ENGINE.run(model, images.astype(np.float64), [graph.output])[graph.output]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from tests.unit.formats.caffe.test_read import opencv
 def test_weights_with_their_net_and_without(tmp_path: Path) -> None:
     recipes = shallow_recipes(tmp_path / "recipes", (1, 2, 1, 1))
     net = zoo_files(tmp_path, "resnet50", recipes=recipes)
-    settings = {"recipes": recipes, "input_size": "64", "check": False}
+    settings: dict[str, Any] = {"recipes": recipes, "input_size": "64", "check": False}
     whole = porter.convert("resnet50", "caffe", "torch", weights=net, out=tmp_path / "whole", **settings)
     assert str(whole.port.plan.realisations["stem/pool"]) == "valid, ceil"
     assert not whole.port.record.assumed and whole.port.record.preprocess.channels == "bgr"  # type: ignore[union-attr]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +32,8 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> porter.Port:
 
 
 @pytest.fixture(scope="module")
-def trained(port: porter.Port) -> nnx.Module:
-    model = porter.load(port)
+def trained(port: porter.Port) -> Any:
+    model: Any = porter.load(port)
 
     def loss(model: nnx.Module) -> jnp.ndarray:
         return (model(jnp.ones((2, 16, 16, 3))) ** 2).sum()
@@ -61,7 +62,7 @@ def test_what_was_trained_on_is_ported(
 ) -> None:
     save(trained, tmp_path / "tuned")
     home = porter.convert(port, weights=tmp_path / "tuned", to="torch", out=tmp_path / "home")
-    assert home.proof.ok
+    assert home.proof is not None and home.proof.ok
     images = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
     with torch.no_grad():
         found = porter.load(home)(torch.from_numpy(images)).numpy()

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from porter.base.dtypes import Array
 from porter.frameworks.onnx import destination as framework
 from porter.frameworks.onnx.sites import WINDOWED
 from porter.frameworks.onnx.spellings import PLAIN
@@ -22,6 +21,7 @@ from porter.graph.adaptive import COMPOSED
 from porter.graph.ops import row_of
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
+from tests.support.arrays import Array
 from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
 from tests.support.oracle import apply, evaluate
 from tests.support.random_graphs import UNSHRUNK, Sample, difference, samples

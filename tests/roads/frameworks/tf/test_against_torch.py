@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.frameworks import get_destination
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
+from tests.support.arrays import Array
 from tests.support.frameworks.tf.models import mobilenet_v2, network, random_tensors
 
 

@@ -63,7 +63,8 @@ def test_a_port_is_proved_run_and_read_again(made: Any, weights: Path, tmp_path:
     )
     assert model(batch).shape == (2, 1000) and porter.verify(made.folder, weights=weights).ok
     again = porter.convert(made.folder / "model.tflite", to="tf", out=tmp_path / "again")
-    assert again.verdict.ok and difference(np.asarray(again.model()(batch)), model(batch)) <= 1e-4
+    assert again.verdict is not None and again.verdict.ok
+    assert difference(np.asarray(again.model()(batch)), model(batch)) <= 1e-4
     with pytest.raises(UsageError, match=r"convert\(.*model\.tflite"):
         porter.convert(made.folder, to="torch", out=tmp_path / "torch")
     with pytest.raises(UsageError, match="the model takes"):
@@ -108,7 +109,9 @@ def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, t
     port = porter.convert(
         "mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port", quantize="dynamic"
     )
-    assert port.verdict.ok and not port.port.record.proved and "no proof" in port.port.record.check
+    assert port.verdict is not None and port.verdict.ok and port.verdict.loss is not None
+    assert port.proof is not None and port.proof.rounding is not None
+    assert not port.port.record.proved and "no proof" in port.port.record.check
     assert 1e-3 < port.verdict.loss.rel_l2 < 0.5 and port.proof.loss == port.verdict.loss
     assert port.proof.rounding.startswith(f"the rounding moves the output by {port.verdict.loss.rel_l2:.1e}")
     batch = np.random.default_rng(0).uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32)

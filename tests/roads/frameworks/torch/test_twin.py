@@ -32,6 +32,7 @@ def test_a_twin_computes_its_own_plan_with_the_weights_of_the_other() -> None:
     model, alone = (framework.ENGINE.build(plan, tensors, {}, "float32", "cpu") for plan in plans)
     model = model.to(memory_format=torch.channels_last)
     twin = framework.ENGINE.twin(model, plans[1])
+    assert twin is not None
     images = torch.from_numpy(smooth_images(3, SIZE, 5, 2))
     with torch.inference_mode():
         found, wanted, other = twin(images), alone(images), model(images)

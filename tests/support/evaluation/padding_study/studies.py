@@ -84,7 +84,7 @@ def fitted(recipes: Path, photos: Path, trained: Mapping[str, Convention]) -> Te
 def write_weights(path: Path, recipes: Path, tensors: Tensors) -> Path:
     recipe, graph = model(recipes)
     torch, layers = get_dialect("torch"), layer_names(recipe.member(VARIANT, ZOO), graph)
-    found = {}
+    found: dict[str, Any] = {}
     for node, roles in tensors.items():
         names = torch.tensor_names(graph, graph.by_path[node], layers[node].name)
         found |= {

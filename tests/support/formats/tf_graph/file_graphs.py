@@ -12,6 +12,7 @@ import numpy as np
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.frameworks.tf.frozen.run import channels_first
+from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
 from tests.support.oracle import OfAxes
 
@@ -24,13 +25,11 @@ def tensorflow() -> Any:
     return import_tensorflow()
 
 
-def images(size: tuple[int, int] = (12, 11), channels: int = 3, count: int = 2) -> np.ndarray:
+def images(size: tuple[int, int] = (12, 11), channels: int = 3, count: int = 2) -> Array:
     return np.random.default_rng(5).normal(size=(count, *size, channels))
 
 
-def frozen(
-    path: Path, make: Callable[[Any], Any], size: tuple[int | None, int | None] = (12, 11)
-) -> np.ndarray:
+def frozen(path: Path, make: Callable[[Any], Any], size: tuple[int | None, int | None] = (12, 11)) -> Array:
     """Writes the float64 graph that `make` adds to an input, its variables frozen; gives its value for
     `images()`.
     """
@@ -57,9 +56,7 @@ def variable(name: str, *shape: int, positive: bool = False) -> Any:
     return tf.compat.v1.get_variable(name, initializer=tf.constant(values), use_resource=False)
 
 
-def run_definition(
-    graph: FileGraph, tensors: Mapping[str, np.ndarray], batch: np.ndarray
-) -> dict[str, np.ndarray]:
+def run_definition(graph: FileGraph, tensors: Mapping[str, Array], batch: Array) -> dict[str, Array]:
     """The values at all taps, from the definition with its tensors put back, by node name."""
     tf = tensorflow()
     definition = tf.compat.v1.GraphDef.FromString(graph.definition)
@@ -85,9 +82,7 @@ def run_definition(
             return session.run(taps, {f"{image}:0": batch})
 
 
-def expect_same(
-    checkpoint: Checkpoint, batch: np.ndarray, output: np.ndarray, tolerance: float = 1e-10
-) -> None:
+def expect_same(checkpoint: Checkpoint, batch: Array, output: Array, tolerance: float = 1e-10) -> None:
     """What the FileGraph says is what the file's graph computes: at every tap, and at the output of the
     original.
     """

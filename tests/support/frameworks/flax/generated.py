@@ -14,7 +14,6 @@ import numpy as np
 from flax import nnx
 from jax.extend.core import Var
 
-from porter.base.dtypes import Array
 from porter.frameworks import Tensors
 from porter.frameworks.flax import destination as framework
 from porter.frameworks.flax.code import model_source
@@ -23,6 +22,7 @@ from porter.frameworks.images import as_taken
 from porter.graph import input_shapes
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
+from tests.support.arrays import Array
 from tests.support.random_graphs import difference
 
 

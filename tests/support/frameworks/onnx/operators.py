@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from porter.base.dtypes import Array
 from porter.formats.onnx.plain import PLAIN
 from porter.formats.onnx.proto import OLDEST_OPSET
+from tests.support.arrays import Array
 
 IMAGE = (2, 6, 9, 11)
 NEWEST = 26
@@ -24,7 +24,7 @@ _RANDOM = np.random.default_rng(0)
 
 def _stored(*shape: int) -> Array:
     """Numbers between 0.2 and 1, half of them negative."""
-    return np.float32(_RANDOM.uniform(0.2, 1, shape) * _RANDOM.choice([-1, 1], shape))
+    return (_RANDOM.uniform(0.2, 1, shape) * _RANDOM.choice([-1, 1], shape)).astype(np.float32)
 
 
 NUMBERS: Mapping[str, Any] = {
@@ -79,53 +79,53 @@ NUMBERS: Mapping[str, Any] = {
         "low": np.float32(-0.3),
         "two": np.float32(2),
     },
-    **{"twenty": np.float32(20), "even": np.int64([0, 0, 0, 0, 0, 0, 1, 1])},
+    **{"twenty": np.float32(20), "even": np.array([0, 0, 0, 0, 0, 0, 1, 1], np.int64)},
     **{"three": np.float32(3), "point": np.float32(0.7), "zeroi": np.int64(0), "onei": np.int64(1)},
     **{
-        "axes23": np.int64([2, 3]),
-        "axis1": np.int64([1]),
-        "minus1": np.int64([-1]),
+        "axes23": np.array([2, 3], np.int64),
+        "axis1": np.array([1], np.int64),
+        "minus1": np.array([-1], np.int64),
         "none": np.zeros(0, np.int64),
     },
     **{
-        "pads": np.int64([0, 0, 1, 0, 0, 0, 0, 2]),
-        "pads2": np.int64([1, 0, 2, 3]),
-        "crop": np.int64([0, 0, -1, 0, 0, 0, 0, -2]),
+        "pads": np.array([0, 0, 1, 0, 0, 0, 0, 2], np.int64),
+        "pads2": np.array([1, 0, 2, 3], np.int64),
+        "crop": np.array([0, 0, -1, 0, 0, 0, 0, -2], np.int64),
     },
     **{
-        "whole": np.int64([0, 6, 9, 11]),
-        "flat": np.int64([0, -1]),
-        "grouped": np.int64([0, 3, 2, 9, 11]),
-        "fifth": np.int64([0, 3, -1]),
+        "whole": np.array([0, 6, 9, 11], np.int64),
+        "flat": np.array([0, -1], np.int64),
+        "grouped": np.array([0, 3, 2, 9, 11], np.int64),
+        "fifth": np.array([0, 3, -1], np.int64),
     },
     **{
-        "starts": np.int64([1, 1]),
-        "ends": np.int64([9, 6]),
-        "axes21": np.int64([2, 1]),
-        "steps": np.int64([2, 2]),
+        "starts": np.array([1, 1], np.int64),
+        "ends": np.array([9, 6], np.int64),
+        "axes21": np.array([2, 1], np.int64),
+        "steps": np.array([2, 2], np.int64),
     },
     **{
-        "back": np.int64([-1]),
-        "least": np.int64([-(1 << 40)]),
+        "back": np.array([-1], np.int64),
+        "least": np.array([-(1 << 40)], np.int64),
         "place": np.int64(2),
-        "axis3": np.int64([3]),
-        "four": np.int64([4]),
+        "axis3": np.array([3], np.int64),
+        "four": np.array([4], np.int64),
     },
     **{
-        "parts": np.int64([2, 1, 3]),
-        "times": np.int64([1, 1, 2, 3]),
-        "all_cells": np.int64([1, 1, 9, 11]),
-        "axis0": np.int64([0]),
-        "wider": np.int64([2, 6, 9, 11]),
+        "parts": np.array([2, 1, 3], np.int64),
+        "times": np.array([1, 1, 2, 3], np.int64),
+        "all_cells": np.array([1, 1, 9, 11], np.int64),
+        "axis0": np.array([0], np.int64),
+        "wider": np.array([2, 6, 9, 11], np.int64),
     },
     **{
-        "scales": np.float32([1, 1, 2, 3]),
-        "scales2": np.float32([1, 1, 2, 2]),
-        "sizes": np.int64([2, 6, 18, 33]),
-        "size33": np.int64([33]),
-        "others": np.int64([2, 6, 7, 16]),
-        "fewer": np.float32([0.6, 1.25]),
-        "factors": np.float32([2, 3]),
+        "scales": np.array([1, 1, 2, 3], np.float32),
+        "scales2": np.array([1, 1, 2, 2], np.float32),
+        "sizes": np.array([2, 6, 18, 33], np.int64),
+        "size33": np.array([33], np.int64),
+        "others": np.array([2, 6, 7, 16], np.int64),
+        "fewer": np.array([0.6, 1.25], np.float32),
+        "factors": np.array([2, 3], np.float32),
         "roi": np.zeros(0, np.float32),
     },
 }
@@ -433,8 +433,8 @@ def _moves() -> Iterator[Case]:
     yield Case(
         "Gather", "c = Gather <axis=1> (x, place) u = Unsqueeze (c, axis1) y = Concat <axis=1> (u, x)", 13
     )
-    for axis in (1, 2, 3):
-        yield Case("Gather", f"y = Gather <axis={axis}> (x, axes21)")
+    for along in (1, 2, 3):
+        yield Case("Gather", f"y = Gather <axis={along}> (x, axes21)")
     for equation, other in (("nchw,co->nohw", "matrix"), ("nchw,wd->nchd", "last"), ("nchw,nchd->ncwd", "x")):
         yield Case("Einsum", f'y = Einsum <equation="{equation}"> (x, {other})', 12)
     yield Case("SpaceToDepth", "p = Pad (x, even) y = SpaceToDepth <blocksize=2> (p)", 11)
@@ -590,7 +590,7 @@ def random_windows(count: int) -> Iterator[Case]:
     for _ in range(count):
         op = str(random.choice(["MaxPool", "AveragePool", "Conv", "ConvTranspose"]))
         kernel, stride, image = pair(1, 4), pair(1, 4), (2, 6, *pair(6, 15))
-        stated = {"kernel_shape": kernel, "strides": stride}
+        stated: dict[str, Any] = {"kernel_shape": kernel, "strides": stride}
         rule = str(random.choice(["NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]))
         if rule.startswith("SAME"):
             stated["kernel_shape"] = kernel = np.maximum(kernel, stride).tolist()

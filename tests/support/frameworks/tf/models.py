@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.graph import (
     INPUT,
     Abs,
@@ -74,6 +73,7 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.padding import LOWEST, Convention, Window, row
+from tests.support.arrays import Array
 from tests.support.frameworks.torch.every_op import OF_NUMBERS, PLAIN
 from tests.support.padding.windows import divisors
 

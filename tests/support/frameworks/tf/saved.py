@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import h5py
 import numpy as np
 
-from porter.base.dtypes import Array
+from tests.support.arrays import Array
 
 Tree = dict[str, tuple[dict[str, Any], Array | None]]
 

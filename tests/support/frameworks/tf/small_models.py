@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.arrays import Array
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
@@ -65,7 +67,7 @@ def randomise(model: Any) -> Any:
     return model
 
 
-def expected(path: Path, depthwise: str) -> dict[str, np.ndarray]:
+def expected(path: Path, depthwise: str) -> dict[str, Array]:
     """What Keras has after loading the file itself; `depthwise` is what the format calls a depthwise
     kernel.
     """

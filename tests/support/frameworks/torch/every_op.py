@@ -75,6 +75,7 @@ from porter.graph import (
 )
 from porter.graph.ops import OfChannels, activations, functions
 from porter.padding import LOWEST, Convention, Window
+from tests.support.arrays import Array
 from tests.support.frameworks.torch.graphs import Writer
 
 SIZE = (7, 6)
@@ -305,11 +306,11 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     return replace(w.graph(), output=paths[0], further=(*paths[1:], *arrays))
 
 
-def images(size: tuple[int, int] = SIZE) -> np.ndarray:
+def images(size: tuple[int, int] = SIZE) -> Array:
     return np.random.default_rng(1).standard_normal((2, 3, *size))
 
 
-def tensors_of(graph: Graph) -> Mapping[str, Mapping[str, np.ndarray]]:
+def tensors_of(graph: Graph) -> Mapping[str, Mapping[str, Array]]:
     draw = np.random.default_rng(0)
     return {
         path: {

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
 from porter.graph.plan import Plan
+from tests.support.arrays import Array
 
 
 def model_of(source: str) -> Any:
@@ -26,7 +26,7 @@ def model_of(source: str) -> Any:
 
 
 def expect_the_same_as_built(
-    plan: Plan, tensors: Mapping[str, Mapping[str, np.ndarray]], x: np.ndarray
+    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], x: Array
 ) -> tuple[torch.Tensor, ...]:
     """The outputs of a plan's model.py for a batch, after they were found to be the same bits as those of the
     built module.

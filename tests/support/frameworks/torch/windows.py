@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from porter.padding import LOWEST, Site, row
+from tests.support.arrays import Array
 from tests.support.padding.windows import divisors
 
 
-def run_site(site: Site, x: np.ndarray, kernel: np.ndarray | None = None) -> np.ndarray:
+def run_site(site: Site, x: Array, kernel: Array | None = None) -> Array:
     """One windowed layer over N×C×H×W in float64; `kernel` is O×I×k×k for a convolution."""
     window, convention = site.window, site.convention
     rows, columns = (row(convention, window, axis, x.shape[2 + axis]) for axis in (0, 1))
@@ -27,7 +28,7 @@ def run_site(site: Site, x: np.ndarray, kernel: np.ndarray | None = None) -> np.
     return out
 
 
-def _cells(x: np.ndarray, site: Site, top: int, left: int) -> np.ndarray:
+def _cells(x: Array, site: Site, top: int, left: int) -> Array:
     window = site.window
     fill = site.convention.fill if site.kind == "max_pool" else 0.0
     cells = np.full((*x.shape[:2], *window.kernel), LOWEST if fill == LOWEST else 0.0)

@@ -85,7 +85,9 @@ def fire() -> dict[str, tuple[int, ...]]:
 
 def plain() -> dict[str, tuple[int, ...]]:
     """A Sequential whose numbers leave room for activations and pools, and a head of a flattened map."""
-    shapes = {f"features.{place}.weight": (8, 3 if place == 0 else 8, 3, 3) for place in (0, 3, 6, 8)}
+    shapes: dict[str, tuple[int, ...]] = {
+        f"features.{place}.weight": (8, 3 if place == 0 else 8, 3, 3) for place in (0, 3, 6, 8)
+    }
     shapes |= {f"{name.removesuffix('weight')}bias": (8,) for name in list(shapes)}
     return {
         **shapes,

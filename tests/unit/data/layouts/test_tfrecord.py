@@ -17,7 +17,7 @@ from porter.data.layouts import open_photos
 from porter.data.photos import Bytes, Failure
 from porter.data.reading import read_bytes
 from porter.files.crc32c import masked_crc32c
-from porter.frameworks.tf.runtime import import_tensorflow
+from porter.formats.tensorflow import import_tensorflow
 from tests.support.data.layouts.making import WNIDS, opened
 
 pytest.importorskip("tensorflow")
@@ -56,12 +56,13 @@ def shard(path: Path, rows: Sequence[Features]) -> Path:
 
 def slim(number: int, label: int, **more: bytes) -> Features:
     name = f"ILSVRC2012_val_{number:08}.JPEG".encode()
-    return {
+    own: Features = {
         "image/encoded": b"photo %d" % number,
         "image/class/label": label,
         "image/filename": name,
         "image/width": 5,
-    } | {f"image/{key}": value for key, value in more.items()}
+    }
+    return {**own, **{f"image/{key}": value for key, value in more.items()}}
 
 
 def seen(found: Any) -> list[tuple[bytes, int]]:

@@ -3,16 +3,20 @@
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from porter.data.pipeline.chunks import Chunk, DamagedChunk, read_chunk, write_chunk
+from tests.support.arrays import Array
 
 
-def chunk(dtype: type) -> Chunk:
+def chunk(dtype: Any) -> Chunk:
     random = np.random.default_rng(0)
-    photos = [random.integers(0, 256, (rows, columns, 3)).astype(dtype) for rows, columns in ((4, 5), (7, 3))]
+    photos: list[Array] = [
+        random.integers(0, 256, (rows, columns, 3)).astype(dtype) for rows, columns in ((4, 5), (7, 3))
+    ]
     return Chunk((photos[0], "the file is truncated", photos[1]), lasting=False)
 
 
@@ -29,7 +33,7 @@ def test_it_gives_back_pixels_reasons_and_whether_it_lasts(tmp_path: Path, dtype
 def test_views_are_written_as_they_look(tmp_path: Path) -> None:
     pixels = np.arange(2 * 3 * 3, dtype=np.float32).reshape(2, 3, 3)
     write_chunk(tmp_path / "chunk", Chunk((pixels[:, ::-1], pixels.astype(">f4"))))
-    assert [photo.tolist() for photo in read_chunk(tmp_path / "chunk").photos] == [
+    assert [np.asarray(photo).tolist() for photo in read_chunk(tmp_path / "chunk").photos] == [
         pixels[:, ::-1].tolist(),
         pixels.tolist(),
     ]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ import pytest
 from porter.base.errors import FileError
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import CHUNK, Batch, Feed, batches, making
-from porter.data.preprocess import Preprocess
+from porter.data.preprocess import Preprocess, open_image
+from tests.support.arrays import Array
 from tests.support.photo_files import encoded, picture, write_photos
 
 PIL = Preprocess(
@@ -40,13 +42,13 @@ def photos(tmp_path: Path) -> list[Photo]:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The files that are decoded from here on, in this process."""
     seen: list[bytes] = []
-    original = making.open_image
+    original = open_image
     monkeypatch.setattr(making, "open_image", lambda data, jpeg: seen.append(data) or original(data, jpeg))
     return seen
 
 
 def every(
-    photos: Sequence[Photo], cache: Path | None, protocol: Preprocess = PIL, **options: object
+    photos: Sequence[Photo], cache: Path | None, protocol: Preprocess = PIL, **options: Any
 ) -> list[Batch]:
     with closing(
         batches(
@@ -56,7 +58,7 @@ def every(
         return list(found)
 
 
-def pixels(found: Sequence[Batch]) -> np.ndarray:
+def pixels(found: Sequence[Batch]) -> Array:
     return np.concatenate([batch.pixels for batch in found])
 
 

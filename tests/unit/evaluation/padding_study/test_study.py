@@ -5,6 +5,7 @@ import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from porter.cli.study import study as printed
 from porter.data.preprocess import open_image
 from porter.evaluation.padding_study import runs, study
 from porter.evaluation.results import Study
+from porter.evaluation.scoring import score
 from porter.frameworks import get_destination
 from porter.port import read_port
 from tests.support.evaluation.padding_study.studies import (
@@ -40,8 +42,8 @@ class Place:
     """Trained on the photos under SAME at every strided site."""
     photos: Path
 
-    def study(self, **more: object) -> Study:
-        arguments = {
+    def study(self, **more: Any) -> Study:
+        arguments: dict[str, Any] = {
             "data": self.photos,
             "weights": self.weights,
             "recipes": self.recipes,
@@ -88,7 +90,7 @@ def found(place: Place) -> Study:
 def test_the_convention_of_training_is_found(found: Study) -> None:
     assert found.trained.name == "asymmetric" and found.trained.certain and not found.trained.also
     assert found.judged_by == "log_loss" and found.images == PHOTOS and found.complete and not found.failed
-    cases = {case.name: case for case in found.cases}
+    cases: dict[str, Any] = {case.name: case for case in found.cases}
     assert list(cases)[:3] == ["as shipped", "asymmetric", "symmetric"]
     best, other = cases["asymmetric"], cases["symmetric"]
     assert best.top1_error == best.top5_error == 0 < other.top5_error < other.top1_error
@@ -123,6 +125,7 @@ def test_ten_crops_are_averaged_and_their_centre_gives_the_single_crop_errors(
     assert all(case.ten_crop_top5_error is None for case in single.cases)
     recipe, graph = model(place.recipes)
     protocol, torch = recipe.zoo(ZOO, VARIANT).preprocess, get_destination("torch")
+    assert protocol is not None
     built, missed = build(place.recipes, fitted(place.recipes, place.photos, ASYMMETRIC), {}), 0
     for path in place.photos.glob("*/*.png"):
         logits = torch.ENGINE.run(built, prepare_ten(open_image(path), protocol), [graph.output])[
@@ -232,7 +235,7 @@ def test_ctrl_c_in_a_later_round_leaves_that_round_out(
     place: Place, found: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes = iter([True, False])
-    whole = runs.score
+    whole = score
     monkeypatch.setattr(
         runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes))
     )
@@ -250,7 +253,7 @@ def test_ctrl_c_in_a_later_round_leaves_that_round_out(
 def test_ctrl_c_in_the_first_round_leaves_nothing_to_report(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = runs.score
+    whole = score
     monkeypatch.setattr(runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=False))
     with pytest.raises(KeyboardInterrupt):
         place.study(limit=4)
@@ -294,7 +297,7 @@ def test_a_study_that_cannot_be_written_or_is_incomplete_is_told(
             for line in place.study(port=port, limit=8).warnings
         )
     passes = iter([True, False])
-    whole = runs.score
+    whole = score
     monkeypatch.setattr(
         runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes))
     )

@@ -13,10 +13,10 @@ import cv2
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.numpy.engine import build_file, run_reference
+from tests.support.arrays import Array
 from tests.support.caffe_files import write_caffe
 from tests.support.filegraph.values import distance, values_of
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import porter
-from porter.base.dtypes import Array
 from porter.formats.keras import channels_first, graph
 from porter.formats.keras.flow import Flow
 from porter.frameworks.tf import keras_file
 from porter.frameworks.tf.runtime import import_keras
+from tests.support.arrays import Array
 
 FIRST = {"data_format": "channels_first"}
 

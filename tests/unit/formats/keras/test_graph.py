@@ -15,7 +15,6 @@ import pytest
 import torch
 
 import porter
-from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.to_graph import to_graph
@@ -51,6 +50,7 @@ from porter.graph import (
     Softmax,
 )
 from porter.padding import LOWEST, Convention, Window
+from tests.support.arrays import Array
 from tests.support.oracle import evaluate
 
 Json = dict[str, Any]

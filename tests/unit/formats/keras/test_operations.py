@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras.graph import read_graph
 from porter.formats.reading import read_checkpoint
+from tests.support.arrays import Array
 from tests.support.filegraph.keras_cases import CHANNELS, COLUMNS, ROWS, images
 from tests.support.filegraph.values import channels_first, distance, values_as_run
 
@@ -37,7 +37,7 @@ def functions(
         kind = "SlicingOpLambda" if function == "__operators__.getitem" else "TFOpLambda"
         before, name = layers[-1]["name"], f"call{place}"
         entry: Any = [before, 0, 0, given]
-        config = {"name": name, "function": function}
+        config: dict[str, Any] = {"name": name, "function": function}
         if function[0].isupper():
             kind, config, entry = function, {"name": name, **given}, [[before, 0, 0, {}]]
         if function == "concat":
@@ -50,13 +50,8 @@ def functions(
         "output_layers": [[layers[-1]["name"], 0, 0]],
     }
     text = json.dumps({"class_name": "Functional", "config": config})
-    return Checkpoint(
-        Path("model.h5"),
-        "keras-h5",
-        "tf",
-        {},
-        graph=read_graph(text, {}, "model.h5", {"keras_version": version}),
-    )
+    graph: Any = read_graph(text, {}, "model.h5", {"keras_version": version})
+    return Checkpoint(Path("model.h5"), "keras-h5", "tf", {}, graph=graph)
 
 
 WHOLE = {"start": None, "stop": None, "step": None}
@@ -179,7 +174,7 @@ def test_a_dict_of_other_names_than_the_models_inputs() -> None:
         "input_layers": {"q": ["in", 0, 0]},
         "output_layers": [["in", 0, 0]],
     }
-    base = {"class_name": "Functional", "name": "base", "config": config}
+    base: dict[str, Any] = {"class_name": "Functional", "name": "base", "config": config}
     base["inbound_nodes"] = [{"args": [{"a": tensor("in"), "q": tensor("in")}], "kwargs": {}}]
     model = {
         **config,

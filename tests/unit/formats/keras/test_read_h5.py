@@ -18,6 +18,7 @@ import pytest
 from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from tests.support.arrays import Array
 from tests.support.frameworks.tf.small_models import expected, functional, sequential
 from tests.support.refusals import unreadable
 
@@ -44,7 +45,7 @@ def write_legacy(
     return path
 
 
-def same(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> None:
+def same(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> None:
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert found[name].dtype == value.dtype and found[name].shape == value.shape, name
@@ -294,7 +295,7 @@ def test_virtual_datasets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "value", [np.array([b"text"]), np.array([1 + 2j]), np.array([(1, 2.0)], dtype="i4,f4")]
 )
-def test_values_that_are_not_numbers(tmp_path: Path, value: np.ndarray) -> None:
+def test_values_that_are_not_numbers(tmp_path: Path, value: Array) -> None:
     unreadable(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": value}}), "expected numbers")
 
 
@@ -503,7 +504,7 @@ def of_every_kind(path: Path, unusual: Mapping[str, Any], **settings: Any) -> Pa
             rng.standard_normal((5, 6, 7)),
             {**sparse, "compression": "gzip", "maxshape": (None, 6, None)},
         ),
-        "unusual": (rng.standard_normal((5, 6, 7)), unusual),
+        "unusual": (rng.standard_normal((5, 6, 7)), dict(unusual)),
     }
     with h5py.File(path, "w", **settings) as file:
         file.attrs["layer_names"] = np.array(list(kinds), h5py.string_dtype())

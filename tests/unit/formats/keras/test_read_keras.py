@@ -17,6 +17,7 @@ import pytest
 from porter.formats.keras.config import snake_case
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from tests.support.arrays import Array
 from tests.support.frameworks.tf.small_models import expected, functional, leaves, sequential
 from tests.support.refusals import unreadable
 
@@ -32,7 +33,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def same(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> None:
+def same(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> None:
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert found[name].dtype == value.dtype and found[name].shape == value.shape, name
@@ -198,7 +199,7 @@ def test_counted_names_against_every_class_that_keras_counts(archive: Path) -> N
     assert {name: snake_case(name) for name in classes} == {name: to_snake_case(name) for name in classes}
 
 
-def write_counted(path: Path, layers: Mapping[str, list[np.ndarray]], container: str = "layers") -> Path:
+def write_counted(path: Path, layers: Mapping[str, list[Array]], container: str = "layers") -> Path:
     with h5py.File(path, "w") as file:
         for name, values in layers.items():
             group = file.create_group(f"{container}/{name}/vars")
@@ -257,7 +258,7 @@ def test_wrapped_layers_stand_under_their_wrapper(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [[KERNEL] * 3, [VECTOR] * 4])
-def test_more_variables_than_a_class_has(tmp_path: Path, values: list[np.ndarray]) -> None:
+def test_more_variables_than_a_class_has(tmp_path: Path, values: list[Array]) -> None:
     unreadable(
         write_counted(tmp_path / "a.weights.h5", {"conv2d": values}),
         "conv2d",

@@ -17,6 +17,7 @@ import pytest
 import porter
 from porter.base.dtypes import Dtype
 from porter.base.errors import FileError
+from porter.filegraph.file_graph import FileGraph
 from porter.formats.keras.graph import read_graph
 from porter.formats.reading import read_checkpoint
 from porter.graph import Conv, MaxPool
@@ -34,7 +35,7 @@ def windows(config: Json) -> list[Any]:
     graph = read_graph(
         json.dumps(functional(source(), config)), kernels("it"), "model.h5", {"backend": "theano"}
     )
-    assert graph is not None
+    assert isinstance(graph, FileGraph)
     return list(said(graph).values())
 
 

@@ -44,7 +44,7 @@ def test_arrays_and_numbers_are_read(reading: Reader) -> None:
         np.ones(3, np.float32),
         np.full(2, 0.5, ml_dtypes.bfloat16),
     )
-    tree = {
+    tree: dict[str, Any] = {
         "params": {"conv": {"kernel": array(kernel), "half": array(half)}},
         "batch_stats": {"norm": {"mean": array(mean)}},
     }
@@ -102,7 +102,7 @@ HOSTILE: dict[str, Any] = {
     "a shape of truths": {"a": extension((True,), "float32", b"0000")},
     "a cut array": {"a": extension((1,), "float32", b"000")},
     "objects": {"a": extension((1,), "object", b"00000000")},
-    "an extension in one": {"a": extension((1,), "float32", msgpack.ExtType(1, b""))},  # type: ignore[arg-type]
+    "an extension in one": {"a": extension((1,), "float32", msgpack.ExtType(1, b""))},
 }
 
 

@@ -10,15 +10,16 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.formats.npz.unpickling import unpickle_arrays
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from tests.support.arrays import Array
 
 NAMES = ["net/conv1/weights:0", "net/conv1/bn/gamma:0", "net/steps:0"]
 VALUES = [
@@ -28,7 +29,7 @@ VALUES = [
 ]
 
 
-def objects(values: list[Array]) -> Array:
+def objects(values: list[Any]) -> Array:
     found = np.empty(len(values), object)
     found[:] = values
     return found
@@ -156,7 +157,11 @@ def test_variables_of_one_shape(tmp_path: Path) -> None:
 def test_plain_archives(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     with path.open("wb") as stream:
-        np.savez(stream, **{"layer1/conv/kernel": VALUES[0], "bias": VALUES[1], "arch": "resnet"})
+        np.savez(
+            stream,
+            allow_pickle=False,
+            **{"layer1/conv/kernel": VALUES[0], "bias": VALUES[1], "arch": np.array("resnet")},
+        )
     assert recognise(path).name == "npz"
     found = read_checkpoint(path)
     assert (found.format, found.dialect) == ("npz", None)

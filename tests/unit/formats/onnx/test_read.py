@@ -336,9 +336,14 @@ NUMBERS: dict[str, Any] = {
     },
     **{"around": [2, 1, 0, 3, 0, 1], "eight": [8], "pairs": [-1, 2], "least": [-(1 << 63) + 1]},
     **{"on": True, "endless": [0, 0, 1 << 40, 0, 0, 0, 0, 0], "million": [1, 1, 1 << 20, 1 << 20]},
-    **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3]), "factors": np.float32([2, 3])},
+    **{
+        "axes": [2, 1],
+        "steps": [2, 2],
+        "scales": np.array([1, 1, 2, 3], np.float32),
+        "factors": np.array([2, 3], np.float32),
+    },
     "forty": [*range(40)],
-    **{"fewer": np.float32([0.5, 0.75]), "other": [7, 5]},
+    **{"fewer": np.array([0.5, 0.75], np.float32), "other": [7, 5]},
 }
 
 

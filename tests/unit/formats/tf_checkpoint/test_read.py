@@ -13,15 +13,16 @@ import pytest
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.tf_checkpoint.names import Owner, model_names, training_state
+from tests.support.arrays import Array
 from tests.support.formats.tf_graph.file_graphs import tensorflow
 from tests.support.refusals import unreadable
 
 pytest.importorskip("tensorflow")
 
-WEIGHTS = {
+WEIGHTS: dict[str, Array] = {
     "net/conv/weights": np.random.default_rng(0).normal(size=(3, 3, 3, 4)).astype(np.float32),
     "net/conv/BatchNorm/moving_mean": np.arange(4, dtype=np.float64),
-    "net/Adam": np.float32([[1, 2], [3, 4]]),
+    "net/Adam": np.array([[1, 2], [3, 4]], np.float32),
 }
 OPTIMISERS: dict[str, Callable[[Any], Any]] = {
     "momentum": lambda train: train.MomentumOptimizer(0.1, 0.9),

@@ -4,7 +4,7 @@ loader gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.tf_graph.functions import followed
 from porter.frameworks.tf.frozen.run import channels_first
+from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
 from tests.support.formats.tf_graph.file_graphs import images, run_definition, tensorflow
 
@@ -23,17 +24,18 @@ pytest.importorskip("tensorflow")
 KERNEL = np.random.default_rng(1).normal(size=(3, 3, 3, 4))
 
 
-def expect_answers(path: Path, answers: list[np.ndarray]) -> None:
+def expect_answers(path: Path, answers: list[Array]) -> None:
     """porter's reading, and the definition that its reference runs, give TensorFlow's answers for `images()`,
     in this order.
     """
     checkpoint = read_checkpoint(path)
     graph = checkpoint.graph
     assert graph is not None and len(graph.outputs) == len(answers)
-    read = values_of(graph, checkpoint.tensors, channels_first(images()))
+    read: Mapping[str, Array] = values_of(graph, checkpoint.tensors, channels_first(images()))
     shown = run_definition(graph, checkpoint.tensors, images())
     for output, answer in zip(graph.outputs, answers, strict=True):
-        np.testing.assert_allclose(read[output], channels_first(answer), rtol=0, atol=1e-9)
+        wanted: Array = channels_first(answer)
+        np.testing.assert_allclose(read[output], wanted, rtol=0, atol=1e-9)
         np.testing.assert_allclose(shown[output], answer, rtol=0, atol=1e-9)
 
 
@@ -41,11 +43,11 @@ def expect_saved(folder: Path, function: Callable[[Any], Any]) -> None:
     """Saves the model that convolves and then calls `function`, and compares with what TensorFlow loads."""
     tf = tensorflow()
 
-    class Model(tf.Module):  # type: ignore[misc, name-defined]
+    class Model(tf.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             self.kernel = tf.Variable(KERNEL)
 
-        @tf.function(input_signature=[tf.TensorSpec((None, 12, 11, 3), tf.float64)])  # type: ignore[untyped-decorator]
+        @tf.function(input_signature=[tf.TensorSpec((None, 12, 11, 3), tf.float64)])
         def __call__(self, x: Any) -> Any:
             return function(tf.nn.conv2d(x, self.kernel, 1, "SAME"))
 

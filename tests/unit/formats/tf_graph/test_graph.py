@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import porter
+from porter.base.dtypes import Dtype
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileNode, Foreign, Stored
 from porter.formats.tf_graph.read import read_frozen_graph
@@ -59,6 +60,7 @@ from porter.graph import (
     Upsample,
 )
 from porter.padding import LOWEST, Convention
+from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
 from tests.support.formats.tf_graph.file_graphs import expect_same, frozen, images, tensorflow, variable
 
@@ -119,13 +121,15 @@ def test_a_network(tmp_path: Path) -> None:
             "Predictions",
         )
     ]
-    assert found[0].op == Conv(4, found[0].op.window, Convention("same"), 1, True)
+    first: Any = found[0].op
+    assert first == Conv(4, first.window, Convention("same"), 1, True)
     assert found[0].tensors == {
         "kernel": Stored("net/Conv2d_0/weights", "HWIO"),
         "bias": Stored("net/Conv2d_0/biases"),
     }
     assert found[0].tap == "BiasAdd"
-    assert found[2].op.groups == 4 and found[2].op.filters == 8
+    third: Any = found[2].op
+    assert third.groups == 4 and third.filters == 8
     assert found[3].op == BatchNorm(1e-3, 0.0) and found[3].tap == "batchnorm/add_1"
     assert found[5].op == GlobalAvgPool(keep=True) and [node.op for node in found[7:]] == [
         Flatten(),
@@ -133,7 +137,7 @@ def test_a_network(tmp_path: Path) -> None:
     ]
 
 
-def pads_of(node: FileNode) -> tuple[Any, ...]:
+def pads_of(node: Any) -> tuple[Any, ...]:
     return (
         node.op.convention.rule,
         node.op.convention.pads,
@@ -268,7 +272,7 @@ def test_a_fused_norm(tmp_path: Path, gamma: str) -> None:
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None, 12, 11, 3])
         roles = [
-            tf.constant(np.float32([3, 1, 2]), name=f"bn/{name}")
+            tf.constant(np.array([3, 1, 2], np.float32), name=f"bn/{name}")
             for name in ("beta", "moving_mean", "moving_variance")
         ]
         tf.compat.v1.nn.fused_batch_norm(
@@ -282,12 +286,12 @@ def test_a_fused_norm(tmp_path: Path, gamma: str) -> None:
         with tf.compat.v1.Session() as session:
             value = session.run(graph.get_operations()[-1].outputs[0], {x: images()})
     checkpoint = read_frozen_graph(path)
-    (node,) = checkpoint.graph.nodes
+    (node,) = checkpoint.carried.nodes
     assert node.op == BatchNorm(float(np.float32(1e-3)), 0.0, gamma == "gamma", True) and node.name == "bn"
     expect_same(checkpoint, images(), value, 1e-6)
 
 
-AFFINE = {
+AFFINE: dict[str, tuple[Make, list[Any]]] = {
     "rescaling": (lambda x: x * (1 / 127.5) - 1.0, [Affine((1 / 127.5,), (0.0,)), Affine((1.0,), (-1.0,))]),
     "normalisation": (
         lambda x: (
@@ -618,12 +622,14 @@ def test_float32_graphs_in_float64(tmp_path: Path, case: str) -> None:
     make, kind = ROUNDED[case]
     single(tmp_path / "graph.pb", make)
     checkpoint = read_frozen_graph(tmp_path / "graph.pb")
-    (node,) = checkpoint.graph.nodes
+    (node,) = checkpoint.carried.nodes
     assert type(node.op) is kind
     batch = channels_first(images())
-    ours = values_of(checkpoint.graph, {}, batch)[node.name]
-    for dtype, limit in (("float64", 1e-14), ("float32", 1e-6)):
-        theirs = GraphRunner(checkpoint.graph.definition, {}, [node.tap], dtype)(batch, (node.tap,))[node.tap]
+    ours: Array = values_of(checkpoint.carried, {}, batch)[node.name]
+    tap = str(node.tap)
+    limits: dict[Dtype, float] = {"float64": 1e-14, "float32": 1e-6}
+    for dtype, limit in limits.items():
+        theirs = GraphRunner(checkpoint.carried.definition, {}, [tap], dtype)(batch, (tap,))[tap]
         assert np.abs(ours - theirs).max() <= limit
 
 
@@ -662,7 +668,8 @@ def test_training_mode_and_channels_first(tmp_path: Path) -> None:
         one = np.ones(12, np.float32)
         tf.compat.v1.nn.fused_batch_norm(y, one, one, is_training=True)
         path.write_bytes(graph.as_graph_def().SerializeToString())
-    kinds = [node.op.kind for node in read_frozen_graph(path).graph.nodes]
+    nodes: Any = read_frozen_graph(path).carried.nodes
+    kinds = [node.op.kind for node in nodes]
     assert kinds == ["Conv2D in NCHW", "FusedBatchNormV3 in training mode"]
 
 
@@ -675,7 +682,7 @@ def test_grouped_and_shared_weights(tmp_path: Path) -> None:
         weights = tf.constant(np.ones((1, 1, 2, 4), np.float32), name="shared/weights")
         tf.nn.conv2d(tf.nn.conv2d(x, weights, 1, "SAME", name="one"), weights, 1, "SAME", name="two")
         path.write_bytes(graph.as_graph_def().SerializeToString())
-    found = read_frozen_graph(path).graph.nodes
+    found: Any = read_frozen_graph(path).carried.nodes
     assert [(node.name, node.op.groups) for node in found] == [("one", 2), ("two", 2)]
 
 
@@ -695,7 +702,7 @@ def test_several_ends(tmp_path: Path) -> None:
 
     path = tmp_path / "graph.pb"
     frozen(path, make)
-    assert read_frozen_graph(path).graph.outputs == ("probabilities", "features")
+    assert read_frozen_graph(path).carried.outputs == ("probabilities", "features")
 
 
 def test_bytes_made_floats(tmp_path: Path) -> None:
@@ -710,7 +717,7 @@ def test_bytes_made_floats(tmp_path: Path) -> None:
         with tf.compat.v1.Session() as session:
             value = session.run(output, {x: pixels})
     checkpoint = read_frozen_graph(path)
-    assert [type(node.op) for node in checkpoint.graph.nodes] == [Affine, Affine, Relu]
+    assert [type(node.op) for node in checkpoint.carried.nodes] == [Affine, Affine, Relu]
     expect_same(checkpoint, pixels.astype(np.float32), value, 1e-6)
 
 

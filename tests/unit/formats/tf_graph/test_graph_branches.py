@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def graph(path: Path, size: tuple[int | None, int | None]) -> Path:
     """One way for wide images, another one for others, and in it a way that is stored."""
     tf = tensorflow()
 
-    def compute(x: object) -> object:
+    def compute(x: Any) -> object:
         always = tf.constant(True)
         return tf.cond(
             tf.shape(x)[2] > 10, lambda: tf.cond(always, lambda: tf.nn.relu(x), lambda: x), lambda: x * 2.0

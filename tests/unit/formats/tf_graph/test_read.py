@@ -17,6 +17,7 @@ from porter.formats.tf_graph.nodes import parse_reference
 from porter.formats.tf_graph.read import read_frozen_graph
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.graph import Affine, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Relu, Relu6, Softmax
+from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
 from tests.support.formats.tf_graph.file_graphs import (
     expect_same,
@@ -88,9 +89,7 @@ def keras_model(keras: Any) -> Any:
 
 
 @pytest.fixture(scope="module", params=["keras", "tf_keras"])
-def exported(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, np.ndarray]:
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Array]:
     """A SavedModel of float64 layers, and what the model gives for `images()`."""
     tensorflow()
     keras = pytest.importorskip(request.param)
@@ -113,7 +112,7 @@ def exported(
 
 
 @pytest.mark.parametrize("named", [".", "saved_model.pb"])
-def test_a_saved_model_of_keras(exported: tuple[Path, np.ndarray], named: str) -> None:
+def test_a_saved_model_of_keras(exported: tuple[Path, Array], named: str) -> None:
     folder, value = exported
     checkpoint = read_checkpoint(folder / named)
     assert (
@@ -138,11 +137,13 @@ def test_a_saved_model_of_keras(exported: tuple[Path, np.ndarray], named: str) -
         "Conv2",
         "pred",
     ]
-    assert found[2].op.convention.pads == (0, 1, 1, 0) and found[8].op.groups == 2
+    third: Any = found[2].op
+    ninth: Any = found[8].op
+    assert third.convention.pads == (0, 1, 1, 0) and ninth.groups == 2
     expect_same(checkpoint, images(), value)
 
 
-def test_only_the_variables(exported: tuple[Path, np.ndarray]) -> None:
+def test_only_the_variables(exported: tuple[Path, Array]) -> None:
     """The checkpoint inside a SavedModel, under the variables' own names; Keras 3 writes each of them
     twice.
     """
@@ -153,7 +154,7 @@ def test_only_the_variables(exported: tuple[Path, np.ndarray]) -> None:
         np.testing.assert_array_equal(alone.tensors[name], array)
 
 
-def test_an_incomplete_saved_model(exported: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+def test_an_incomplete_saved_model(exported: tuple[Path, Array], tmp_path: Path) -> None:
     folder = shutil.copytree(exported[0], tmp_path / "copy")
     data = folder / "variables" / "variables.data-00000-of-00001"
     whole = data.read_bytes()
@@ -186,11 +187,11 @@ def test_augmentation_in_an_exported_model_is_named(tmp_path: Path) -> None:
 def test_a_model_that_changes_its_variables_is_named(tmp_path: Path) -> None:
     tf = tensorflow()
 
-    class Changing(tf.Module):  # type: ignore[misc, name-defined]
+    class Changing(tf.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             self.kernel, self.scale = tf.Variable(tf.ones((3, 3, 3, 4))), tf.Variable(tf.ones(4))
 
-        @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 3))])  # type: ignore[untyped-decorator]
+        @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 3))])
         def __call__(self, x: Any) -> Any:
             self.scale.assign([3.0, 3.0, 3.0, 3.0])
             return tf.reduce_mean(tf.nn.conv2d(x, self.kernel, 1, "SAME") * self.scale, (1, 2))
@@ -337,7 +338,7 @@ def test_a_saved_model_of_tensorflow_1(tmp_path: Path, signed: bool) -> None:
             )
             builder.save()
     if not signed:  # then everything that nothing reads is an output, the loss among them
-        assert "scores" in read_checkpoint(tmp_path / "saved").graph.outputs
+        assert "scores" in read_checkpoint(tmp_path / "saved").carried.outputs
         return
     checkpoint = read_checkpoint(tmp_path / "saved")
     names = {
@@ -347,11 +348,13 @@ def test_a_saved_model_of_tensorflow_1(tmp_path: Path, signed: bool) -> None:
         "conv/BatchNorm/beta",
     }
     assert checkpoint.tensors.keys() == {f"net/{name}" for name in names | {"fc/weights", "fc/biases"}}
-    assert checkpoint.graph.outputs == ("scores",) and [node.name for node in checkpoint.graph.nodes][:2] == [
+    assert checkpoint.carried.outputs == ("scores",) and [node.name for node in checkpoint.carried.nodes][
+        :2
+    ] == [
         "net/conv",
         "net/conv/BatchNorm",
     ]
-    assert checkpoint.graph.by_name["net/conv/BatchNorm"].op == BatchNorm(1e-3, 0.0, scale=False)
+    assert checkpoint.carried.by_name["net/conv/BatchNorm"].op == BatchNorm(1e-3, 0.0, scale=False)
     expect_same(checkpoint, images(), value)
 
 
@@ -372,8 +375,8 @@ def test_functions_in_a_frozen_graph(tmp_path: Path) -> None:
     path = tmp_path / "graph.pb"
     path.write_bytes(graph.as_graph_def().SerializeToString())
     checkpoint = read_frozen_graph(path)
-    (output,) = checkpoint.graph.outputs
-    value = run_definition(checkpoint.graph, checkpoint.tensors, images())[output]
+    (output,) = checkpoint.carried.outputs
+    value = run_definition(checkpoint.carried, checkpoint.tensors, images())[output]
     np.testing.assert_array_equal(value, outer(tf.constant(images())).numpy())
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import porter
 from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from tests.support.arrays import Array
 from tests.support.checkout import ROOT
 
 HERE = Path(__file__).parent
@@ -163,9 +165,10 @@ def test_a_model_is_ported(make: Any, format: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "uint8", "uint16"])
 def test_weights_are_what_their_scales_say(kind: str, tmp_path: Path) -> None:
-    whole, found = (
-        read_checkpoint(layers_model(tmp_path / each, each)).tensors for each in ("float32", kind)
-    )
+    def tensors(kind: str) -> Mapping[str, Array]:
+        return read_checkpoint(layers_model(tmp_path / kind, kind)).tensors
+
+    whole, found = tensors("float32"), tensors(kind)
     for name, array in found.items():
         step = {"float32": 0.0, "float16": 1e-3, "uint8": 1 / 255, "uint16": 1 / 65535}[kind] * float(
             np.ptp(whole[name]) + 1

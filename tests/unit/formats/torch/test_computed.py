@@ -18,6 +18,7 @@ from torch.nn import utils
 from torch.nn.utils import parametrizations, prune
 
 from porter.formats.reading import read_checkpoint
+from tests.support.arrays import Array
 from tests.support.refusals import unreadable
 
 CASES: dict[str, tuple[Callable[..., Any], nn.Module, dict[str, Any]]] = {
@@ -48,7 +49,7 @@ def test_the_weight_of_the_module(case: str, suffix: str, tmp_path: Path) -> Non
     way, plain, options = CASES[case]
     torch.manual_seed(0)
     with torch.no_grad():
-        model = nn.Sequential(type(plain)(*_sizes(plain))).double()
+        model: Any = nn.Sequential(type(plain)(*_sizes(plain))).double()
         way(model[0], **options)
         # As training moves weights after the last step of a power method.
         for parameter in model.parameters():
@@ -58,7 +59,8 @@ def test_the_weight_of_the_module(case: str, suffix: str, tmp_path: Path) -> Non
     path = tmp_path / f"model{suffix}"
     torch.save(model.state_dict(), path) if suffix == ".pth" else save_file(model.state_dict(), path)
     found = read_checkpoint(path)
-    np.testing.assert_allclose(found.tensors["0.weight"], model[0].weight.detach().numpy(), 1e-12)
+    weight: Array = found.tensors["0.weight"]
+    np.testing.assert_allclose(weight, model[0].weight.detach().numpy(), 1e-12)
     assert {name.rpartition(".")[2] for name in found.tensors} <= {
         "weight",
         "bias",

@@ -82,7 +82,8 @@ def test_averages_of_torchs_own_class(tmp_path: Path, zipped: bool) -> None:
     net = module()
     averaged = torch.optim.swa_utils.AveragedModel(net, use_buffers=True)
     averaged.update_parameters(net)
-    torch.nn.init.ones_(net[0].weight)
+    first: Any = net.get_submodule("0")
+    torch.nn.init.ones_(first.weight)
     averaged.update_parameters(net)
     found = read_checkpoint(
         save(tmp_path / "a.pth", {"model": net.state_dict(), "model_ema": averaged.state_dict()}, zipped)
@@ -418,7 +419,8 @@ def test_records_at_any_byte_and_in_either_order(tmp_path: Path, order: str, pre
 
 def stream(pickled: bytes, storages: dict[str, Any]) -> bytes:
     """The older stream around a pickle."""
-    parts = [pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {})] + [
+    head: tuple[Any, ...] = (0x1950A86A20F9469CFC6C, 1001, {})
+    parts = [pickle.dumps(part, 2) for part in head] + [
         pickled,
         pickle.dumps(list(storages), 2),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from porter.base.errors import FileError, MappingError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.frameworks.numpy.engine import build_file
+from tests.support.arrays import Array
 from tests.support.checkout import ROOT
 from tests.support.torch7_files import Module, Sizes, write_torch7
 
@@ -153,7 +155,7 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
         porter.convert(file, to="torch", out=tmp_path / "port")
     assert recognise(file).name == "torch7" and checkpoint.notes == ()
     names = [str(place) for place in (2, 3, 5, 6, 9, 10, 11, 14, 15, 16, 17, 20, 21)]
-    own = build_file(checkpoint, "float64", SIZE)(images.astype(float), tuple(names))
+    own: Mapping[str, Array] = build_file(checkpoint, "float64", SIZE)(images.astype(float), tuple(names))
     for place in map(int, names):
         part = write_torch7(tmp_path / "part.t7", Module("Sequential", *model.fields["modules"][:place]))
         other = cv2.dnn.readNetFromTorch(str(part))
@@ -282,7 +284,9 @@ def test_a_residual_network(make: Any, size: tuple[int, int], tmp_path: Path) ->
     other.enableFusion(False)
     images = np.random.default_rng(1).normal(0, 1, (2, 3, *size)).astype(np.float32)
     other.setInput(images)
-    own = build_file(read_checkpoint(file, size=size), "float64", size)(images.astype(float), ("10",))["10"]
+    own: Array = build_file(read_checkpoint(file, size=size), "float64", size)(images.astype(float), ("10",))[
+        "10"
+    ]
     assert np.linalg.norm(own - other.forward()) <= 1e-5 * np.linalg.norm(own)
 
 

@@ -10,6 +10,7 @@ from porter.base.errors import MappingError
 from porter.frameworks.dialects import get_dialect
 from porter.graph import INPUT, AddArray, Attention, Conv, Dense, Graph, LayerNorm, Node, Rearrange
 from porter.padding import Convention, Window
+from tests.support.arrays import Array
 
 HEADS, CHANNELS, FEATURES = 3, 4, 5
 NODES = (
@@ -39,7 +40,7 @@ def test_each_layer_computes_with_the_canonical_tensors_what_flax_does_with_its_
     jax, random = get_dialect("jax"), np.random.default_rng(0)
     for (path, role), shape in STORED.items():
         stored, node = random.standard_normal(shape), GRAPH.by_path[path]
-        found = jax.to_canonical(GRAPH, node, role, stored)
+        found: Array = jax.to_canonical(GRAPH, node, role, stored)
         assert np.array_equal(
             jax.from_canonical(GRAPH, node, role, found), stored.squeeze(0) if role == "value" else stored
         )

@@ -41,7 +41,7 @@ def test_values_by_the_paths_of_the_graph() -> None:
     first, second = made()(BATCH)
     assert np.array_equal(first, most.mean((2, 3))) and np.array_equal(second, most)
     assert run(made("float32"), BATCH, ["share"])["share"].dtype == np.float32
-    assert twin(made(), made().plan) is None  # type: ignore[func-returns-value]
+    assert twin(made(), made().plan) is None
 
 
 def test_photos() -> None:

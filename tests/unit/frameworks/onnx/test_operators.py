@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.base.errors import MissingFramework, PorterError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.onnx.constants import EVALUATORS
@@ -24,6 +23,7 @@ from porter.frameworks.onnx.disagreement import distances, first_disagreement
 from porter.frameworks.onnx.engine import build_file, run_reference
 from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.operators import own_operators
+from tests.support.arrays import Array
 from tests.support.filegraph.values import values_of
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
@@ -120,6 +120,7 @@ def test_the_list_of_wrong_operators_is_that_of_the_reference_implementation(
     speed, Conv for its memory.
     """
     kinds: dict[str, set[str]] = {}
+    operators: Callable[[int], list[Any]]
     for case, opset in all_versions():
         batch, values = case.batch(), []
         for operators in (own_operators, lambda opset: []):
@@ -151,7 +152,7 @@ def test_operators_of_the_domain_ai_onnx_are_those_of_none(tmp_path: Path) -> No
     path.write_bytes(made.SerializeToString())
     batch = np.random.default_rng(1).standard_normal((2, 6, 9, 11))
     for dtype in ("float32", "float64"):
-        found = run_reference(build_file(read_checkpoint(path), dtype, (9, 11)), batch, {"y": "y"})["y"]  # type: ignore[arg-type]
+        found = run_reference(build_file(read_checkpoint(path), dtype, (9, 11)), batch, {"y": "y"})["y"]
         assert np.allclose(found, np.maximum(batch, 0))
 
 

@@ -17,6 +17,7 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Conv, DepthToSpace, Graph, Node, Relu, RmsNorm
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Window
+from tests.support.arrays import Array
 from tests.support.frameworks.tf.models import SAME, every_op, mobilenet_v2, random_tensors
 
 
@@ -79,7 +80,8 @@ def test_every_dtype_runs_and_keeps_the_global_policy(dtype: str) -> None:
         assert all(weight.dtype == dtype for weight in layer.weights)
     batch = np.random.default_rng(2).normal(size=(2, 3, 13, 15))
     logits = tf.ENGINE.run(model, batch, ["logits"])["logits"]
-    exact = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
+    wide = tf.ENGINE.build(plan, tensors, {}, "float64", "cpu")
+    exact: Array = tf.ENGINE.run(wide, batch, ["logits"])["logits"]
     assert logits.dtype == kind
     roundings = 40 * float(ml_dtypes.finfo(kind).eps)
     assert np.linalg.norm(logits.astype(np.float64) - exact) <= roundings * np.linalg.norm(exact)

@@ -4,6 +4,7 @@ porter's build.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks import ENGINE_NAMES, get_destination, get_engine
 from porter.graph import BatchNorm, Graph
 from porter.graph.plan import make_plan
+from tests.support.arrays import Array
 from tests.support.fixtures import SlimMaker
 from tests.support.slim_files import SMALL, SlimFile
 from tests.support.standin import smooth_images
@@ -46,13 +48,13 @@ def test_a_files_own_graph_is_run_with_the_tensors_that_were_read(
     assert checkpoint.graph is not None
     batch = smooth_images(3, SIZE, seed=1, count=2).astype(np.float64)
     model = tf.ENGINE.build_file(checkpoint, "float64", SIZE)
-    found = tf.ENGINE.run_reference(
+    found: Mapping[str, Array] = tf.ENGINE.run_reference(
         model, batch, {node.name: node.tap for node in checkpoint.graph.nodes if node.tap}
     )
     graph = with_epsilons_of_a_file(standin_graph(file.variant, "slim", file.classes))
     tensors = standin_tensors(file.variant, "slim", file.classes)
     own = tf.ENGINE.build(make_plan(graph, SIZE, tf.CAPABILITIES), tensors, {}, "float64", "cpu")
-    wanted = tf.ENGINE.run(own, batch, [node.path for node in graph.nodes])
+    wanted: Mapping[str, Array] = tf.ENGINE.run(own, batch, [node.path for node in graph.nodes])
     for ours, theirs in zip(graph.nodes, checkpoint.graph.nodes, strict=False):  # the file's softmax follows
         distance = np.linalg.norm(wanted[ours.path].ravel() - found[theirs.name].ravel())
         assert distance <= 1e-10 * np.linalg.norm(wanted[ours.path]), theirs.name

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.dtypes import Array
 from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
@@ -25,6 +24,7 @@ from porter.frameworks.torch.layout import CAPABILITIES, module_name
 from porter.graph import INPUT, Conv
 from porter.graph.plan import make_plan
 from porter.padding import Convention, Window
+from tests.support.arrays import Array
 from tests.support.filegraph.values import translated
 from tests.support.finetuned_keras import SIZE, WHOLE
 from tests.support.fixtures import FineTunedMaker
@@ -69,7 +69,7 @@ def run_by_torch(graph: FileGraph, tensors: Mapping[str, Array], batch: Array) -
     import torch
 
     own, canonical = translated(graph, tensors)
-    model = build_model(make_plan(own.graph, batch.shape[2:], CAPABILITIES), canonical, "float64", "cpu")  # type: ignore[arg-type]
+    model = build_model(make_plan(own.graph, batch.shape[2:], CAPABILITIES), canonical, "float64", "cpu")
     found: dict[str, Array] = {}
     for path, name in own.names.items():
 
@@ -123,7 +123,8 @@ def small(*layers: Mapping[str, Any], tensors: Mapping[str, Array] | None = None
     }
     held = {"conv/kernel": np.ones((3, 3, 3, 2), np.float32), **(tensors or {})}
     text = json.dumps({"class_name": "Sequential", "config": config})
-    return Checkpoint(Path("small.h5"), "keras-h5", "tf", held, graph=read_graph(text, held, "small.h5"))
+    graph: Any = read_graph(text, held, "small.h5")
+    return Checkpoint(Path("small.h5"), "keras-h5", "tf", held, graph=graph)
 
 
 def layer(kind: str, name: str, **arguments: Any) -> dict[str, Any]:

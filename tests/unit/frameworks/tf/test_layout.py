@@ -23,6 +23,7 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.padding import Convention, Window
+from tests.support.arrays import Array
 from tests.support.frameworks.tf.models import ONE, SAME, every_op, explicit, mobilenet_v2, random_tensors
 
 THREE = Window((3, 3))
@@ -72,7 +73,7 @@ def test_tensor_names_have_the_roles_of_the_graph() -> None:
 
 def test_canonical_axis_order() -> None:
     graph, node = _node(Conv(6, Window((1, 3)), SAME))
-    array = np.arange(1 * 3 * 4 * 6).reshape(1, 3, 4, 6)
+    array: Array = np.arange(1 * 3 * 4 * 6).reshape(1, 3, 4, 6)
     assert get_dialect("tf").to_canonical(graph, node, "kernel", array)[5, 2, 0, 1] == array[0, 1, 2, 5]
 
     graph, node = _node(Conv(8, Window((1, 3)), SAME, groups=4))
@@ -162,7 +163,7 @@ def test_counted_layers_of_mobilenet_v2() -> None:
     model = import_keras().applications.MobileNetV2(
         alpha=0.35, weights=None, input_shape=(32, 32, 3), classes=7
     )
-    assert get_dialect("tf").counted_layers(mobilenet_v2(0.35, 7)) == _keras_counters(model)
+    assert get_dialect("tf").counted_layers(mobilenet_v2(0.35, 7), (), {}) == _keras_counters(model)
 
 
 def _branches() -> Graph:
@@ -216,22 +217,23 @@ def test_counted_layers_go_by_depth_then_by_first_visit_as_in_keras() -> None:
             layer = layer or getattr(keras.layers, kinds[node.path])(name=node.path)
             values[node.path] = layer(inputs if len(inputs) > 1 else inputs[0])
     expected = _keras_counters(keras.Model(values[INPUT], values["logits"]))
-    assert get_dialect("tf").counted_layers(graph) == expected
+    assert get_dialect("tf").counted_layers(graph, (), {}) == expected
     # Neither the order of creation nor of names.
     assert expected["long1"] == "conv2d" and expected["short"] != "conv2d_1"
 
 
 def test_counted_layers_do_not_depend_on_the_order_of_branches_in_the_graph() -> None:
     graph = _branches()
-    expected, rng = get_dialect("tf").counted_layers(graph), random.Random(0)
+    expected, rng = get_dialect("tf").counted_layers(graph, (), {}), random.Random(0)
     for _ in range(5):
-        waiting, placed = list(graph.nodes), []
+        waiting = list(graph.nodes)
+        placed: list[Node] = []
         while waiting:
             known = {INPUT, *(node.path for node in placed)}
             placed.append(
                 waiting.pop(waiting.index(rng.choice([n for n in waiting if known.issuperset(n.inputs)])))
             )
-        assert get_dialect("tf").counted_layers(Graph(tuple(placed), 3, "logits")) == expected
+        assert get_dialect("tf").counted_layers(Graph(tuple(placed), 3, "logits"), (), {}) == expected
 
 
 def test_a_dense_node_that_the_source_has_as_a_convolution_counts_as_one() -> None:
@@ -244,8 +246,8 @@ def test_a_dense_node_that_the_source_has_as_a_convolution_counts_as_one() -> No
         3,
         "head",
     )
-    assert get_dialect("tf").counted_layers(graph) == {"node": "conv2d", "head": "dense"}
-    assert get_dialect("tf").counted_layers(graph, convolutions=["head"]) == {
+    assert get_dialect("tf").counted_layers(graph, (), {}) == {"node": "conv2d", "head": "dense"}
+    assert get_dialect("tf").counted_layers(graph, ["head"], {}) == {
         "node": "conv2d",
         "head": "conv2d_1",
     }

@@ -14,6 +14,7 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Graph, Node, Tanh, channels_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY
+from tests.support.arrays import Array
 from tests.support.frameworks.tf.models import network, random_tensors
 
 QUIET = """
@@ -74,8 +75,8 @@ def test_other_sizes_and_batches_need_no_second_model() -> None:
         make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
     )
     batch = np.random.default_rng(3).normal(size=(3, 3, 21, 18))
-    whole = tf.ENGINE.run(model, batch, ["logits"])["logits"]
-    single = tf.ENGINE.run(model, batch[1:2], ["logits"])["logits"]
+    whole: Array = tf.ENGINE.run(model, batch, ["logits"])["logits"]
+    single: Array = tf.ENGINE.run(model, batch[1:2], ["logits"])["logits"]
     assert np.abs(whole[1:2] - single).max() < 1e-13
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
+from torch.jit._trace import TracerWarning
 
 from porter.base.errors import GraphError
 from porter.frameworks.dialects import get_dialect
@@ -143,6 +144,7 @@ def written(folder, make, size=ANY, dtype="float32"):
 
 def loaded_from(folder):
     spec = importlib.util.spec_from_file_location("model", folder / "model.py")
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -201,7 +203,7 @@ def test_a_file_that_calls_the_modules_otherwise(tmp_path):
 def test_imports_torch_safetensors_and_the_standard_library_only(make):
     tree = ast.parse(model_source(make_plan(make(), ANY, framework.CAPABILITIES)))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in imported} - sys.stdlib_module_names == {"torch", "safetensors"}
 
 
@@ -457,7 +459,7 @@ def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace(tmp_path):
         model(torch.ones(1, 3, 33, 31))
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(model, x, check_trace=False)
-    assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
+    assert not [warning for warning in caught if issubclass(warning.category, TracerWarning)]
     assert torch.equal(traced(x), model(x))
     with pytest.raises(RuntimeError, match="unflatten"):
         traced(torch.ones(1, 3, 33, 31))
@@ -469,7 +471,7 @@ def test_any_size_traced_and_exported(tmp_path, make):
     x = torch.from_numpy(smooth_images(3, (32, 32), 3, 2))
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(model, x, check_trace=False)
-    assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
+    assert not [warning for warning in caught if issubclass(warning.category, TracerWarning)]
     dynamic = (
         {2: torch.export.Dim("rows", min=24, max=512), 3: torch.export.Dim("columns", min=24, max=512)},
     )

@@ -5,6 +5,7 @@ what they nest.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def random_graph(seed: int) -> Graph:
     kinds = [choose.randint(0, 60), choose.randint(0, 60)]
     for number in range(choose.randint(2, 8)):
         kind = kinds[choose.random() < 0.2]
-        arguments = {
+        arguments: dict[str, Any] = {
             "filters": choose.choice([4, 8]),
             "flag": choose.random() < 0.5,
             "residual": choose.random() < 0.5,
@@ -144,7 +145,7 @@ def random_block(  # noqa: C901 - a case for each step
                     continue
         values.append(w.last)
     if nested and choose.random() < 0.5:
-        arguments = {"filters": filters, "flag": flag, "residual": residual, "kind": kind + 7}
+        arguments: dict[str, Any] = {"filters": filters, "flag": flag, "residual": residual, "kind": kind + 7}
         w.scope(f"{path}/inner", "inner", **arguments)
         random_block(w, f"{path}/inner", nested=False, **arguments)
         values.append(w.last)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from porter.base.errors import UsageError
 from porter.data.pipeline import normalise
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_destination
+from tests.support.arrays import Array
 from tests.support.checkout import ROOT
 from tests.support.evaluation.protocols import PROTOCOLS, pixels_of
 
@@ -67,8 +69,8 @@ def test_halves_round_products_and_give_float32(precision: Precision) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)).eval()
     pixels = pixels_of(PROTOCOLS[0], photos=2)
-    exact = FRAMEWORK.ENGINE.classifier(model, PROTOCOLS[0], "cpu", FP32)(pixels)()
-    rounded = FRAMEWORK.ENGINE.classifier(model, PROTOCOLS[0], "cpu", Run(precision))(pixels)()
+    exact: Array = FRAMEWORK.ENGINE.classifier(model, PROTOCOLS[0], "cpu", FP32)(pixels)()
+    rounded: Array = FRAMEWORK.ENGINE.classifier(model, PROTOCOLS[0], "cpu", Run(precision))(pixels)()
     assert rounded.dtype == np.float32 and model[0].weight.dtype == torch.float32
     assert 1e-6 < np.abs(rounded - exact).max() < 0.1
 
@@ -101,7 +103,8 @@ def test_a_model_that_torch_cannot_compile_is_one_error(monkeypatch: pytest.Monk
     from torch._inductor.exc import InductorError
 
     def refusing(images: torch.Tensor) -> torch.Tensor:
-        raise InductorError(RuntimeError("cannot find a C++ compiler"), nn.Module)
+        frame: Any = nn.Module
+        raise InductorError(RuntimeError("cannot find a C++ compiler"), frame)
 
     monkeypatch.setattr(torch, "compile", lambda model, dynamic: refusing)
     with pytest.raises(
@@ -119,7 +122,8 @@ def test_a_compiled_model_that_is_another_function_is_refused(monkeypatch: pytes
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
     ).eval()
-    for precision, factor in (("fp32", 1.001), ("bf16", 1.2), ("fp16", 1.2)):
+    factors: dict[Precision, float] = {"fp32": 1.001, "bf16": 1.2, "fp16": 1.2}
+    for precision, factor in factors.items():
         for wrong in (1.0, factor):
             monkeypatch.setattr(
                 torch, "compile", lambda model, dynamic, wrong=wrong: lambda images: model(images) * wrong

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
+from torch.jit._trace import TracerWarning
 
 from porter.base.errors import GraphError, MappingError, UsageError
 from porter.frameworks.torch import destination as framework
@@ -13,6 +15,7 @@ from porter.frameworks.torch.running import run_model
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
+from tests.support.arrays import Array
 from tests.support.frameworks.torch.graphs import (
     fine_tuned,
     inception,
@@ -78,7 +81,7 @@ def test_traced_exported_and_compiled_at_every_size(make):
     model = built(make, ANY)
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(model, images(SIZES[0]), check_trace=False)
-    assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
+    assert not [warning for warning in caught if issubclass(warning.category, TracerWarning)]
     dynamic = {2: torch.export.Dim("rows", min=24, max=512), 3: torch.export.Dim("columns", min=24, max=512)}
     exported = torch.export.export(model, (images(SIZES[1]),), dynamic_shapes=({**dynamic},)).module()
     compiled = (
@@ -98,7 +101,7 @@ def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace():
         model(images((33, 31)))
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(model, images((32, 32)), check_trace=False)
-    assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
+    assert not [warning for warning in caught if issubclass(warning.category, TracerWarning)]
     assert torch.equal(traced(images((32, 32))), model(images((32, 32))))
     for size in [(33, 31), (1, 1), (32, 1), (16, 64), (64, 64)]:
         with pytest.raises(RuntimeError, match="unflatten"):
@@ -170,7 +173,7 @@ def by_hand(x, tensors):
 def test_constants_and_features_are_exact_in_float64():
     x, tensors = smooth_images(3, (33, 31), 5, 2), calibrated(fine_tuned)
     pixels, head = by_hand(x, tensors)
-    found = framework.ENGINE.run(
+    found: Mapping[str, Array] = framework.ENGINE.run(
         built(fine_tuned, ANY), x, ["channels", "stem/shifted", "stem/pool", "head/pool", "head/logits"]
     )
     np.testing.assert_allclose(found["channels"], pixels, rtol=0, atol=1e-14)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.jit._trace import TracerWarning
 
 from porter.base.errors import PaddingError
 from porter.frameworks.torch import destination as framework
@@ -15,6 +17,7 @@ from porter.frameworks.torch.layers import Affine, SamePad2d
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Relu, site_of
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, LOWEST, Convention, Front, Realisation, Window, pad_amounts, row
+from tests.support.arrays import Array
 from tests.support.frameworks.torch.windows import run_site
 
 WINDOWS = [
@@ -25,13 +28,17 @@ WINDOWS = [
     Window((7, 1), (2, 1)),
     Window((3, 3), (1, 1), (2, 2)),
 ]
-RULES = [
+RULES: list[tuple[Any, Any]] = [
     ("valid", (0, 0, 0, 0)),
     ("same", (0, 0, 0, 0)),
     ("same_lower", (0, 0, 0, 0)),
     ("cntk", (0, 0, 0, 0)),
 ]
-PADS = [("explicit", (1, 1, 1, 1)), ("explicit", (0, 1, 0, 1)), ("explicit", (2, 1, 0, 1))]
+PADS: list[tuple[Any, Any]] = [
+    ("explicit", (1, 1, 1, 1)),
+    ("explicit", (0, 1, 0, 1)),
+    ("explicit", (2, 1, 0, 1)),
+]
 SIZES = [(8, 8), (9, 7)]
 
 
@@ -58,6 +65,7 @@ def test_every_realisation_against_a_window_loop(kind, asked):
     for window, convention in product(WINDOWS, conventions(kind)):
         graph = Graph((Node("site", node_of(kind, window, convention), (INPUT,)),), 2, "site")
         site = site_of(graph.nodes[0].op)
+        assert site is not None
         tensors = (
             {"site": {"kernel": random.standard_normal((2, 2, *window.kernel))}} if kind == "conv" else {}
         )
@@ -73,7 +81,7 @@ def test_every_realisation_against_a_window_loop(kind, asked):
                 continue
             kinds[plan.realisations["site"].kind] += 1
             model = framework.ENGINE.build(plan, tensors, {}, "float64")
-            found = framework.ENGINE.run(model, x, ["site"])["site"]
+            found: Array = framework.ENGINE.run(model, x, ["site"])["site"]
             wanted = run_site(site, x, tensors.get("site", {}).get("kernel"))
             assert found.shape == wanted.shape, (site, size, plan.realisations["site"])
             np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13, err_msg=f"{site} {size} {plan}")
@@ -89,7 +97,7 @@ def test_a_zero_stands_for_minus_infinity_after_a_relu():
     for graph, fill in ((signed, LOWEST), (after, 0.0)):
         plan = make_plan(graph, (8, 8), framework.CAPABILITIES)
         assert plan.realisations["pool"].front == Front("explicit", (0, 2, 2, 0), fill)
-        wanted = run_site(site_of(pool), np.maximum(x, 0) if graph is after else x)
+        wanted = run_site(pool.site, np.maximum(x, 0) if graph is after else x)
         np.testing.assert_array_equal(
             framework.ENGINE.run(framework.ENGINE.build(plan, {}, {}, "float64"), x, ["pool"])["pool"], wanted
         )
@@ -113,7 +121,7 @@ def test_same_pad_traced_and_exported(kernel, stride, dilation):
     x = torch.ones(1, 1, 12, 13)
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(pad, x, check_trace=False)
-    assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
+    assert not [warning for warning in caught if issubclass(warning.category, TracerWarning)]
     exported = torch.export.export(
         pad, (x,), dynamic_shapes=({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)
     ).module()

@@ -15,6 +15,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch import destination as framework
 from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Rearrange, Relu, Tokens
 from porter.padding import Convention, Window, count_windows
+from porter.padding.windows import Average
 from tests.support.padding.windows import divisors
 
 GRAPH = Graph((), 3, INPUT)
@@ -118,7 +119,8 @@ def test_capabilities_are_what_torch_does():
             elif wanted > 0:
                 assert pool(x).shape[2] == wanted
                 if dilation == 1:
-                    for average, counted in (("real_cells", False), ("clipped_window", True)):
+                    averages: dict[Average, bool] = {"real_cells": False, "clipped_window": True}
+                    for average, counted in averages.items():
                         mean = nn.AvgPool2d(
                             (kernel, 1), (stride, 1), (pad, 0), ceil_mode=ceil, count_include_pad=counted
                         )
@@ -137,4 +139,4 @@ def test_capabilities_are_what_torch_does():
 def test_torch_has_dilated_strides_and_no_dilated_average():
     assert nn.Conv2d(1, 1, 3, stride=2, dilation=2)(torch.ones(1, 1, 9, 9)).shape == (1, 1, 3, 3)
     with pytest.raises(TypeError, match="dilation"):
-        nn.AvgPool2d(3, dilation=2)
+        nn.AvgPool2d(3, dilation=2)  # type: ignore[call-arg]  # what the test is about

@@ -132,11 +132,14 @@ def test_every_width_has_slims_variables_strides_pads_and_epsilons(variant: str)
     assert {norm.epsilon for norm in norms} == {0.001}
     fused = [node.attr["epsilon"].f for node in nodes.values() if node.op == "FusedBatchNormV3"]
     assert len(fused) == len(norms) and set(fused) == {float(np.float32(0.001))}
-    convs = [node for node in graph.nodes if isinstance(node.op, Conv)]
     for kind, ours in (("Conv2D", False), ("DepthwiseConv2dNative", True)):
         theirs = [node for node in nodes.values() if node.op == kind and "/Logits/" not in node.name]
         assert {node.attr["padding"].s for node in theirs} == {b"SAME"}
-        strides = [node.op.window.stride for node in convs if is_depthwise(graph, node) == ours]  # type: ignore[union-attr]
+        strides = [
+            node.op.window.stride
+            for node in graph.nodes
+            if isinstance(node.op, Conv) and is_depthwise(graph, node) == ours
+        ]
         assert strides == [tuple(node.attr["strides"].list.i[1:3]) for node in theirs]
 
 
@@ -266,7 +269,7 @@ def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
     """By slim's code and by TensorNets', in one process."""
     arguments: list[str] = []
     for variant in SMALL:
-        np.savez(tmp_path / f"{variant}.npz", **slim_checkpoint(variant).tensors)
+        np.savez(tmp_path / f"{variant}.npz", allow_pickle=False, **slim_checkpoint(variant).tensors)
         arguments += ["tf_slim", variant, str(tmp_path / f"{variant}.npz")]
     if tensornets_installed():
         variant = "mobilenet_v1_0.25"
