@@ -160,16 +160,16 @@ _SHARED = {
         _option("input_size", "N|HxW|any", "default: the file's own, otherwise the recipe's"),
         _option("dtype", "TYPE", "float32, float16, bfloat16 or float64", default="float32"),
         _option("quantize", "dynamic", "to tflite: weights of 8 bits, and what they lose is measured"),
-        _switch("allow_overflow", "let values become infinite that are too large"),
+        _switch("allow_overflow", "let values that are too large for the type become infinite"),
         _switch("keep_background", "keep row 0 of a 1001-class head"),
         _switch("keep_activation", "keep the softmax or sigmoid that gives a FILE's only output"),
-        _switch("keep_dropout", "write the dropouts that the file shows, for who trains on"),
+        _switch("keep_dropout", "write the file's dropouts too, for training on"),
         _option("preprocess", "TEXT|FILE", "how photos become the input: resize=...,size=...,... or JSON"),
         _option("class_names", "FILE", "the names of the classes, one on each line, in their order", Path),
         _option(
             "outputs",
             "NAME,...",
-            "end a FILE's graph at these of its values",
+            "end a FILE's graph at these values",
             default=(),
             read=lambda names: names.split(","),
         ),
@@ -228,7 +228,7 @@ _SHARED = {
         ),
         _switch(
             "fast",
-            "try the precisions, orders and torch.compile, take the fastest, and give "
+            "try the precisions, memory layouts and torch.compile, use the fastest, and print "
             "fp32's figures beside it",
         ),
         _option(
@@ -246,14 +246,14 @@ _SHARED = {
         _option("labels", "FILE", "ReaL's real.json, ImageNet's development kit, or a list", Path),
         _option("expect_top1", "X", "exit status 1 unless top-1 is near X per cent", float),
         _option("predictions", "FILE.csv", "write what the port saw in every photo", Path),
-        _switch("afresh", "do not go on where Ctrl-C ended a run, but measure all photos"),
+        _switch("afresh", "measure all photos, also those that a run ended by Ctrl-C had measured"),
         _option("results", "FILE.csv", "write a line of figures for each port", Path),
         _switch("tensors", "list every tensor with its shape and type"),
         _switch("all_sites", "also the sites that need no padding (--json has them)", "--all"),
         _option(
             "between",
             "ZOO,ZOO",
-            "decide as which of two zoos' networks of the same tensors the weights were trained",
+            "two zoos whose networks take the same tensors: find which of them the weights were trained as",
         ),
         _option(
             "sites",
@@ -346,8 +346,8 @@ RECIPE_CHECK = _command(
 )
 RECIPE_NEW = _command(
     "recipe new",
-    "Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # "
-    "TODO where it is a guess.",
+    "Draft a recipe: the whole of it from a file that carries its own graph, or one with # TODO at each "
+    "guess from a file of weights.",
     "name model weights zoo out overwrite input_size",
     _argument("name", "NAME", "of the variant, and of its architecture", str),
     replace(_WEIGHTS, help="try the recipe on this file; without --from-model, draft it from this file"),

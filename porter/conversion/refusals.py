@@ -38,7 +38,7 @@ def under_own_names(errors: Sequence[PorterError], graph: Graph, opened: Opened 
         if before
         else ""
     )
-    next = f"torch, tf and onnx say every op: --to onnx{cut}"
+    next = f"torch, tf and onnx have every op: --to onnx{cut}"
     own = {node.path: names.get(node.path, node.path) for node in nodes}
     return [
         error if (name := own.get(error.where or "")) is None else _under(error, name, next)
