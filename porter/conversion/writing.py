@@ -130,7 +130,7 @@ def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
     holder = graph.by_path[apart[0]].shares
     why = "its maps are padded otherwise than those of the layer's other calls"
     return (
-        f"{apart[0]} has a copy of the tensors of {holder}, because {why}: training would make the two differ",
+        f"{apart[0]} has a copy of the tensors of {holder}, because {why}: training would make both differ",
     )
 
 
