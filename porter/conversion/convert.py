@@ -107,7 +107,7 @@ def convert(
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
         to: a framework: `tf`, `torch`, `onnx`, `flax`, `tflite`, `caffe` or `mxnet`. `tensorflow` and
             `pytorch` are other names, here and for `source`; `keras` is one of `tf` here.
-        example: what a module is exported with: a batch, for torch also one for each input; None for zeros of
+        example: what a module is exported with: a batch, or one for each input; None for zeros of
             `input_size`.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here; for a

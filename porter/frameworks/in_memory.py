@@ -45,6 +45,8 @@ class Saved:
             `layer1.0.relu@1`. Where it is empty, the file's names are the layers' own.
         notes: what the copy lacks of the model, one line each.
         rounded: whether the graph has numbers of the model's code rounded to float32.
+        variables: by the names of its framework's checkpoints, the model's variables, by which a recipe finds
+            it where porter lacks an op for its graph; empty where its file has them.
         fixed: saves the model once more, for the example's size only, then for one image; None where it says
             its sizes itself.
     """
@@ -57,6 +59,7 @@ class Saved:
     calls: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     rounded: bool = False
+    variables: Mapping[str, Array] = field(default_factory=dict, repr=False)
     fixed: Callable[[], Saved] | None = None
 
 

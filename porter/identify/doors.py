@@ -17,6 +17,7 @@ from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
 from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
+from porter.padding.sizes import InputSizes
 from porter.port import IN_MEMORY, model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
@@ -189,14 +190,37 @@ def open_model(
 
 
 def _open_saved(checkpoint: Checkpoint, saved: Saved, wishes: Wishes, recipes: Path | None) -> Opened:
-    """A model in memory, by the graph that it was saved with."""
+    """A model in memory, by the graph that it was saved with; where porter lacks an op for it, as the
+    recipe's variant that has its variables.
+    """
+    wishes = replace(wishes, size=wishes.size or saved.size)
     try:
-        opened = _open_graph(checkpoint, replace(wishes, size=wishes.size or saved.size), recipes)
+        opened = _open_graph(checkpoint, wishes, recipes)
     except PorterError as error:
-        from porter.source.in_memory import renamed
+        found = _by_variables(checkpoint, saved, wishes, recipes)
+        if found is None:
+            from porter.source.in_memory import renamed
 
-        raise renamed(error, saved) from None
+            raise renamed(error, saved) from None
+        opened = found
     return replace(opened, warnings=(*saved.notes, *opened.warnings))
+
+
+def _by_variables(
+    checkpoint: Checkpoint, saved: Saved, wishes: Wishes, recipes: Path | None
+) -> Opened | None:
+    """A model in memory whose graph has ops that porter lacks, as the variant that its variables fit. Only
+    the model itself says whether it computes that variant.
+    """
+    from porter.source.in_memory import by_variables
+
+    held = by_variables(checkpoint, saved)
+    if held is None or wishes.keep_activation or wishes.outputs:
+        return None
+    likeliest, _ = open_likeliest(rank(held, recipes).likely, wishes)
+    if likeliest is None:
+        return None
+    return replace(likeliest[1], sizes=InputSizes(saved.size) if saved.size else likeliest[1].sizes)
 
 
 def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:

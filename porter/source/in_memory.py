@@ -54,6 +54,20 @@ def read_model(
     return replace(checkpoint, digests={saved.path: {"sha256": digest_of(checkpoint.tensors)}}), saved
 
 
+def by_variables(checkpoint: Checkpoint, saved: Saved) -> Checkpoint | None:
+    """The variables of a model whose graph has ops that porter lacks, for a recipe; None where the graph can
+    be read, or the framework's checkpoints do not name variables.
+    """
+    if checkpoint.graph is None or not checkpoint.graph.foreign or not saved.variables:
+        return None
+    note = (
+        f"porter has no op for a part of {saved.graph}, so the graph is the recipe's that fits its variables"
+    )
+    return replace(
+        checkpoint, format="nnx", dialect="jax", tensors=saved.variables, graph=None, notes=(note,)
+    )
+
+
 def _read(saved: Saved, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     try:
         return read_weights(saved.path, with_md5=False, outputs=outputs, size=size or saved.size)

@@ -70,9 +70,10 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
         _expect_published(port, member)
     wishes = _wishes_of(port, member)
     if weights is not None and not isinstance(weights, Path):
-        from porter.source.in_memory import read_model
+        from porter.source.in_memory import by_variables, read_model
 
         checkpoint, saved = read_model(weights, None, record.ended_at, record.input.native_size)
+        checkpoint = (by_variables(checkpoint, saved) if member is not None else None) or checkpoint
         _expect_same(record, checkpoint.sha256, Path(saved.name))
         return with_padding(
             replace(_again(checkpoint, record, member, wishes), in_memory=saved), record.padding

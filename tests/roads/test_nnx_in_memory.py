@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -147,6 +148,103 @@ def test_what_a_module_returns_is_its_outputs_in_order(
     assert len(made.port.plan.graph.outputs) == outputs
 
 
+class Pair(nnx.Module):
+    """One tower for two images, whose units a scan goes through, and numbers beside them, also by a scan."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        @nnx.split_rngs(splits=3)
+        @nnx.vmap(in_axes=(0,), out_axes=0)
+        def units(rngs: nnx.Rngs) -> nnx.Conv:
+            return nnx.Conv(8, 8, (3, 3), rngs=rngs)
+
+        self.stem, self.units = nnx.Conv(3, 8, (3, 3), strides=2, rngs=rngs), units(rngs)
+        self.head, self.numbers = nnx.Linear(8, 4, rngs=rngs), nnx.Linear(6, 4, rngs=rngs)
+
+    def tower(self, images: Any) -> Any:
+        @nnx.scan(in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+        def through(maps: Any, unit: nnx.Conv) -> Any:
+            return maps + nnx.relu(unit(maps))
+
+        return through(self.stem(images), self.units).mean(axis=(1, 2))
+
+    def __call__(self, left: Any, right: Any, numbers: Any) -> Any:
+        def step(carry: Any, factor: Any) -> tuple[Any, Any]:
+            return carry * factor, carry - factor
+
+        last, rows = jax.lax.scan(step, self.numbers(numbers), jnp.arange(1.0, 4.0), reverse=True)
+        first, _, third = jnp.unstack(rows)
+        return (
+            self.head(self.tower(left) - 2 * self.tower(right)) + last + first - 3 * jnp.tile(third, (1, 1))
+        )
+
+
+def test_several_inputs_and_scans(convert: Callable[..., Any]) -> None:
+    """What a module calls its inputs is what the port calls them, but for a layer's name; steps are layers
+    one after the other.
+    """
+    image = np.zeros((1, SIDE, SIDE, 3), np.float32)
+    made = convert(
+        seeded(Pair(nnx.Rngs(0))), example=(image, image, np.zeros((1, 6), np.float32)), input_size="any"
+    )
+    assert [(each.name, each.axes) for each in made.port.graph.further_inputs] == [
+        ("right", ()),
+        ("numbers_given", (6,)),
+    ]
+    assert [node.op.name for node in made.port.graph.nodes].count("conv") == 8
+    double = made.verdict.given.parities[-1]
+    assert (
+        double.dtype == "float64" and len(double.sizes) >= 2 and double.reference == "the model Pair itself"
+    )
+
+
+RECIPE = """
+architecture: own
+variants: {own: {}}
+options: {classes: 5}
+input: {size: 32, channels: 3}
+graph:
+  - {conv: stem/conv, filters: 8, kernel: 3, stride: 2, bias: true}
+  - {relu: stem/relu}
+  - {global_avg_pool: head/pool}
+  - {dense: head/logits, units: =classes}
+zoos:
+  own_jax:
+    framework: jax
+    padding: {stem/conv: same}
+    names: {prefix: params/, stem/conv: conv_init, head/logits: Dense_0}
+"""
+
+
+class Unreadable(nnx.Module):
+    """A network of that recipe whose pool porter cannot read."""
+
+    def __init__(self, rngs: nnx.Rngs, padding: str) -> None:
+        self.conv_init = nnx.Conv(3, 8, (3, 3), strides=2, padding=padding, rngs=rngs)
+        self.Dense_0 = nnx.Linear(8, 5, rngs=rngs)
+
+    def __call__(self, images: Any) -> Any:
+        maps = nnx.relu(self.conv_init(images))
+        rows = maps.reshape(len(maps), -1, 8)
+        return self.Dense_0(jnp.cumsum(rows, axis=1)[:, -1] / rows.shape[1])
+
+
+def test_an_unreadable_module_is_the_recipe_that_fits_its_variables(
+    convert: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Only the module says whether it is: with other pads it has the same variables."""
+    (tmp_path / "own.yaml").write_text(RECIPE)
+    how: dict[str, Any] = {"input_size": SIDE, "recipes": tmp_path}
+    module = seeded(Unreadable(nnx.Rngs(0), "SAME"))
+    made = convert(module, **how)
+    record = made.port.record
+    assert (record.variant, record.zoo, record.source.format) == ("own", "own_jax", "nnx")
+    assert record.source.notes[-1].startswith("porter has no op for a part of the graph that JAX traces")
+    assert made.verdict.given.parities[-1].dtype == "float64" and record.proved
+    assert porter.open(made.port.folder).verify(weights=module, recipes=tmp_path).ok
+    with pytest.raises(PorterError, match="not the function of the model Unreadable itself"):
+        convert(seeded(Unreadable(nnx.Rngs(0), "VALID")), **how)
+
+
 @pytest.mark.parametrize("make", [convnext, mobilenet_v3, small_mobilenet, inception])
 def test_ports_for_flax_are_read_as_the_graphs_that_they_are_of(make: Callable[[], Graph]) -> None:
     graph = make()
@@ -210,6 +308,21 @@ REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
         "the example is 3, expected images N x H x W x C",
     ),
     "a primitive": (lambda: Small(lambda x: jnp.cumsum(x, axis=1)), {"input_size": SIDE}, "jax.cumsum"),
+    "a long scan": (
+        lambda: Small(lambda x: jax.lax.scan(lambda c, _: (jnp.tanh(c), None), x, None, length=65)[0]),
+        {"input_size": SIDE},
+        r"jax\.scan of more than 64 steps; a loop in Python may have more",
+    ),
+    "a loop": (
+        lambda: Small(lambda x: jax.lax.while_loop(lambda x: x.max() > 1, jnp.tanh, x)),
+        {"input_size": SIDE},
+        "jax.while, whose steps nobody counts before it runs",
+    ),
+    "a type of its own": (
+        lambda: Small(lambda x: jax.lax.fori_loop(0, 2, lambda _, c: c * x, jnp.ones(x.shape, jnp.float32))),
+        {"input_size": SIDE},
+        "JAX cannot trace it in double precision: TypeError.*have the type of the images",
+    ),
     "no numbers": (
         lambda: nnx.eval_shape(lambda: seeded(Net(nnx.Rngs(0)))),
         {"input_size": SIDE},

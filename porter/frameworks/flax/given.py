@@ -46,18 +46,23 @@ def show(
     arrays: Collection[str | int],
 ) -> Shown:
     """See porter.frameworks.given.GivenModels.show. The module is traced at the size of the batch, and each
-    of its operations is computed in the type that it was prepared for.
+    of its operations is computed in the type that it was prepared for. In float32 the outputs are what the
+    module gives untraced, so that a mistake of the trace, which the port shares, is seen.
     """
-    from porter.frameworks.flax.tracing.trace import run, trace
+    from porter.frameworks.flax.tracing.trace import input_names, own_outputs, run, trace
 
-    (images,), (module, dtype) = batches, model
-    images = images.transpose(0, 2, 3, 1)
-    traced = trace(module, images.shape)
+    module, dtype = model
+    given = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
+    traced = trace(
+        module, dict(zip(input_names(module, len(given)), (each.shape for each in given), strict=True))
+    )
     asked = {path: name for path, (name, *_) in layers.items() if name in traced.shapes}
-    values = run(traced, images, asked.values(), dtype)
+    values = run(traced, given, asked.values(), dtype)
 
     def laid(key: str | int, value: Array) -> Array:
         return value.transpose(0, 3, 1, 2) if value.ndim == 4 and key not in arrays else value
 
-    outputs = tuple(laid(place, values[name]) for place, name in enumerate(traced.outputs))
+    untraced = dtype == "float32" and not traced.rounding
+    gives = own_outputs(module, given) if untraced else [values[name] for name in traced.outputs]
+    outputs = tuple(laid(place, value) for place, value in enumerate(gives))
     return Shown(outputs, {path: laid(path, values[name]) for path, name in asked.items()})

@@ -24,10 +24,7 @@ def to_model(traced: Traced) -> tuple[Any, Mapping[str, str]]:
     """
     writer = Writer(traced, _WRITES)
     helper = writer.onnx.helper
-    sizes = [traced.shapes[traced.image][place] for place in (0, 3, 1, 2)]
-    shape = [f"size_{place}" if isinstance(size, Open) else size for place, size in enumerate(sizes)]
-    writer.known[traced.image] = writer.node("Transpose", "channels_first", perm=(0, 2, 3, 1))
-    writer.see(traced.image)
+    given = [_input(writer, name) for name in traced.inputs]
     for operation in traced.operations:
         writer.write(operation)
     ends = []
@@ -36,12 +33,24 @@ def to_model(traced: Traced) -> tuple[Any, Mapping[str, str]]:
     graph = helper.make_graph(
         writer.nodes,
         "module",
-        [helper.make_tensor_value_info("channels_first", 1, shape)],
+        given,
         [helper.make_tensor_value_info(name, 1, None) for name in ends],
         writer.initializers,
     )
     opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(FOREIGN, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR), writer.calls
+
+
+def _input(writer: Writer, name: str) -> Any:
+    """What the model takes for an input of the module: maps N×C×H×W for N×H×W×C."""
+    sizes = writer.shape(name)
+    writer.known[name] = name
+    if len(sizes) == 4:
+        writer.known[name] = writer.node("Transpose", name, perm=(0, 2, 3, 1))
+        sizes = tuple(sizes[place] for place in (0, 3, 1, 2))
+    writer.see(name)
+    shape = ["x".join(map(str, size.at)) if isinstance(size, Open) else size for size in sizes]
+    return writer.onnx.helper.make_tensor_value_info(name, 1, shape)
 
 
 _TESTS = {
@@ -216,6 +225,28 @@ def _concatenate(writer: Writer, operation: Operation) -> str:
     return writer.node("Concat", *map(writer.full, operation.inputs), axis=int(operation.params["dimension"]))
 
 
+def _stack(writer: Writer, operation: Operation) -> str:
+    axis = int(operation.params["axis"])
+    rows = [writer.node("Unsqueeze", writer.full(name), writer.whole(axis)) for name in operation.inputs]
+    return writer.node("Concat", *rows, axis=axis)
+
+
+def _unstack(writer: Writer, operation: Operation) -> list[str]:
+    axis, count = int(operation.params["axis"]), len(operation.outputs)
+    inputs = [writer.full(operation.inputs[0]), writer.whole(*[1] * count)]
+    rows = writer.several("Split", inputs, count, axis=axis)
+    return [writer.node("Squeeze", row, writer.whole(axis)) for row in rows]
+
+
+def _tile(writer: Writer, operation: Operation) -> str | None:
+    counts = operation.params["reps"]
+    return (
+        None
+        if has_open(counts)
+        else writer.node("Tile", writer.full(operation.inputs[0]), writer.whole(*map(int, counts)))
+    )
+
+
 def _split(writer: Writer, operation: Operation) -> list[str]:
     sizes = writer.whole(*map(int, operation.params["sizes"]))
     inputs = [writer.full(operation.inputs[0]), sizes]
@@ -356,6 +387,9 @@ _WRITES: Mapping[str, Write] = {
     "sqrt": sums.square_root,
     "square": _square,
     "squeeze": _squeeze,
+    "stack": _stack,
     "sub": _subtract,
+    "tile": _tile,
     "transpose": _transpose,
+    "unstack": _unstack,
 }

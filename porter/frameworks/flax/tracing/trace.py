@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -38,6 +39,8 @@ _CALLS = frozenset(
 )
 """Primitives that compute what another jaxpr does."""
 _BODIES = ("jaxpr", "call_jaxpr")
+MOST_STEPS = 64
+"""Of a scan that is written step by step: more than the deepest of published networks has units."""
 
 
 @dataclass(frozen=True)
@@ -71,30 +74,45 @@ class Traced:
         shapes: of every value, by name.
         variables: names of the module's variables, which are their paths joined by dots.
         constants: numbers of its code, which may differ between traces.
-        image: what it takes.
+        inputs: what it takes, images first.
         outputs: what it gives.
+        rounding: whether it casts to a type below float32, which a trace leaves out.
     """
 
     operations: list[Operation] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
-    image: str = "image"
+    inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    rounding: bool = False
 
     def value(self, stem: str, shape: Shape) -> str:
         """A new name: each primitive counts its own, so that a trace of another size has the same."""
-        name = f"{stem}_{self._counts.setdefault(stem, 0)}"
-        self._counts[stem] += 1
+        name = stem
+        while name == stem or name in self.shapes:
+            name = f"{stem}_{self._counts.setdefault(stem, 0)}"
+            self._counts[stem] += 1
         self.shapes[name] = shape
         return name
 
     _counts: dict[str, int] = field(default_factory=dict)
 
 
-def trace(module: nnx.Module, shape: Shape) -> Traced:
-    """The operations of a module for images N×H×W×C of a shape, in double precision. Casts between real types
-    are left out.
+def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
+    """What a module calls what it is called with, as no layer or variable of it is called."""
+    held = {str(part) for path, _ in nnx.to_flat_state(nnx.state(module)) for part in path}
+    stated = inspect.signature(module).parameters.values()
+    names = [each.name for each in stated if each.kind is not each.VAR_POSITIONAL][:count]
+    names += [f"input_{place}" for place in range(len(names), count)]
+    return tuple(f"{name}_given" if name in held else name for name in names)
+
+
+def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
+    """The operations of a module in double precision. Casts between real types are left out.
+
+    Args:
+        taken: the shapes of what it is called with, by name and in its order: of images N×H×W×C.
 
     Raises:
         Exception: whatever the module's own code raises.
@@ -103,20 +121,21 @@ def trace(module: nnx.Module, shape: Shape) -> Traced:
     flat = nnx.to_flat_state(state)
     found = Traced()
 
-    def call(values: Sequence[Any], images: Any) -> Any:
+    def call(values: Sequence[Any], *given: Any) -> Any:
         variables = [
             (path, variable.replace(value)) for (path, variable), value in zip(flat, values, strict=True)
         ]
-        return jax.tree.leaves(nnx.merge(graph, nnx.from_flat_state(variables))(images))
+        return jax.tree.leaves(nnx.merge(graph, nnx.from_flat_state(variables))(*given))
 
     with jax.enable_x64(True):
         values = [variable[...] for _, variable in flat]
         kinds = [_kind(each.shape, jnp.float64 if _is_real(each.dtype) else each.dtype) for each in values]
-        closed = jax.make_jaxpr(call)(kinds, _kind(shape, jnp.float64))
+        closed = jax.make_jaxpr(call)(kinds, *(_kind(shape, jnp.float64) for shape in taken.values()))
         names = [".".join(map(str, path)) for path, _ in flat]
         found.variables = dict(zip(names, values, strict=True))
-        found.shapes = {name: value.shape for name, value in found.variables.items()} | {found.image: shape}
-        found.outputs = tuple(_flatten(found, closed.jaxpr, closed.consts, (*names, found.image)))
+        found.inputs = tuple(taken)
+        found.shapes = {name: value.shape for name, value in found.variables.items()} | dict(taken)
+        found.outputs = tuple(_flatten(found, closed.jaxpr, closed.consts, (*names, *taken)))
     return found
 
 
@@ -144,6 +163,8 @@ def _flatten(found: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequen
             if kind in _CALLS
             else None
         )
+        if kind == "scan" and equation.params["length"] <= MOST_STEPS:
+            body = _in_a_row(equation)
         if body is not None:
             made = _flatten(found, getattr(body, "jaxpr", body), getattr(body, "consts", ()), given)
         elif (
@@ -152,11 +173,34 @@ def _flatten(found: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequen
             and _is_real(equation.invars[0].aval.dtype)
         ):
             made = given
+            found.rounding |= equation.params["new_dtype"].itemsize < 4
         else:
             made = [found.value(kind, each.aval.shape) for each in equation.outvars]
             found.operations.append(Operation(equation.primitive, equation.params, tuple(given), tuple(made)))
         names.update(zip(equation.outvars, made, strict=True))
     return [named(atom) for atom in jaxpr.outvars]
+
+
+def _in_a_row(scan: Any) -> Any:
+    """The jaxpr of a scan's steps one after the other."""
+    step, count = jax.extend.core.jaxpr_as_fun(scan.params["jaxpr"]), scan.params["length"]
+    constants, carried = scan.params["num_consts"], scan.params["num_carry"]
+
+    def steps(*given: Any) -> list[Any]:
+        carry, rows = [*given[constants : constants + carried]], given[constants + carried :]
+        made = [list[Any]() for _ in scan.outvars[carried:]]
+        for place in reversed(range(count)) if scan.params["reverse"] else range(count):
+            cut = [jax.lax.index_in_dim(each, place, keepdims=False) for each in rows]
+            carry[:], found = _halves(step(*given[:constants], *carry, *cut), carried)
+            for each, value in zip(made, found, strict=True):
+                each.insert(0 if scan.params["reverse"] else count, value)
+        return [*carry, *map(jnp.stack, made)]
+
+    return jax.make_jaxpr(steps)(*(_kind(each.aval.shape, each.aval.dtype) for each in scan.invars))
+
+
+def _halves(values: Sequence[Any], place: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    return values[:place], values[place:]
 
 
 def _is_real(dtype: Any) -> bool:
@@ -177,7 +221,7 @@ def merge(traces: Sequence[Traced]) -> Traced:
         )
         if not same or first.constants.keys() != other.constants.keys():
             raise ValueError("other operations at another size")
-    found = Traced(variables=first.variables, outputs=first.outputs)
+    found = Traced(variables=first.variables, inputs=first.inputs, outputs=first.outputs)
     found.shapes = {name: _joined([each.shapes[name] for each in traces]) for name in first.shapes}
     found.constants = {name: _joined([each.constants[name] for each in traces]) for name in first.constants}
     for alike in zip(*(each.operations for each in traces), strict=True):
@@ -197,17 +241,25 @@ def _joined(values: Sequence[Any]) -> Any:
     return first if same else Open(tuple(values))
 
 
-def run(traced: Traced, images: Any, wanted: Collection[str], dtype: Dtype) -> dict[str, Array]:
-    """The values of these names, and the outputs, for images N×H×W×C of the traced shape, computed in a
-    type.
-    """
+def run(traced: Traced, given: Sequence[Array], wanted: Collection[str], dtype: Dtype) -> dict[str, Array]:
+    """The values of these names, and the outputs, for inputs of the traced shapes, computed in a type."""
     kept = {*wanted, *traced.outputs}
-    program = jax.jit(lambda given: _values(traced, given, kept, dtype), compiler_options=_QUICKLY)
+    program = jax.jit(lambda held: _values(traced, held, kept, dtype), compiler_options=_QUICKLY)
+    taken = dict(zip(traced.inputs, given, strict=True))
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        given = {
-            name: _real(each, dtype) for name, each in {**traced.variables, traced.image: images}.items()
-        }
-        return {name: np.asarray(value) for name, value in program(given).items()}
+        held = {name: _real(each, dtype) for name, each in {**traced.variables, **taken}.items()}
+        return {name: np.asarray(value) for name, value in program(held).items()}
+
+
+def own_outputs(module: nnx.Module, given: Sequence[Array]) -> tuple[Array, ...]:
+    """What the module itself gives in float32, which no trace has changed."""
+    graph, state = nnx.split(module)
+    held = jax.tree.map(lambda value: _real(value, "float32"), state)
+    program = jax.jit(
+        lambda held, *given: jax.tree.leaves(nnx.merge(graph, held)(*given)), compiler_options=_QUICKLY
+    )
+    with jax.default_matmul_precision("highest"):
+        return tuple(map(np.asarray, program(held, *given)))
 
 
 _QUICKLY = {"xla_backend_optimization_level": 0}

@@ -10,10 +10,15 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.onnx.proto import import_onnx
-from porter.frameworks.flax.tracing.trace import Open, Operation, Shape, Traced
+from porter.frameworks.flax.tracing.trace import MOST_STEPS, Open, Operation, Shape, Traced
 
 FOREIGN = "jax"
 """The domain of primitives that ONNX has no operator for."""
+_LOOPS = {
+    "scan": f"scan of more than {MOST_STEPS} steps; a loop in Python may have more",
+    "while": "while, whose steps nobody counts before it runs; a loop in Python says them",
+}
+"""What refusals call loops that are not written step by step."""
 _MOVES = frozenset({"Expand", "Squeeze", "Reshape", "Transpose", "Unsqueeze"})
 
 
@@ -83,7 +88,8 @@ class Writer:
         made = write(self, operation) if (write := self.writes.get(operation.name)) else None
         if made is None:
             inputs = [self.full(name) for name in operation.inputs]
-            made = self.several(operation.name, inputs, len(operation.outputs), domain=FOREIGN)
+            kind = _LOOPS.get(operation.name, operation.name)
+            made = self.several(kind, inputs, len(operation.outputs), domain=FOREIGN)
         for node in self.nodes[before:]:
             self._name(node, title)
         for name, value in zip(operation.outputs, [made] if isinstance(made, str) else made, strict=True):
