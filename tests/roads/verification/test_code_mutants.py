@@ -138,10 +138,11 @@ FOUND = [
 ]
 
 
-def test_the_table_counts_by_room() -> None:
-    found = table(FOUND)
+def test_the_tables_count_by_room_and_by_module() -> None:
+    found = table(FOUND, 1)
     assert "| graph | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 0 |" in found and "| padding | 0 |" in found
     assert "| together | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 0 |" in found
+    assert "| graph/plan.py | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 0 |" in table(FOUND, 2)
 
 
 def test_the_page_has_its_part_once() -> None:
