@@ -104,7 +104,7 @@ def _mxnet(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
 
 
 def _caffe(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
-    from tests.unit.formats.caffe.test_layers import CASES, by_opencv, images, written
+    from tests.unit.formats.caffe.test_read_layers import CASES, by_opencv, images, written
 
     for number, case in enumerate(CASES.values()):
         place = folder / f"caffe-{number:03}"
