@@ -54,7 +54,7 @@ def wider_from_the_fourth(graph: Graph) -> Graph:
 
 
 FILES: dict[str, Callable[[], Checkpoint]] = {
-    "resnet18": lambda: checkpoint_of(graph_of("resnet18", "torchvision")),
+    "vgg11_bn": lambda: checkpoint_of(graph_of("vgg11_bn", "torchvision")),
     "tensors only": lambda: replace(checkpoint_of(graph_of("mobilenet_v2", "torchvision")), graph=None),
     "another network": lambda: checkpoint_of(wider_from_the_fourth(graph_of("vgg11", "torchvision"))),
 }
