@@ -1,5 +1,5 @@
 """Weights that go through every framework come back bit for bit: keras to mxnet, onnx, caffe, torch and keras
-again.
+again; torch to flax, keras and torch again.
 """
 
 from pathlib import Path
@@ -50,6 +50,22 @@ def tensors(file: Path) -> dict[str, bytes]:
 def test_ports_of_ports_end_with_the_tensors_of_the_first(variant: str, tmp_path: Path) -> None:
     first = published_like(tmp_path, variant, "keras")
     assert sorted(through(first, variant, tmp_path, bare=False).values()) == sorted(tensors(first).values())
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "shufflenet_v2_x0_5",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("resnet50", "mobilenet_v2")),
+    ],
+)
+def test_torch_to_flax_to_keras_to_torch(variant: str, tmp_path: Path) -> None:
+    first = published_like(tmp_path, variant, "torchvision")
+    made = porter.convert(variant, "torchvision", "flax", weights=first, out=tmp_path / "flax", check=False)
+    for to in ("tf", "torch"):
+        made = porter.convert(made.port.folder, to=to, out=tmp_path / to, check=False)
+    last = tensors(made.port.folder / "model.safetensors")
+    assert sorted(last.values()) == sorted(tensors(first).values())
 
 
 @pytest.mark.full
