@@ -16,6 +16,7 @@ from porter.base.options import Command
 from tests.support.checkout import ROOT
 from tests.support.fixtures import Cli
 from tests.support.pages import PAGES, as_run, lay_out, without_figures
+from tests.support.prose import COLUMNS, pages, wrapped
 
 # torch's exporter to ONNX and TensorFlow's interpreter say what they will do differently.
 pytestmark = [
@@ -39,6 +40,26 @@ def test_a_page_does_what_it_says(page: Path, cli: Cli, monkeypatch: pytest.Monk
     lay_out(page.stem)
     assert without_figures(as_run(text, run)) == without_figures(text)
     monkeypatch.delitem(sys.modules, "model", raising=False)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_prose_has_lines_of_110_columns(page: Path) -> None:
+    """`python -m tests.support.prose` wraps what is longer."""
+    text = page.read_text(encoding="utf-8")
+    assert wrapped(text) == text
+
+
+def test_wrapping_moves_no_word() -> None:
+    word, code = "word " * 30, "`" + "code " * 30 + "`"
+    prose = f"{word[:110]}- 1. {code}\n\n- {word}\n  {word}\n  - {word}\n"
+    page = f"# {word}\n\n{prose}\n| {word}|\n\n```\n{word}\n```\n"
+    found = wrapped(page)
+    lines = found.split("\n")
+    assert found.split() == page.split() and wrapped(found) == found
+    assert {f"# {word}", f"| {word}|", word} <= {*lines}, "a heading, a table and code stay"
+    short = {line[:4] for line in lines if "word" in line and len(line) <= COLUMNS}
+    assert short == {"- wo", "  wo", "  - ", "    "}
+    assert not any(line.startswith(("- 1.", "1. ")) for line in lines), "no paragraph becomes a list"
 
 
 def test_every_flag_on_a_page_is_one_of_its_command() -> None:
