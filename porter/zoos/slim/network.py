@@ -13,6 +13,7 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks import RETURNED
 from porter.frameworks.tf.frozen.definition import op_name
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
@@ -90,7 +91,7 @@ def _build_by(library: str, construct: Construct) -> Build:
                 raise MappingError(
                     f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path)
                 )
-        layers = {**network.points, **layer_ops(frozen, variables)}
+        layers = {**network.points, **layer_ops(frozen, variables), RETURNED: network.logits}
         return GraphRunner(
             frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True
         )

@@ -24,12 +24,12 @@ from porter.padding import Convention
 from porter.verification.inputs import SIGNED, make_images
 from tests.support.arrays import Array
 from tests.support.caffe_files import write_caffe
-from tests.support.fixtures import WeightsMaker
 from tests.support.formats.tf_graph.file_graphs import frozen, variable
 from tests.support.formats.torch_export.exports import export
 from tests.support.mxnet_files import write_mxnet
 from tests.support.parity import zoos_source
 from tests.support.torch7_files import Module, Sizes, write_torch7
+from tests.support.weights_files import published_like
 
 CHANNELS, SIZE = 5, (12, 11)
 CAFFE = """
@@ -274,7 +274,7 @@ def test_outputs_come_in_the_file_s_order(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Longer:
-    """A zoo's code with one more step behind its logits."""
+    """A zoo's code with one step more behind its logits, or one less."""
 
     def __init__(self, own: Any, zoo: str) -> None:
         self.own, self.zoo = own, zoo
@@ -286,6 +286,8 @@ class Longer:
         model = self.own.build(*given)
         if self.zoo == "torchvision":
             model.register_forward_hook(lambda module, images, logits: logits.tanh())
+        elif self.zoo == "slim":  # a step less: the logits without their bias
+            model.values[RETURNED] = "MobilenetV2/Logits/Conv2d_1c_1x1/Conv2D"
         else:
             import keras
 
@@ -293,12 +295,10 @@ class Longer:
         return model
 
 
-@pytest.mark.parametrize(("zoo", "suffix"), [("torchvision", ".pth"), ("keras", ".h5")])
-def test_a_zoo_s_code_returns_what_the_recipe_names(
-    zoo: str, suffix: str, weights_file: WeightsMaker
-) -> None:
+@pytest.mark.parametrize("zoo", ["torchvision", "keras", "slim"])
+def test_a_zoo_s_code_returns_what_the_recipe_names(zoo: str, tmp_path: Path) -> None:
     variant, image = "mobilenet_v2_0.35", make_images((32, 32), 1, 3, SIGNED)
-    source: Any = zoos_source(variant, zoo, weights_file(variant, zoo, suffix))[1].source
+    source: Any = zoos_source(variant, zoo, published_like(tmp_path, variant, zoo))[1].source
     assert "head/logits" in source.run(image, "float64")
     longer = replace(source, implementation=Longer(source.implementation, zoo))
     with pytest.raises(CheckFailed, match=r"what it returns is not the value of its '\w+.*', which the"):
