@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import PorterError
+from porter.base.errors import PorterError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import AnyPath
 from porter.formats.reading import read_weights
@@ -37,7 +37,8 @@ def read_model(
     there more of it is constant.
 
     Raises:
-        UsageError: it cannot be saved (porter.frameworks.in_memory). Or as `read_weights`.
+        UsageError: it cannot be saved (porter.frameworks.in_memory), or has no graph that porter draws. Or as
+            `read_weights`.
     """
     with TemporaryDirectory(prefix="porter-") as folder:
         saved = save_model(model, Path(folder), example, size)
@@ -46,8 +47,14 @@ def read_model(
         while (checkpoint.graph is None or checkpoint.graph.foreign) and tried.fixed is not None:
             tried = tried.fixed()
             again = _read(tried, outputs, size)
-            if again.graph is not None and not again.graph.foreign:
+            if again.graph is not None and (checkpoint.graph is None or not again.graph.foreign):
                 checkpoint, saved = again, tried
+    if checkpoint.graph is None:
+        raise UsageError(
+            f"its program is {checkpoint.unread}",
+            where=saved.name,
+            next="change the model so that porter can draw it, or give its weights with a recipe's variant",
+        )
     if outputs:
         only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
         saved = replace(saved, copied=None, notes=(*saved.notes, only))

@@ -329,6 +329,20 @@ class Branching(nn.Module):
         return images + 1 if images.sum() > 0 else images - 1
 
 
+class Rewriting(nn.Module):
+    """It reads what it has changed, or not: `contiguous` gives a copy or the same memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        before = self.conv(images)
+        after = before.permute(0, 2, 3, 1).contiguous()
+        after[:, 1:] += 1
+        return before + after.permute(0, 3, 1, 2)
+
+
 REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
     "training mode": (lambda: seeded(Net).train(), {"input_size": SIDE}, "call model.eval"),
     "a part in training mode": (
@@ -363,6 +377,11 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
         "the example has a str, expected tensors",
     ),
     "a branch on values": (Branching, {"input_size": SIDE}, "torch.export refuses it"),
+    "a value that is read after a change": (
+        lambda: seeded(Rewriting),
+        {"input_size": SIDE},
+        "its program is read without the graph: .* has changed",
+    ),
     "two references": (lambda: seeded(Net), {"input_size": SIDE, "reference": __file__}, "its own reference"),
 }
 

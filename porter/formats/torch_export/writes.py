@@ -19,6 +19,11 @@ _WRITES = {
     "aten.zero_.default": "",
 }
 """And the argument that says what they write."""
+_CHANGES = frozenset(
+    f"aten.{op}_.{kind}" for op in ("add", "sub", "mul", "div") for kind in ("Tensor", "Scalar")
+)
+"""Ops that compute a part anew from what it was, such as `table[..., 0] += x`."""
+_PARTS = ("slice", "select")
 _END = (1 << 63) - 1
 """A slice's end behind every cell."""
 
@@ -30,6 +35,7 @@ def without_writes(program: Program) -> Program:
     A write stays as it is where an older view of the value is read afterwards, where it casts what it writes
     or repeats more than a number, and where porter does not know the part.
     """
+    program = _with_changes_written(program)
     if not any(node.target in _WRITES for node in program.nodes.values()):
         return program
     program = replace(program, nodes={name: _made(node) for name, node in program.nodes.items()})
@@ -42,6 +48,38 @@ def without_writes(program: Program) -> Program:
         if name in program.outputs
     }
     return replace(program, nodes=writer.nodes, given={**program.given, **given})
+
+
+def _with_changes_written(program: Program) -> Program:
+    """Each change of a part as what it computes, which is then written."""
+    if not any(node.target in _CHANGES for node in program.nodes.values()):
+        return program
+    names = {source: value for value, source in program.given.items()}
+    nodes: dict[str, AtenNode] = {}
+    given, types = {**program.given}, {**program.types}
+    for name, node in program.nodes.items():
+        part = node.inputs[0] if node.target in _CHANGES and node.inputs else None
+        if part is None or program.nodes[part[0]].op not in _PARTS or not _keeps_type(program, node):
+            nodes[name] = node
+            continue
+        computed = f"{name}_computed"
+        given[computed], types[computed] = (computed, 0), program.types[names[part]]
+        nodes[computed] = replace(node, name=computed, target=node.target.replace("_.", "."))
+        nodes[name] = replace(
+            node,
+            op="copy",
+            target="aten.copy_.default",
+            inputs=(part, (computed, 0)),
+            arguments={"self": part, "src": (computed, 0)},
+        )
+    return replace(program, nodes=nodes, given=given, types=types)
+
+
+def _keeps_type(program: Program, node: AtenNode) -> bool:
+    """Whether all values that an op takes have one type: then nothing is cast as it is written."""
+    types = {source: program.types.get(value) for value, source in program.given.items()}
+    tensors = [source for source in node.inputs if program.nodes[source[0]].op != "number"]
+    return len({types.get(source) for source in tensors}) == 1
 
 
 def _made(node: AtenNode) -> AtenNode:
@@ -83,17 +121,18 @@ class _Writer:
         node = replace(
             stated, inputs=tuple(map(self._since, stated.inputs)), arguments=self._renamed(stated.arguments)
         )
-        steps = self._steps(place, stated) if stated.target in _WRITES else None
-        if steps is None:
+        found = self._steps(place, stated) if stated.target in _WRITES else None
+        if found is None:
             self.nodes[node.name] = node
         else:
             source = self._written(node)
             self.nodes[node.name] = replace(
                 node, op="alias", target="aten.alias.default", inputs=(source,), arguments={"self": source}
             )
+            steps, whole = found
             for step in steps:
                 source = self._joined(node, step, source)
-            self.now[self.views[stated.name, 0]] = source
+            self.now[whole] = source
 
     def _since(self, source: Reference) -> Reference:
         return self.now.get(source, source)
@@ -105,22 +144,25 @@ class _Writer:
             return [self._renamed(each) for each in value]
         return self._since(value) if isinstance(value, tuple) else value
 
-    def _steps(self, place: int, node: AtenNode) -> list[AtenNode] | None:
-        """The slices that a write goes through, the last one first; None where it stays as it is."""
+    def _steps(self, place: int, node: AtenNode) -> tuple[list[AtenNode], Reference] | None:
+        """The slices that a write goes through, the last one first, and what they are of; None where the
+        write stays as it is.
+        """
         source, part, base = self._source(node), node.arguments["self"], self.views[node.name, 0]
-        views = {view for view, held in self.views.items() if held == base and view[0] != node.name}
-        older = any(self.last.get(view, 0) > place for view in views)
         plain = all(isinstance(size, int) for size in node.sizes[0])
         if isinstance(source, tuple):
             sizes = node.sizes[0] if node.target == "aten.copy_.default" else ()
             plain = self._sizes(source) == sizes and self.types.get(source) == self.types.get(part)
-        steps = []
-        while part != base:
+        steps: list[AtenNode] = []
+        # `contiguous` gives a copy or the same memory: nothing may read that besides.
+        while part != base and self.program.nodes[part[0]].op != "contiguous":
             steps.append(step := self.program.nodes[part[0]])
             part = step.inputs[0]
-            if step.op not in ("slice", "select") or _cells(step, self._sizes(part)) is None:
+            if step.op not in _PARTS or _cells(step, self._sizes(part)) is None:
                 return None
-        return steps if plain and not older and self.program.nodes[base[0]].target else None
+        views = {view for view, held in self.views.items() if held == base and view[0] != node.name}
+        older = any(self.last.get(view, 0) > place for view in {*views, base} - {part})
+        return (steps, part) if plain and not older and self.program.nodes[base[0]].target else None
 
     def _source(self, node: AtenNode) -> Reference | float:
         found: Reference | float = node.arguments.get(_WRITES[node.target], 0.0)

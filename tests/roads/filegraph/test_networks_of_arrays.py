@@ -344,8 +344,8 @@ class Looked(nn.Module):
 
 
 class Written(nn.Module):
-    """Tables and values that are written in parts, as ConViT's relative positions, MViT's shares and Swin's
-    masks.
+    """Tables and values that are written or changed in parts, as ConViT's relative positions, MViT's shares,
+    Swin's masks and BEiT's places.
     """
 
     def forward(self, found: Tensor) -> Tensor:
@@ -362,7 +362,12 @@ class Written(nn.Module):
         table = table + mask.masked_fill(mask == 0, -0.5).swapaxes(0, 1).swapaxes(-1, -2)
         shares = found.flatten(2).transpose(1, 2) * 2
         shares[:, :, 1:3] = shares[:, :, 2:4] + 1
+        shares[:, :, 2] += 0.25
+        shares[:, :, 1:3] *= shares[:, :, 3:5]
         shares[:] = shares.sigmoid()
+        moved = table.permute(0, 2, 3, 1).contiguous()
+        moved[:, :, 1:, 0] -= 3
+        table = moved.permute(0, 3, 1, 2)
         return torch.cat((table.flatten(2).transpose(1, 2) * shares[:, :, 1:4], shares), 2)
 
 
