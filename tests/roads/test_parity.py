@@ -63,7 +63,7 @@ CASES = {
     ("efficientnet_lite0", "timm"): (NONE, BOTH),
     ("efficientnet_lite0", "timm_tf"): (TORCH, NONE),
     ("googlenet", "torchvision"): (TF, NONE),
-    ("inception_v3", "keras"): (TORCH, TF),
+    ("inception_v3", "keras"): (NONE, BOTH),
     ("inception_v3", "slim"): (NONE, TORCH),
     ("inception_v3", "tensornets"): (NONE, TORCH),
     ("inception_v3", "torchvision"): (TORCH, TF),

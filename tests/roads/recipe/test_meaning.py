@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from porter.graph import Graph
 from porter.recipe import Member, Recipe, expand, layer_names, options_of, tap_names
 from porter.recipe.model import STANDARD_OPTIONS
@@ -104,6 +106,7 @@ def _digest(meaning: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:32]
 
 
+@pytest.mark.full
 def test_recipes_mean_what_they_meant() -> None:
     expected = dict(line.rsplit(" ", 1) for line in TABLE.read_text().splitlines())
     found = {key: _digest(meaning) for key, meaning in meanings()}

@@ -177,7 +177,7 @@ def test_a_strangers_record_writes_no_code(tmp_path: Path) -> None:
         read_port(tmp_path / "port")
 
 
-@pytest.mark.parametrize("framework", ["torch", "tf", "flax"])
+@pytest.mark.parametrize("framework", ["torch", "tf", pytest.param("flax", marks=pytest.mark.full)])
 def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: Path, cli: Cli) -> None:
     file, folder = flowers(tmp_path), tmp_path / "port"
     made = porter.convert(file, to=framework, out=folder, keep_dropout=True, check=True)

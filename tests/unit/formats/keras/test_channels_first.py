@@ -98,7 +98,7 @@ def first_throughout(keras: Any) -> tuple[Any, Any]:
     )
 
 
-@pytest.mark.parametrize("make", [mixed, first_throughout])
+@pytest.mark.parametrize("make", [mixed, pytest.param(first_throughout, marks=pytest.mark.full)])
 def test_layers_that_run_on_torch_only(make: Callable[[Any], tuple[Any, Any]], tmp_path: Path) -> None:
     made, file = import_keras().Model(*make(import_keras())), tmp_path / "model.keras"
     random = np.random.default_rng(2)

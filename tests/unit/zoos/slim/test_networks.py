@@ -265,6 +265,7 @@ assert not any(name.split(".")[0] == "mmdnn" for name in sys.modules)
 """
 
 
+@pytest.mark.full
 def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
     """By slim's code and by TensorNets', in one process."""
     arguments: list[str] = []
