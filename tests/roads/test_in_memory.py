@@ -343,6 +343,24 @@ class Rewriting(nn.Module):
         return before + after.permute(0, 3, 1, 2)
 
 
+class Overwriting(nn.Module):
+    """It gives the very value that it has changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        found = self.conv(images)
+        found[:, 1:3] = found[:, 1:3].relu()
+        return found
+
+
+def test_what_is_given_may_have_been_changed(tmp_path: Path) -> None:
+    made = porter.convert(seeded(Overwriting), to="torch", input_size=SIDE, out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok
+
+
 REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
     "training mode": (lambda: seeded(Net).train(), {"input_size": SIDE}, "call model.eval"),
     "a part in training mode": (

@@ -7,7 +7,7 @@ pickled in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -83,10 +83,16 @@ class ExportedModule(nn.Module):
         }
         for name, buffer in self._stored.items():
             self.register_buffer(buffer, as_tensor(checkpoint.tensors[program.stored[name]]))
+        # What is given may be changed in place after the op that makes it.
+        changes = any(_is_in_place(node) for node, _ in self._nodes)
+        given = {value: program.given[value] for value in program.outputs} if changes else {}
+        self._given = {tap_of(value): each for value, each in given.items() if tap_of(value) in self._modules}
+        kept = {name for name, _ in self._given.values()}
         uses = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
         self._last: dict[str, list[str]] = {}
         for source, user in uses.items():
-            self._last.setdefault(user, []).append(source)
+            if source not in kept:
+                self._last.setdefault(user, []).append(source)
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
         size = self._batch or len(images)
@@ -113,13 +119,19 @@ class ExportedModule(nn.Module):
                 if _is_in_place(node) or _memory(values[node.name]) & _memory(copies.values()):
                     copies.clear()  # the next part has its own, because this one's may be changed
             for tap, place in self._shown.get(node.name, ()):
-                shown = [values[node.name][place] for values in known]
-                found = self.get_submodule(tap)(
-                    (shown[0] if len(shown) == 1 else torch.cat(shown))[: len(images)]
-                )
+                found = self._show(tap, [values[node.name][place] for values in known], len(images))
             for source in self._last.get(node.name, ()):
                 for values in known:
                     del values[source]
+        for tap, (name, place) in self._given.items():
+            found = self._show(tap, [values[name][place] for values in known], len(images))
+        return found
+
+    def _show(self, tap: str, parts: Sequence[torch.Tensor], count: int) -> torch.Tensor:
+        """A value, put together of its parts, as what a submodule gives."""
+        found: torch.Tensor = self.get_submodule(tap)(
+            (parts[0] if len(parts) == 1 else torch.cat([*parts]))[:count]
+        )
         return found
 
     def fed(self, batch: Array) -> list[Array]:
