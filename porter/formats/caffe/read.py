@@ -105,12 +105,13 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 
 def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:
     """The blobs of the net's layers by name. What Caffe kept with four axes before its blobs had shapes has
-    those of its layer.
+    those of its layer. A layer whose blobs are of another number is refused, as Caffe refuses it (net.cpp,
+    `CopyTrainedLayersFrom`): a fork's BatchNorm has a scale of its own.
     """
     found: dict[str, Array] = {}
     for layer in net.layers:
         blobs = stored.get(layer.stated.word("name"), [])
-        if len(blobs) < len(layer.blobs):
+        if layer.blobs and len(blobs) != len(layer.blobs):
             message = (
                 f"layer '{layer.name}' of the net has {len(layer.blobs)} blobs, and the weights have "
                 f"{len(blobs)} of it"

@@ -172,6 +172,14 @@ def test_a_net_of_training_is_read_without_it(tmp_path: Path) -> None:
     assert [node.path for node in made.port.graph.nodes][-1] == "flat"
 
 
+def test_a_layer_of_more_blobs_than_caffe_s_is_refused(tmp_path: Path) -> None:
+    """A fork's BatchNorm has a scale and a bias of its own."""
+    stored = blobs(NET)
+    stored["bn1"] += [stored["scale1"][0], stored["scale1"][1]]
+    with pytest.raises(FileError, match="layer 'bn1' of the net has 3 blobs, and the weights have 5 of it"):
+        read_checkpoint(write_caffe(tmp_path / "model", NET, stored))
+
+
 @pytest.mark.parametrize("factor", [1.0, 0.0])
 def test_what_divides_the_sums_of_a_norm(factor: float, tmp_path: Path) -> None:
     stored = blobs(NET)
