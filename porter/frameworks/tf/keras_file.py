@@ -6,7 +6,7 @@ the config names is imported or looked up, and no object that it serialises is r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -364,18 +364,27 @@ class _Builder:
 
     def _fill(self, layer: Any, named: Named, channels: int) -> None:
         stated = _shapes(named.call, channels)
-        for variable in layer.weights:
-            name = (
-                variable.name
-                if named.call.kind != "MultiHeadAttention"
-                else variable_in(*variable.path.split("/")[-2:])
-            )
-            array = self._tensor(named, name, stated.get(name, tuple(variable.shape)))
+        for variable, name, held in self._held(layer, named):
+            array = self._tensor(named, held, stated.get(name, tuple(variable.shape)))
             if named.call.kind == "Conv2DTranspose" and name == "kernel":
                 array = _spread(array, named.call.arguments, tuple(variable.shape))
             variable.assign(array.reshape(variable.shape))
         if named.call.kind == "Normalization":
             layer.finalize_state()
+
+    def _held(self, layer: Any, named: Named) -> Iterator[tuple[Any, str, str]]:
+        """A layer's variables with their names, and with what porter calls what the file holds of each. A
+        .keras file has them by their places (keras/src/layers/layer.py, `save_own_variables`), so that a
+        wrong name of porter's is not the reference's.
+        """
+        own = [*layer._trainable_variables, *layer._non_trainable_variables]
+        if self._checkpoint.format == "keras" and 0 < len(own) == len(named.tensors):
+            yield from ((each, each.name, held) for each, held in zip(own, named.tensors, strict=True))
+            return
+        of_parts = named.call.kind == "MultiHeadAttention"
+        for variable in layer.weights:
+            name = variable_in(*variable.path.split("/")[-2:]) if of_parts else variable.name
+            yield variable, name, name
 
     def _tensor(self, named: Named, variable: str, shape: tuple[int, ...] | None = None) -> Array:
         where = str(self._checkpoint.path)

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import porter
 from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
+from porter.formats.keras import read_keras
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.tf.keras_file import build_keras_file
 from porter.frameworks.tf.run import run_reference
+from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import build_model
 from porter.frameworks.torch.layout import CAPABILITIES, module_name
 from porter.graph import INPUT, Conv
@@ -251,3 +254,18 @@ def test_no_graph(tmp_path: Path) -> None:
     with pytest.raises(MissingFramework, match="no Keras model's config"):
         build_keras_file(replace(small(CONV), graph=None), "float32", (8, 8))
     assert INPUT not in (node.name for node in graph_of(small(layer("ReLU", INPUT))).nodes)
+
+
+def test_a_wrong_name_of_a_variable_is_not_the_references_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keras, right = import_keras(), read_keras._trained
+    image = keras.Input((9, 8, 3))
+    normed = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(image))
+    model = keras.Model(image, keras.layers.ReLU()(normed))
+    random = np.random.default_rng(0)
+    model.set_weights([random.uniform(0.2, 1, each.shape) for each in model.get_weights()])
+    model.save(tmp_path / "model.keras")
+    monkeypatch.setattr(read_keras, "_trained", lambda norm: right(norm)[::-1])
+    with pytest.raises(porter.CheckFailed, match="batch_normalization is the first node that differs"):
+        porter.convert(tmp_path / "model.keras", to="torch", out=tmp_path / "port")
