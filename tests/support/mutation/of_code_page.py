@@ -23,6 +23,9 @@ nothing that these files show: a message, a limit, a short cut, or a case that n
 """
 
 ENDED = """\
+Earlier runs, on older sources and with the seeds 45 and 46, planted 4,062 mistakes, of which 9 were proved
+and wrong.
+
 What such mistakes have shown of the proof, and what ended it:
 
 - an output of another shape with as many numbers was proved: outputs keep the source's axes;
@@ -35,7 +38,11 @@ What such mistakes have shown of the proof, and what ended it:
   resize in a Keras file: the engines tell them for themselves;
 - NaN of another shape was equal to the NaN that stood for what cannot be compared: that is infinitely far;
 - both sides were given the layers of a Keras file as porter turns them to channels last: the engine calls
-  them as the file states them.
+  them as the file states them;
+- both were given the variables of a .keras by the names that porter gives them: the engine takes them by
+  their places in the file;
+- a layer of Caffe's that the weights have more blobs of than the net says was read without them: it is
+  refused.
 
 One kind stays. Both sides are given the tensors as porter reads them, so that a mistake in their byte order
 in HDF5 is proved; tests hold each of these readers to the format's own library. What porter's own engine
