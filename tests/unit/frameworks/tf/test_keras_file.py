@@ -261,11 +261,11 @@ def test_a_wrong_name_of_a_variable_is_not_the_references_too(
 ) -> None:
     keras, right = import_keras(), read_keras._trained
     image = keras.Input((9, 8, 3))
-    normed = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(image))
+    normed = keras.layers.BatchNormalization(name="norm")(keras.layers.Conv2D(4, 3)(image))
     model = keras.Model(image, keras.layers.ReLU()(normed))
     random = np.random.default_rng(0)
     model.set_weights([random.uniform(0.2, 1, each.shape) for each in model.get_weights()])
     model.save(tmp_path / "model.keras")
     monkeypatch.setattr(read_keras, "_trained", lambda norm: right(norm)[::-1])
-    with pytest.raises(porter.CheckFailed, match="batch_normalization is the first node that differs"):
+    with pytest.raises(porter.CheckFailed, match="norm is the first node that differs"):
         porter.convert(tmp_path / "model.keras", to="torch", out=tmp_path / "port")
