@@ -44,7 +44,7 @@ def _pooled(stated: Message, x: Numbers) -> Any:
     average = stated.word("pool", "MAX") in ("AVE", "1")
     if stated.flag("global_pooling", False):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
-    floors = stated.word("round_mode", "CEIL") in ("FLOOR", "1") or not stated.flag("ceil_mode", True)
+    floors = stated.word("round_mode") in ("FLOOR", "1") or not stated.flag("ceil_mode", True)
     grid = _grid(stated, rounding="floor" if floors else "ceil")
     sides = stated.pair("kernel_size", 0)
     return (

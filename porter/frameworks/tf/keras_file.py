@@ -233,7 +233,7 @@ class _Builder:
         """
         if not _is_first(named.call):
             return self._result(named, inputs)
-        arguments = {**named.call.arguments, "data_format": "channels_last"}
+        arguments = {**named.call.arguments, "data_format": CHANNELS_LAST}
         last = replace(named, call=replace(named.call, arguments=arguments))
         found = self._result(last, [_moved(value, 1, -1) for value in inputs])
         return _moved(found, -1, 1) if len(found.shape) > 2 else found
@@ -323,7 +323,7 @@ class _Builder:
         arguments = {key: plain(stated[key]) for key in CLASSES[kind].arguments if key in stated}
         if "data_format" in CLASSES[kind].arguments and arguments.get("data_format") is None:
             # Otherwise ~/.keras/keras.json would decide.
-            arguments["data_format"] = "channels_last"
+            arguments["data_format"] = CHANNELS_LAST
         if kind == "Rescaling":
             # As numpy numbers, because Keras would first round plain ones to float32.
             arguments |= {key: self._constant(stated.get(key, 0.0)) for key in ("scale", "offset")}
