@@ -54,16 +54,24 @@ def _with_changes_written(program: Program) -> Program:
     """Each change of a part as what it computes, which is then written."""
     if not any(node.target in _CHANGES for node in program.nodes.values()):
         return program
-    names = {source: value for value, source in program.given.items()}
+    kinds = {
+        source: program.types[value] for value, source in program.given.items() if value in program.types
+    }
     nodes: dict[str, AtenNode] = {}
     given, types = {**program.given}, {**program.types}
     for name, node in program.nodes.items():
         part = node.inputs[0] if node.target in _CHANGES and node.inputs else None
-        if part is None or program.nodes[part[0]].op not in _PARTS or not _keeps_type(program, node):
+        tensors = [each for each in node.inputs if program.nodes[each[0]].op != "number"] if part else []
+        # Where all have one type, nothing is cast as it is written.
+        if (
+            part is None
+            or program.nodes[part[0]].op not in _PARTS
+            or len({kinds.get(each) for each in tensors}) != 1
+        ):
             nodes[name] = node
             continue
         computed = f"{name}_computed"
-        given[computed], types[computed] = (computed, 0), program.types[names[part]]
+        given[computed], types[computed] = (computed, 0), kinds[part]
         nodes[computed] = replace(node, name=computed, target=node.target.replace("_.", "."))
         nodes[name] = replace(
             node,
@@ -73,13 +81,6 @@ def _with_changes_written(program: Program) -> Program:
             arguments={"self": part, "src": (computed, 0)},
         )
     return replace(program, nodes=nodes, given=given, types=types)
-
-
-def _keeps_type(program: Program, node: AtenNode) -> bool:
-    """Whether all values that an op takes have one type: then nothing is cast as it is written."""
-    types = {source: program.types.get(value) for value, source in program.given.items()}
-    tensors = [source for source in node.inputs if program.nodes[source[0]].op != "number"]
-    return len({types.get(source) for source in tensors}) == 1
 
 
 def _made(node: AtenNode) -> AtenNode:
