@@ -125,8 +125,8 @@ class ZooReference:
         size = batch.shape[2:]
         key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
         if key not in self._built:
-            if key[0] is not None:
-                self._built.clear()
+            # Models are large; both types of a size are wanted in turns.
+            self._built = {at: model for at, model in self._built.items() if at[0] == key[0]}
             model = self.implementation.build(
                 self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options
             )
