@@ -13,10 +13,11 @@ from porter.base.errors import CheckFailed, UsageError
 from porter.frameworks.tflite import destination as framework, port_files
 from porter.frameworks.tflite.conversion import convert, expect_rounding, is_rounded
 from porter.frameworks.tflite.running import LiteModel
+from porter.graph import Dense, GlobalAvgPool, Graph, HardSigmoid
 from porter.graph.plan import make_plan
-from porter.padding import ANY
+from porter.padding import ANY, Convention
 from tests.support.frameworks.torch.every_op import images, tensors_of
-from tests.support.frameworks.torch.graphs import resnet_v2
+from tests.support.frameworks.torch.graphs import Writer, resnet_v2
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 from tests.support.weights_files import write_weights
@@ -103,6 +104,29 @@ def test_rounded_weights_are_those_of_the_plain_file(weights: Any, most: float) 
     other = {**tensors, "stem/conv": {role: 1.01 * array for role, array in tensors["stem/conv"].items()}}
     with pytest.raises(CheckFailed, match="is not the rounding"):
         expect_rounding(convert(plan, other, weights), plain)
+
+
+def gated(*paths: str) -> Graph:
+    """Its pads are one constant, and so are its sixths."""
+    drawn = Writer()
+    for path in paths:
+        drawn.conv(path, 8, 3, 2, Convention("explicit", (1, 1, 1, 1)))
+        drawn.add(f"{path}_gate", HardSigmoid())
+    drawn.add("pool", GlobalAvgPool())
+    drawn.add("logits", Dense(5, True))
+    return drawn.graph()
+
+
+@pytest.mark.parametrize("weights", ["float16", "dynamic"])
+def test_constants_whose_names_are_counted_are_paired_by_what_reads_them(weights: Any) -> None:
+    def stored_as(weights: Any, *paths: str) -> bytes:
+        graph = gated(*paths)
+        return convert(make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph), weights)
+
+    rounded = stored_as(weights, "first", "second")
+    expect_rounding(rounded, stored_as("float32", "first", "second"))
+    with pytest.raises(CheckFailed, match="other operators"):
+        expect_rounding(rounded, stored_as("float32", "first"))
 
 
 def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, tmp_path: Path) -> None:
