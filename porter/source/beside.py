@@ -15,15 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import PorterError, UsageError
+from porter.base.errors import FileError, PorterError, UsageError, first_line
 from porter.data.classes import recognised
 from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDED, from_keras_hub
-from porter.data.labels import LABEL_MAPS, MAX_BYTES, Labels, labels_of
+from porter.data.labels import LABEL_MAPS, Labels, labels_of
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import is_preset
+from porter.formats.limits import read_bounded, read_json
 from porter.source.hub import INDEX, WEIGHTS, fetched, repository_of
 from porter.source.opened import Opened
 from porter.source.protocol import NOTHING, PhotoFacts
@@ -42,9 +43,13 @@ _SUFFIXES = (
     ".msgpack",
     ".tflite",
 )
+_MOST_BYTES = 16 << 20
+"""Of a config.json: those of models of 21,841 classes name each class twice, in 2 MB."""
 _SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
 _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 """What reading settings raises that are none."""
+_DAMAGED = (ValueError, RecursionError)
+"""What reading a file of JSON raises that is none."""
 
 
 def weights_in(path: Path) -> Path:
@@ -60,10 +65,18 @@ def weights_in(path: Path) -> Path:
 
 
 def config_beside(weights: Path) -> dict[str, Any]:
-    """The content of the config.json that belongs to a file of weights; nothing where there is none, or it is
-    no JSON.
+    """The content of the config.json that belongs to a file of weights; nothing where there is none.
+
+    Raises:
+        FileError: it is damaged, so that nobody can tell which of two twins the weights are.
     """
-    return _read_beside(weights.parent / CONFIG_FILE, []) if _belongs(weights) else {}
+    file = weights.parent / CONFIG_FILE
+    try:
+        return _content(file) if _belongs(weights) else {}
+    except _DAMAGED as error:
+        message = f"it says which network the weights are of, and is damaged: {first_line(error)}"
+        next = "fetch the folder again; without it, put the weights into a folder of their own"
+        raise FileError(message, where=str(file), next=next) from None
 
 
 def _belongs(weights: Path) -> bool:
@@ -157,14 +170,21 @@ def with_config(opened: Opened) -> Opened:
 
 
 def _read_beside(file: Path, warnings: list[str]) -> dict[str, Any]:
-    """The content of a JSON file, nothing where there is none."""
-    if not file.is_file() or file.stat().st_size > MAX_BYTES:
-        return {}
+    """As `_content`; a warning where it is damaged."""
     try:
-        content = json.loads(file.read_bytes())
-    except (ValueError, RecursionError):
-        warnings.append(f"{file.name} beside the weights is no JSON")
+        return _content(file)
+    except _DAMAGED as error:
+        warnings.append(f"{file.name} beside the weights is damaged and not used: {first_line(error)}")
         return {}
+
+
+def _content(file: Path) -> dict[str, Any]:
+    """The object in a JSON file, nothing where there is none.
+
+    Raises:
+        ValueError, RecursionError: it is too large, or no JSON.
+    """
+    content = read_json(read_bounded(file, _MOST_BYTES)) if file.is_file() else {}
     return content if isinstance(content, dict) else {}
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 import porter
 from porter.authoring.trial import try_weights
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import FileError, MissingFramework, UsageError
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.dialects import get_dialect
@@ -26,6 +26,7 @@ from porter.identify.doors import open_member
 from porter.port import Origin
 from porter.recipe import Member, expand, find_member, find_recipe, layer_names, recipes_folder
 from porter.recipe.twins import FILE
+from porter.source.beside import stated_beside
 from porter.source.origin import _known
 from porter.source.statements import of_config
 from porter.verification import reverify
@@ -201,16 +202,11 @@ def test_a_config_of_something_else_says_nothing(
     assert origin_of(placed(made(VARIANT, "timm"), tmp_path / "folder", config=config), "timm") is None
 
 
-@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"architecture": "' + "a" * 100_000 + '"}'])
-def test_a_hostile_config_is_no_fault(text: str, made: Callable[[str, str], Path], tmp_path: Path) -> None:
-    path = placed(made(VARIANT, "timm"), tmp_path / "folder", config={})
-    (path.parent / "config.json").write_text(text)
-    if text.endswith("}"):
-        with pytest.raises(UsageError) as refused:
-            origin_of(path, "timm")
-        assert len(str(refused.value)) < 1000
-    else:
-        assert origin_of(path, "timm") is None
+def test_a_name_of_any_length_is_said_short(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    path = placed(made(VARIANT, "timm"), tmp_path / "folder", config={"architecture": "a" * 100_000})
+    with pytest.raises(UsageError) as refused:
+        origin_of(path, "timm")
+    assert len(str(refused.value)) < 1000
 
 
 @pytest.mark.parametrize("epsilon", ["NaN", "-1", "0", "1e999", "1" + "0" * 400])
@@ -407,6 +403,32 @@ def test_a_config_beside_several_files_is_that_of_the_usual_one(
     assert origin_of(own, "timm_tf") is not None, "it is the only one"
     placed(made(VARIANT, "timm"), tmp_path / "folder")
     assert origin_of(own, "timm") is None and origin_of(tmp_path / "folder", "timm_tf") is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[" * 10**5, '{"a": ' * 10**5, f'{{"a": "{"a" * (17 << 20)}"}}'],
+    ids=["nothing", "half", "deep lists", "deep objects", "too large"],
+)
+def test_a_config_that_is_damaged_is_named(
+    text: str, made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    path = placed(made(VARIANT, "timm"), tmp_path / "folder", config={})
+    (path.parent / "config.json").write_text(text)
+    with pytest.raises(FileError, match="which network the weights are of") as refused:
+        porter.convert(path.parent, to="torch", out=tmp_path / "port", check=False)
+    assert refused.value.where == str(path.parent / "config.json") and not (tmp_path / "port").exists()
+
+
+def test_a_config_names_as_many_classes_as_imagenet_21k_has(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    names = [f"{number:05d}, {'a name of the length that WordNet has' * 2}" for number in range(21_841)]
+    listed = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
+    path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=listed)
+    photos, warnings = stated_beside(path)
+    assert (path.parent / "config.json").stat().st_size > 3 << 20
+    assert photos.labels is not None and photos.labels.names == tuple(names) and not warnings
 
 
 def test_an_epsilon_that_a_config_states_is_the_ports(
