@@ -27,6 +27,7 @@ from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.inputs import make_images
 from porter.verification.loss import with_loss
+from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
@@ -174,9 +175,12 @@ def check_against(
         return verdict, (*(() if without_given else failures), *_cautions(port, verdict))
     verdict, failures = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)
-    if not verdict.ok and verdict.proof.silent is None:
+    failed = not verdict.ok and verdict.proof.silent is None
+    if failed or _rests_on_rounding(verdict):
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
-        verdict = replace(verdict, disagreement=_disagreement(references_of(opened, dtype), against, image))
+        references = references_of(opened, dtype)
+        said = _disagreement(references, against, image) if failed else _of_two_programs(references, image)
+        verdict = replace(verdict, disagreement=said)
     cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:
         return verdict, cautions
@@ -185,13 +189,20 @@ def check_against(
     return verdict, (*failures, caution, *cautions)
 
 
+def _rests_on_rounding(verdict: Verdict) -> bool:
+    """Whether a value that is further away than any limit by itself is taken for the source's rounding, which
+    is as far from its own in float64. Where two programs run the source's number types, it can also be a
+    mistake of one of them.
+    """
+    nodes = (node for parity in verdict.all for node in parity.nodes)
+    return any(min(node.rel_l2, node.rounding) > MOST_ROUNDING for node in nodes)
+
+
 def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], image: Array) -> str | None:
     """What the references of a source disagree on, the first of which says that the port is wrong."""
     references = list(forms)
-    for form in references[:1]:
-        with suppress(MissingFramework):  # one of two cannot run: the comparison has failed all the same
-            if isinstance(form, FileGraphSource) and (said := form.disagreement(image)):
-                return said
+    if said := _of_two_programs(references, image):
+        return said
     for form in references[1:]:
         with suppress(MissingFramework):
             if against(form).ok:
@@ -199,6 +210,14 @@ def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], ima
                     f"{references[0].name} and {form.name} disagree, and the port is the function of "
                     f"{form.name}"
                 )
+    return None
+
+
+def _of_two_programs(forms: Iterable[Form], image: Array) -> str | None:
+    """What the programs that run the first reference disagree on."""
+    first = next(iter(forms), None)
+    with suppress(MissingFramework):  # one of the two cannot run
+        return first.disagreement(image) if isinstance(first, FileGraphSource) else None
     return None
 
 

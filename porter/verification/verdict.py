@@ -81,7 +81,7 @@ class Verdict:
         loss: of the port's output by the rounding of its weights, where it was measured.
         given: the proof by the user's own reference; `parities` is empty if no other reference can run.
         disagreement: what two implementations that porter did not write disagree on, if the comparison
-            failed; one is wrong.
+            failed or only rounding explains it; one is wrong, so that nothing is proved.
     """
 
     parities: tuple[Parity, ...]
@@ -95,7 +95,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        return self.proof.ok
+        return self.proof.ok and self.disagreement is None
 
     @property
     def all(self) -> tuple[Parity, ...]:

@@ -5,7 +5,7 @@ or is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +17,8 @@ from safetensors.numpy import save_file
 import porter
 from porter.base.dtypes import Dtype
 from porter.base.errors import CheckFailed, MissingFramework
+from porter.frameworks.onnx.model import Model, run_model
+from porter.frameworks.onnx.session import Session
 from porter.frameworks.torch import engine
 from porter.port import read_port
 from porter.source.of_port import source_of
@@ -268,6 +270,30 @@ def test_a_disagreement_of_two_references_is_named_as_theirs(
     refused(
         ran, "not proved: onnxruntime and ONNX's reference implementation disagree on 'y' (Softmax", status=1
     )
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_mistake_that_is_as_small_as_rounding_is_told_by_the_other_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    """Reader and reference in float64 take a slope for 2 % less than onnxruntime: 9e-4 of the value."""
+    text = HEAD % ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = LeakyRelu <alpha = 0.02> (c)")
+    file = written(text, tmp_path / "net.onnx")
+
+    def steeper(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
+        if dtype == "float32":
+            (slope,) = (node.attribute[0] for node in model.proto.graph.node if node.op_type == "LeakyRelu")
+            slope.f = 0.0204
+        return run_model(model, dtype, outputs, optimised=optimised)
+
+    monkeypatch.setattr("porter.frameworks.onnx.file_reference.run_model", steeper)
+    with monkeypatch.context() as lacking:
+        lacking.setattr("porter.verification.references.FileGraphSource.disagreement", not_to_be_run)
+        assert cli("convert", file, "--to", "torch", "--out", "proved").status == 0
+    ran = cli("convert", file, "--to", "torch", "--out", "port")
+    refused(ran, "not proved: onnxruntime and ONNX's reference implementation disagree on 'y' (", status=1)
+    ran = cli("verify", "proved", "--weights", file)
+    assert ran.status == 1 and "not proved: onnxruntime and ONNX's reference" in ran.out
 
 
 @pytest.mark.usefixtures("one_recipe")
