@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from porter.filegraph.dataflow import Tensor
 from porter.filegraph.file_graph import Stored
@@ -11,10 +12,12 @@ from porter.filegraph.layers import both_sides, of_row, row
 from porter.filegraph.products import along_channels
 from porter.filegraph.reductions import reduce
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.walk import Lacks, Read
+from porter.filegraph.stacks import stacked, unstacked
+from porter.filegraph.views import View
+from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import sizes_of, whole_numbers
-from porter.graph import Conv, ConvTranspose
+from porter.graph import Affine, Conv, ConvTranspose
 from porter.graph.ops import Function
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
@@ -35,8 +38,7 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
     if len(kernel.shape) == 3:
         found = _along_channels(walk, node)
         return _of_row(walk, node, kernel, vector) if isinstance(found, Lacks) else found
-    value = walk.value(source)
-    if len(kernel.shape) != 4 or not (value.is_map or value.shape is None):
+    if len(kernel.shape) != 4:
         return Lacks(f"{node.op} of {len(kernel.shape) - 2} axes")
     tensors = {"kernel": Stored(kernel.name, "OIHW"), **({"bias": Stored(vector.name)} if vector else {})}
     stride, dilation = (_pair(walk, node, key, 1) for key in ("stride", "dilation"))
@@ -51,7 +53,15 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
         pads: Pads = (around[0] // 2, around[0] - around[0] // 2, around[1] // 2, around[1] - around[1] // 2)
     else:
         pads = both_sides(_pair(walk, node, "padding", 0))
-    if node.arguments.get("transposed") or node.op == "conv_transpose2d":
+    turned = node.arguments.get("transposed") or node.op == "conv_transpose2d"
+    stack = None if turned else stacked(walk, node, walk.view(source), window, pads)
+    if stack is not None:
+        op = Conv(kernel.shape[0], window, _explicit(stack.pads), groups)
+        return unstacked(walk, node, stack, walk.builder.conv(node.name, stack.value, op, tensors)) or Lacks()
+    value = walk.value(source)
+    if not (value.is_map or value.shape is None):
+        return Lacks(f"{node.op} of 2 axes")
+    if turned:
         more = _pair(walk, node, "output_padding", 0)
         cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
         return walk.builder.transposed(
@@ -107,9 +117,7 @@ def read_row_pool(walk: Walk, node: AtenNode) -> Read:
 def read_max_pool(walk: Walk, node: AtenNode) -> Read:
     """max_pool2d, whose pads take no part. Of a pool with places, nothing reads the places."""
     convention = _explicit(both_sides(_pair(walk, node, "padding", 0)), LOWEST, rounding=_rounding(node))
-    return walk.builder.pool(
-        node.name, walk.value(node.arguments["self"]), "max", _pooled(walk, node), convention
-    )
+    return _pool(walk, node, node.name, "max", _pooled(walk, node), convention)
 
 
 def read_average_pool(walk: Walk, node: AtenNode) -> Read:
@@ -126,8 +134,31 @@ def read_average_pool(walk: Walk, node: AtenNode) -> Read:
     convention = _explicit(both_sides(_pair(walk, node, "padding", 0)), average=average, rounding=rounding)
     factor = math.prod(window.kernel) / divisor if divisor else 1.0
     name = node.name if factor == 1 else f"{node.name}:mean"
-    value = walk.builder.pool(name, walk.value(node.arguments["self"]), "mean", window, convention)
-    return walk.builder.affine(node.name, value, (factor,), (0.0,))
+    found = _pool(walk, node, name, "mean", window, convention)
+    return (
+        found
+        if factor == 1 or isinstance(found, Lacks)
+        else apply(walk, node, found, Affine((factor,), (0.0,)))
+    )
+
+
+def _pool(
+    walk: Walk, node: AtenNode, name: str, function: Function, window: Window, convention: Convention
+) -> View | Lacks:
+    """A pool of a map, or without pads of several maps of each image."""
+    view, plain = (
+        walk.view(node.arguments["self"]),
+        not any(convention.pads) and convention.rounding == "floor",
+    )
+    stack = stacked(walk, node, view, window, convention.pads) if plain else None
+    if stack is None:
+        value = walk.value(node.arguments["self"])
+        return walk.views.of(walk.builder.pool(name, value, function, window, convention))
+    convention = replace(convention, rule="explicit", pads=stack.pads)
+    return (
+        unstacked(walk, node, stack, walk.builder.pool(name, stack.value, function, window, convention))
+        or Lacks()
+    )
 
 
 def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:

@@ -1,0 +1,98 @@
+"""Windows over several maps of each image, which a file counts among the images, such as parts of it or the
+heads of an attention: in the port, their rows stand below each other in one map.
+
+So a layer keeps its own tensors. Rows of zeros between two maps are the pads of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import N
+from porter.filegraph.dims import product
+from porter.filegraph.moves import cut
+from porter.filegraph.views import Piece, View, joined
+from porter.filegraph.walk import Walk
+from porter.graph import PadAxis
+from porter.graph.ops import AXES
+from porter.padding import Pads, Window
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Maps below each other.
+
+    Attributes:
+        value: the map that they are together.
+        pads: of the window over it.
+        count: of the maps of an image.
+        apart: the rows from one map's results to the next one's.
+        rows: how many of these are the map's own; the others are of windows over two maps.
+    """
+
+    value: Value
+    pads: Pads
+    count: int
+    apart: int
+    rows: int
+
+
+def stacked(walk: Walk[N], node: N, view: View, window: Window, pads: Pads) -> Stack | None:
+    """The maps of a view whose first axis has more than the images; None for others."""
+    order = _channels_last(walk)
+    last, sizes = view.transposed(order) if len(view.axes or ()) == len(order) else None, view.sizes
+    if last is None or sizes is None or walk.views.whole or last.axes is None or not last.axes[0][1:]:
+        return None
+    (images, *several), rows = last.axes[0], (last.sizes or ())[1]
+    count, (top, bottom, left, right) = product(piece.size for piece in several), pads
+    if images.axis != "N" or not isinstance(count, int) or not isinstance(rows, int):
+        return None
+    whole, step, extent = rows + top + bottom, window.stride[0], window.extent(0)
+    more = -whole % step
+    if top or bottom or more:
+        array = walk.as_array(f"{node.name}:maps", last)
+        if array is None:
+            return None
+        padded = walk.builder.add(f"{node.name}:between", PadAxis(1, top, bottom + more), array.value)
+        last = walk.views.led_like(array, padded)
+    value = _below(walk, f"{node.name}:below", last) if extent <= whole else None
+    if value is None:
+        return None
+    after = max(extent - step, 0)  # so that the last map has as many results as the others
+    return Stack(value, (0, after, left, right), count, (whole + more) // step, (whole - extent) // step + 1)
+
+
+def unstacked(walk: Walk[N], node: N, stack: Stack, value: Value) -> View | None:
+    """What a window made of maps below each other, as the tensor that the file has of it."""
+    found = _apart(walk, value, stack.count, stack.apart)
+    if stack.rows == stack.apart:
+        return found and found.restored(_channels_last(walk))
+    own = cut(walk, node, found, {1: slice(0, stack.rows)}) if found else None
+    below = _below(walk, f"{node.name}:own", own) if isinstance(own, View) else None
+    again = _apart(walk, below, stack.count, stack.rows) if below else None
+    return again and again.restored(_channels_last(walk))
+
+
+def _below(walk: Walk[N], name: str, view: View) -> Value | None:
+    """Maps whose channels are the last axis, and which the first axis has beside the images, as one map."""
+    (images, *several), *axes = view.axes or ((),)
+    below = View(view.value, joined([(images,), (*several, *axes[0]), *axes[1:]]))
+    turned = below.restored(_channels_last(walk))
+    value = walk.views.settled(name, turned) if turned else None
+    return value if value is not None and value.is_map else None
+
+
+def _apart(walk: Walk[N], value: Value, count: int, rows: int) -> View | None:
+    """Such a map as the tensor of its maps, each of so many rows."""
+    last = walk.views.of(value).transposed(_channels_last(walk))
+    if last is None or last.axes is None:
+        return None
+    images, _, *others = last.axes
+    return View(value, joined([(*images, Piece("H", count, rows)), (Piece("H", rows),), *others]))
+
+
+def _channels_last(walk: Walk[N]) -> list[int]:
+    """The axes of the file's own layout as batch, rows, columns and channels."""
+    layout = walk.views.layout()
+    return [0, *(layout.index(axis) for axis in (*AXES[1:3], AXES[0]))]
