@@ -158,38 +158,6 @@ def read_squeeze(walk: Walk, node: AtenNode) -> Read:
     return moves.squeeze(walk, node, taken(node), gone) if gone else walk.view(taken(node))
 
 
-def read_patches(walk: Walk, node: AtenNode) -> Read:
-    """im2col: patches side by side as tokens N×(C·rows·columns)×patches."""
-    sizes, block = walk.view(taken(node)).sizes, _block(node)
-    if sizes is None or block is None:
-        return Lacks(f"{node.op} of patches that overlap or are padded")
-    batch, channels, down, across = sizes
-    cells = walk.view(taken(node)).reshaped(
-        [batch, channels, down // block[0], block[0], across // block[1], block[1]]
-    )
-    turned = cells and cells.transposed([0, 1, 3, 5, 2, 4])
-    return (turned and turned.reshaped([batch, channels * block[0] * block[1], -1])) or Lacks()
-
-
-def read_map_of_patches(walk: Walk, node: AtenNode) -> Read:
-    """col2im: the map whose patches `im2col` lists."""
-    sizes, block = walk.view(taken(node)).sizes, _block(node)
-    if sizes is None or block is None:
-        return Lacks(f"{node.op} of patches that overlap or are padded")
-    (batch, whole, _), (down, across) = sizes, sizes_of(walk, node, "output_size")
-    channels = whole // (block[0] * block[1])
-    cells = walk.view(taken(node)).reshaped([batch, channels, *block, down // block[0], across // block[1]])
-    turned = cells and cells.transposed([0, 1, 4, 2, 5, 3])
-    return (turned and turned.reshaped([batch, channels, down, across])) or Lacks()
-
-
-def _block(node: AtenNode) -> tuple[int, int] | None:
-    """Rows and columns of patches that lie side by side; None for others, which are no mere move."""
-    rows, columns = node.arguments["kernel_size"]
-    apart = node.arguments["stride"] == [rows, columns] and {*node.arguments["dilation"]} == {1}
-    return (rows, columns) if apart and not any(node.arguments["padding"]) else None
-
-
 def read_copies(walk: Walk, node: AtenNode) -> Read:
     """repeat: whole copies of an axis, one after the other."""
     times = sizes_of(walk, node, "repeats", taken(node))

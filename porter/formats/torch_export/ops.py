@@ -8,7 +8,7 @@ from porter.filegraph.arithmetic import LOG_SIGMOID, ones, square
 from porter.filegraph.choices import both, comparison, either, opposite
 from porter.filegraph.products import einsum
 from porter.filegraph.walk import Read, apply, unary
-from porter.formats.torch_export import arithmetic, moves, windows
+from porter.formats.torch_export import arithmetic, moves, patches, windows
 from porter.formats.torch_export.constants import COPIES, RESHAPED, SAME
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.plain import PLAIN
@@ -111,8 +111,8 @@ READERS: Mapping[str, Reader] = {
     "pixel_unshuffle": moves.read_unshuffle,
     **dict.fromkeys(("var", "std"), moves.read_variance),
     "index_select": moves.read_places,
-    "im2col": moves.read_patches,
-    "col2im": moves.read_map_of_patches,
+    "im2col": patches.read_patches,
+    "col2im": patches.read_map,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),
     **dict.fromkeys(("mean", "amax", "linalg_vector_norm", "sum"), moves.read_reduce),
     "max": moves.read_largest,
