@@ -34,7 +34,7 @@ layer takes, "$name", a number, "#name", whole numbers, or "name", a stored vect
 read; the same capture stands for the same everywhere.
 """
 
-MOST_COMPUTED = 1 << 22
+MOST_COMPUTED = 1 << 23
 """The most numbers of a value that a file computes from stored tensors, if these have fewer: a table of
 relative positions.
 """

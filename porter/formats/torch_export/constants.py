@@ -88,14 +88,17 @@ def _standardised(node: AtenNode, *values: Numbers) -> list[Numbers]:
     return [scaled if offset is None else scaled + offset]
 
 
-def _of_one_image(sizes: Sequence[Any]) -> list[Any]:
-    """Sizes of a constant, whose first one may be computed from the image's: see `for_each_image`."""
-    return [1 if place == 0 and isinstance(size, tuple) else size for place, size in enumerate(sizes)]
+def _own_sizes(node: AtenNode, stated: Sequence[Any]) -> list[Any]:
+    """Sizes of a constant. One that the program computes is known from what it says of the node's value; of
+    open ones, the first may be the number of images: see `for_each_image`.
+    """
+    own = (size if isinstance(size, int) else node.sizes[0][place] for place, size in enumerate(stated))
+    return [1 if place == 0 and isinstance(size, str) else size for place, size in enumerate(own)]
 
 
 def _expanded(node: AtenNode, value: Numbers) -> Numbers:
     """The same numbers along more axes; a value that is repeated has more than an op states."""
-    sizes = _of_one_image(node.arguments["size"])
+    sizes = _own_sizes(node, node.arguments["size"])
     whole = [1] * (len(sizes) - value.ndim) + [*value.shape]
     if any(size not in (-1, own) for size, own in zip(sizes, whole, strict=True)):
         raise ValueError("a repeated constant")
@@ -155,7 +158,7 @@ def _cast(node: AtenNode, value: Numbers) -> Numbers:
 
 def _filled(node: AtenNode) -> Numbers:
     """zeros, ones and full of stated sizes."""
-    sizes = _of_one_image(node.arguments["size"])
+    sizes = _own_sizes(node, node.arguments["size"])
     if not all(isinstance(size, int) for size in sizes) or math.prod(sizes) > MOST_COMPUTED:
         raise ValueError("sizes that are not stated")
     number = {"zeros": 0, "ones": 1}.get(node.op, node.arguments.get("fill_value"))
@@ -206,7 +209,15 @@ def _meshed(node: AtenNode, *values: Numbers) -> list[Numbers]:
 
 
 def _repeated(node: AtenNode, value: Numbers) -> Numbers:
-    times = _of_one_image(node.arguments["dims" if node.op == "tile" else "repeats"])
+    """repeat and tile. Of times that the program computes the sizes are known, or they are of the images."""
+    stated = node.arguments["dims" if node.op == "tile" else "repeats"]
+    cells = [1] * (len(node.sizes[0]) - value.ndim) + [*value.shape]
+    first = len(cells) - len(stated)
+    whole = _own_sizes(node, [None] * len(cells))
+    times = [
+        each if isinstance(each, int) else whole[place] // cells[place]
+        for place, each in enumerate(stated, first)
+    ]
     if value.size * math.prod(times) > MOST_COMPUTED:
         raise ValueError("too many repetitions")
     return np.tile(value, times)
@@ -258,7 +269,7 @@ def _pointwise(node: AtenNode, *values: Numbers) -> Numbers:
 
 
 def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
-    return value.reshape(_of_one_image(node.arguments["size" if "size" in node.arguments else "shape"]))
+    return value.reshape(_own_sizes(node, node.arguments["size" if "size" in node.arguments else "shape"]))
 
 
 def _interleaved(node: AtenNode, value: Numbers) -> Numbers:
@@ -443,8 +454,10 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
 }
 """What they give has no more numbers than they take, or than an op states (porter.filegraph.dataflow)."""
-REPEATED = ("expand", "repeat", "tile", "zeros", "ones", "full", *RESHAPED)
-"""Ops of which a size may be the number of images."""
+SIZED = ("expand", "repeat", "tile", "zeros", "ones", "full", *RESHAPED, *_RULES)
+"""Ops that take sizes, of which one may be the number of images; of the others the program says what they
+are.
+"""
 _OVER = ("cumsum", "softmax", "sum")
 """Those that compute along an axis from all of its numbers. Others that take them together give another size,
 or take one image.

@@ -22,7 +22,7 @@ from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_uses
 from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of, operands
-from porter.formats.torch_export.constants import EVALUATORS, REPEATED, RESHAPES, for_each_image, is_cast
+from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, SIZED, for_each_image, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.kinds import expect_kinds
 from porter.formats.torch_export.nodes import AtenNode, Program, Sizes, Walk, read_program
@@ -166,8 +166,9 @@ def _read_graph(
     ends = [program.given[name] for name in program.outputs]
     live = _needed(program) & downstream(nodes, lambda name: _live_inputs(nodes, name), program.images)
     constants = Arrays({**arrays, **program.numbers})
-    # A constant that is repeated for each image needs no number of images (`for_each_image`).
-    repeated = [node for name, node in nodes.items() if node.op in REPEATED and name not in live]
+    # A constant that is repeated for each image needs no number of images (`for_each_image`), and one that is
+    # resized needs no size of a map.
+    repeated = [node for name, node in nodes.items() if node.op in SIZED and name not in live]
     taken = {
         node.name: tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES) for node in repeated
     }

@@ -371,6 +371,48 @@ class Written(nn.Module):
         return torch.cat((table.flatten(2).transpose(1, 2) * shares[:, :, 1:4], shares), 2)
 
 
+class Among(nn.Module):
+    """Maps that are counted among the images, as EfficientViT's parts of an image and MViT's heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.even = nn.Conv2d(CHANNELS // 2, 6, (3, 2), 2, (1, 0))
+        self.odd = nn.Conv2d(CHANNELS // 2, 4, (3, 5), (5, 1), (2, 1), (2, 1), groups=2, bias=False)
+        self.each = nn.Conv2d(CHANNELS // 2, 6, (2, 1), padding="same")
+        self.norm = nn.BatchNorm2d(6)
+        for tensor in (self.norm.weight, self.norm.bias, self.norm.running_mean, self.norm.running_var):
+            tensor.data.uniform_(0.5, 1.5)
+
+    def forward(self, found: Tensor) -> tuple[Tensor, ...]:
+        batch, _, rows, columns = found.shape
+        heads = found.reshape(batch * 2, CHANNELS // 2, rows, columns)
+        parts = found.reshape(batch, CHANNELS // 2, 2, rows, columns).transpose(1, 2).flatten(0, 1)
+        normed = self.norm(self.even(heads)).relu()
+        pooled = functional.max_pool2d(self.norm(self.each(parts)), (3, 2), (2, 3))
+        means = functional.avg_pool2d(heads, (2, 3), divisor_override=4)
+        return tuple(
+            each.reshape(batch, 2, each.shape[1], -1).transpose(1, 2).flatten(1)
+            for each in (normed, self.odd(parts), pooled, means)
+        )
+
+
+class Sized(nn.Module):
+    """Tables that are resized and repeated to the size of a map, as SAM 2's positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.within = (nn.Parameter(torch.randn(1, CHANNELS, *size)) for size in ((3, 5), (4, 2)))
+        self.stem, self.each = nn.Conv2d(3, CHANNELS, 3, 2, 1), nn.Parameter(torch.randn(SIZE))
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        found = self.stem(image)
+        table = functional.interpolate(self.wide, size=found.shape[-2:], mode="bicubic")
+        table = table + self.within.tile(
+            [size // own for size, own in zip(table.shape, self.within.shape, strict=True)]
+        )
+        return found + table, image * self.each
+
+
 class Numbers(nn.Module):
     """A number of each image, which moves take as any tensor."""
 
@@ -400,6 +442,7 @@ EXPORTED = {
     "sines": Positions,
     "ensemble": Ensemble,
     "written": Written,
+    "among the images": Among,
     "looked up": Looked,
     "asked": Asked,
     "numbers": Numbers,
@@ -431,6 +474,7 @@ def export(net: Any, image: Any, free: bool, path: Path) -> Path:
     return path
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 @pytest.mark.parametrize("free", [True, False], ids=["any batch", "one image"])
 @pytest.mark.parametrize(("name", "form"), CASES, ids=[f"{name}{form}" for name, form in CASES])
 def test_a_network_of_arrays_is_read_as_it_computes(name: str, form: str, free: bool, tmp_path: Path) -> None:
@@ -455,6 +499,22 @@ def test_a_network_of_arrays_is_read_as_it_computes(name: str, form: str, free: 
         assert ours.shape == theirs.shape and np.linalg.norm(ours - theirs) <= limit * np.linalg.norm(
             theirs
         ), path
+
+
+def test_a_table_of_sizes_that_the_program_computes_is_computed_once(tmp_path: Path) -> None:
+    """Where torch is asked for open sizes and finds that one only holds, it computes with it nevertheless."""
+    torch.manual_seed(0)
+    net, images = Sized().eval().double(), torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    free = (dict.fromkeys((0, 2, 3), torch.export.Dim.AUTO),)
+    program = torch.export.export(net, (images,), dynamic_shapes=free)
+    assert any("sym_size" in str(node.target) for node in program.graph.nodes)
+    torch.export.save(program, tmp_path / "net.pt2")
+    checkpoint = read_checkpoint(tmp_path / "net.pt2")
+    assert checkpoint.graph is not None
+    found, held = translated(checkpoint.graph, checkpoint.tensors)
+    values = evaluate(found.graph, held, images.numpy())
+    for end, wanted in zip(found.graph.outputs, net(images), strict=True):
+        assert np.allclose(values[end], wanted.detach().numpy(), rtol=1e-12, atol=1e-12)
 
 
 class Over(nn.Module):
