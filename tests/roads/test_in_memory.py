@@ -17,6 +17,7 @@ from torch.nn.utils import parametrizations, prune, weight_norm
 
 import porter
 from porter.base.errors import PorterError, UsageError
+from porter.graph import Conv
 
 SIDE = 24
 
@@ -112,6 +113,30 @@ def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(
     images = torch.randn(2, 3, 31, 26)
     with torch.no_grad():
         assert torch.allclose(porter.load(made.port.folder)(images), module(images), rtol=0, atol=1e-6)
+
+
+class Shared(nn.Module):
+    """A convolution that two blocks have, as CoaT's positions, each called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared, self.head = nn.Conv2d(3, 3, 3, padding=1), nn.Linear(3, 5)
+        self.blocks = nn.ModuleList(nn.Sequential(self.shared, nn.ReLU()) for _ in range(2))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        for block in (*self.blocks, *self.blocks):
+            images = images + block(images)
+        return self.head((images + self.shared(images)).mean((2, 3)))
+
+
+def test_calls_of_a_module_of_several_names_are_compared_each_with_its_own(
+    convert: Callable[..., Any],
+) -> None:
+    made = convert(seeded(Shared), example=torch.zeros(1, 3, SIDE, SIDE))
+    (double,) = (each for each in made.verdict.given.parities if each.dtype == "float64")
+    graph = made.port.graph
+    calls = {node.path for node in graph.nodes if isinstance(node.op, Conv)}
+    assert len(calls) == 5 and calls <= {node.path for node in double.nodes}
 
 
 def test_a_port_of_a_model_is_verified_with_it_again(tmp_path: Path) -> None:

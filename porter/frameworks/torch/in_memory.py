@@ -78,12 +78,20 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
             "the graph that torch.export draws",
             (images[order[0]].shape[2], images[order[0]].shape[3]) if images[order[0]].dim() == 4 else None,
             copied=lambda: fitted(_copy(module, name)[0]),
-            calls=calls_in(read_archive(path).program),
+            calls=calls_in(read_archive(path).program, _same(copy)),
             notes=(left,) if hooked else (),
             fixed=None if is_last else lambda: saved(level + 1),
         )
 
     return saved(0)
+
+
+def _same(module: nn.Module) -> dict[str, str]:
+    """Of each path of a module in it the first one that it has."""
+    first: dict[int, str] = {}
+    return {
+        path: first.setdefault(id(each), path) for path, each in module.named_modules(remove_duplicate=False)
+    }
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
