@@ -79,9 +79,12 @@ def calibrated(
 
 def _scaled(layer: Any, _inputs: Any, value: Any) -> Any:
     """Makes the deviation of a layer's values 1, and the mean of each unit of a dense layer 0, if its values
-    depend on the image: what a class token gives by itself would be 0 for every image.
+    depend on the image: what a class token gives by itself would be 0 for every image. Values that are all
+    alike stay as they are, such as those behind a norm of one channel.
     """
     deviation = value.std()
+    if deviation <= 1e-6 * value.abs().max():
+        return value
     layer.weight /= deviation
     value = value / deviation
     if layer.bias is not None:
