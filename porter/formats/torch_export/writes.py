@@ -38,7 +38,9 @@ def without_writes(program: Program) -> Program:
     program = _with_changes_written(program)
     if not any(node.target in _WRITES for node in program.nodes.values()):
         return program
-    program = replace(program, nodes={name: _made(node) for name, node in program.nodes.items()})
+    program = _with_whole_values(
+        replace(program, nodes={name: _made(node) for name, node in program.nodes.items()})
+    )
     writer = _Writer(program)
     for place, node in enumerate(program.nodes.values()):
         writer.add(place, node)
@@ -83,6 +85,36 @@ def _with_changes_written(program: Program) -> Program:
     return replace(program, nodes=nodes, given=given, types=types)
 
 
+def _with_whole_values(program: Program) -> Program:
+    """The program in which what a write into a whole value gives is that value, so that its parts are those
+    of one.
+    """
+    names: dict[Reference, Reference] = {}
+    nodes: dict[str, AtenNode] = {}
+    for name, stated in program.nodes.items():
+        nodes[name] = node = _renamed(stated, names)
+        if node.target in _WRITES and node.inputs:
+            before = program.nodes[node.inputs[0][0]]
+            if before.op not in VIEWS and before.target not in _WRITES:
+                names[name, 0] = node.inputs[0]
+    given = {name: names.get(source, source) for name, source in program.given.items()}
+    return replace(program, nodes=nodes, given=given)
+
+
+def _renamed(node: AtenNode, names: Mapping[Reference, Reference]) -> AtenNode:
+    """A node that reads other values in the place of these."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: read(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [read(each) for each in value]
+        return names.get(value, value) if isinstance(value, tuple) else value
+
+    inputs = tuple(names.get(source, source) for source in node.inputs)
+    return replace(node, inputs=inputs, arguments=read(node.arguments))
+
+
 def _made(node: AtenNode) -> AtenNode:
     """`new_zeros` and its like take only the type of a value: of stated sizes they are what `zeros` makes."""
     op, sizes = node.op.removeprefix("new_"), node.arguments.get("size", ())
@@ -119,9 +151,7 @@ class _Writer:
         if stated.inputs and (stated.op in VIEWS or stated.target in _WRITES):
             base = self.views.get(stated.inputs[0], stated.inputs[0])
             self.views |= {(stated.name, output): base for output in range(stated.outputs)}
-        node = replace(
-            stated, inputs=tuple(map(self._since, stated.inputs)), arguments=self._renamed(stated.arguments)
-        )
+        node = _renamed(stated, self.now)
         found = self._steps(place, stated) if stated.target in _WRITES else None
         if found is None:
             self.nodes[node.name] = node
@@ -137,13 +167,6 @@ class _Writer:
 
     def _since(self, source: Reference) -> Reference:
         return self.now.get(source, source)
-
-    def _renamed(self, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {name: self._renamed(each) for name, each in value.items()}
-        if isinstance(value, list):
-            return [self._renamed(each) for each in value]
-        return self._since(value) if isinstance(value, tuple) else value
 
     def _steps(self, place: int, node: AtenNode) -> tuple[list[AtenNode], Reference] | None:
         """The slices that a write goes through, the last one first, and what they are of; None where the

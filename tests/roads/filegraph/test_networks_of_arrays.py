@@ -365,6 +365,7 @@ class Written(nn.Module):
         shares[:, :, 2] += 0.25
         shares[:, :, 1:3] *= shares[:, :, 3:5]
         shares[:] = shares.sigmoid()
+        shares[:, :, 4] -= 0.5
         moved = table.permute(0, 2, 3, 1).contiguous()
         moved[:, :, 1:, 0] -= 3
         table = moved.permute(0, 3, 1, 2)
