@@ -114,6 +114,12 @@ FORMATS = (
         holds_arrays,
         advice="copy the whole folder again, with its file _METADATA or checkpoint",
     ),
+    Format(
+        "hub-folder",
+        "a folder with a config.json and without the weights that it is about",
+        lambda content: (content.path / "config.json").is_file(),
+        advice="fetch it again with its model.safetensors, or name the weights file in it",
+    ),
     Format("folder", "a folder", lambda content: content.path.is_dir(), advice="name the weights file in it"),
     Format(
         "hdf5",

@@ -234,6 +234,8 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_a_folder(tmp_path: Path) -> None:
     assert "a folder" in message(tmp_path)
+    (tmp_path / "config.json").touch()
+    assert "without the weights that it is about" in message(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are a Unix thing")
