@@ -16,6 +16,7 @@ from porter.base.errors import UsageError, first_line
 from porter.frameworks.code.language import Layer
 from porter.frameworks.flax import layers
 from porter.frameworks.flax.code import Place, places
+from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.flax.spellings import FUNCTIONS, SPELLINGS, WITH_TENSORS
 from porter.frameworks.flax.state import arrays_of
 from porter.frameworks.images import as_taken, expect_axes
@@ -226,15 +227,13 @@ def _function(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[...
 
 @cache
 def _compiled(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    return jax.jit(_function(kind, arguments), compiler_options=_QUICKLY)
+    return jax.jit(_function(kind, arguments), compiler_options=QUICKLY)
 
 
-_QUICKLY = {"xla_backend_optimization_level": 0}
-"""The compiler takes half the time, and its code a few percent more."""
 _compiled_module = jax.jit(
     lambda graph, state, *inputs: nnx.merge(graph, state)(*inputs),
     static_argnums=0,
-    compiler_options=_QUICKLY,
+    compiler_options=QUICKLY,
 )
 
 

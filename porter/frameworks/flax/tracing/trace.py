@@ -14,6 +14,7 @@ import numpy as np
 from flax import nnx
 
 from porter.base.dtypes import Array, Dtype
+from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.last_uses import last_uses
 
 
@@ -244,7 +245,7 @@ def _joined(values: Sequence[Any]) -> Any:
 def run(traced: Traced, given: Sequence[Array], wanted: Collection[str], dtype: Dtype) -> dict[str, Array]:
     """The values of these names, and the outputs, for inputs of the traced shapes, computed in a type."""
     kept = {*wanted, *traced.outputs}
-    program = jax.jit(lambda held: _values(traced, held, kept, dtype), compiler_options=_QUICKLY)
+    program = jax.jit(lambda held: _values(traced, held, kept, dtype), compiler_options=QUICKLY)
     taken = dict(zip(traced.inputs, given, strict=True))
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         held = {name: _real(each, dtype) for name, each in {**traced.variables, **taken}.items()}
@@ -256,14 +257,10 @@ def own_outputs(module: nnx.Module, given: Sequence[Array]) -> tuple[Array, ...]
     graph, state = nnx.split(module)
     held = jax.tree.map(lambda value: _real(value, "float32"), state)
     program = jax.jit(
-        lambda held, *given: jax.tree.leaves(nnx.merge(graph, held)(*given)), compiler_options=_QUICKLY
+        lambda held, *given: jax.tree.leaves(nnx.merge(graph, held)(*given)), compiler_options=QUICKLY
     )
     with jax.default_matmul_precision("highest"):
         return tuple(map(np.asarray, program(held, *given)))
-
-
-_QUICKLY = {"xla_backend_optimization_level": 0}
-"""A program is run once or twice: compiling it takes longer."""
 
 
 def _values(traced: Traced, given: Mapping[str, Any], kept: Collection[str], dtype: Dtype) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
@@ -19,6 +20,7 @@ from porter.base import package
 from porter.base.errors import MissingFramework, UsageError
 from porter.frameworks.flax import destination as framework
 from porter.frameworks.flax.code import model_source
+from porter.frameworks.flax.compiler import QUICKLY
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY
@@ -35,6 +37,14 @@ from tests.unit.frameworks.torch.test_code_random import random_graph, random_ro
 GRAPH = resnet_v2((1, 1))
 PLAN, TENSORS = make_plan(GRAPH, ANY, framework.CAPABILITIES), tensors_of(GRAPH)
 IMAGES = jnp.asarray(images((33, 32)).transpose(0, 2, 3, 1), "float32")
+
+
+def test_a_depthwise_convolution_is_compiled_as_one_where_the_map_is_smaller_than_the_kernel() -> None:
+    with jax.enable_x64():
+        layer = nnx.Conv(8, 8, (5, 5), feature_group_count=8, param_dtype=jnp.float64, rngs=nnx.Rngs(0))
+        call = jax.jit(lambda x: layer(x), compiler_options=QUICKLY)
+        program = str(call.lower(jnp.ones((1, 2, 3, 8), jnp.float64)).compile().as_text())
+    assert "convolution(" in program and "feature_group_count=8" in program
 
 
 @pytest.fixture(scope="module")

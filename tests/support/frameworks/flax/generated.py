@@ -17,6 +17,7 @@ from jax.extend.core import Var
 from porter.frameworks import Tensors
 from porter.frameworks.flax import destination as framework
 from porter.frameworks.flax.code import model_source
+from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.flax.graph_module import GraphModule
 from porter.frameworks.images import as_taken
 from porter.graph import input_shapes
@@ -39,7 +40,7 @@ def outputs_of(model: Any, plan: Plan, batch: Array) -> dict[str, Array]:
     graph, state = nnx.split(model)
     call = jax.jit(
         lambda state, *inputs: nnx.merge(graph, state)(*inputs),
-        compiler_options={"xla_backend_optimization_level": 0},
+        compiler_options=QUICKLY,
     )
     found = call(state, *inputs)
     values = dict(zip(plan.graph.outputs, found if plan.graph.further else (found,), strict=True))
