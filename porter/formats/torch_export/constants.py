@@ -97,12 +97,17 @@ def _own_sizes(node: AtenNode, stated: Sequence[Any]) -> list[Any]:
 
 
 def _expanded(node: AtenNode, value: Numbers) -> Numbers:
-    """The same numbers along more axes; a value that is repeated has more than an op states."""
+    """The same numbers along more axes; a value that is repeated has more than an op states, unless it is a
+    mask's.
+    """
     sizes = _own_sizes(node, node.arguments["size"])
     whole = [1] * (len(sizes) - value.ndim) + [*value.shape]
-    if any(size not in (-1, own) for size, own in zip(sizes, whole, strict=True)):
+    times = [size if own == 1 and size > 0 else 1 for size, own in zip(sizes, whole, strict=True)]
+    if any(size not in (-1, own * count) for size, own, count in zip(sizes, whole, times, strict=True)):
+        raise ValueError("a constant of other sizes")
+    if math.prod(times) > 1 and (value.dtype.kind != "b" or value.size * math.prod(times) > MOST_COMPUTED):
         raise ValueError("a repeated constant")
-    return value.reshape(whole)
+    return np.tile(value.reshape(whole), times)
 
 
 def _listed(node: AtenNode, values: Sequence[Numbers]) -> list[Numbers]:
@@ -162,7 +167,12 @@ def _filled(node: AtenNode) -> Numbers:
     if not all(isinstance(size, int) for size in sizes) or math.prod(sizes) > MOST_COMPUTED:
         raise ValueError("sizes that are not stated")
     number = {"zeros": 0, "ones": 1}.get(node.op, node.arguments.get("fill_value"))
-    return np.full(sizes, number, np.bool_ if node.arguments.get("dtype") == _BOOL else np.float64)
+    stated = node.arguments.get("dtype")
+    kind = np.bool_ if stated == _BOOL else np.int64 if stated == _WHOLE else np.float64
+    found: Numbers = np.full(sizes, number, kind)
+    if kind is not np.float64 and np.any(found != number):
+        raise ValueError("a number of another type")
+    return found
 
 
 def _with_number(function: Any, node: AtenNode, value: Numbers, other: Numbers) -> Numbers:

@@ -195,11 +195,12 @@ class _Writer:
     def _written(self, node: AtenNode) -> Reference:
         """What stands in the part afterwards."""
         source, sizes = self._source(node), node.sizes[0]
+        made = {"size": list(sizes), "dtype": self.types.get((node.name, 0))}
         if not isinstance(source, tuple):
-            return self._new(node, "full", (), {"size": list(sizes), "fill_value": source}, sizes)
+            return self._new(node, "full", (), {**made, "fill_value": source}, sizes)
         if node.target == "aten.copy_.default":
             return source
-        zeros = self._new(node, "zeros", (), {"size": list(sizes)}, sizes)
+        zeros = self._new(node, "zeros", (), made, sizes)
         return self._new(node, "add", (zeros, source), {"self": zeros, "other": source}, sizes)
 
     def _sizes(self, source: Reference) -> tuple[int | str, ...]:

@@ -372,6 +372,28 @@ class Written(nn.Module):
         return torch.cat((table.flatten(2).transpose(1, 2) * shares[:, :, 1:4], shares), 2)
 
 
+class Placed(nn.Module):
+    """Rows of a table at places that are written in parts, and a mask of truths that is added, as BEiT's
+    biases.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(20, CHANNELS))
+
+    def forward(self, found: Tensor) -> Tensor:
+        count = found.shape[2]
+        steps = torch.arange(count - 1)
+        places = torch.zeros(count, count, dtype=torch.int64)
+        places[1:, 1:] = torch.maximum(steps[None], steps[:, None])
+        places[0, 0:] = 17
+        places[0:, 0] = 18
+        places[0, 0] = 19
+        bias = self.table[places.view(-1)].view(count, count, -1).permute(2, 0, 1)[None]
+        counts = (torch.arange(count) >= 4).view(1, 1, -1, 1).expand(found.shape[0], -1, count, count)
+        return (found @ found.transpose(2, 3) + (bias + counts)).softmax(-1)
+
+
 class Among(nn.Module):
     """Maps that are counted among the images, as EfficientViT's parts of an image and MViT's heads."""
 
@@ -444,6 +466,7 @@ EXPORTED = {
     "ensemble": Ensemble,
     "written": Written,
     "among the images": Among,
+    "placed": Placed,
     "looked up": Looked,
     "asked": Asked,
     "numbers": Numbers,
