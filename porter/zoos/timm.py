@@ -29,6 +29,9 @@ _LOADING = frozenset(
 _CHANNELS = 3
 """timm's own where `in_chans` says nothing. A first convolution may have more: TResNet's has 4x4 pixels."""
 
+_WRAPPED = "timm_model."
+"""What TimmWrapperModel and TimmWrapperForImageClassification of transformers 5 put before timm's names."""
+
 
 def import_timm() -> ModuleType:
     """timm.models, which needs torchvision; see `import_models`.
@@ -150,13 +153,22 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     build = partial(library.create_model, name, pretrained=False, **{**usual, **given})
     from porter.frameworks.torch.construction import filled
 
-    size = about.get("input_size")
+    model: Any = filled(_own_tensors(checkpoint.tensors), build, where)
+    size = about.get("input_size") or list(model.pretrained_cfg["input_size"])
     return BuiltModel(
-        filled(checkpoint.tensors, build, where),
+        model,
         by,
         stated_size(size[1:]) if isinstance(size, list) else None,
         channels=given.get("in_chans", _CHANNELS),
     )
+
+
+def _own_tensors(tensors: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The tensors by timm's names: the wrapper that transformers puts around its models has its own before
+    all of them.
+    """
+    wrapped = all(name.startswith(_WRAPPED) for name in tensors)
+    return {name.removeprefix(_WRAPPED): array for name, array in tensors.items()} if wrapped else tensors
 
 
 IMPLEMENTATION = implementation(TIMM)

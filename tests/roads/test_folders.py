@@ -51,10 +51,11 @@ MADE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     ),
     "vit": ("vit", {**NARROW, "hidden_act": "gelu_new"}, ""),
     "distilled": ("deit", NARROW, "WithTeacher"),
+    "wrapper": ("timm_wrapper", {"architecture": "test_resnet"}, ""),
     "backbone": ("resnet", {**STAGES, "out_features": ["stage2", "stage4"]}, "Backbone"),
 }
 """A model_type, settings, and the end of the class's name."""
-IN_CI = ("mobilenet", "regnet", "vit", "distilled")
+IN_CI = ("mobilenet", "regnet", "vit", "distilled", "wrapper")
 IN_RECIPES = {
     **dict.fromkeys(("mobilenet", "regnet", "efficientnet"), "transformers"),
     "mobilenet of torch's pads": "transformers_torch",
