@@ -6,7 +6,7 @@ and attributes as the file says them, and porter.filegraph.kernels computes them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -37,12 +37,14 @@ class NumpyModel:
     Attributes:
         takes: what it takes, where that is more than images; the names of its further inputs are the
             program's.
+        arrays: names of values that are no maps, whatever axes they have.
     """
 
     program: Program
     tensors: Mapping[str, Array]
     dtype: Dtype
     takes: TakesInputs | None = None
+    arrays: Collection[str] = ()
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
         """The values called `names`, those of them that the program has, for a batch N×C×H×W; maps come back
@@ -70,7 +72,10 @@ class NumpyModel:
             found |= {name: known[name] for name in step.outputs if name in names}
             for name in ended:
                 known.pop(name, None)
-        return {name: first(value) if channels_last else value for name, value in found.items()}
+        return {
+            name: first(value) if channels_last and name not in self.arrays else value
+            for name, value in found.items()
+        }
 
     def _beside(self, images: Array) -> dict[str, Array]:
         """What the further inputs are fed, by name."""
@@ -123,7 +128,8 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
         )
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter's own engine runs files in float32 and float64, not in {dtype}")
-    return NumpyModel(import_module(format.rows).program(graph.definition), checkpoint.tensors, dtype, graph)
+    program = import_module(format.rows).program(graph.definition)
+    return NumpyModel(program, checkpoint.tensors, dtype, graph, graph.arrays)
 
 
 def run_reference(model: NumpyModel, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
