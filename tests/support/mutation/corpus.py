@@ -86,7 +86,7 @@ def _same_in_some_order(found: Array, wanted: Array) -> bool:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
-    for made in (_torch, _onnx, _mxnet, _caffe, _keras):
+    for made in (_torch, _onnx, _mxnet, _caffe, _keras, _tensorflow):
         yield from made(folder)
 
 
@@ -114,27 +114,76 @@ def _caffe(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
 
 
 def _keras(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    from tests.support.filegraph.keras_cases import images
+
+    batch = images()
+    for name, model in _keras_models():
+        place = folder / f"keras-{name}"
+        place.mkdir(parents=True)
+        model.save(place / "model.keras")
+        wanted = _given(model(batch.astype(np.float32)))
+        yield place.name, place / "model.keras", batch.transpose(0, 3, 1, 2), wanted
+
+
+def _tensorflow(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    """The same models as graphs of TensorFlow, and as files of TensorFlow Lite, judged by its interpreter."""
+    import tensorflow as tf
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    from tests.support.filegraph.keras_cases import images
+
+    batch = images().astype(np.float32)
+    for name, model in _keras_models():
+        image = tf.TensorSpec((None, *batch.shape[1:]), tf.float32, name="image")
+        traced = convert_variables_to_constants_v2(tf.function(model).get_concrete_function(image))
+        frozen = folder / f"frozen-{name}" / "model.pb"
+        frozen.parent.mkdir(parents=True)
+        frozen.write_bytes(traced.graph.as_graph_def().SerializeToString())
+        yield frozen.parent.name, frozen, batch.transpose(0, 3, 1, 2), _given(traced(tf.constant(batch)))
+        lite = folder / f"tflite-{name}" / "model.tflite"
+        lite.parent.mkdir(parents=True)
+        try:
+            lite.write_bytes(tf.lite.TFLiteConverter.from_concrete_functions([traced], model).convert())
+            yield lite.parent.name, lite, batch.transpose(0, 3, 1, 2), _interpreted(lite, batch)
+        except Exception as error:  # the converter lacks operators
+            print(f"{lite.parent.name}: {error!s:.80}", flush=True)
+
+
+def _keras_models() -> Iterator[tuple[str, Any]]:
+    """By number, a model of each layer of Keras that it can make."""
     from porter.frameworks.tf.runtime import import_keras
     from tests.support.filegraph.keras_cases import KERAS_3_CASES, KERAS_CASES, images, keras_model
 
-    keras, batch = import_keras(), images()
+    keras, one = import_keras(), images()[:1].astype(np.float32)
     for number, (name, case) in enumerate({**KERAS_CASES, **KERAS_3_CASES}.items()):
-        place = folder / f"keras-{number:03}"
-        place.mkdir(parents=True)
         try:
             model, _ = keras_model(keras, {name: case})
-            model.save(place / "model.keras")
-            found = model(batch.astype(np.float32))
-            found = found if isinstance(found, list) else [found]
+            model(one)
         except Exception as error:
-            print(f"keras, {name}: {error!s:.80}")
+            print(f"keras, {name}: {error!s:.80}", flush=True)
             continue
-        yield (
-            place.name,
-            place / "model.keras",
-            batch.transpose(0, 3, 1, 2),
-            [np.asarray(each) for each in found],
-        )
+        yield f"{number:03}", model
+
+
+def _given(outputs: Any) -> list[Array]:
+    return [np.asarray(each) for each in (outputs if isinstance(outputs, list | tuple) else [outputs])]
+
+
+def _interpreted(file: Path, batch: Array) -> list[Array]:
+    """What TensorFlow Lite's own kernels give, one image after the other."""
+    import tensorflow as tf
+
+    own = tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    model = tf.lite.Interpreter(str(file), experimental_op_resolver_type=own)
+    (taken,) = model.get_input_details()
+    found: list[list[Array]] = []
+    for image in batch:
+        model.resize_tensor_input(taken["index"], (1, *image.shape))
+        model.allocate_tensors()
+        model.set_tensor(taken["index"], image[None])
+        model.invoke()
+        found.append([model.get_tensor(each["index"]) for each in model.get_output_details()])
+    return [np.concatenate(values) for values in zip(*found, strict=True)]
 
 
 def _torch(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
