@@ -102,7 +102,9 @@ def _expect_names(variant: str, zoo: str, path: Path) -> None:
     for recipe in declared_recipes(beside):
         if variant in recipe.names and recipe.path.resolve() != path.resolve():
             raise UsageError(
-                f"'{variant}' is in {recipe.path} too", where="NAME", next="give it another name"
+                f"the name '{variant}' is taken: {recipe.path} has it",
+                where="NAME",
+                next="give it another name",
             )
 
 

@@ -109,7 +109,7 @@ def _unlike(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
             layers, dialect = layer_names(member, graph), get_dialect(member.zoo.framework)
             path = next(iter(tensor_shapes(graph)))
             expected = next(iter(tensor_names(dialect, graph, path, layers[path]).values()))[0]
-            message = f"no tensor of the file has a name of this recipe: its first is {expected}"
+            message = f"no tensor of the file has a name of this recipe, whose first name is {expected}"
             place = recipe.source.where(layers[path].location)
             return MappingError(f"{message} ({place})", where=where, next=f"the file has {some(names)}")
     frameworks = sorted({zoo.framework for zoo in recipe.zoos.values()})

@@ -126,7 +126,7 @@ def _option(
 
 _DEVICE = _option("device", "cpu|cuda", "where the models run", default="cpu")
 _FROM = _option(
-    "source", "ZOO|FRAMEWORK", "where a variant's weights come from; a file needs none", flag="--from"
+    "source", "ZOO|FRAMEWORK", "where a variant's weights come from; not for a FILE", flag="--from"
 )
 _WEIGHTS = _option("weights", "FILE", "a file to use instead of the zoo's published one", Path)
 _SHARED = {
@@ -158,12 +158,21 @@ _SHARED = {
             default="shipped",
         ),
         _option("input_size", "N|HxW|any", "default: the file's own, otherwise the recipe's"),
-        _option("dtype", "TYPE", "float32, float16, bfloat16 or float64", default="float32"),
-        _option("quantize", "dynamic", "to tflite: weights of 8 bits, and what they lose is measured"),
+        _option(
+            "dtype",
+            "TYPE",
+            "the type of the stored weights: float32, float16, bfloat16 or float64",
+            default="float32",
+        ),
+        _option(
+            "quantize",
+            "dynamic",
+            "with --to tflite: store the weights in 8 bits, and measure what that loses",
+        ),
         _switch("allow_overflow", "let values that are too large for the type become infinite"),
-        _switch("keep_background", "keep row 0 of a 1001-class head"),
-        _switch("keep_activation", "keep the softmax or sigmoid that gives a FILE's only output"),
-        _switch("keep_dropout", "write the file's dropouts too, for training on"),
+        _switch("keep_background", "keep the background class, row 0 of a 1001-class head"),
+        _switch("keep_activation", "keep the softmax or sigmoid at the end of a FILE that has one output"),
+        _switch("keep_dropout", "write the file's dropouts too, for further training"),
         _option("preprocess", "TEXT|FILE", "how photos become the input: resize=...,size=...,... or JSON"),
         _option("class_names", "FILE", "the names of the classes, one on each line, in their order", Path),
         _option(
@@ -176,7 +185,8 @@ _SHARED = {
         _option(
             "mapped",
             "SRC=NODE",
-            "which layer of the file is which node; for dense layers in a row: FIRST,relu,LAST=head/logits",
+            "layer SRC of the file is node NODE of the recipe; for dense layers in a row: "
+            "FIRST,relu,LAST=head/logits",
             default=(),
             flag="--map",
             many=True,
@@ -193,8 +203,8 @@ _SHARED = {
         _option(
             "stock",
             "[timm]",
-            "use the names of the destination's stock class, if it computes the same: torchvision's, "
-            "Keras's or timm's",
+            "use the layer names of a stock class (torchvision's, Keras's or timm's), if that class "
+            "computes the same",
             default=False,
             read=lambda library: library or True,
         ),
@@ -207,21 +217,30 @@ _SHARED = {
             "compare the port with this too: another file that carries its graph, or your own code, "
             "which porter then RUNS",
         ),
-        _option("origin", "ZOO", "insist that the weights are this zoo's, if something states another"),
+        _option(
+            "origin",
+            "ZOO",
+            "say that the weights are this zoo's, even where the file or its folder states another",
+        ),
         _switch("card", "write README.md too, a model card for Hugging Face's Hub; nothing is uploaded"),
-        _option("recipes", "DIR", "a folder of recipes to use beside porter's; they come first", Path),
+        _option("recipes", "DIR", "a folder of your own recipes; porter looks there first", Path),
         _switch("float64", "compare in double precision only"),
         _switch("layers", "print every compared node"),
         _DEVICE,
         _option("tolerance", "X", "limit on relative L2 distance", float),
         _option("data", "PATH", "labelled photos: class folders, a tar, Parquet shards, ...", Path, REQUIRED),
-        _option("precision", "fp32|tf32|bf16|fp16", "of the port; the source runs in fp32", default="fp32"),
+        _option(
+            "precision",
+            "fp32|tf32|bf16|fp16",
+            "the precision that the port runs in; the source runs in fp32",
+            default="fp32",
+        ),
         _option("amp", "bf16|fp16", "torch's automatic mixed precision: another spelling of --precision"),
         _switch("compiled", "compile a torch port by torch.compile", "--compile"),
         _option(
             "channels_last",
             None,
-            "how maps lie in torch's memory",
+            "the memory layout of torch's feature maps",
             bool,
             True,
             "--channels-last/--channels-first",
@@ -234,19 +253,26 @@ _SHARED = {
         _option(
             "real_labels",
             "FILE",
-            "ReaL's real.json: its figures beside those of the photos' own labels",
+            "ReaL's real.json: score by its labels too, beside the photos' own",
             Path,
         ),
-        _option("crops", "1|10", "ten crops: the mean of their probabilities", int, 1),
+        _option("crops", "1|10", "with 10: average the probabilities of ten crops", int, 1),
         _option("batch_size", "N", "photos at a time; default: 16 on a CPU, 64 on a GPU", int),
         _option("workers", "N", "processes that decode; default: one per core", int),
         _option("limit", "N", "score at most N photos", int),
         _option("cache", "DIR", "keep prepared photos for the next run", Path),
         _option("split", "NAME", "train, val or test; default: val, or the only one"),
-        _option("labels", "FILE", "ReaL's real.json, ImageNet's development kit, or a list", Path),
-        _option("expect_top1", "X", "exit status 1 unless top-1 is near X per cent", float),
+        _option(
+            "labels",
+            "FILE",
+            "take the labels from this: ReaL's real.json, ImageNet's development kit, or a list",
+            Path,
+        ),
+        _option(
+            "expect_top1", "X", "exit with status 1 unless top-1 is X per cent, within --tolerance", float
+        ),
         _option("predictions", "FILE.csv", "write what the port saw in every photo", Path),
-        _switch("afresh", "measure all photos, also those that a run ended by Ctrl-C had measured"),
+        _switch("afresh", "begin at the first photo, not where an interrupted run ended"),
         _option("results", "FILE.csv", "write a line of figures for each port", Path),
         _switch("tensors", "list every tensor with its shape and type"),
         _switch("all_sites", "also the sites that need no padding (--json has them)", "--all"),
@@ -258,7 +284,7 @@ _SHARED = {
         _option(
             "sites",
             "PATH=CONVENTION,...",
-            "try these conventions at this site, instead of all strided sites",
+            "try these paddings at this site only, not at all strided sites",
             default=(),
             flag="--site",
             many=True,
@@ -303,7 +329,7 @@ EVALUATE = _command(
     "folders data source weights precision amp compiled channels_last fast "
     f"{_PHOTOS} real_labels expect_top1 tolerance predictions afresh results recipes",
     _switch("source", "run the source in its own framework beside the port"),
-    _option("tolerance", "T", "how near, in percentage points; default: 0.05", float),
+    _option("tolerance", "T", "how far top-1 may be from X, in percentage points; default: 0.05", float),
 )
 INSPECT = _command(
     "inspect",
@@ -333,7 +359,7 @@ REPORT = _command(
     "Write everything that is recorded about a port as one HTML page.",
     "folder other out",
     Option("other", None, "OTHER", "a second port, to show both side by side", Path),
-    _option("out", "FILE", "default: DIR/report.html; of two ports DIR-and-OTHER.html here", Path),
+    _option("out", "FILE", "default: DIR/report.html; for two ports ./DIR-and-OTHER.html", Path),
 )
 RECIPE_LIST = _command("recipe list", "List architectures, their variants and zoos.", "recipes")
 RECIPE_SHOW = _command("recipe show", "Print a recipe; for a variant, its graph and zoos.", "name recipes")
@@ -346,8 +372,8 @@ RECIPE_CHECK = _command(
 )
 RECIPE_NEW = _command(
     "recipe new",
-    "Draft a recipe: the whole of it from a file that carries its own graph, or one with # TODO at each "
-    "guess from a file of weights.",
+    "Draft a recipe: from a file that carries its own graph, the whole recipe; from a file of weights, one "
+    "with a # TODO at each guess.",
     "name model weights zoo out overwrite input_size",
     _argument("name", "NAME", "of the variant, and of its architecture", str),
     replace(_WEIGHTS, help="try the recipe on this file; without --from-model, draft it from this file"),
@@ -356,7 +382,7 @@ RECIPE_NEW = _command(
 )
 RECIPE_SCHEMA = _command(
     "recipe schema",
-    "Print the JSON Schema of recipes and of zoos' files, for editors: the same with --json and without it.",
+    "Print the JSON Schema of recipes and of zoos' files, for editors. --json changes nothing.",
     "",
 )
 

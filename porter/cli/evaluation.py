@@ -113,8 +113,8 @@ def _limit(result: Evaluation) -> str:
         else "preparing photos limits it"
     )
     return (
-        f"; {by}: the network takes {result.network:,.0f} by itself, and waited for photos "
-        f"{100 * result.waited:.0f} % of the time"
+        f"; {by}: the network can take {result.network:,.0f} images/s, and waited for "
+        f"photos {100 * result.waited:.0f} % of the time"
     )
 
 

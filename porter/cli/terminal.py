@@ -130,6 +130,7 @@ def end_with(error: BaseException) -> NoReturn:
             )
         )
     fault = PorterError(
-        f"{type(error).__name__}: {error}", next="a fault of porter's; PORTER_DEBUG=1 shows where"
+        f"{type(error).__name__}: {error}",
+        next="this is a fault of porter's: report it with what PORTER_DEBUG=1 shows",
     )
     _fail(fault, "internal", EX_SOFTWARE)

@@ -161,7 +161,7 @@ def convert(
         raise UsageError(
             "stock classes have batch norms, so none can be folded",
             where="--fold-bn",
-            next="leave out one of the two",
+            next="leave out --fold-bn or --stock",
         )
     if keep_dropout and (stock or framework.NAME not in WITH_DROPOUTS):
         reason = (
@@ -185,7 +185,9 @@ def convert(
         given = parse_reference(fspath(reference))
         if check is False:
             raise UsageError(
-                "a reference is compared with the port", where="--no-check", next="leave out one of the two"
+                "--reference asks for a comparison, and --no-check forbids it",
+                where="--no-check",
+                next="leave out --reference or --no-check",
             )
     pads: Padding | None = None
     if source is None or is_model(subject):
@@ -210,7 +212,9 @@ def convert(
         if keep_activation or outputs:
             where = "--outputs" if outputs else "--keep-activation"
             raise UsageError(
-                "a recipe's port gives logits", where=where, next="porter convert FILE --to FRAMEWORK"
+                "a port by a recipe (--from) always gives logits",
+                where=where,
+                next="leave it out, or port a file by its own graph: porter convert FILE --to FRAMEWORK",
             )
         member = find_member(named, source, folder)
         wishes = Wishes(keep_background, mapped, choose_options(member.recipe, options or {}), origin=origin)
@@ -281,13 +285,17 @@ def _parse_quantize(text: str | None, framework: Destination, dtype: Dtype) -> Q
     if text is None:
         return None
     if text != "dynamic":
-        raise UsageError(f"weights cannot be rounded by '{text}'", where="--quantize", next="write dynamic")
+        raise UsageError(
+            f"porter does not know the quantization '{text}'", where="--quantize", next="write dynamic"
+        )
     if framework.NAME not in CONVERTED:
-        message = f"porter rounds the weights of ports to {' or '.join(CONVERTED)} only"
+        message = f"porter quantizes ports to {' or '.join(CONVERTED)} only"
         raise UsageError(message, where="--quantize", next="leave it out")
     if dtype != "float32":
         raise UsageError(
-            "weights of 8 bits are stored in no other type", where="--dtype", next="leave out one of the two"
+            "--quantize stores the weights in 8 bits, so they can have no other type",
+            where="--dtype",
+            next="leave out --dtype or --quantize",
         )
     return "dynamic"
 

@@ -128,9 +128,13 @@ def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
     if not apart:
         return ()
     holder = graph.by_path[apart[0]].shares
-    why = "its maps are padded otherwise than those of the layer's other calls"
+    why = "its padding differs from that of the layer's other calls"
     return (
-        f"{apart[0]} has a copy of the tensors of {holder}, because {why}: training would make both differ",
+        (
+            f"{apart[0]} has a copy of the tensors of {holder}, because {why}: training would make the "
+            "copies "
+            "differ"
+        ),
     )
 
 
@@ -147,7 +151,9 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
     member, facts = opened.member, opened.facts
     if member is None:
         raise UsageError(
-            "a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out"
+            "only a recipe's variant has a stock class, and no recipe has this graph",
+            where="--stock",
+            next="leave it out",
         )
     framework, libraries = target.framework, stock_libraries(target.framework.NAME, library)
     any_size = all(library.takes_any_size for library in libraries.values())

@@ -48,8 +48,10 @@ def with_adapted(graph: Graph, layers: Mapping[str, LayerName], checkpoint: Chec
         assert mean is not None and variance is not None, "located"
         moments = statistics({}, {"mean": mean, "variance": variance})
         if moments is None or len(moments[0]) not in (1, channels[path]):
-            where, expected = str(checkpoint.path), f"one mean and variance, or {channels[path]}"
-            raise MappingError(f"'{layers[path].name}' does not hold {expected} (of {path})", where=where)
+            where, expected = str(checkpoint.path), f"one mean and variance, or {channels[path]} of each"
+            raise MappingError(
+                f"layer '{layers[path].name}', which is node {path}, does not hold {expected}", where=where
+            )
         scale, offset = normalising(*moments, invert=False)
         return Affine(tuple(scale.tolist()), tuple(offset.tolist()))
 

@@ -69,7 +69,8 @@ class Alignment:
             path, name = waiting.pop()
             if layers_of.setdefault(path, name) != name:
                 raise MappingError(
-                    f"'{layers_of[path]}' and '{name}' are two layers of the file for one node", where=path
+                    f"two layers of the file, '{layers_of[path]}' and '{name}', would be this one node",
+                    where=path,
                 )
             if path in self.graph.inputs or path in walked:
                 continue
@@ -160,7 +161,8 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     """
     if len(file.inputs) != len(graph.inputs):
         raise MappingError(
-            f"the file's graph takes {len(file.inputs)} inputs, and this one {len(graph.inputs)}"
+            f"expected {len(graph.inputs)} inputs, as the other graph has, got {len(file.inputs)} in "
+            "the file's"
         )
     file = without_cells(file)
     parts: dict[str, tuple[str, ...]] = {}

@@ -43,7 +43,8 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
     outputs = _outputs(file)
     if chosen is None and len(outputs) > 1:
         raise MappingError(
-            f"the file's graph has {len(outputs)} outputs: {some(outputs)}", where=str(checkpoint.path)
+            f"expected one output of the file's graph, got {len(outputs)}: {some(outputs)}",
+            where=str(checkpoint.path),
         )
     layer = outputs[0] if chosen is None else _layer_called(file, chosen, checkpoint)
     own = False

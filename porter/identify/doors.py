@@ -79,8 +79,8 @@ def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...
         return ()
     return (
         (
-            f"--keep-background: no background row is known in the {opened.facts.source_classes} classes of "
-            f"{path.name}"
+            f"--keep-background changes nothing: porter knows no background row among the "
+            f"{opened.facts.source_classes} classes of {path.name}"
         ),
     )
 

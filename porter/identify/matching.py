@@ -54,16 +54,15 @@ _KEEPING: Mapping[str | None, str] = {
 }
 """What saves a model with its graph, by the framework of its code."""
 TUNED = (
-    "if the model of a port was trained on and saved here, porter convert PORT --weights FILE --to "
-    "FRAMEWORK ports it with that "
-    "port's graph"
+    "if this is the model of a port after further training, porter convert PORT --weights FILE --to "
+    "FRAMEWORK ports it with that port's graph"
 )
 
 
 def keeping(checkpoint: Checkpoint) -> str | None:
     """What saves the model of a file of tensors with its graph."""
     line = None if checkpoint.graph is not None or checkpoint.unread else _KEEPING.get(checkpoint.dialect)
-    return line and f"where the model's code is at hand, {line} keeps its graph, which needs no recipe"
+    return line and f"if you have the model's code, {line} saves the graph too, and no recipe is needed"
 
 
 def no_recipe(checkpoint: Checkpoint) -> str:

@@ -39,7 +39,7 @@ class InputSizes:
         """
         if not self.takes(size):
             own = "{}x{}".format(*self.built)
-            message = f"the file holds for {own} only: layers or numbers in it are those of that size"
+            message = f"the file works at {own} only: layers or numbers in it are for that size"
             raise UsageError(
                 message,
                 where="--input-size",

@@ -20,7 +20,7 @@ def hint(word: str, known: Iterable[str], line: str = "") -> str:
     if near is not None:
         return f"did you mean '{near}'?"
     rest = f": {line}" if line and len(words) > LISTED else ""
-    return f"known are {some(words)}{rest}" if words else "none are declared"
+    return f"the choices are {some(words)}{rest}" if words else "none is declared"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

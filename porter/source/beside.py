@@ -74,7 +74,7 @@ def config_beside(weights: Path) -> dict[str, Any]:
     try:
         return _content(file) if _belongs(weights) else {}
     except _DAMAGED as error:
-        message = f"it says which network the weights are of, and is damaged: {first_line(error)}"
+        message = f"this file, which names the network of the weights, is damaged: {first_line(error)}"
         next = "fetch the folder again; without it, put the weights into a folder of their own"
         raise FileError(message, where=str(file), next=next) from None
 

@@ -53,7 +53,8 @@ def read_model(
         raise UsageError(
             f"its program is {checkpoint.unread}",
             where=saved.name,
-            next="change the model so that porter can draw it, or give its weights with a recipe's variant",
+            next="change the model so that its graph can be drawn, or give its weights with a recipe's "
+            "variant",
         )
     if outputs:
         only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"

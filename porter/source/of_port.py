@@ -193,7 +193,9 @@ def _again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes
         return open_candidate(Candidate.of(member, checkpoint), wishes)
     if checkpoint.graph is None:
         raise UsageError(
-            "this file carries no graph, and the port was made from one", where=str(checkpoint.path)
+            "expected a file that carries its graph, as the port's source does, got one without",
+            where=str(checkpoint.path),
+            next="give --weights the file that the port was made from",
         )
     return open_graph(checkpoint, wishes, record.names)
 

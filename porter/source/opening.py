@@ -49,8 +49,8 @@ def open_port(port: Port, member: Member | None) -> Opened:
         )
     if record.framework in CONVERTED:
         raise UsageError(
-            f"the tensors of this port are not in it: {port.destination.MODEL_FILE} holds what the "
-            "converter computed of them",
+            f"this port does not keep the source's tensors: {port.destination.MODEL_FILE} holds what the "
+            "converter computed from them",
             where=str(folder),
             next=CONVERT.line(subject=folder / port.destination.MODEL_FILE, to=other_than(record.framework)),
         )
@@ -224,11 +224,11 @@ def _of_several(fit: Fit) -> tuple[str, ...]:
     if not shared:
         return ()
     name, first = next(iter(shared.items()))
-    copies = "the port has a copy for each, and its training would change them apart"
+    copies = "the port has a copy for each layer, and training it would make the copies differ"
     return (
         (
-            f"tensors that several layers share: {len(shared)}, such as {name} of "
-            f"{' and '.join(first[:2])}; {copies}"
+            f"several layers share tensors ({len(shared)} in all, such as {name} of "
+            f"{' and '.join(first[:2])}); {copies}"
         ),
     )
 

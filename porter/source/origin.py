@@ -59,7 +59,7 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> Provenance:
     if insisted is not None:
         zoo = member.recipe.member(member.variant, insisted).zoo.name
         if zoo != member.zoo.name:
-            message = f"these weights are asked for from {member.zoo.name}, and --origin says {zoo}"
+            message = f"--from says {member.zoo.name}, and --origin says {zoo}"
             raise UsageError(message, where="--origin", next=f"--from {zoo} --origin {zoo}")
         otherwise = origin_of(candidate)
         options = (
@@ -117,7 +117,7 @@ def expect_origin(candidate: Candidate, known: Provenance) -> None:
         f"{BY[origin.by]} says that these weights are {origin.says}{also}, not {member.name}",
         where=str(path.parent / CONFIG_FILE if origin.by == "config.json" else path),
         next=f"{instead if named is None else convert_command(named, 'FRAMEWORK', path, recipes)}; "
-        f"--from {member.zoo.name} --origin {member.zoo.name} insists",
+        f"if they are {member.zoo.name}'s: --from {member.zoo.name} --origin {member.zoo.name}",
     )
 
 

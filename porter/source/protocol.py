@@ -92,8 +92,8 @@ def doubted(facts: Facts, zoo: str | None) -> tuple[str, ...]:
     words = in_words(facts.preprocess)
     return (
         (
-            f"photos are prepared as {zoo}'s ({words}): the file does not say how its own were; {OPTION} "
-            "states another"
+            f"photos are prepared as {zoo}'s ({words}), because the file does not say how to prepare them; "
+            f"{OPTION} states another way"
         ),
     )
 

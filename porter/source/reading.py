@@ -58,8 +58,8 @@ def _as_torch(checkpoint: Checkpoint) -> Checkpoint:
     own = read_scoped(checkpoint.path) if checkpoint.format == "keras-h5" else checkpoint.tensors
     written = "TensorFlow" if checkpoint.format == "keras-h5" else "Flax"
     note = (
-        f"transformers' class in {written} wrote it: its tensors have the names and the axes of the "
-        "class in torch"
+        f"transformers' {written} class wrote it: porter reads its tensors with the names and axes of the "
+        "torch class"
     )
     return replace(checkpoint, dialect="torch", tensors=dict(_renamed(own)), notes=(*checkpoint.notes, note))
 

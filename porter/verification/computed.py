@@ -43,7 +43,8 @@ def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, d
             wanted = cast(unrounded[path][role], record.dtype, f"{path}:{role}", allow_overflow=True)
             if not np.array_equal(wanted, stored, equal_nan=stored.dtype.kind == "f"):
                 raise CheckFailed(
-                    f"this is not the source's value, computed and rounded once to {record.dtype}",
+                    f"expected the source's value, computed and rounded once to {record.dtype}, got "
+                    "another number",
                     where=f"{path}:{role}",
                 )
     return unrounded

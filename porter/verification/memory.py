@@ -89,7 +89,7 @@ def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
             f"machine has {held / 2**30:.0f}"
         )
         raise CheckFailed(
-            message, next="convert for a smaller --input-size; or write the port unproved: --no-check"
+            message, next="convert for a smaller --input-size, or write the port without a proof: --no-check"
         )
 
 

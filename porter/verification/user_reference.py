@@ -259,11 +259,15 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
         )
     if file.channels != opened.graph.channels:
         raise UsageError(
-            f"its input has {file.channels} channels, the source's {opened.graph.channels}", where=where
+            f"expected an input of {opened.graph.channels} channels, as the source has, got {file.channels}",
+            where=where,
+            next="give a reference with the source's input",
         )
     if len(file.inputs) != len(opened.graph.inputs):
         raise UsageError(
-            f"it takes {len(file.inputs)} inputs, the source {len(opened.graph.inputs)}", where=where
+            f"expected {len(opened.graph.inputs)} inputs, as the source takes, got {len(file.inputs)}",
+            where=where,
+            next="give a reference with the source's inputs",
         )
     last = opened.graph.by_path[opened.graph.output].op
     built = file.built_size or opened.sizes.built
@@ -327,7 +331,8 @@ def _expect_outputs(
             else "give a model with the same outputs"
         )
         raise UsageError(
-            f"{given.name} gives {len(outputs)} outputs, the source {len(graph.outputs)}",
+            f"expected {len(graph.outputs)} outputs, as the source gives, got {len(outputs)} from "
+            f"{given.name}",
             where=str(given.file),
             next=next,
         )
@@ -340,7 +345,7 @@ def _expect_outputs(
             shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"
             next = "a reference computes the source's function, without resizing or cropping"
             raise UsageError(
-                f"{given.name} gives {shown}, the source {_text((IMAGES, *wanted))}",
+                f"expected {_text((IMAGES, *wanted))}, as the source gives, got {shown} from {given.name}",
                 where=str(given.file),
                 next=next,
             )

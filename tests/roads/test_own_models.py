@@ -120,7 +120,7 @@ def test_a_file_that_nobody_published_takes_the_zoos_protocol_aloud(made: Made, 
     for said in (first.warnings[-1], found.warnings[0]):
         assert (
             said.startswith("photos are prepared as torchvision's (shorter side 256")
-            and "preprocess states another" in said
+            and "preprocess states another way" in said
         )
     protocol = asdict(first.port.record.preprocess) if first.port.record.preprocess else {}
     own = porter.evaluate(made.port, made.photos, limit=2, preprocess=protocol)

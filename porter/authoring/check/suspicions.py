@@ -132,7 +132,7 @@ def _never(recipe: Recipe) -> Iterator[RecipeError]:
     """Steps that are repeated 0 times wherever they are used."""
     for step in nested((*recipe.graph, *(step for block in recipe.blocks.values() for step in block.steps))):
         if type(step.repeat) is int and step.repeat == 0:
-            advice = "remove the step, or write its number"
+            advice = "remove the step, or write how often it repeats"
             yield _at(
                 recipe,
                 (*step.location, "repeat"),

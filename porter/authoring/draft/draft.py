@@ -72,7 +72,8 @@ def draft_recipe(
     )
     if unsaid is not None:
         raise UsageError(
-            f"a recipe cannot say the name '{unsaid}': it would be an expression", next="rename the layer"
+            f"a recipe cannot say the name '{unsaid}': it would read it as an expression",
+            next="rename the layer",
         )
     graph, convolution = with_dense_head(graph)
     found = find_blocks(

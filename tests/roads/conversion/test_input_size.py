@@ -121,7 +121,7 @@ def test_a_graph_with_numbers_of_its_size_holds_at_that_size_only(cli: Cli, tmp_
     saved_model(tmp_path / "net", lambda tf, image, half: tf.reshape(half, (-1, 16 * 24, 4)))
     refused(
         cli("convert", tmp_path / "net", "--to", "torch", "--input-size", "any"),
-        "holds for 32x48 only",
+        "works at 32x48 only",
         "write 32x48, or",
     )
     assert (
@@ -140,7 +140,7 @@ def test_a_model_whose_rows_only_are_open_holds_at_its_columns_only(cli: Cli, tm
     )
     refused(
         cli("convert", tmp_path / "net.onnx", "--to", "torch", "--input-size", "64"),
-        "holds for 64x48 only",
+        "works at 64x48 only",
         "write 64x48, or",
     )
     assert cli("inspect", tmp_path / "net.onnx").out.rstrip().endswith("--input-size 224x48")

@@ -193,7 +193,7 @@ def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:
         "such as low",
     )
     ran = cli("convert", "resnet18", "--from", "torch", "--to", "tf", "--outputs", "low")
-    refused(ran, "--outputs: a recipe's port gives logits")
+    refused(ran, "--outputs: a port by a recipe (--from) always gives logits")
     assert cli("convert", file, "--to", "torch", "--outputs", "low", "--out", "port").status == 0
     refused(
         cli("convert", "port", "--to", "tf", "--outputs", "low"),

@@ -21,7 +21,7 @@ SAID = {
     ),
     "give --input-size a fixed size": "give input_size a fixed size",
     "convert with --input-size any, or with this size": 'convert with input_size="any", or with this size',
-    "write the port unproved: --no-check": "write the port unproved: check=False",
+    "write the port without a proof: --no-check": "write the port without a proof: check=False",
     "convert without --stock": "convert without stock",
     "use --device cpu, or a GPU": 'use device="cpu", or a GPU',
     "add --split val": 'add split="val"',

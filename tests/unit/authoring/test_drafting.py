@@ -134,8 +134,8 @@ def test_a_draft_ports_the_file_that_it_is_of(
 TAKEN = {
     "a/b": "'a/b' cannot be a name in a recipe",
     "3d": "'3d' cannot be a name in a recipe",
-    "resnet50": "resnet_v1.yaml too",
-    "tiny_wide": "'tiny_wide' is in tiny.yaml too",
+    "resnet50": "resnet_v1.yaml has it",
+    "tiny_wide": "the name 'tiny_wide' is taken: tiny.yaml has it",
 }
 
 

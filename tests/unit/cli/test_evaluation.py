@@ -269,9 +269,8 @@ def test_a_long_run_says_what_limited_it_and_a_fast_one_what_it_was_chosen_from(
     }
     status, out, _ = ended(replace(FOUND, real=Accuracy(490, 90.0, 99.0, (87.0, 92.4)), **long))
     assert status == 0 and out.splitlines()[3:7] == [
-        "  run        bf16 on cpu, 123.4 images/s; preparing photos limits it: the network takes 2,000 "
-        "by itself, "
-        "and waited for photos 93 % of the time",
+        "  run        bf16 on cpu, 123.4 images/s; preparing photos limits it: the network can take "
+        "2,000 images/s, and waited for photos 93 % of the time",
         "  tried      bf16: 2,000 images/s of made photos",
         "  tried      fp32: 900 images/s of made photos",
         "  tried      fp16: its logits are not finite",

@@ -91,7 +91,7 @@ def test_a_recipe_is_tried_on_a_file_and_what_differs_is_named_where_it_is_writt
         "misshaped": f"conv1.weight is 8x3x5x5 where stem/conv needs 8x3x3x3 ({recipe}:26:18)",
         "missing": f"1 tensors missing: fc.bias 10 ({recipe}:29:20)",
         "other": (
-            f"has a name of this recipe: its first is conv1.weight ({recipe}:26:18) (the file has a.weight)"
+            f"of this recipe, whose first name is conv1.weight ({recipe}:26:18) (the file has a.weight)"
         ),
     }.items():
         ran = cli("recipe", "check", recipe, "--weights", f"{name}.safetensors")

@@ -81,7 +81,9 @@ def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answer
         variant, "torchvision", "torch", weights=weights, out=tmp_path / "port", stock=True, check=False
     )
     (said,) = made.warnings
-    assert said.startswith("photos are prepared as torchvision's (") and "preprocess states another" in said
+    assert (
+        said.startswith("photos are prepared as torchvision's (") and "preprocess states another way" in said
+    )
     record = read_port(tmp_path / "port").record
     assert made.record()["stock_class"] == record.stock_class and not record.computed
     stock, source = torchvision_class(record), torchvision_class(record)

@@ -98,7 +98,10 @@ def test_a_background_row_that_is_not_there_is_not_kept_in_silence(tmp_path: Pat
     member = recipe.member(VARIANT, "torchvision")
     assert open_member(member, path).warnings == ()
     (said,) = open_member(member, path, Wishes(background=True)).warnings
-    assert said == "--keep-background: no background row is known in the 1000 classes of model.safetensors"
+    assert said == (
+        "--keep-background changes nothing: porter knows no background row among the 1000 classes of "
+        "model.safetensors"
+    )
 
 
 @pytest.mark.parametrize("last", ["relu: head/relu", "max_pool: head/pool, kernel: 1"])

@@ -168,7 +168,7 @@ def test_a_framework_is_offered_only_where_its_default_zoo_is() -> None:
         find_recipe("resnet50v2").zoo("torchvision", "resnet50v2")
     assert (
         caught.value.next
-        == "known are gluon, keras, mxnet, slim, tensornets, and 1 more: porter recipe show resnet_v2"
+        == "the choices are gluon, keras, mxnet, slim, tensornets, and 1 more: porter recipe show resnet_v2"
     )
 
 

@@ -321,7 +321,7 @@ REFUSED = {
     "model.py:number": ("number() gives a int, expected a torch.nn.Module, a keras.Model or an nnx.Module",),
     "model.py:needs_more": ("TypeError: needs_more() missing 1 required positional argument",),
     "model.py:other_head": ("fc.weight: the reference has shape (7, 12), the file (5, 12)",),
-    "model.py:doubled": ("gives 2 outputs, the source 1",),
+    "model.py:doubled": ("expected 1 outputs, as the source gives, got 2",),
     "model.py:broken": ("model.py:52: RuntimeError: shape '[3, 7]' is invalid", "the reference's own code"),
     "syntax.py:build": ("syntax.py:1: SyntaxError",),
     "ends.py:build": ("ends.py:3: SystemExit: 3",),

@@ -157,7 +157,7 @@ MISTAKES = {
         "options: {", "constants: {a: ¶'=2*4'}\noptions: {", "is not an expression", ""
     ),
     "an option that is a constant": Mistake(
-        HOME, HOME + "    options: {¶depth: 1}\n", "no option 'depth'", "known are"
+        HOME, HOME + "    options: {¶depth: 1}\n", "no option 'depth'", "the choices are"
     ),
     "an expression as a variable": Mistake(
         "{width: 8, ", '{width: ¶"=2*4", ', "value is not an expression", "in the step that needs it"
@@ -320,7 +320,7 @@ OF_TWO_FILES = {
         NAMES,
         '      "stage{s}/":\n        "unit{u}/conv": ¶"layer{t}.{u-1}.conv"\n',
         "'t' is not a variable",
-        "known are",
+        "the choices are",
     ),
     "a scope's pattern": Mistake(
         NAMES,

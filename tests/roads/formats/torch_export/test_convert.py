@@ -58,7 +58,7 @@ def test_a_port_takes_the_sizes_that_the_program_takes(free: bool, tmp_path: Pat
     ported = porter.load(out)(image).detach().numpy()
     np.testing.assert_allclose(ported, model(image).detach().numpy(), rtol=1e-4, atol=1e-6)
     if not free:
-        with pytest.raises(UsageError, match="the file holds for 17x20 only"):
+        with pytest.raises(UsageError, match="the file works at 17x20 only"):
             porter.convert(path, to="torch", out=tmp_path / "other", input_size="any")
 
 

@@ -147,7 +147,7 @@ def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, t
     ("how", "said"),
     [
         ({"dtype": "float64"}, "no weights of float64"),
-        ({"quantize": "dynamic", "dtype": "float16"}, "stored in no other type"),
+        ({"quantize": "dynamic", "dtype": "float16"}, "they can have no other type"),
         ({"quantize": "static"}, "cannot be rounded by"),
         ({"quantize": "dynamic", "to": "onnx"}, "ports to tflite only"),
     ],

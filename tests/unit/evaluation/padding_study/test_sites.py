@@ -65,7 +65,7 @@ def test_an_average_divides_as_the_zoos_does_unless_it_is_told() -> None:
         ("stem/conv=-1", "a number of cells up to 1024"),
         ("stem/conv=1.5", "got 1.5"),
         ("stem/conv=yes", "got True"),
-        ("stem/conv={fill: 0}", "a conv has no 'fill' (known are pad)"),
+        ("stem/conv={fill: 0}", "a conv has no 'fill' (the choices are pad)"),
         ("stem/pool={fil: 0}", "a max_pool has no 'fil' (did you mean 'fill'?)"),
         ("stem/pool={average: real_cells}", "a max_pool has no 'average'"),
         ("stem/pool={pad: {pad: 1}}", "got {'pad': 1}"),

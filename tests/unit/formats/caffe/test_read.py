@@ -159,7 +159,7 @@ def test_every_layer_is_what_opencv_computes(net: str, legacy: bool, tmp_path: P
 
 def test_a_size_that_the_layers_do_not_take_is_told_as_one(tmp_path: Path) -> None:
     file = write_caffe(tmp_path / "model", NET, blobs(NET))
-    with pytest.raises(UsageError, match="the file holds for 33x38 only") as caught:
+    with pytest.raises(UsageError, match="the file works at 33x38 only") as caught:
         porter.convert(file, to="torch", input_size="33", out=tmp_path / "port")
     assert (caught.value.where, (caught.value.next or "")[:11]) == ("input_size", "write 33x38")
 

@@ -875,9 +875,9 @@ def test_a_model_of_fixed_sizes_is_proved_in_its_own_batch_and_holds_at_its_own_
     assert result.warnings == (
         "the port accepts only 17x20, and predict and eval feed squares: export the model with open sizes",
     )
-    with pytest.raises(UsageError, match="the file holds for 17x20 only"):
+    with pytest.raises(UsageError, match="the file works at 17x20 only"):
         porter.convert(tmp_path / "model.onnx", to="torch", out=tmp_path / "other", input_size="18")
-    with pytest.raises(UsageError, match="the file holds for 17x20 only"):
+    with pytest.raises(UsageError, match="the file works at 17x20 only"):
         pad_table.pads(str(tmp_path / "model.onnx"), None, "torch", "18", None)
     assert pad_table.pads(str(tmp_path / "model.onnx"), None, "torch", "17x20", None)
 
@@ -900,7 +900,7 @@ def test_a_port_of_a_port_has_its_size_its_names_and_its_outputs(tmp_path: Path)
     )
     assert kept == ((17, 20), (17, 20), True, first.names, first.output_names)
     assert porter.verify(further, weights=tmp_path / "port").ok
-    with pytest.raises(UsageError, match="the file holds for 17x20 only"):
+    with pytest.raises(UsageError, match="the file works at 17x20 only"):
         porter.convert(tmp_path / "port", to="torch", out=tmp_path / "other", input_size="18")
 
 
