@@ -59,8 +59,8 @@ def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dic
     if not classes.imagenet:
         if len(folders) != classes.count:
             raise UsageError(
-                f"{len(folders)} class folders ({listed(sorted(folders))}), while the port tells "
-                f"{classes.count} classes apart",
+                f"expected {classes.count} class folders, one for each class of the port, got {len(folders)} "
+                f"({listed(sorted(folders))})",
                 where=where,
                 next=f"give one folder per class, {classes.count} in all, an empty one "
                 "where a class has no photos",
@@ -118,7 +118,8 @@ def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[in
     if not classes.imagenet:
         if len(names) != classes.count:
             raise FileError(
-                f"names of {len(names)} classes, while the port tells {classes.count} apart", where=where
+                f"expected the names of {classes.count} classes, as the port has, got {len(names)}",
+                where=where,
             )
         return tuple(range(classes.count))
     found = tuple(_imagenet_label(name) for name in names)

@@ -27,7 +27,8 @@ def fast_decoder() -> Callable[..., NDArray[np.uint8]]:
         from simplejpeg import decode_jpeg
     except ImportError as error:
         raise MissingFramework(
-            f"simplejpeg decodes what the protocol calls jpeg=fast: {error}", next=install("data")
+            f"simplejpeg, which the protocol's jpeg=fast needs, cannot be imported: {error}",
+            next=install("data"),
         ) from None
     found: Callable[..., NDArray[np.uint8]] = decode_jpeg
     return found

@@ -79,7 +79,7 @@ def read_labels(path: Path) -> Labels:
     try:
         names = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except UnicodeDecodeError:
-        raise FileError("this is no text in UTF-8", where=str(path)) from None
+        raise FileError("this is not UTF-8 text", where=str(path)) from None
     return labels_of(path.name, names, str(path))
 
 

@@ -78,7 +78,7 @@ def read_table(path: Path) -> ParquetTable:
         columns = _columns(file)
         if columns.get(LABEL, _FIXED) == _FIXED or _bytes_column(columns) is None:
             seen = ", ".join(f"{name} ({kind})" for name, kind in islice(columns.items(), 8))
-            raise FileError(f"columns '{IMAGE}' of bytes and '{LABEL}' expected, got {seen}", where=str(path))
+            raise FileError(f"expected columns '{IMAGE}' of bytes and '{LABEL}', got {seen}", where=str(path))
         if file.metadata.num_rows > _MAX_ROWS:
             raise FileError(
                 f"{file.metadata.num_rows:,} rows; at most {_MAX_ROWS:,} of a file are read", where=str(path)
@@ -218,7 +218,9 @@ def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise MissingFramework(f"Parquet files are read by pyarrow: {error}", next=install("data")) from None
+        raise MissingFramework(
+            f"pyarrow, which reads Parquet files, cannot be imported: {error}", next=install("data")
+        ) from None
     # pyarrow raises a KeyError for two columns of one name.
     try:
         # Without threads: there are as many workers as cores.

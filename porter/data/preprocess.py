@@ -109,33 +109,34 @@ class Preprocess:
         for name, kind in (("resize", Resize), ("interpolation", Interpolation), ("channels", Channels)):
             if getattr(self, name) not in get_args(kind):
                 raise ProtocolError(
-                    f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'", key=name
+                    f"'{name}' must be one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'",
+                    key=name,
                 )
         for name, kind in (("crop_rounding", Rounding), ("jpeg", Jpeg)):
             if getattr(self, name) not in (None, *get_args(kind)):
                 named = ", ".join(get_args(kind))
-                raise ProtocolError(f"'{name}' is one of {named}, got '{getattr(self, name)}'", key=name)
+                raise ProtocolError(f"'{name}' must be one of {named}, got '{getattr(self, name)}'", key=name)
         if (self.resize == "none") != (self.interpolation == "none"):
             message = (
-                f"'resize' and 'interpolation' are 'none' together, got '{self.resize}' and "
+                f"'resize' and 'interpolation' must be 'none' together, got '{self.resize}' and "
                 f"'{self.interpolation}'"
             )
             raise ProtocolError(message, key="interpolation")
         if not 1 <= self.size <= 4096:
-            raise ProtocolError(f"'size' is from 1 to 4096, got {self.size}", key="size")
+            raise ProtocolError(f"'size' must be from 1 to 4096, got {self.size}", key="size")
         if self.crop is not None and not 1 <= self.crop <= self.size:
-            raise ProtocolError(f"'crop' is from 1 to the size {self.size}, got {self.crop}", key="crop")
+            raise ProtocolError(f"'crop' must be from 1 to the size {self.size}, got {self.crop}", key="crop")
         if self.central_fraction is not None and not 0 < self.central_fraction <= 1:
             raise ProtocolError(
-                f"'central_fraction' is above 0 and at most 1, got {self.central_fraction}",
+                f"'central_fraction' must be above 0 and at most 1, got {self.central_fraction}",
                 key="central_fraction",
             )
         if not 0 < self.divide < inf:
-            raise ProtocolError(f"'divide' is above 0, got {self.divide}", key="divide")
+            raise ProtocolError(f"'divide' must be above 0, got {self.divide}", key="divide")
         if len(self.mean) != 3 or not all(map(isfinite, self.mean)):
-            raise ProtocolError(f"'mean' has three values, got {self.mean}", key="mean")
+            raise ProtocolError(f"'mean' must have three values, got {self.mean}", key="mean")
         if len(self.std) != 3 or not all(0 < value < inf for value in self.std):
-            raise ProtocolError(f"'std' has three values above 0, got {self.std}", key="std")
+            raise ProtocolError(f"'std' must have three values above 0, got {self.std}", key="std")
 
     @property
     def fed_side(self) -> int | None:

@@ -109,7 +109,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
 def _protocol(stated: Mapping[str, Any]) -> Preprocess:
     known = {field.name: field for field in fields(Preprocess)}
     if strange := [name for name in stated if name not in known]:
-        raise ProtocolError(f"'{strange[0]}' is no part of a protocol, which are {', '.join(known)}")
+        raise ProtocolError(f"a protocol has no '{strange[0]}'; its parts are {', '.join(known)}")
     given = {name: _value(name, value) for name, value in stated.items() if value is not None}
     if given.get("resize") == "none":
         given.setdefault("interpolation", "none")
@@ -132,7 +132,7 @@ def _value(name: str, value: Any) -> Any:
             if _NUMBERS[name] is int
             else "a number"
         )
-        raise ProtocolError(f"'{name}' is {what}, got '{value}'") from None
+        raise ProtocolError(f"'{name}' must be {what}, got '{value}'") from None
 
 
 def fed(protocol: Preprocess, rows: int, columns: int) -> str:

@@ -77,14 +77,14 @@ def records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
         length, checksum = _HEADER.unpack(head)
         if masked_crc32c(head[:8]) != checksum:
             raise FileError(
-                f"byte {start:,} is not the beginning of a record: its checksum is another",
+                f"byte {start:,} is not the beginning of a record: its checksum is wrong",
                 where=where,
                 next=again,
             )
         left = size - start - _HEADER.size - _CHECKSUM.size
         if length > left:
             raise FileError(
-                f"a record of {length:,} bytes, and {max(left, 0):,} are left of the file",
+                f"expected a record of {length:,} bytes, got the {max(left, 0):,} that are left of the file",
                 where=where,
                 next=again,
             )
@@ -103,7 +103,7 @@ def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
         FileError: they differ.
     """
     if len(stored) < _CHECKSUM.size or masked_crc32c(payload) != _CHECKSUM.unpack(stored)[0]:
-        raise FileError("the checksum of its record is another: the file is damaged", where=str(path))
+        raise FileError("the checksum of its record is wrong: the file is damaged", where=str(path))
 
 
 def read_example(

@@ -198,9 +198,11 @@ def evaluate_several(
         fast,
     )
     if fast and options.run != FP32:
-        advice = "leave it out, or --precision, --amp, --compile and --channels-first"
+        advice = "leave out --fast, or leave out --precision, --amp, --compile and --channels-first"
         raise UsageError(
-            f"it chooses how the port runs, and {options.run.words} is asked for", where="--fast", next=advice
+            f"this option chooses how the port runs, and {options.run.words} is given too",
+            where="--fast",
+            next=advice,
         )
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
@@ -212,9 +214,9 @@ def evaluate_several(
     _expect_apart(folders, predictions)
     process = this_process()
     if fast and process.world > 1:
-        advice = "run it in one process first, and give all of them what it takes"
+        advice = "run it in one process first, and give all processes the options that it chooses"
         raise UsageError(
-            "each of several processes would choose a way of its own", where="--fast", next=advice
+            "several processes could each choose another way to run", where="--fast", next=advice
         )
     with joined(process) as gather:
         entrants = [
@@ -249,7 +251,9 @@ def evaluate_several(
             at = int(measured.scored.reached.sum())
             result = _warned(
                 result,
-                f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew",
+                f"the same command again goes on at photo {at:,} of {len(data_set.photos):,}; with "
+                "--afresh, at "
+                "the first",
             )
         if expected is not None:
             met = result.complete and abs(result.top1 - expected[0]) <= expected[1] + 1e-9
@@ -285,7 +289,9 @@ def _parameters(port: Port) -> int:
 
 def _precision(precision: str, amp: str | None) -> Precision:
     if amp is not None and precision not in ("fp32", amp):
-        raise UsageError(f"{amp}, and --precision {precision}", where="--amp", next="give one of both")
+        raise UsageError(
+            f"{amp} contradicts --precision {precision}", where="--amp", next="leave out one of these two"
+        )
     return one_of(
         precision if amp is None else amp, get_args(Precision), "--precision" if amp is None else "--amp"
     )
@@ -302,9 +308,9 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
         raise UsageError("this port is given twice", where=twice)
     if predictions is not None and len(folders) > 1:
         raise UsageError(
-            f"it is of one port, and {len(folders)} are given",
+            f"the file has the answers of one port, and {len(folders)} ports are given",
             where="--predictions",
-            next="run that port by itself",
+            next="measure each port in a command of its own",
         )
     if predictions is not None:
         expect_folder(Path(predictions))
@@ -397,10 +403,10 @@ def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float
             raise UsageError("a tolerance needs --expect-top1, which is not given", where="--tolerance")
         return None
     if not 0 <= top1 <= 100:
-        raise UsageError(f"an accuracy is from 0 to 100 per cent, got {top1}", where="--expect-top1")
+        raise UsageError(f"an accuracy must be from 0 to 100 per cent, got {top1}", where="--expect-top1")
     around = TOLERANCE if tolerance is None else tolerance
     if not 0 <= around <= 100:
-        raise UsageError(f"percentage points from 0 to 100, got {around}", where="--tolerance")
+        raise UsageError(f"expected percentage points from 0 to 100, got {around}", where="--tolerance")
     return top1, around
 
 
@@ -525,15 +531,16 @@ def _written(port: Port, photos: PhotoSet, measured: Measured, result: Evaluatio
             update_record(port.folder, "evaluation", kept, result.line())
             return _warned(
                 result,
-                f"the port's record and report keep the figures of {images:,} photos; these are in its list",
+                f"the port's record and report keep the figures of {images:,} photos, which are more; these "
+                "figures are only in its list of results",
             )
         write_details(port, photos.photos, measured.scored, measured.compared)
         update_record(port.folder, "evaluation", result.summary(), result.line())
     except FileError as error:
         return _warned(result, f"the figures are not in the port's folder: {error}")
     if larger:
-        whose = f"those of {images:,} photos, which were measured otherwise and stay in its list"
-        return _warned(result, f"the port's record and report have these figures now, and not {whose}")
+        whose = f"those of {images:,} photos, which were measured in another way and stay in its list"
+        return _warned(result, f"the port's record and report now have these figures instead of {whose}")
     return result
 
 

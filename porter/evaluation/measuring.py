@@ -85,7 +85,7 @@ class Options:
         )
         for name, value, least in numbers:
             if value is not None and value < least:
-                raise UsageError(f"at least {least}, got {value}", where=name)
+                raise UsageError(f"expected at least {least}, got {value}", where=name)
 
     @property
     def photos_at_once(self) -> int:

@@ -79,7 +79,7 @@ def _expect_classes(facts: Facts, where: str) -> Preprocess:
         raise UsageError(
             "this model has no classifier head, so it cannot predict classes",
             where=where,
-            next="run it for its features",
+            next="porter.load gives the model, which gives features",
         )
     if facts.preprocess is None:
         raise _no_protocol(where, example(224, "pil_bilinear", ",divide=255"))
@@ -132,7 +132,7 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         return protocol.at(rows)
     except ProtocolError as error:
         raise UsageError(
-            f"this model's protocol does not reach {rows}x{columns}, the only size that this port takes: "
+            f"this model's protocol cannot feed {rows}x{columns}, the only size that this port takes: "
             f"{error.message}",
             where=where,
             next="convert again with a smaller --input-size or any",
@@ -157,7 +157,7 @@ def rescaled(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
 
 def _expect_colours(channels: int, where: str) -> None:
     if channels != 3:
-        raise UsageError(f"this model takes {channels} channels, photos have 3", where=where)
+        raise UsageError(f"photos have 3 channels, and this model takes {channels}", where=where)
 
 
 def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Preprocess:

@@ -360,7 +360,7 @@ def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
         return _each_cell(walk, node, view, ops.PRelu(), {"alpha": origin})
     array = walk.as_array(f"{node.name}:array", view)
     if array is None:
-        return Lacks(f"{node.op} of values whose batch is moved")
+        return Lacks(f"{node.op} of values whose batch is not the first axis")
     below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
     scaled = with_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
     if scaled is None:

@@ -350,7 +350,7 @@ def _joined(walk: Walk[N], node: N, views: Sequence[View | None], place: int) ->
     """Arrays one after the other along an axis; None is a value that is none."""
     found = [view for view in views if view is not None]
     if not found or len(found) < len(views):
-        return Lacks(f"{node.op} of values whose batch is moved")
+        return Lacks(f"{node.op} of values whose batch is not the first axis")
     if found[0].has_batch(place):
         return Lacks(f"{node.op} along the batch")
     value = walk.builder.join(node.name, found[0].axis_at(place), *(view.value for view in found))

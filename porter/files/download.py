@@ -43,7 +43,7 @@ class _SafeRedirects(HTTPRedirectHandler):
         scheme = urlsplit(newurl).scheme
         if scheme != "https" and not (scheme == req.type == "http"):
             raise DownloadError(
-                f"redirects from {req.type} to {newurl}, which is refused", where=req.full_url
+                f"the server redirects from {req.type} to {newurl}, which porter refuses", where=req.full_url
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -80,11 +80,13 @@ def require_room(size: int, folder: Path, where: str) -> None:
         DownloadError: `size` bytes exceed `MAX_BYTES` or the free disk under `folder`.
     """
     if size > MAX_BYTES:
-        raise DownloadError(f"has {size:,} bytes, at most {MAX_BYTES:,} are read", where=where)
+        raise DownloadError(
+            f"the file has {size:,} bytes, and porter reads at most {MAX_BYTES:,}", where=where
+        )
     free = shutil.disk_usage(folder).free
     if size > free:
         raise DownloadError(
-            f"needs {size:,} bytes, {free:,} are free in {folder}",
+            f"the file needs {size:,} bytes, and {folder} has {free:,} free",
             where=where,
             next="make room or set PORTER_CACHE",
         )
@@ -151,7 +153,7 @@ def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> No
         start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
         if start is None or int(start[1]) != offset:
             discard(partial)
-            raise _Interrupted("the server continues at another byte than asked for")
+            raise _Interrupted("the server continues at another byte than porter asked for")
     else:
         offset = 0
     length = response.headers.get("Content-Length", "")
@@ -166,7 +168,7 @@ def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> No
         while chunk := response.read(_CHUNK):
             done += len(chunk)
             if done > MAX_BYTES:
-                raise DownloadError(f"has more than {MAX_BYTES:,} bytes", where=url)
+                raise DownloadError(f"the file has more than {MAX_BYTES:,} bytes", where=url)
             write(chunk)
             advance(len(chunk))
     if total is not None and done != total:

@@ -69,21 +69,23 @@ class WeightsFile:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w+-][\w.+-]*", self.name):
-            raise RecipeError(f"'name' is a plain file name, got '{self.name}'", key="name")
+            raise RecipeError(f"'name' must be a plain file name, got '{self.name}'", key="name")
         if self.url is not None and _scheme(self.url) not in ("https", "http", "file"):
-            raise RecipeError(f"'url' begins with https://, http:// or file://, got '{self.url}'", key="url")
+            raise RecipeError(
+                f"'url' must begin with https://, http:// or file://, got '{self.url}'", key="url"
+            )
         wheel = None if self.pypi is None else _PYPI.fullmatch(self.pypi)
         if self.pypi is not None and wheel is None:
-            raise RecipeError(f"'pypi' is NAME==VERSION!path/in/wheel, got '{self.pypi}'", key="pypi")
+            raise RecipeError(f"'pypi' must be NAME==VERSION!path/in/wheel, got '{self.pypi}'", key="pypi")
         for key, member in (("member", self.member), ("pypi", wheel and wheel["member"])):
             if member is not None and (
                 posixpath.normpath(member) != member or member.startswith(("/", ".."))
             ):
-                raise RecipeError(f"'{key}' names a path inside the archive, got '{member}'", key=key)
+                raise RecipeError(f"'{key}' must name a path inside the archive, got '{member}'", key=key)
         for key, form in _DIGESTS.items():
             value = getattr(self, key)
             if value is not None and not re.fullmatch(form, value):
-                raise RecipeError(f"'{key}' is lower-case hex ({form}), got '{value}'", key=key)
+                raise RecipeError(f"'{key}' must be lower-case hex ({form}), got '{value}'", key=key)
 
     @property
     def published(self) -> dict[str, str]:
@@ -232,7 +234,7 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
         )
         reasons = "; ".join(failures) or "no public download is known"
         raise DownloadError(
-            f"could not be obtained ({published}): {reasons}",
+            f"porter could not get the file ({published}): {reasons}",
             where=source.name,
             next=f"put the file at {path}, or name a folder or address that holds it in PORTER_MIRROR",
         )

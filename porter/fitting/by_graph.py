@@ -208,11 +208,12 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
         if isinstance(node.op, ops.GlobalAvgPool) and isinstance(found, ops.AvgPool):
             rows, columns = sizes[node.inputs[0]][1:]
             if found.window.kernel != (rows, columns):
-                (height, width), where = (
-                    found.window.kernel,
-                    f"where the recipe averages all of it, {rows}x{columns}",
+                height, width = found.window.kernel
+                raise MappingError(
+                    f"expected an average over the whole map ({rows}x{columns}), as in the recipe, got "
+                    f"{height}x{width} in '{layer}'",
+                    where=path,
                 )
-                raise MappingError(f"'{layer}' averages {height}x{width} cells of a map {where}", where=path)
 
 
 def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoint: Checkpoint) -> None:

@@ -149,7 +149,7 @@ def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
         return graph.output, end
     head, (_, *before) = head_of(graph), _ends(graph)
     if not before:
-        message = "the recipe's head stands before its pool, and the file has another end"
+        message = "in this network the head comes before the pool, and the file ends in another layer"
         raise MappingError(
             message,
             where=head.path,

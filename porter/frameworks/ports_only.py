@@ -22,7 +22,9 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         MissingFramework: always.
     """
     of = checkpoint.carried and checkpoint.format
-    raise MissingFramework(f"what runs such ports runs no graph of {of}", where=str(checkpoint.path))
+    raise MissingFramework(
+        f"porter runs its own ports in this framework, and no {of} file", where=str(checkpoint.path)
+    )
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:

@@ -474,7 +474,9 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
     if record.output == "logits" and head[0] != record.classes:
         raise FileError(
-            f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path)
+            f"expected 'classes' to be {head[0]}, as the graph's head has, got {record.classes}",
+            where=str(path),
+            next="convert again",
         )
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at

@@ -33,7 +33,7 @@ def hold(path: Path, sha256: str, next: str) -> None:
     """
     if not is_plain(path):  # a pipe would never end
         raise FileError(
-            "port.json lists this file, and it is not a plain file, or not there", where=str(path), next=next
+            "port.json lists this file, and it is missing or is not a plain file", where=str(path), next=next
         )
     own = digest(path)
     if own != sha256:

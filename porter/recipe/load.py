@@ -229,7 +229,7 @@ def _check_variables(
                 raise RecipeError(f"'{name}' is {taken[name]} too", next="give one of them another name")
         with faults.kept(), source.at((*location, name)):
             if isinstance(value, dict):
-                raise RecipeError(f"'{name}' is a number, a word or a list")
+                raise RecipeError(f"'{name}' must be a number, a word or a list, not a mapping")
     faults.expect_none()
 
 

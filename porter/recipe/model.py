@@ -372,7 +372,7 @@ class Recipe:
         with self.source.at(("input", "size")):
             side = evaluate(self.input_size, {**self.constants, **self.options, **variables})
             if type(side) is not int or not 1 <= side <= LARGEST_SIDE:
-                raise RecipeError(f"'size' is a whole number from 1 to {LARGEST_SIDE}, got {side!r}")
+                raise RecipeError(f"'size' must be a whole number from 1 to {LARGEST_SIDE}, got {side!r}")
             return side, side
 
 

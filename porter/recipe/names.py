@@ -102,11 +102,11 @@ def _rules(
     source: Source, location: Location, table: Mapping[str, Any], scope: str, prefixes: tuple[Placed, ...]
 ) -> Iterator[NameRule]:
     if not isinstance(table, dict):
-        raise RecipeError("a scope is a table of names", where=source.where(location))
+        raise RecipeError("a scope must be a table of names", where=source.where(location))
     if PREFIX in table:
         here, own = (*location, PREFIX), table[PREFIX]
         if not isinstance(own, str):
-            raise RecipeError(f"'{PREFIX}' is a word, got {own!r}", where=source.where(here))
+            raise RecipeError(f"'{PREFIX}' must be a word, got {own!r}", where=source.where(here))
         with source.at(here):
             placeholders(own)
         prefixes = (*prefixes, (here, own))
@@ -202,8 +202,8 @@ def _named(
                 if rule.tensor is not None:
                     name = _bare_name(graph, node, name, rule.tensor, zoo.framework)
                 if rule.adapted and not (isinstance(node.op, Affine) and zoo.framework == "tf"):
-                    instead = f"'{node.path}' ({node.op_name}) in one of {zoo.framework}"
-                    message = f"'adapted' is of an affine step in a zoo of tf, not of {instead}"
+                    instead = f"'{node.path}' is {node.op_name} in a {zoo.framework} zoo"
+                    message = f"'adapted' is for an affine step in a tf zoo, and {instead}"
                     raise RecipeError(message, next="leave it out", key="adapted")
                 if rule.computed is not None:
                     _expect_computed(graph, node, rule)
@@ -240,14 +240,15 @@ def _expect_computed(graph: Graph, node: Node, rule: NameRule) -> None:
     array = COMPUTED[str(rule.computed)]
     if rule.tensor is None:
         raise RecipeError(
-            "'computed' is of a 'tensor' that no layer holds",
+            "'computed' needs a 'tensor', the name of a tensor that no layer holds",
             next="write the name that the code has for it, such as tensor: pos_embedding",
             key="computed",
         )
     (shape,) = tensor_shapes(graph)[node.path].values()
     if not array.fits(shape):
         message = (
-            f"'{node.path}' has {'x'.join(map(str, shape))} numbers, and '{rule.computed}' is {array.words}"
+            f"'{node.path}' has {'x'.join(map(str, shape))} numbers, and '{rule.computed}' can only be "
+            f"{array.words}"
         )
         raise RecipeError(message, next="leave it out", key="computed")
 

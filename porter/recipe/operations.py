@@ -80,5 +80,5 @@ class Attributes:
     def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
         if isinstance(self.values[key], str) and self.values[key] in self.variables:
             advice = f"write ={self.values[key]}, which is the variable"
-        message = f"'{key}' of '{self.path}' is {expected}, got {short(self.values[key])}"
+        message = f"'{key}' of '{self.path}' must be {expected}, got {short(self.values[key])}"
         return RecipeError(message, where=self.written(key), next=advice)

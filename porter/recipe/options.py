@@ -111,7 +111,7 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
     if type(read) is not kind or (isinstance(read, float) and not isfinite(read)):
         own = written(default)
         raise UsageError(
-            f"'{name}' is {_KINDS[kind]}, got '{value}'",
+            f"'{name}' must be {_KINDS[kind]}, got '{value}'",
             where=_WHERE,
             next=f"write it as the recipe does: {own}",
         )

@@ -129,7 +129,7 @@ def _with_amount(value: Any, default: Convention) -> Convention:
     amounts = value if isinstance(value, tuple) else (value,) * 4
     if len(amounts) != 4 or not all(type(amount) is int and 0 <= amount <= MAX_PAD for amount in amounts):
         raise RecipeError(
-            f"a pad is {', '.join(rules)}, a number of cells up to {MAX_PAD} or [top, bottom, left, "
+            f"a pad must be {', '.join(rules)}, a number of cells up to {MAX_PAD} or [top, bottom, left, "
             f"right], got {value!r}"
         )
     top, bottom, left, right = amounts
@@ -138,13 +138,15 @@ def _with_amount(value: Any, default: Convention) -> Convention:
 
 def _fill(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value == math.inf:
-        raise RecipeError(f"'fill' is a number or -.inf, got {value!r}", next="write 0 for zeros", key="fill")
+        raise RecipeError(
+            f"'fill' must be a number or -.inf, got {value!r}", next="write 0 for zeros", key="fill"
+        )
     return float(value)
 
 
 def _choice(key: str, value: Any, known: Sequence[str]) -> Any:
     if value not in known:
         raise RecipeError(
-            f"'{key}' is one of {', '.join(known)}, got {value!r}", next=hint(str(value), known), key=key
+            f"'{key}' must be one of {', '.join(known)}, got {value!r}", next=hint(str(value), known), key=key
         )
     return value

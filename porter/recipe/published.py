@@ -103,8 +103,9 @@ def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) 
         for key in (*_DIGESTS, "member", "name"):
             if getattr(row, key) is not None:
                 raise RecipeError(
-                    f"'{key}' is of a file, and there is no 'file'",
+                    f"'{key}' describes a file, and this row has no 'file'",
                     where=source.where((*here, key), key=True),
+                    next="add file: ... to the row",
                 )
         return None
     url = row.file

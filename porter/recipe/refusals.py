@@ -69,5 +69,7 @@ def _refused(where: str, key: str, details: Sequence[Mapping[str, Any]]) -> Reci
     advice = hint(str(first["input"]), words) if words else _ADVICE.get(first["type"])
     advice = "figures are in percent" if first.get("ctx") == _PERCENT else advice
     return RecipeError(
-        f"'{key}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}", where=where, next=advice
+        f"'{key}' must be {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}",
+        where=where,
+        next=advice,
     )

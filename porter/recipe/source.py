@@ -175,7 +175,7 @@ def read_source(path: Path) -> Source:
     except yaml.YAMLError as error:
         raise no_yaml(path, error) from None
     if not isinstance(root, yaml.MappingNode):
-        raise RecipeError("a recipe is a mapping of keys to values", where=str(Mark(path, 1, 1)))
+        raise RecipeError("a recipe must be a mapping of keys to values", where=str(Mark(path, 1, 1)))
     reader = _Reader(path, {}, {})
     return Source(path, reader.value(root, ()), reader.values, reader.keys)
 
@@ -200,7 +200,7 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         *above, start = content[: error.start].split(b"\n")
         place = Mark(path, len(above) + 1, len(start.decode("utf-8")) + 1)
-        raise RecipeError("a recipe is UTF-8 text", where=str(place)) from None
+        raise RecipeError("a recipe must be UTF-8 text", where=str(place)) from None
 
 
 def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
@@ -264,7 +264,7 @@ class _Reader:
         for key, item in node.value:
             place = mark_of(self.path, key)
             if not isinstance(key, yaml.ScalarNode):
-                raise RecipeError("a key is a word", where=str(place))
+                raise RecipeError("a key must be a word", where=str(place))
             if key.value in values:
                 raise RecipeError(f"the key '{key.value}' is here twice", where=str(place))
             inner = (*location, key.value)

@@ -202,7 +202,9 @@ def _steps(
     if step.repeat is not None:
         where = source.where((*location, NORM), key=True)
         raise RecipeError(
-            f"a step that repeats has no '{NORM}'", where=where, next="make a block of the two, and repeat it"
+            f"a step with 'repeat' cannot have '{NORM}'",
+            where=where,
+            next="make a block of the two, and repeat it",
         )
     condition = {"when": values["when"]} if "when" in values else {}
     return step, _step(source, (*location, NORM), {"batch_norm": values[NORM], **condition}, blocks)
@@ -211,7 +213,7 @@ def _steps(
 def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]) -> Step:
     if not isinstance(values, dict):
         raise RecipeError(
-            "a step is a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location)
+            "a step must be a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location)
         )
     known = {**OPERATIONS, **blocks}
     kinds = [key for key in values if key in known]
@@ -227,7 +229,7 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
     path = values[kind]
     if not isinstance(path, str) or not path or path.startswith("/") or path.endswith("/"):
         raise RecipeError(
-            f"'{kind}' is followed by a path, such as stem/conv", where=source.where((*location, kind))
+            f"'{kind}' needs a path, such as {kind}: stem/conv", where=source.where((*location, kind))
         )
     overrides = {
         key: _overrides(source, (*location, key), values.get(key, {}), kind, known[kind])
@@ -241,10 +243,10 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
     branches = values.get("branches", ())
     if not isinstance(branches, tuple):
         raise RecipeError(
-            "'branches' is a list of lists of steps", where=source.where((*location, "branches"))
+            "'branches' must be a list of lists of steps", where=source.where((*location, "branches"))
         )
     if kind == "concat" and ("from" in values) == bool(branches):
-        raise RecipeError("a concat has either 'branches' or 'from'", where=source.where(location))
+        raise RecipeError("a concat needs either 'branches' or 'from'", where=source.where(location))
     with source.at((*location, kind)):
         placeholders(path)
     check_expressions(source, location, {key: value for key, value in values.items() if key != "branches"})
@@ -269,7 +271,7 @@ def _overrides(
 ) -> Mapping[str, Any]:
     if not isinstance(values, dict):
         raise RecipeError(
-            f"'{location[-1]}' is a mapping, such as {{stride: 2}}", where=source.where(location)
+            f"'{location[-1]}' must be a mapping, such as {{stride: 2}}", where=source.where(location)
         )
     _expect_known(source, location, kind, values, known)
     return MappingProxyType(values)

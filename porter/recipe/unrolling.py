@@ -111,7 +111,7 @@ class Unrolling:
         with self.source.at((*step.location, "repeat")):
             times = evaluate(step.repeat, variables)
             if type(times) is not int or not 0 <= times <= MAX_REPEAT:
-                raise RecipeError(f"'repeat' is a whole number from 0 to {MAX_REPEAT}, got {times!r}")
+                raise RecipeError(f"'repeat' must be a whole number from 0 to {MAX_REPEAT}, got {times!r}")
             return times
 
     def _use(self, step: Step, here: _Here, current: str, place: Variables) -> str:
@@ -128,7 +128,7 @@ class Unrolling:
             holds = evaluate(step.when, here.variables)
             if not isinstance(holds, bool):
                 advice = f"put = before it: when: ={holds}" if isinstance(holds, str) else None
-                raise RecipeError(f"'when' is a condition, got {holds!r}", next=advice)
+                raise RecipeError(f"'when' must be a condition, got {holds!r}", next=advice)
         if not holds:
             with suppress(RecipeError):
                 self.left_out[f"{here.prefix}{self._name(step, here.prefix, named)}"] = step.location
@@ -323,5 +323,5 @@ class Unrolling:
                     found[name] = evaluate(default, {**variables, **found})
             if isinstance(found[name], dict):
                 where = self.source.where((*step.location, name))
-                raise RecipeError(f"'{name}' is a number, a word or a list", where=where)
+                raise RecipeError(f"'{name}' must be a number, a word or a list, not a mapping", where=where)
         return found

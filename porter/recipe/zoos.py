@@ -174,7 +174,8 @@ class Zoos(Mapping[str, Zoo]):
             document = parse_section(ZooDocument, file, (), file.data)
             if document.zoo != name:
                 raise RecipeError(
-                    f"this is the file of zoo '{name}', got '{document.zoo}'", where=file.where(("zoo",))
+                    f"expected zoo '{name}', as the file is called, got '{document.zoo}'",
+                    where=file.where(("zoo",)),
                 )
             if architecture in document.architectures:
                 group = ("architectures", architecture)
@@ -279,7 +280,7 @@ class _Reader:
             faults.tried(one_of, self.source, here, "option", name, self._known_options, key=True)
             with faults.kept(), self.source.at(here):
                 if isinstance(value, dict):
-                    raise RecipeError(f"'{name}' is a number, a word or a list")
+                    raise RecipeError(f"'{name}' must be a number, a word or a list, not a mapping")
         faults.expect_none()
         return options
 

@@ -60,9 +60,9 @@ def _problem(graph: Graph, layer: LeftOut) -> str | None:
             else None
         )
     if not 0 <= layer.rate <= 1:
-        return f"it drops a share of {layer.rate:g}"
+        return f"its rate is {layer.rate:g}, expected one from 0 to 1"
     if layer.after is None or layer.after not in {INPUT, *graph.by_path}:
-        return "the value that it takes is within another layer of the port"
+        return "its input is a value inside another layer of the port"
     reads = Counter(source for node in graph.nodes for source in node.inputs) + Counter(graph.outputs)
     if reads[layer.after] != 1 or layer.after in graph.outputs:
         return f"{layer.after} is read by other layers too, or is an output"

@@ -16,7 +16,7 @@ from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.tables import DEFAULT_ZOOS, STOCK
 
-OTHER_CODE = "--reference FILE.py:CALLABLE compares with code of your own, which can be"
+OTHER_CODE = "build it in code of your own, and compare with that: --reference FILE.py:CALLABLE"
 """What to do if a zoo's own code cannot be built as the source is."""
 
 
@@ -180,7 +180,7 @@ def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibra
         raise UsageError(
             f"{framework} has no stock classes of {name}",
             where="--stock",
-            next=f"its are {', '.join(libraries)}",
+            next=f"it has those of {', '.join(libraries)}",
         )
     stock = {zoo: get_implementation(zoo).stock for zoo in libraries[name]}
     return {zoo: found for zoo, found in stock.items() if found is not None}

@@ -59,7 +59,7 @@ def build_by(
     ) -> Any:
         if options:
             raise MissingFramework(
-                f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE
+                f"porter cannot build {library} with another value of {', '.join(options)}", next=OTHER_CODE
             )
         with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
             with undrawn():
@@ -188,8 +188,8 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
         )
     if SCALES_AGAIN in KERAS[variant][1]:
         raise UsageError(
-            f"keras.applications.{KERAS[variant][0]} has the layers of its own weights only where it "
-            "downloads them",
+            f"keras.applications.{KERAS[variant][0]} builds the layers of its pretrained weights "
+            "only when it downloads them",
             where="--stock",
             next="convert without --stock",
         )

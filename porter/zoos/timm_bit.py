@@ -32,7 +32,8 @@ def build(
     """See porter.zoos.implementation.Build."""
     if options:
         raise MissingFramework(
-            f"timm's BiT cannot be built with another {', '.join(sorted(options))}", next=OTHER_CODE
+            f"porter cannot build timm's BiT with another value of {', '.join(sorted(options))}",
+            next=OTHER_CODE,
         )
     model = from_npz(TIMM_BIT[variant][0], {"num_classes": classes}, checkpoint, dtype)
     from timm.layers.std_conv import StdConv2d

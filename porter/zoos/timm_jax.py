@@ -47,7 +47,8 @@ def settings_of(classes: int, size: tuple[int, int], options: Mapping[str, Any])
     """
     if foreign := sorted(options.keys() - {SIDE, "tanh_gelu"}):
         raise MissingFramework(
-            f"timm's transformer cannot be built with another {', '.join(foreign)}", next=OTHER_CODE
+            f"porter cannot build timm's transformer with another value of {', '.join(foreign)}",
+            next=OTHER_CODE,
         )
     gelu = _GELU[options.get("tanh_gelu", True)]
     return {"num_classes": classes, "act_layer": gelu, "img_size": size[0]}

@@ -48,7 +48,8 @@ def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], Mo
         options = {option: value for option, value in options.items() if option != SIDE}  # `size` has it
         if foreign := sorted(options.keys() - arguments.keys()):
             raise MissingFramework(
-                f"{library}.{name} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE
+                f"porter cannot build {library}.{name} with another value of {', '.join(foreign)}",
+                next=OTHER_CODE,
             )
         builder = getattr(models(), name)
         built_for = {} if takes_any_size(variant) else {OF_ONE_SIZE[library]: size[0]}

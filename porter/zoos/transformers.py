@@ -216,7 +216,8 @@ def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     named = {setting.option: (name, setting.values) for name, setting in SETTINGS[kind].items()}
     if foreign := sorted(options.keys() - named.keys()):
         raise MissingFramework(
-            f"transformers' {kind} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE
+            f"porter cannot build transformers' {kind} with another value of {', '.join(foreign)}",
+            next=OTHER_CODE,
         )
     found = {}
     for option, value in options.items():

@@ -132,7 +132,7 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
     with np.load(folder / "model.npz") as stored:
         np.savez(folder / "model.npz", **{name: array for name, array in stored.items() if name != "stem/1"})
     sign(folder)
-    with pytest.raises(MappingError, match=r"stem/1: expected a tensor of shape \(12,\), there is none"):
+    with pytest.raises(MappingError, match=r"stem/1: expected a tensor of shape \(12,\), got none"):
         porter.verify(folder, weights=file)
 
 

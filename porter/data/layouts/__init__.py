@@ -83,9 +83,13 @@ def open_photos(
         MissingFramework: Parquet files without pyarrow.
     """
     if limit is not None and limit < 1:
-        raise UsageError(f"the number of photos is at least 1, got {limit}")
+        raise UsageError(f"expected at least 1 photo, got {limit}")
     if labels is not None and not classes.imagenet:
-        raise UsageError("label files are ImageNet's, and this port has other classes", where=str(labels))
+        raise UsageError(
+            "label files are ImageNet's, and this port has other classes",
+            where=str(labels),
+            next="leave out --labels and --real-labels",
+        )
     found = _find(path, classes, None if split is None else _split_of(split))
     validation = classes.imagenet and _is_validation(found.candidates)
     if labels is not None:
@@ -183,7 +187,9 @@ def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
 
 def _split_of(word: str) -> str:
     if word.lower() not in _SPLITS:
-        raise UsageError(f"'{word}' is no split", where="--split", next=f"write one of {', '.join(_SPLITS)}")
+        raise UsageError(
+            f"there is no split '{word}'", where="--split", next=f"write one of {', '.join(_SPLITS)}"
+        )
     return _SPLITS[word.lower()]
 
 
@@ -338,7 +344,7 @@ def _of_one_split(path: Path, files: Sequence[Path], split: str | None) -> list[
     if set(splits) == {""}:
         _expect_none(split, path)
     elif split is not None:
-        raise UsageError(f"no files of split '{split}': {_listed(splits)}", where=str(path))
+        raise UsageError(f"it has no files of split '{split}', only {_listed(splits)}", where=str(path))
     if len(splits) > 1:
         message = f"files of several splits and none of validation: {_listed(splits)}"
         raise UsageError(message, where=str(path), next=f"add --split {max(splits)}")

@@ -179,7 +179,7 @@ def _graph(opened: Opened, member: Member) -> Graph:
     mine, theirs = tensor_shapes(opened.graph), tensor_shapes(graph)
     if mine != theirs:
         path = next(path for path in dict.fromkeys((*mine, *theirs)) if mine.get(path) != theirs.get(path))
-        message = f"{member.name} takes other tensors here than these weights have"
+        message = f"{member.name} needs tensors here that differ from those of the weights"
         raise MappingError(
             message, where=path, next=f"name zoos whose networks take the same tensors: {page('twins.md')}"
         )

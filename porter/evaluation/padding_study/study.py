@@ -160,17 +160,21 @@ def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], o
     """Expects a zoo whose names the weights have, and nothing that the study would not use."""
     if source is None and not zoos:
         raise UsageError(
-            "nothing says whose names the weights have",
+            "nothing says which zoo's tensor names the weights have",
             where="--from",
             next="add --from ZOO, or --between ZOO,ZOO",
         )
     if zoos and sites:
         raise UsageError(
-            "--between compares the two networks as they are", where="--site", next="leave out one of the two"
+            "--between compares the two networks as they are",
+            where="--site",
+            next="leave out --site or --between",
         )
     if zoos and source is None and origin is not None:
         raise UsageError(
-            "--between is to decide the origin", where="--origin", next="leave it out, or add --from ZOO"
+            "--between finds the origin, so it cannot be given",
+            where="--origin",
+            next="leave it out, or add --from ZOO",
         )
 
 

@@ -238,7 +238,7 @@ def read_values(values: Values, dtype: np.dtype[np.generic]) -> Array:
         if start == NOWHERE:
             raise Unreadable("has no values: it was never written")
     if length < values.nbytes or start + length > len(content):
-        raise ValueError(f"'{values.node.name}' declares {values.nbytes} bytes over {length}")
+        raise ValueError(f"'{values.node.name}' declares {values.nbytes} bytes, and its data has {length}")
     return np.frombuffer(content, dtype, math.prod(shape), start).reshape(shape)
 
 

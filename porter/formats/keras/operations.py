@@ -253,7 +253,7 @@ def _take(layer: Layer) -> Read:
     cells = numbers_in(layer.operands[1]) if len(layer.operands) == 2 else None
     axes = _places(layer, layer.arguments.get("axis"))
     if cells is None or cells.ndim != 1 or (cells % 1).any():
-        raise NoOp(f"{layer.op} of places that are no list of numbers")
+        raise NoOp(f"{layer.op} by indices that are not a list of numbers")
     return gather(layer.walk, layer, layer.source, axes[0], cells.astype(int).tolist())
 
 

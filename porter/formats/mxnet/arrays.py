@@ -62,7 +62,7 @@ def _array(cursor: Cursor) -> Array:
         return np.zeros(0, np.float32)
     _, _, type = cursor.array("i4", 3).tolist()  # after the device's type and number
     if not 0 <= type < len(_TYPES) or min(shape) < 0:
-        raise ValueError("an array has a type or a size that is none")
+        raise ValueError("an array has a type or a size that MXNet does not know")
     return cursor.array(_TYPES[type], math.prod(shape)).reshape(shape)
 
 

@@ -97,7 +97,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
         given, name = [source[:2] for source in each["inputs"]], own_name(str(each["name"]), place, names)
         own = {**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})}
         if any(isinstance(word, list | dict | None) for word in own.values()):
-            raise ValueError(f"'{name}' states what is no word")
+            raise ValueError(f"an attribute of '{name}' is not text")
         words = Stated({key: str(word) for key, word in own.items()})
         if any(type(index) is not int or not 0 <= before < place for before, index in given):
             raise ValueError(f"'{name}' reads what comes after it")

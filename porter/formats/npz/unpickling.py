@@ -63,7 +63,9 @@ def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortra
         pass
     declared = "x".join(map(str, shape[:_MOST_AXES]))[:100]
     raise FileError(
-        f"an array declares {declared} of {dtype} over {len(data)} bytes", where=where, next="fetch it again"
+        f"an array declares {declared} of {dtype}, and its data has {len(data)} bytes",
+        where=where,
+        next="fetch it again",
     )
 
 

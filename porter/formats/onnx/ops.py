@@ -163,7 +163,7 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
         found = moves.gather(walk, node, node.inputs[0], axis, places)
         apart = [*(sizes or ())[:axis], *shape, *(sizes or ())[axis + 1 :]]
         return found.reshaped(apart) or Lacks() if isinstance(found, View) and len(shape) > 1 else found
-    return Lacks("Gather of places that the model computes as it runs")
+    return Lacks("Gather by indices that the model computes as it runs")
 
 
 def _gather_nd(walk: Walk, node: OnnxNode) -> Read:
@@ -172,7 +172,7 @@ def _gather_nd(walk: Walk, node: OnnxNode) -> Read:
     """
     index = walk.flow.value(node.inputs[1])
     if index is None or index.dtype.kind != "i" or not index.ndim or node.integer("batch_dims"):
-        return Lacks("GatherND of places that the model computes as it runs, or of each image")
+        return Lacks("GatherND by indices that the model computes as it runs, or that differ by image")
     return moves.gather_cells(walk, node, node.inputs[0], index)
 
 

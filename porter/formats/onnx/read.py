@@ -198,7 +198,7 @@ def _read_graph(
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
     found = replace(walk.finish(walk.ends(ends), ends, outputs), output_names=names)
     if len(found.further_inputs) < len(further):
-        raise refuse("of one input the model takes only the size", "export it without that input")
+        raise refuse("the model takes only the size of one of its inputs", "export it without that input")
     stated = {name: repr(number) for name, number in walk.exact.items()}
     stated |= {key: text for each in given for key, text in each.stated.items()}
     return (

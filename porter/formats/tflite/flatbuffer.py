@@ -43,7 +43,7 @@ class Table:
         """
         start, count = self.vector(field, 4)
         if count > most:
-            raise ValueError(f"{count} of what a model has at most {most} of")
+            raise ValueError(f"it has {count} tables in one list, more than the {most} that a model may have")
         return [Table(self.data, self._followed(start + 4 * place)) for place in range(count)]
 
     def numbers(self, field: int, kind: str) -> Array:

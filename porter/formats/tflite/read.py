@@ -225,9 +225,7 @@ def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
 def _gather(walk: Walk[Operator], node: Operator) -> Read:
     places, shape = walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
     if not places or shape is None or len(shape) > 1 or node.scalar(1, "i"):
-        return Lacks(
-            f"{node.op} of places that the model computes as it runs, or of other ones for each image"
-        )
+        return Lacks(f"{node.op} by indices that the model computes as it runs, or that differ by image")
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
         return moves.cut(

@@ -158,7 +158,7 @@ def _key(key: object) -> str:
 def _count(value: object) -> int:
     """A number that counts something."""
     if not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise ValueError("a size or a stride is no number of anything")
+        raise ValueError("a size or a stride is not a whole number from 0")
     return value
 
 

@@ -76,7 +76,7 @@ class Values:
         empty = 0 in shape
         # With strides of zero, a few bytes can declare any size.
         if not empty and max(last + 1, math.prod(shape)) * kind.itemsize > place.length:
-            message = f"tensor '{name}' declares {str(shape)[:100]} over fewer bytes"
+            message = f"tensor '{name}' declares {str(shape)[:100]}, and its data has fewer bytes"
             raise FileError(message, where=where, next="save it contiguous")
         try:
             if empty:

@@ -146,7 +146,9 @@ class _Members(Members):
         # With strides of zero, a few bytes can declare any size.
         if not fits or math.prod(sizes) * kind.itemsize > len(data):
             declared = "x".join(map(str, sizes))[:100]
-            raise self.damaged(f"tensor '{name}' declares {declared} of {kind.name} over {len(data)} bytes")
+            raise self.damaged(
+                f"tensor '{name}' declares {declared} of {kind.name}, and its data has {len(data)} bytes"
+            )
         if 0 in sizes:
             return np.zeros(sizes, kind)
         flat = np.frombuffer(data, kind, len(data) // kind.itemsize)

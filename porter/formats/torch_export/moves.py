@@ -103,7 +103,7 @@ def read_index(walk: Walk, node: AtenNode) -> Read:
     places = walk.flow.integers(stated[axes[0]]) if len(axes) == 1 else None
     shape = walk.flow.shape(stated[axes[0]]) if places else None
     if places is None or shape is None or len(shape) != 1:
-        return Lacks("index of several axes, or of places that the model computes")
+        return Lacks("index of several axes, or by indices that the model computes")
     return moves.gather(walk, node, taken(node), axes[0], places)
 
 

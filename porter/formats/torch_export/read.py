@@ -195,7 +195,7 @@ def _read_graph(
     values, returned = walk.ends(ends), {tap_of(name): program.given[name] for name in program.outputs}
     found = walk.finish(values, values, returned)
     if len(found.further_inputs) < len(further):
-        raise FileError("of one input the program takes only the size", next=SAVE)
+        raise FileError("the program takes only the size of one of its inputs", next=SAVE)
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     kept = {
         node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes

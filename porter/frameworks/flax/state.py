@@ -38,7 +38,7 @@ def arrays_of(plan: Plan, tensors: Mapping[str, Mapping[str, Array]]) -> dict[st
     for node, role, key in variable_keys(plan):
         array, expected = tensors.get(node.holder, {}).get(role), shapes[node.path][role]
         if array is None or array.shape != expected:
-            got = "there is none" if array is None else f"got {array.shape}"
+            got = "got none" if array is None else f"got {array.shape}"
             raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
         found[key] = stored(plan.graph, node, role, array)
     return found
@@ -83,7 +83,7 @@ def read_weights(folder: Path, plan: Plan) -> dict[str, dict[str, Array]]:
         array, expected = arrays.get(key), shapes[node.path][role]
         found = None if array is None else canonical(plan.graph, node, role, array)
         if found is None or found.shape != expected:
-            got = "there is none" if array is None else f"got {array.shape}"
+            got = "got none" if array is None else f"got {array.shape}"
             raise MappingError(f"expected the {role} of shape {expected} of {node.path}, {got}", where=key)
         tensors.setdefault(node.path, {})[role] = found
     return tensors

@@ -124,7 +124,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     graph, format = checkpoint.carried, FORMATS.get(checkpoint.format)
     if format is None or format.rows is None:
         raise MissingFramework(
-            f"porter's own engine has no rows for {checkpoint.format}", where=str(checkpoint.path)
+            f"porter's own engine does not run {checkpoint.format} files", where=str(checkpoint.path)
         )
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter's own engine runs files in float32 and float64, not in {dtype}")

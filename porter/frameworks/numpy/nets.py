@@ -316,7 +316,7 @@ def _read_back(net: Maker, stored: Mapping[str, Array]) -> dict[str, dict[str, A
     for name, held in net.held.items():
         array = stored.get(name)
         if array is None or array.shape != held.shape:
-            got = f"got {array.shape}" if array is not None else "there is none"
+            got = f"got {array.shape}" if array is not None else "got none"
             raise MappingError(f"expected a tensor of shape {held.shape}, {got}", where=name)
         if not isinstance(held, Trained):
             if not np.array_equal(array, held.astype(array.dtype)):

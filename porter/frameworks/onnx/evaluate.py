@@ -21,7 +21,7 @@ def classifier(
     """
     expect_run(how, "ONNX")
     if isinstance(model, OnnxRunner) and tap is None:
-        raise UsageError("a file's own graph gives only values that are named")
+        raise UsageError("name the value to take from the file's own graph: it gives no output by default")
 
     def logits(batch: Array) -> Array:
         if isinstance(model, OnnxRunner):

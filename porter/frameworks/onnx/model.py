@@ -136,7 +136,7 @@ def _stored(
                 continue
             array, expected = tensors.get(path, {}).get(role), wanted[path][role]
             if array is None or array.shape != expected:
-                got = "there is none" if array is None else f"got {array.shape}"
+                got = "got none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
             with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
                 found[name] = np.ascontiguousarray(array, None if kind == np.float64 else kind).reshape(shape)

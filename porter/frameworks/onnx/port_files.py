@@ -100,7 +100,7 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
         for role in wanted.get(node_path, {}):
             name, shape = names[role], formed[node_path][role]
             if name not in arrays or arrays[name].shape != shape:
-                got = f"got {arrays[name].shape}" if name in arrays else "there is none"
+                got = f"got {arrays[name].shape}" if name in arrays else "got none"
                 raise MappingError(f"expected a tensor of shape {shape}, {got}", where=name)
             found.setdefault(node_path, {})[role] = arrays[name].reshape(wanted[node_path][role])
     return found

@@ -29,7 +29,7 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
     name = tensorflow_device(device)
     if isinstance(model, GraphRunner):
         if tap is None:
-            raise UsageError("a frozen graph gives only values that are named")
+            raise UsageError("name the value to take from the frozen graph: it gives no output by default")
         return classifier_of(lambda images: model(images, (tap,))[tap], protocol)
     return _of_keras(model, protocol, name, how.precision == "tf32", tap)
 

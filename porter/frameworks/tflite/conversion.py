@@ -89,7 +89,9 @@ def expect_rounding(content: bytes, plain: bytes) -> None:
     rounded, exact = read_model(content), read_model(plain)
     stated, wanted = ([(one.op, len(one.inputs)) for one in model.operators] for model in (rounded, exact))
     if stated != wanted:
-        raise CheckFailed("the file has other operators than a file of float32", next="convert again")
+        raise CheckFailed(
+            "the quantized file and the float32 file have different operators", next="convert again"
+        )
     pairs = dict.fromkeys(
         (name, found)
         for one, other in zip(rounded.operators, exact.operators, strict=True)

@@ -31,7 +31,7 @@ def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> di
             elif key in fills:
                 state[key] = np.full(channels[node.inputs[0]], fills[key], np.float32)
             elif role not in found or found[role].shape != expected:
-                got = f"got {found[role].shape}" if role in found else "there is none"
+                got = f"got {found[role].shape}" if role in found else "got none"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
             else:
                 state[key] = found[role]
@@ -80,7 +80,7 @@ def canonical_tensors(
             if array is not None and isinstance(node.op, Dense) and array.shape == (*(expected or ()), 1, 1):
                 array = array[:, :, 0, 0]  # timm's MobileNet v3 has a convolution there
             if array is None or array.shape != expected:
-                got = "there is none" if array is None else f"got {array.shape}"
+                got = "got none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a tensor of shape {expected}, {got}", where=key)
             tensors.setdefault(node.path, {})[role] = array
     return tensors

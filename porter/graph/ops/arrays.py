@@ -253,7 +253,7 @@ class OfArray(Op):
         shape = inputs[0]
         found = stretched([shape, self.sizes])
         if math.prod(self.sizes) == 1:
-            raise GraphError("an array of one number is no array", next="use an affine")
+            raise GraphError("an array needs more than one number", next="use an affine")
         if found is None:
             raise GraphError(f"an array of {shape_text(self.sizes)} does not fit {shape_text(shape)}")
         return type(shape)(found)

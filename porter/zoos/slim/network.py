@@ -79,7 +79,7 @@ def _build_by(library: str, construct: Construct) -> Build:
     ) -> GraphRunner:
         if options:
             raise MissingFramework(
-                f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE
+                f"porter cannot build {library} with another value of {', '.join(options)}", next=OTHER_CODE
             )
         frozen, network = _frozen_network(construct, variant, classes, size)
         variables, tensors = network.variables, checkpoint.tensors

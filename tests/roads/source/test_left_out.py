@@ -253,7 +253,7 @@ def test_dropouts_that_have_no_place_are_warned_of(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("rate", "said"), [(np.nan, None), (7.0, "it drops a share of 7")])
+@pytest.mark.parametrize(("rate", "said"), [(np.nan, None), (7.0, "its rate is 7, expected one from 0 to 1")])
 def test_rates_that_are_none(rate: float, said: str | None, tmp_path: Path) -> None:
     model = onnx.load(of_onnx(tmp_path))
     (stored,) = (tensor for tensor in model.graph.initializer if tensor.name == "r")

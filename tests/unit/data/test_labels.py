@@ -77,7 +77,7 @@ def test_a_file_of_labels_has_one_on_each_line(tmp_path: Path) -> None:
         (b"daisy\n\nrose\n", ":2: expected the name"),
         (b"daisy\n" + b"x" * 201, ":2: expected the name"),
         (b"daisy\n\x1b[31mrose\n", ":2: expected the name"),
-        (b"\xff\xfe\n", "no text in UTF-8"),
+        (b"\xff\xfe\n", "not UTF-8 text"),
         (b"x\n" * (1 << 20), "at most 1048576 bytes"),
     ],
 )

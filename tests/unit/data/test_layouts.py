@@ -81,7 +81,7 @@ def test_photos_that_fail_take_part_in_the_choice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_is_at_least_one(limit: int, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"at least 1, got {limit}"):
+    with pytest.raises(UsageError, match=f"expected at least 1 photo, got {limit}"):
         opened(tmp_path, limit=limit)
 
 
@@ -118,7 +118,7 @@ assert not {"numpy", "PIL", "pyarrow", "torch", "tensorflow"} & set(sys.modules)
         (
             ("x/a.jpg", "y/b.jpg", "z/c.jpg"),
             False,
-            "3 class folders (x, y, z), while the port tells 2 classes apart",
+            "expected 2 class folders, one for each class of the port, got 3 (x, y, z)",
         ),
         ((val(1), val(2)), True, "there is no devkit beside them"),
     ],

@@ -178,18 +178,18 @@ def test_ten_crops_without_a_crop_are_refused() -> None:
     [
         (
             {"resize": "longer_side"},
-            "'resize' is one of shorter_side, squash, square, none, got 'longer_side'",
+            "'resize' must be one of shorter_side, squash, square, none, got 'longer_side'",
         ),
-        ({"interpolation": "lanczos"}, "'interpolation' is one of"),
+        ({"interpolation": "lanczos"}, "'interpolation' must be one of"),
         ({"channels": "gbr"}, "'channels'"),
         (
             {"resize": "none"},
-            "'resize' and 'interpolation' are 'none' together, got 'none' and 'pil_bilinear'",
+            "'resize' and 'interpolation' must be 'none' together, got 'none' and 'pil_bilinear'",
         ),
-        ({"interpolation": "none"}, "'resize' and 'interpolation' are 'none' together"),
+        ({"interpolation": "none"}, "'resize' and 'interpolation' must be 'none' together"),
         ({"size": 0}, "'size'"),
         ({"size": 1_000_000}, "'size'"),
-        ({"crop": 65}, "'crop' is from 1 to the size 64, got 65"),
+        ({"crop": 65}, "'crop' must be from 1 to the size 64, got 65"),
         ({"central_fraction": 0.0}, "'central_fraction'"),
         ({"central_fraction": 1.5}, "'central_fraction'"),
         ({"divide": 0.0}, "'divide'"),

@@ -241,7 +241,7 @@ def test_labels_of_another_file_stand_in_the_record(mine: Made, tmp_path: Path) 
         ({"crops": 5}, "none of 1, 10"),
         ({"precision": "fp8"}, "none of fp32, tf32, bf16, fp16"),
         ({"precision": "tf32", "amp": "bf16"}, "amp"),
-        ({"fast": True, "amp": "bf16"}, "and bf16 is asked for"),
+        ({"fast": True, "amp": "bf16"}, "and bf16 is given too"),
         ({"batch_size": 0}, "at least 1"),
         ({"workers": -1}, "at least 0"),
         ({"limit": 0}, "at least 1"),
@@ -274,7 +274,7 @@ def test_a_fast_run_stands_beside_fp32(
     record = read_port(mine.port).record.evaluation
     assert record is not None and record["tried"][0]["per_second"] == found.tried[0].per_second
     monkeypatch.setattr(evaluate_module, "this_process", lambda: Process(0, 2))
-    with pytest.raises(UsageError, match="each of several processes"):
+    with pytest.raises(UsageError, match="several processes could each"):
         run(mine, fast=True)
 
 
@@ -350,8 +350,8 @@ def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
     ]["limit"] == 3
     assert (
         small.warnings[-1]
-        == f"the port's record and report keep the figures of {PHOTOS + len(BROKEN)} photos; these are "
-        "in its list"
+        == f"the port's record and report keep the figures of {PHOTOS + len(BROKEN)} photos, which are more; "
+        "these figures are only in its list of results"
     )
     assert not any("keep the figures" in warning for warning in run(mine).warnings)
     squashed = run(
@@ -364,7 +364,7 @@ def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
     )
     assert len(other.evaluations) == 4
     (said,) = squashed.warnings
-    assert f"and not those of {PHOTOS + len(BROKEN)} photos, which were measured otherwise" in said
+    assert f"instead of those of {PHOTOS + len(BROKEN)} photos, which were measured in another way" in said
 
     with (tmp_path / "seen.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -508,7 +508,10 @@ def test_a_run_goes_on_where_control_c_ended_it(
         assert len(list(own_cache.glob("*"))) == 1
         for part in parts:
             assert not part.evaluation.complete and part.evaluation.images == seen
-            said = f"the same line goes on at photo {seen} of {PHOTOS + len(BROKEN)}; --afresh starts anew"
+            said = (
+                f"the same command again goes on at photo {seen} of {PHOTOS + len(BROKEN)}; with --afresh, "
+                "at the first"
+            )
             assert part.evaluation.warnings[-1] == said
 
     interrupted_at(monkeypatch, 0)

@@ -101,5 +101,5 @@ def test_a_model_of_other_channels_is_refused_with_a_protocol_too(
         json.dumps({**record, "input": {**record["input"], "channels": 1}, "preprocess": None})
     )
     for protocol in (None, "resize=squash,size=32,interpolation=pil_bilinear"):
-        with pytest.raises(UsageError, match="this model takes 1 channels, photos have 3"):
+        with pytest.raises(UsageError, match="photos have 3 channels, and this model takes 1"):
             porter.predict(port, [PHOTO], preprocess=protocol)

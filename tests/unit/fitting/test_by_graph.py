@@ -426,6 +426,7 @@ def test_a_head_before_its_pool_has_as_many_classes_as_the_file() -> None:
         )
         assert set(found.graph.by_path) == set(draft.by_path) and not found.warnings
     with pytest.raises(
-        MappingError, match="the recipe's head stands before its pool, and the file has another end"
+        MappingError,
+        match="in this network the head comes before the pool, and the file ends in another layer",
     ):
         fit(appended(file, dense("fc", 5)), variant="squeezenet1_1", zoo="torchvision")

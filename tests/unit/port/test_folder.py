@@ -21,6 +21,6 @@ def test_a_protocol_that_is_none_is_told_with_its_file(tmp_path: Path) -> None:
     record = json.loads((folder / "port.json").read_text())
     record["preprocess"]["size"] = 0
     (folder / "port.json").write_text(json.dumps(record))
-    with pytest.raises(FileError, match="'size' is from 1 to 4096, got 0 at preprocess") as refused:
+    with pytest.raises(FileError, match="'size' must be from 1 to 4096, got 0 at preprocess") as refused:
         read_port(folder, held=False)
     assert refused.value.where == str(folder / "port.json")

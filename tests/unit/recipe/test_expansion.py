@@ -154,7 +154,7 @@ def test_constants_are_numbers_or_lists_and_absent_ones_change_nothing(tmp_path:
     "value", ["true", "half", "[]", "[1, half, 1, 1]", "[1, true, 1, 1]", ".inf", "[[1], 1, 1, 1]", "null"]
 )
 def test_constants_that_are_no_finite_numbers(tmp_path: Path, value: str) -> None:
-    with pytest.raises(RecipeError, match="'offset' of 'a' is a finite number, or a list") as caught:
+    with pytest.raises(RecipeError, match="'offset' of 'a' must be a finite number, or a list") as caught:
         expanded(tmp_path, with_graph(f"  - {{affine: a,\n     offset: {value}}}\n"))
     assert line_of(caught.value) == f"{tmp_path / 'tiny.yaml'}:7"
     with pytest.raises(RecipeError) as caught:

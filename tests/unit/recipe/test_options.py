@@ -31,11 +31,11 @@ CHOSEN: list[tuple[str, Value, Value]] = [
 ]
 REFUSED: list[tuple[str, Value, str]] = [
     ("stem_pol", "false", "did you mean 'stem_pool'?"),
-    ("stem_pool", "no", "'stem_pool' is true or false, got 'no'"),
-    ("stem_pool", 1, "'stem_pool' is true or false, got '1'"),
-    ("depth", True, "'depth' is a whole number, got 'True'"),
-    ("depth", "2.5", "'depth' is a whole number, got '2.5'"),
-    ("bn_epsilon", "nan", "'bn_epsilon' is a number, got 'nan'"),
+    ("stem_pool", "no", "'stem_pool' must be true or false, got 'no'"),
+    ("stem_pool", 1, "'stem_pool' must be true or false, got '1'"),
+    ("depth", True, "'depth' must be a whole number, got 'True'"),
+    ("depth", "2.5", "'depth' must be a whole number, got '2.5'"),
+    ("bn_epsilon", "nan", "'bn_epsilon' must be a number, got 'nan'"),
     ("style", "olde", "did you mean 'olden'?"),
     ("row", "1", "'row' cannot be set"),
     ("classes", "7", "the file's head says it"),

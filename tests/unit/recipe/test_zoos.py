@@ -205,7 +205,9 @@ def test_a_file_has_the_name_of_its_zoo(tmp_path: Path) -> None:
     path = split(tmp_path)
     file = tmp_path / "zoos" / "home.yaml"
     file.write_text(file.read_text().replace("zoo: home", "zoo: house"))
-    with pytest.raises(RecipeError, match="this is the file of zoo 'home', got 'house'") as caught:
+    with pytest.raises(
+        RecipeError, match="expected zoo 'home', as the file is called, got 'house'"
+    ) as caught:
         load_recipe(path)
     assert caught.value.where == f"{file}:1:6"
 

@@ -95,7 +95,7 @@ MISTAKES = {
     ),
     # values
     "a word for a number": Mistake(
-        "kernel: 3, stride: 2, pad: s", "kernel: ¶three, stride: 2, pad: s", "is a whole number", ""
+        "kernel: 3, stride: 2, pad: s", "kernel: ¶three, stride: 2, pad: s", "must be a whole number", ""
     ),
     "a variable without its sign": Mistake(
         "filters: =width, k", "filters: ¶width, k", "got 'width'", "write =width"
@@ -104,7 +104,7 @@ MISTAKES = {
         "filters: =width, k", "filters: ¶=width/3, k", "got 2.6666666666666665", "int(...) or round8(...)"
     ),
     "half a filter of a variant": Mistake(
-        "{width: 8, ", "{width: ¶8.5, ", "'filters' of 'stem/conv' is a whole number", "int(...)"
+        "{width: 8, ", "{width: ¶8.5, ", "'filters' of 'stem/conv' must be a whole number", "int(...)"
     ),
     "half a filter of a block": Mistake(
         "filters: =width}", "filters: ¶=0.3*width}", "'filters' of 'stage1/unit1/conv'", "int(...)"
@@ -112,7 +112,7 @@ MISTAKES = {
     "a digest": Mistake(
         "tiny: {top1: 50",
         "tiny: {file: 'https://x.org/a', md5: ¶3EF4, top1: 50",
-        "'md5' is lower-case hex",
+        "'md5' must be lower-case hex",
         "",
     ),
     "a figure above 100": Mistake("top1: 50", "top1: ¶150", "100 or less, got 150", "in percent"),
@@ -174,7 +174,7 @@ MISTAKES = {
     "a condition without its sign": Mistake(
         "when: =stem_pool",
         "when: ¶stem_pool == True",
-        "'when' is a condition, got 'stem_pool == True'",
+        "'when' must be a condition, got 'stem_pool == True'",
         "when: =stem_pool == True",
     ),
     # graphs
@@ -226,7 +226,7 @@ MISTAKES = {
     "a norm that repeats": Mistake(
         "{relu: stem/relu}",
         "{conv: a, filters: 8, repeat: 2, ¶norm: b}",
-        "a step that repeats has no 'norm'",
+        "a step with 'repeat' cannot have 'norm'",
         "a block of the two",
     ),
     # zoos
@@ -275,7 +275,7 @@ MISTAKES = {
         "only convolutions and pools",
     ),
     "a fill that is not a number": Mistake(
-        "padding: {stem", "padding: {stem/pool: {fill: ¶zero}, stem", "'fill' is a number", "write 0"
+        "padding: {stem", "padding: {stem/pool: {fill: ¶zero}, stem", "'fill' must be a number", "write 0"
     ),
 }
 
@@ -298,8 +298,10 @@ ROW = "tiny: {file"
 OF_TWO_FILES = {
     "a protocol's name": Mistake("protocol: small", "protocol: ¶smal", "no protocol 'smal'", "'small'"),
     "a protocol's word": Mistake("pil_bilinear", "¶pil_bilinaer", "got 'pil_bilinaer'", "'pil_bilinear'"),
-    "a protocol's number": Mistake("crop: 32", "crop: ¶50", "'crop' is from 1 to the size 40, got 50", ""),
-    "a digest": Mistake("0123abcd", "¶0123ABCD", "'sha256_prefix' is lower-case hex", ""),
+    "a protocol's number": Mistake(
+        "crop: 32", "crop: ¶50", "'crop' must be from 1 to the size 40, got 50", ""
+    ),
+    "a digest": Mistake("0123abcd", "¶0123ABCD", "'sha256_prefix' must be lower-case hex", ""),
     "a figure above 100": Mistake("top1: 50", "top1: ¶500", "100 or less, got 500", "in percent"),
     "a figure without its source": Mistake(
         '{file: "https://x.org/a.pth", sha256_prefix: 0123abcd, top1: 50, top5: 80, source: a page}',
@@ -312,9 +314,11 @@ OF_TWO_FILES = {
     "an option": Mistake(
         "licence: MIT", "options: {¶bn_epsilom: 1.0}", "no option 'bn_epsilom'", "'bn_epsilon'"
     ),
-    "a zoo's name": Mistake("zoo: home", "zoo: ¶hom", "this is the file of zoo 'home', got 'hom'", ""),
+    "a zoo's name": Mistake(
+        "zoo: home", "zoo: ¶hom", "expected zoo 'home', as the file is called, got 'hom'", ""
+    ),
     "a word in quotes": Mistake(
-        "licence: MIT", "licence: ¶3", "'licence' is a word or a text, got 3", "quotes"
+        "licence: MIT", "licence: ¶3", "'licence' must be a word or a text, got 3", "quotes"
     ),
     "a scope's variable": Mistake(
         NAMES,
@@ -342,7 +346,7 @@ OF_TWO_FILES = {
         "'prefix'",
     ),
     "a scope that is no table": Mistake(
-        "      stem/norm: bn1\n", "      stem/: ¶bn1\n", "a scope is a table of names", ""
+        "      stem/norm: bn1\n", "      stem/: ¶bn1\n", "a scope must be a table of names", ""
     ),
 }
 

@@ -140,5 +140,5 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
     (folder / "model.prototxt").write_text(written)
     (folder / "model.caffemodel").write_bytes(weights.replace(b"scale1_statistics", b"scale1_statistic_"))
     sign(folder)
-    with pytest.raises(MappingError, match=r"expected a tensor of shape .*, there is none"):
+    with pytest.raises(MappingError, match=r"expected a tensor of shape .*, got none"):
         porter.verify(folder, weights=file)

@@ -90,5 +90,5 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
     (folder / "model-symbol.json").write_text(written)
     (folder / "model-0000.params").write_bytes(weights.replace(b"arg:fc_bias", b"arg:fc_bia_"))
     sign(folder)
-    with pytest.raises(MappingError, match=r"fc_bias: expected a tensor of shape \(6,\), there is none"):
+    with pytest.raises(MappingError, match=r"fc_bias: expected a tensor of shape \(6,\), got none"):
         porter.verify(folder, weights=file)

@@ -148,7 +148,7 @@ def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, t
     [
         ({"dtype": "float64"}, "no weights of float64"),
         ({"quantize": "dynamic", "dtype": "float16"}, "they can have no other type"),
-        ({"quantize": "static"}, "cannot be rounded by"),
+        ({"quantize": "static"}, "does not know the quantization"),
         ({"quantize": "dynamic", "to": "onnx"}, "ports to tflite only"),
     ],
 )

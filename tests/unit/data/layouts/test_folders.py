@@ -156,7 +156,7 @@ def test_folders_of_splits_are_no_classes(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError, match="no split 'validation': Test, train"):
         opened(tmp_path, split="val")
-    with pytest.raises(UsageError, match="'dev' is no split"):
+    with pytest.raises(UsageError, match="there is no split 'dev'"):
         opened(tmp_path, split="dev")
     files(tmp_path / "one", "test/n01440764/a.jpg")
     assert opened(tmp_path / "one").path == tmp_path / "one" / "test"
@@ -192,7 +192,7 @@ def test_a_split_of_a_data_set_without_splits_is_refused(tmp_path: Path) -> None
         (tmp_path / "flat", "it has no splits"),
         (tables[0].parent, "it has no splits"),
         (tables[0], "it has no splits"),
-        (tables[1], "no files of split 'test': train"),
+        (tables[1], "it has no files of split 'test', only train"),
     ):
         with pytest.raises(UsageError, match=message):
             opened(path, split="test")
@@ -215,7 +215,7 @@ def test_classes_of_ones_own_are_the_folders_in_the_order_of_their_names(tmp_pat
 def test_other_numbers_of_folders_than_of_classes_are_refused(tmp_path: Path) -> None:
     files(tmp_path, "tulip/a.jpg", "daisy/b.jpg")
     with pytest.raises(
-        UsageError, match=r"2 class folders \(daisy, tulip\), while the port tells 3 classes apart"
+        UsageError, match=r"expected 3 class folders, one for each class of the port, got 2 \(daisy, tulip\)"
     ):
         open_photos(tmp_path, classes=Classes(3))
 

@@ -114,7 +114,7 @@ def test_classes_of_ones_own_are_numbers(tmp_path: Path) -> None:
     assert ([photo.labels for photo in found.photos], len(found.failed)) == ([(0,)], 1)
     turned = Classes(3, Labels("flowers.txt", ("tulip", "rose", "daisy")))
     assert [photo.labels for photo in open_photos(path, classes=turned).photos] == [(2,)]
-    with pytest.raises(FileError, match="names of 2 classes, while the port tells 3 apart"):
+    with pytest.raises(FileError, match="expected the names of 3 classes, as the port has, got 2"):
         open_photos(path, classes=Classes(3))
 
 
@@ -157,7 +157,7 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"text": ["a"], "label": [1]}), tmp_path / "x.parquet")
     with pytest.raises(
         FileError,
-        match="columns 'image' of bytes and 'label' expected, got text \\(UTF8\\), label \\(INT64\\)",
+        match="expected columns 'image' of bytes and 'label', got text \\(UTF8\\), label \\(INT64\\)",
     ):
         opened(tmp_path)
 
@@ -230,7 +230,7 @@ def test_columns_of_a_fixed_length_are_refused(column: str, tmp_path: Path) -> N
     wide = shared(pyarrow.array([b"x" * 99], pyarrow.binary(99)), 9)
     columns = {"image": [b"a"] * 9, "label": [1] * 9, column: wide}
     parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", store_schema=False)
-    with pytest.raises(FileError, match=f"expected, got .*{column} \\(FIXED_LEN_BYTE_ARRAY\\)"):
+    with pytest.raises(FileError, match=f"expected columns .*, got .*{column} \\(FIXED_LEN_BYTE_ARRAY\\)"):
         opened(tmp_path)
     if column == "image":
         with pytest.raises(FileError, match="no column 'image' of bytes"):

@@ -129,7 +129,7 @@ def test_classes_of_ones_own_are_numbers(tmp_path: Path) -> None:
     found = open_photos(path, classes=Classes(3))
     assert ([photo.labels for photo in found.photos], len(found.failed)) == ([(2,)], 2)
     (tmp_path / "classnames.txt").write_text("a\nb")
-    with pytest.raises(FileError, match="names of 2 classes, while the port tells 3 apart"):
+    with pytest.raises(FileError, match="expected the names of 3 classes, as the port has, got 2"):
         open_photos(path, classes=Classes(3))
 
 

@@ -150,7 +150,7 @@ def test_a_damaged_photo_is_refused_when_it_is_read(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content.replace(b"photo 1", b"photo 7"))
     first, second = opened(path).photos
-    with pytest.raises(FileError, match="the checksum of its record is another"):
+    with pytest.raises(FileError, match="the checksum of its record is wrong"):
         read_bytes(first.place)
     assert read_bytes(second.place) == b"photo 2"
 
@@ -192,11 +192,11 @@ GOOD = framed(b"")
     [
         (
             GOOD + struct.pack("<Q", 1 << 62) + struct.pack("<I", masked_crc32c(struct.pack("<Q", 1 << 62))),
-            "4,611,686,018,427,387,904 bytes, and 0",
+            "4,611,686,018,427,387,904 bytes, got the 0",
         ),
         (GOOD + b"\0" * 12, "byte 16 is not the beginning of a record"),
         (GOOD + GOOD[:7], "the file is cut off after 23 bytes"),
-        (framed(b"12345")[:-5], "a record of 5 bytes, and 0 are left"),
+        (framed(b"12345")[:-5], "expected a record of 5 bytes, got the 0 that are left"),
         (framed(b"x"), "begins no number"),
         (framed(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), "begins a field that does not end within it"),
         (framed(b"\x0b"), "begins a field that does not end within it"),

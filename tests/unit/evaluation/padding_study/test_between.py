@@ -112,7 +112,7 @@ def test_an_option_is_of_both_networks(place: tuple[Path, Path, Path]) -> None:
         ("away", UsageError, "expected two zoos"),
         ("away,away", UsageError, "expected two zoos"),
         ("away,nowhere", UsageError, "nowhere"),
-        ("away,wide", MappingError, "takes other tensors"),
+        ("away,wide", MappingError, "needs tensors here that differ"),
     ],
 )
 def test_what_decides_nothing_is_refused(

@@ -236,14 +236,17 @@ def tripled(depth: int) -> bytes:
 HUGE = b"\x8a\x08" + (2**62).to_bytes(8, "little")
 DEEP = 100_000
 LIES = {
-    "a huge shape": (declaring(HUGE + b"\x85"), "declares 4611686018427387904 of float32 over 4 bytes"),
+    "a huge shape": (
+        declaring(HUGE + b"\x85"),
+        "declares 4611686018427387904 of float32, and its data has 4 bytes",
+    ),
     "a shape beyond counting": (
         declaring(HUGE + b"K\x00" + b"\x86", content=b"C\x00"),
-        "of float32 over 0 bytes",
+        "of float32, and its data has 0 bytes",
     ),
     "a negative shape": (declaring(b"J\xff\xff\xff\xff\x85"), "declares -1"),
     "a shape of text": (declaring(b"X\x01\x00\x00\x001\x85"), "no shape"),
-    "too many axes": (declaring(b"(" + b"K\x01" * 1000 + b"t"), "over 4 bytes"),
+    "too many axes": (declaring(b"(" + b"K\x01" * 1000 + b"t"), "its data has 4 bytes"),
     "no shape": (declaring(b"N"), "no shape"),
     "no bytes": (declaring(b"K\x01\x85", content=b"]"), "no bytes"),
     "objects in objects": (declaring(b"K\x01\x85", b"O8", b"](Ne"), "got one of '<O8'"),
