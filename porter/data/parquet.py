@@ -81,7 +81,9 @@ def read_table(path: Path) -> ParquetTable:
             raise FileError(f"expected columns '{IMAGE}' of bytes and '{LABEL}', got {seen}", where=str(path))
         if file.metadata.num_rows > _MAX_ROWS:
             raise FileError(
-                f"{file.metadata.num_rows:,} rows; at most {_MAX_ROWS:,} of a file are read", where=str(path)
+                f"the file has {file.metadata.num_rows:,} rows, and porter reads at most {_MAX_ROWS:,}",
+                where=str(path),
+                next="split it into several files",
             )
         wanted = [LABEL, PATH] if columns.get(PATH) == _TEXT else [LABEL]
         if (
@@ -90,7 +92,10 @@ def read_table(path: Path) -> ParquetTable:
             )
         ) > _MAX_TEXT:
             raise FileError(
-                f"{stored:,} bytes of labels and file names; at most {_MAX_TEXT:,} are read", where=str(path)
+                f"the file has {stored:,} bytes of labels and file names, and porter reads at most "
+                f"{_MAX_TEXT:,}",
+                where=str(path),
+                next="split it into several files",
             )
         class_names = _class_names(file)
     rows: list[ParquetRow] = []
@@ -116,7 +121,7 @@ def _values(column: Any, path: Path) -> list[Any]:
         shared = chunk.dictionary.to_pylist()
         if (longest := max((len(text) for text in shared if isinstance(text, str)), default=0)) > _MAX_NAME:
             raise FileError(
-                f"a label or file name of {longest:,} characters; at most {_MAX_NAME:,} are read",
+                f"a label or file name has {longest:,} characters, and porter reads at most {_MAX_NAME:,}",
                 where=str(path),
             )
         found += [None if index is None else shared[index] for index in chunk.indices.to_pylist()]

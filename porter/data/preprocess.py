@@ -234,7 +234,8 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
             most = min(_MOST_PIXELS, max(_FEW_PIXELS, _PIXELS_OF_A_BYTE * encoded))
             if width * height > most:
                 raise FileError(
-                    f"the image has {width}x{height} pixels, at most {most} are read of {encoded} bytes"
+                    f"the image has {width}x{height} pixels, more than the {most} that porter reads from "
+                    f"{encoded} bytes"
                 )
             return decoded_fast(image) if jpeg == "fast" and is_jpeg(image) else _to_rgb(image)
     except FileError as error:

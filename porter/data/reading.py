@@ -54,4 +54,6 @@ def _read(place: Bytes) -> bytes:
 
 def _require_bounded(size: int, place: Place) -> None:
     if not 0 <= size <= MAX_BYTES:
-        raise FileError(f"a photo of {size:,} bytes; at most {MAX_BYTES:,} are read", where=str(place.path))
+        raise FileError(
+            f"the photo has {size:,} bytes, and porter reads at most {MAX_BYTES:,}", where=str(place.path)
+        )

@@ -115,7 +115,7 @@ def one_of(value: object, choices: tuple[T, ...], where: str) -> T:
     for choice in choices:
         if choice == value:
             return choice
-    raise UsageError(f"'{value}' is none of {', '.join(map(str, choices))}", where=where)
+    raise UsageError(f"expected one of {', '.join(map(str, choices))}, got '{value}'", where=where)
 
 
 @dataclass(frozen=True)

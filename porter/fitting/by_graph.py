@@ -225,7 +225,7 @@ def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoin
     ]
     if lacking:
         raise MappingError(
-            f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path)
+            f"the file's graph has no tensors for these nodes: {some(lacking)}", where=str(checkpoint.path)
         )
 
 

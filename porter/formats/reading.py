@@ -128,7 +128,8 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
     if not format.renewed:
         graphs = ", ".join(each.what for each in READABLE if each.weights or each.renewed)
         next = (
-            f"load the weights into the model and save it whole; porter does so for a port, and for {graphs}"
+            "load the weights into the model and save the whole model; porter does so only for a port "
+            f"and {graphs}"
         )
         raise UsageError(
             f"{format.what} has its own tensors, and --weights gives others", where=str(path), next=next

@@ -46,7 +46,9 @@ def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp3
     if not run.is_plain:
         where = "--compile" if run.compiled else "--channels-first"
         raise UsageError(
-            f"only torch does so, not {framework}", where=where, next="port to torch, or leave it out"
+            f"only torch models have this option, not {framework} models",
+            where=where,
+            next="port to torch, or leave it out",
         )
 
 

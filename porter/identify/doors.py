@@ -304,9 +304,16 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
     file = Path(subject)
     if repository_of(file) is None and not is_there(file):
         variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
-        expected = "porter convert VARIANT --from ZOO --to FRAMEWORK, or porter convert FILE --to FRAMEWORK"
+        expected = (
+            "porter recipe list shows the variants; write porter convert VARIANT --from ZOO --to "
+            "FRAMEWORK, or "
+            "porter convert FILE --to FRAMEWORK"
+        )
         next = f"add --from ZOO: porter recipe show {subject} lists its zoos" if variant else expected
-        raise UsageError(f"'{subject}' is {'a variant without its zoo' if variant else 'no file'}", next=next)
+        raise UsageError(
+            f"'{subject}' is {'a variant without its zoo' if variant else 'no file and no variant'}",
+            next=next,
+        )
     return file
 
 

@@ -90,7 +90,7 @@ class Convention:
         for name, words in (("rule", Rule), ("average", Average), ("rounding", Rounding)):
             if getattr(self, name) not in get_args(words):
                 raise PaddingError(
-                    f"{name} {getattr(self, name)!r:.80} is none of {', '.join(get_args(words))}"
+                    f"{name}: expected one of {', '.join(get_args(words))}, got {getattr(self, name)!r:.80}"
                 )
         _expect_cells("pads", self.pads, 4, 0)
         if type(self.fill) not in (int, float) or not (self.fill == LOWEST or abs(self.fill) < 1e38):

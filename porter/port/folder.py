@@ -442,7 +442,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
         raise UsageError("this is not a port: it has no port.json", where=str(folder), next=_made_by(folder))
     expect_plain(path)
     if path.stat().st_size > MAX_RECORD_BYTES:
-        raise FileError("this record is too large to be porter's", where=str(path))
+        raise FileError("this record is too large to be porter's", where=str(path), next="convert again")
     try:
         record = Record.model_validate_json(path.read_bytes())
     except ValidationError as error:

@@ -71,7 +71,7 @@ def _read_details(path: Path) -> Details:
     expect_plain(path)
     if path.stat().st_size > MAX_DETAILS_BYTES:
         raise FileError(
-            f"this file is too large to be porter's, at most {MAX_DETAILS_BYTES >> 20} MiB are read",
+            f"this file is too large to be porter's, which have at most {MAX_DETAILS_BYTES >> 20} MiB",
             where=str(path),
         )
     try:

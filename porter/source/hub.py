@@ -130,7 +130,7 @@ def fetched(repository: Repository) -> Path:
     return config.parent
 
 
-_UNREACHED = "check the network, or fetch it where there is one: what the cache has needs none"
+_UNREACHED = "check the network, or fetch it on a machine with one: a file in the cache needs no network"
 
 
 @dataclass

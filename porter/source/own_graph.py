@@ -135,7 +135,7 @@ def _fit(checkpoint: Checkpoint, translated: Translated, size: tuple[int, int]) 
     ]
     if lacking:
         raise MappingError(
-            f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path)
+            f"the file's graph has no tensors for these nodes: {some(lacking)}", where=str(checkpoint.path)
         )
     unused = "the file's outputs do not need it, or its numbers are constants of the graph"
     return Fit(

@@ -146,7 +146,7 @@ def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
     graph and the file of tensors has none.
     """
     own = (
-        "restore the file; a model of other code is ported by its own graph, which torch.export saves "
+        "restore the file; to port a model of other code, save its own graph by torch.export "
         f"({page('files.md')})"
     )
     code = port.destination.code_files(port.plan, port.record.layers)
@@ -204,7 +204,7 @@ def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None
         return
     problems = [f"it lacks {some(list(matched.missing))}"] if matched.missing else []
     problems += [f"the port's model has no {some(list(matched.unexpected))}"] if matched.unexpected else []
-    next = "save all weights of the port's own model, without layers that it lacks"
+    next = "save all weights of the port's own model, and only those"
     if matched.framework == "torch":
         next = "save the state_dict of the port's own model: torch.save(model.state_dict(), FILE)"
     if matched.framework == "flax":

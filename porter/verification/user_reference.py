@@ -281,7 +281,11 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     taps = {path: file.by_name[name].tap for path, name in reference.names.items()}
     lacking = next((path for path in reference.graph.outputs if taps[path] is None), None)
     if lacking is not None:
-        raise UsageError("the file's framework gives no value for this output", where=f"{where}: {lacking}")
+        raise UsageError(
+            "the file's framework gives no value for this output, so there is nothing to compare with",
+            where=f"{where}: {lacking}",
+            next="give another reference",
+        )
     pairs = pair(opened, reference, file)
     asked = {
         path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None

@@ -165,7 +165,7 @@ def _class_of(library: ModuleType, config: type, named: object, where: str) -> A
     if named not in found:
         others = f"porter takes {', '.join(found)}" if found else "none of its classes takes images only"
         raise UsageError(
-            f"transformers' {named!s:.80} is no network for images that porter takes",
+            f"transformers' {named!s:.80} is not one of the image networks that porter takes",
             where=where,
             next=f"{others}; torch.export.save(torch.export.export(MODEL, (EXAMPLE,)), FILE) keeps the "
             "graph of any module",

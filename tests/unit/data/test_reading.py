@@ -28,9 +28,9 @@ def test_what_cannot_be_read_is_a_file_error(tmp_path: Path) -> None:
         (Bytes(tmp_path), "no regular file"),
         (Bytes(tmp_path / "pipe"), "no regular file"),
         (Bytes(tmp_path / "a", 4, 7), "7 bytes expected from byte 4 on, got 6"),
-        (Bytes(tmp_path / "a", 11), "a photo of -1 bytes"),
-        (Bytes(tmp_path / "a", 0, -1), "a photo of -1 bytes"),
-        (Bytes(tmp_path / "a", 0, 1 << 40), "a photo of 1,099,511,627,776 bytes"),
+        (Bytes(tmp_path / "a", 11), "the photo has -1 bytes"),
+        (Bytes(tmp_path / "a", 0, -1), "the photo has -1 bytes"),
+        (Bytes(tmp_path / "a", 0, 1 << 40), "the photo has 1,099,511,627,776 bytes"),
     ]:
         with pytest.raises(FileError, match=message) as caught:
             read_bytes(place)
@@ -41,5 +41,5 @@ def test_photos_out_of_bounds_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(reading, "MAX_BYTES", 5)
     (tmp_path / "a").write_bytes(b"012345")
     for place in (Bytes(tmp_path / "a"), Cell(table(tmp_path / "x.parquet", [(None, 1)]), 0, 0)):
-        with pytest.raises(FileError, match="at most 5 are read"):
+        with pytest.raises(FileError, match="porter reads at most 5"):
             read_bytes(place)

@@ -238,8 +238,8 @@ def test_labels_of_another_file_stand_in_the_record(mine: Made, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"crops": 5}, "none of 1, 10"),
-        ({"precision": "fp8"}, "none of fp32, tf32, bf16, fp16"),
+        ({"crops": 5}, "expected one of 1, 10"),
+        ({"precision": "fp8"}, "expected one of fp32, tf32, bf16, fp16"),
         ({"precision": "tf32", "amp": "bf16"}, "amp"),
         ({"fast": True, "amp": "bf16"}, "and bf16 is given too"),
         ({"batch_size": 0}, "at least 1"),

@@ -71,7 +71,7 @@ def test_a_file_that_holds_it_is_of_another_network(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("tensor: positions, ", "", "'computed' needs a 'tensor'"),
-        ("width: 8", "width: 6", "'stem/positions' has 9x6 numbers, and 'sines_2d' is of the cells"),
+        ("width: 8", "width: 6", "'stem/positions' has 9x6 numbers, and 'sines_2d' can only be of the cells"),
         ("width: 8", "width: 4", "'stem/positions' has 9x4 numbers"),
         ("[9, =width]", "[1, =width]", None),
         ("sines_2d", "sines", "there is no computed array 'sines'"),

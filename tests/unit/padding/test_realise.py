@@ -726,7 +726,7 @@ def test_large_inputs_cost_no_more_than_small_ones(size: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rule": "foo"}, "rule 'foo' is none of valid, same"),
+        ({"rule": "foo"}, "rule: expected one of valid, same"),
         ({"rule": ["same"]}, "rule"),
         ({"average": "mean"}, "average 'mean'"),
         ({"rounding": None}, "rounding None"),

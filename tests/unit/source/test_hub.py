@@ -75,7 +75,7 @@ def test_the_cache_serves_where_there_is_no_network(
         weights_in(Path("hf://me/other"))
     assert (
         refused.value.next
-        == "check the network, or fetch it where there is one: what the cache has needs none"
+        == "check the network, or fetch it on a machine with one: a file in the cache needs no network"
     )
     assert server.asked == []
 

@@ -166,4 +166,4 @@ def test_other_pairs_are_refused_by_name(made: Path, cli: Cli) -> None:
         "expected a .caffemodel of Caffe beside a Caffe net (.prototxt), got MXNet's .params",
     )
     refused(ran("trained.caffemodel", "net.prototxt"), "a .caffemodel of Caffe has its own tensors")
-    refused(ran("small.keras", "y.params"), "a .keras has its own tensors", "save it whole")
+    refused(ran("small.keras", "y.params"), "a .keras has its own tensors", "save the whole model")

@@ -179,7 +179,9 @@ def test_long_texts_are_refused(column: str, tmp_path: Path) -> None:
     }
     columns = {"image": [b"a", b"b"], "label": [1, 2], column: long[column]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
-    with pytest.raises(FileError, match="a label or file name of 4,097 characters; at most 4,096 are read"):
+    with pytest.raises(
+        FileError, match="a label or file name has 4,097 characters, and porter reads at most 4,096"
+    ):
         opened(tmp_path)
 
 
@@ -188,7 +190,7 @@ def test_much_text_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pyt
     opened(tmp_path)
     monkeypatch.setattr(porter.data.parquet, "_MAX_TEXT", 1000)
     monkeypatch.setattr(parquet.ParquetFile, "read_row_group", None)
-    with pytest.raises(FileError, match="bytes of labels and file names; at most 1,000 are read"):
+    with pytest.raises(FileError, match="bytes of labels and file names, and porter reads at most 1,000"):
         opened(tmp_path)
 
 
@@ -296,7 +298,7 @@ def test_more_rows_than_a_data_set_has_are_refused_unread(
     monkeypatch.setattr(porter.data.parquet, "_MAX_ROWS", 6)
     assert len(opened(path).photos) == 6
     monkeypatch.setattr(porter.data.parquet, "_MAX_ROWS", 5)
-    with pytest.raises(FileError, match="6 rows; at most 5"):
+    with pytest.raises(FileError, match="6 rows, and porter reads at most 5"):
         opened(path)
 
 

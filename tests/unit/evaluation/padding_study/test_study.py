@@ -188,7 +188,7 @@ def test_sites_asked_for_replace_the_second_round(place: Place) -> None:
     [
         ({"sites": ["stem/cnv=1"]}, ("is not a node of this model", "did you mean 'stem/conv'?")),
         ({"sites": ["stem/norm=1"]}, ("is not a padding site",)),
-        ({"crops": 5}, ("crops: '5' is none of 1, 10",)),
+        ({"crops": 5}, ("crops: expected one of 1, 10, got '5'",)),
         ({"batch_size": 0}, ("batch_size: expected at least 1, got 0",)),
         ({"workers": -1}, ("workers: at least 0, got -1",)),
         ({"limit": 0}, ("limit: expected at least 1, got 0",)),
