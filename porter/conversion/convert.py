@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from porter.base.dtypes import DTYPES, Dtype
 from porter.base.errors import CheckFailed, GraphError, MissingFramework, PaddingError, UsageError
 from porter.base.options import items
-from porter.base.package import TENSORFLOW, __version__
+from porter.base.package import TENSORFLOW, __version__, page
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
@@ -383,8 +383,8 @@ def _check(
             raise
         return None, {"check": f"skipped: {error}"}, (str(error),)
     if not verdict.ok:
-        advice = f"; {verdict.advice}" if verdict.advice else ""
-        raise CheckFailed(verdict.failure(), where=port.record.name, next=f"no port was written{advice}")
+        advice = verdict.advice or f"{page('outputs-differ.md')} lists likely causes"
+        raise CheckFailed(verdict.failure(), where=port.record.name, next=f"no port was written; {advice}")
     outcome = ROUNDED if port.record.quantize else PASSED if verdict.proof.proves else AGREES
     reference = verdict.given.file if verdict.given else None
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings

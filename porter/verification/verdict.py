@@ -131,12 +131,12 @@ class Verdict:
             return None
         if self._is_alike:
             return (
-                "train the network further, or see that these are its trained weights; or write it "
-                "unproved: --no-check"
+                "train the network further, or check that these are its trained weights; or write the port "
+                "without a proof: --no-check"
             )
         return (
-            "prove it by another implementation: --reference FILE.py:CALLABLE; or "
-            "write it unproved: --no-check"
+            "compare the port with another implementation: --reference FILE.py:CALLABLE; or write it without "
+            "a proof: --no-check"
         )
 
     @property
@@ -158,7 +158,7 @@ class Verdict:
             differs = (
                 f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
             )
-            alike = "the network answers alike, whatever it sees: " if self._is_alike else ""
+            alike = "the network gives the same output for all images: " if self._is_alike else ""
             return (
                 f"not proved: {alike}{proof.silent} on inputs of {self.fed.words}, so a wrong port "
                 f"would pass too{differs}"
@@ -175,7 +175,7 @@ class Verdict:
             whose, notes = "the source's function", ""
         if bad is None:
             place = (
-                f"the logits' largest value is at another place in {proof.dtype} (relative L2 "
+                f"the largest logit has another index in {proof.dtype} (relative L2 "
                 f"{proof.logits.rel_l2:.1e})"
             )
             return f"{what} is not {whose}: {place}{notes}" if given else place

@@ -56,7 +56,7 @@ def test_the_wheel_has_the_folder_of_recipes_with_that_of_the_zoos() -> None:
 
 def test_the_wheel_has_the_pages_that_errors_name() -> None:
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "porter").rglob("*.py")]
-    named = {page for text in sources for page in re.findall(r"""\{page\(['"](\w+\.md)['"]\)\}""", text)}
+    named = {page for text in sources for page in re.findall(r"""\{page\(['"]([\w-]+\.md)['"]\)\}""", text)}
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert {f"docs/{page}": f"porter/docs/{page}" for page in named} == {
         key: included[key] for key in included if key != "recipes"

@@ -253,7 +253,7 @@ def test_an_average_that_another_stride_leaves_short_of_the_whole_map_is_refused
     assert fit(file).graph.by_path["head/pool"].op == GlobalAvgPool()
     wider = replace(conv_of("stem/conv"), window=Window((3, 3), (1, 1)))
     with pytest.raises(
-        MappingError, match="averages 7x7 cells of a map where the recipe averages all of it, 14x14"
+        MappingError, match=r"average over the whole map \(14x14\), as in the recipe, got 7x7 in"
     ) as caught:
         fit(changed(file, layer_of(DRAFT, "stem/conv"), op=wider))
     assert caught.value.where == "head/pool"

@@ -415,7 +415,7 @@ def test_a_config_that_is_damaged_is_named(
 ) -> None:
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config={})
     (path.parent / "config.json").write_text(text)
-    with pytest.raises(FileError, match="which network the weights are of") as refused:
+    with pytest.raises(FileError, match="which names the network of the weights") as refused:
         porter.convert(path.parent, to="torch", out=tmp_path / "port", check=False)
     assert refused.value.where == str(path.parent / "config.json") and not (tmp_path / "port").exists()
 

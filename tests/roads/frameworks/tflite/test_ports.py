@@ -125,7 +125,7 @@ def test_constants_whose_names_are_counted_are_paired_by_what_reads_them(weights
 
     rounded = stored_as(weights, "first", "second")
     expect_rounding(rounded, stored_as("float32", "first", "second"))
-    with pytest.raises(CheckFailed, match="other operators"):
+    with pytest.raises(CheckFailed, match="different operators"):
         expect_rounding(rounded, stored_as("float32", "first"))
 
 

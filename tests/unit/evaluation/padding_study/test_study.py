@@ -190,7 +190,7 @@ def test_sites_asked_for_replace_the_second_round(place: Place) -> None:
         ({"sites": ["stem/norm=1"]}, ("is not a padding site",)),
         ({"crops": 5}, ("crops: expected one of 1, 10, got '5'",)),
         ({"batch_size": 0}, ("batch_size: expected at least 1, got 0",)),
-        ({"workers": -1}, ("workers: at least 0, got -1",)),
+        ({"workers": -1}, ("workers: expected at least 0, got -1",)),
         ({"limit": 0}, ("limit: expected at least 1, got 0",)),
         ({"device": "cuda:99"}, ("cuda:99",)),
         ({"data": Path("nowhere")}, ("nowhere",)),
