@@ -461,7 +461,8 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
     size = protocol.size
     if protocol.resize == "none" and (height, width) != (size, size):
         raise FileError(
-            f"it has {width}x{height} pixels, and the protocol takes {size}x{size} and resizes nothing"
+            f"it has {width}x{height} pixels, and the protocol takes {size}x{size} and resizes nothing",
+            next="resize the photo first, or state a protocol that resizes: --preprocess",
         )
     if protocol.resize != "shorter_side":
         return size, size

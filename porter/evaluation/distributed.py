@@ -57,7 +57,9 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Process:
         local_world = int(environment.get("LOCAL_WORLD_SIZE", world))
     except ValueError as error:
         raise UsageError(
-            f"torchrun's variables are whole numbers: {error}", where="RANK, WORLD_SIZE"
+            f"torchrun's variables must be whole numbers: {error}",
+            where="RANK, WORLD_SIZE",
+            next="start it with torchrun",
         ) from None
     if not (0 <= rank < world and 0 <= local_rank < local_world <= world):
         raise UsageError(

@@ -69,15 +69,17 @@ def report(folder: AnyPath, out: AnyPath | None = None, other: AnyPath | None = 
 def _refuse(target: Path) -> None:
     if target.is_dir():
         raise UsageError(
-            "there is a folder where the report should go", where=str(target), next="give --out a file"
+            "expected a file to write the report to, got a folder",
+            where=str(target),
+            next="give --out the name of a file",
         )
     if not target.exists():
         return
     if not is_plain(target):
         raise UsageError(
-            "there is a link, a pipe or a device where the report should go",
+            "expected a file to write the report to, got a link, a pipe or a device",
             where=str(target),
-            next="give --out a file",
+            next="give --out the name of a file",
         )
     try:
         with target.open("rb") as file:

@@ -256,7 +256,7 @@ def _other_zoo_warning(publisher: Member | None, asked: Member) -> tuple[str, ..
         return ()
     return (
         (
-            f"this is the file of zoo '{publisher.zoo.name}': its preprocessing and figures are used, not "
+            f"zoo '{publisher.zoo.name}' publishes this file: its preprocessing and figures are used, not "
             f"{asked.zoo.name}'s"
         ),
     )

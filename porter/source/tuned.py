@@ -202,7 +202,7 @@ def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matche
 def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
     if not (matched.missing or matched.unexpected):
         return
-    problems = [f"it lacks {some(list(matched.missing))}"] if matched.missing else []
+    problems = [f"the file lacks {some(list(matched.missing))}"] if matched.missing else []
     problems += [f"the port's model has no {some(list(matched.unexpected))}"] if matched.unexpected else []
     next = "save all weights of the port's own model, and only those"
     if matched.framework == "torch":
@@ -283,7 +283,9 @@ def _taps(port: Port, checkpoint: Checkpoint, matched: _Matched) -> dict[str, st
     ends = [file.by_name[found.names[path]].tap for path in found.graph.outputs]
     if len(ends) != len(port.graph.outputs):
         message = (
-            f"the file's own graph gives {len(ends)} outputs, and {_name(port)} {len(port.graph.outputs)}"
+            f"expected {len(port.graph.outputs)} outputs, as {_name(port)} has, got {len(ends)} from "
+            "the file's "
+            "own graph"
         )
         raise UsageError(message, where=str(checkpoint.path), next="save the port's own model")
     return taps | {path: tap for path, tap in zip(port.graph.outputs, ends, strict=True) if tap is not None}

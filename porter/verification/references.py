@@ -145,8 +145,8 @@ class ZooReference:
         if value is None or not (apart := _apart(returned, value)):
             return
         raise CheckFailed(
-            f"what it returns is not the value of its '{self.taps[self.output]}', which the recipe names for "
-            f"{self.output}: {apart}",
+            f"expected it to return the value of its '{self.taps[self.output]}', which the recipe names for "
+            f"{self.output}, got another value: {apart}",
             where=self.name,
             next="name the layer that gives its logits, or add what follows it to the recipe's graph",
         )
@@ -275,7 +275,8 @@ class FileGraphSource:
         ported = [*dict.fromkeys(path for path in outputs if path in stated)]  # a file may give a value twice
         if [*stated] != ported:
             raise CheckFailed(
-                f"the file gives {some([*stated])} in this order, and the port {some(ported)}",
+                f"expected the outputs in the file's order, {some([*stated])}, got {some(ported)} from "
+                "the port",
                 where=str(self.checkpoint.path),
                 next=_READ_WRONGLY,
             )

@@ -121,7 +121,7 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
     porter.convert(file, to="toy", out=folder, check=False)
     written = (folder / "model.toy").read_text()
     for changed, said in (
-        (written.replace('"slope": 0.1', '"slope": 0.2'), "'slope' is another"),
+        (written.replace('"slope": 0.1', '"slope": 0.2'), "'slope' differs"),
         ("{}", "cannot be read: 'layers'"),
     ):
         (folder / "model.toy").write_text(changed)

@@ -282,9 +282,9 @@ class NetDestination(ABC, Generic[M]):
             other = next(
                 (name for (name, part), (_, wanted) in zip(own, found, strict=False) if part != wanted), None
             )
-            wrong = f"'{other}' is another" if other else "it has more layers, or fewer"
+            wrong = f"'{other}' differs" if other else "it has more layers, or fewer"
             raise FileError(
-                f"the net is not the one of port.json: {wrong}",
+                f"the net is not the one that port.json records: {wrong}",
                 where=str(folder / self.NET_FILE),
                 next="convert again",
             )

@@ -269,7 +269,9 @@ def test_outputs_come_in_the_file_s_order(tmp_path: Path, monkeypatch: pytest.Mo
         return right(walk, ends, [*outputs][::-1], names)
 
     monkeypatch.setattr(Walk, "finish", turned)
-    with pytest.raises(CheckFailed, match="the file gives end, flat in this order, and the port flat, end"):
+    with pytest.raises(
+        CheckFailed, match="expected the outputs in the file's order, end, flat, got flat, end from the port"
+    ):
         convert(file, tmp_path / "other")
 
 
@@ -301,7 +303,7 @@ def test_a_zoo_s_code_returns_what_the_recipe_names(zoo: str, tmp_path: Path) ->
     source: Any = zoos_source(variant, zoo, published_like(tmp_path, variant, zoo))[1].source
     assert "head/logits" in source.run(image, "float64")
     longer = replace(source, implementation=Longer(source.implementation, zoo))
-    with pytest.raises(CheckFailed, match=r"what it returns is not the value of its '\w+.*', which the"):
+    with pytest.raises(CheckFailed, match=r"expected it to return the value of its '\w+.*', which the"):
         longer.run(image, "float64")
 
 

@@ -178,7 +178,7 @@ def changed(state: Mapping[str, torch.Tensor]) -> dict[str, tuple[dict[str, torc
     """Files that are not the port's model, each with a word of the refusal."""
     less = {name: held for name, held in state.items() if name != "norm.bias"}
     return {
-        "less": (less, "it lacks norm.bias"),
+        "less": (less, "the file lacks norm.bias"),
         "more": ({**state, "extra.weight": torch.ones(3)}, "the port's model has no extra.weight"),
         "misshapen": (
             {**state, "stem.weight": torch.ones(8, 3, 5, 5)},

@@ -196,7 +196,9 @@ def _expect_pure(graph: Any) -> None:
     for node in graph.node:
         if node.op not in PURE_OPS:
             raise MissingFramework(
-                f"porter runs no op '{node.op[:60]}'", where=node.name, next="only pure maths is run"
+                f"porter does not run the op '{node.op[:60]}'",
+                where=node.name,
+                next="freeze a graph whose ops only compute numbers",
             )
 
 

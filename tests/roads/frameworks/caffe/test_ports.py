@@ -129,13 +129,15 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
     written, weights = (folder / "model.prototxt").read_text(), (folder / "model.caffemodel").read_bytes()
     (folder / "model.prototxt").write_text(written.replace("pad_h: 1 pad_w: 1", "pad_h: 0 pad_w: 1", 1))
     sign(folder)
-    with pytest.raises(FileError, match=r"the net is not the one of port.json: 'avg' is another"):
+    with pytest.raises(FileError, match=r"the net is not the one that port.json records: 'avg' differs"):
         porter.verify(folder, weights=file)
     (folder / "model.prototxt").write_text(
         written + 'layer { name: "more" type: "ReLU" bottom: "fc" top: "more" }'
     )
     sign(folder)
-    with pytest.raises(FileError, match=r"the net is not the one of port.json: it has more layers, or fewer"):
+    with pytest.raises(
+        FileError, match=r"the net is not the one that port.json records: it has more layers, or fewer"
+    ):
         porter.verify(folder, weights=file)
     (folder / "model.prototxt").write_text(written)
     (folder / "model.caffemodel").write_bytes(weights.replace(b"scale1_statistics", b"scale1_statistic_"))

@@ -212,7 +212,7 @@ def _call_a_function() -> None:
     ids=lambda value: value.__name__ if callable(value) else value,
 )
 def test_ops_that_are_not_pure_maths_are_refused_by_name(make: Callable[[], Any], op: str) -> None:
-    with pytest.raises(MissingFramework, match=f"porter runs no op '.*({op}).*'"):
+    with pytest.raises(MissingFramework, match=f"porter does not run the op '.*({op}).*'"):
         run(definition(make))
 
 
