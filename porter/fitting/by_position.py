@@ -70,8 +70,8 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
         role = _ROLES.get(_last(theirs))
         if named[own].shape != shape or role not in (None, _ROLES.get(_last(own))):
             raise MappingError(
-                f"'{theirs}' stands where the zoo's code has '{own}': expected shape {shape_text(shape)}, "
-                f"got {shape_text(array.shape)}",
+                f"'{theirs}' ({shape_text(array.shape)}) stands where the zoo's code has '{own}' "
+                f"({shape_text(shape)})",
                 where=str(checkpoint.path),
                 next=f"save it with {zoo.reference}'s own code, which writes the names",
             )

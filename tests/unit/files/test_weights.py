@@ -285,7 +285,7 @@ def test_a_size_beyond_the_free_disk_is_refused(server: Server, monkeypatch: pyt
         free = len(CONTENT) - 1
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
-    with pytest.raises(DownloadError, match="are free"):
+    with pytest.raises(DownloadError, match=r"has .* free"):
         fetch(WeightsFile("weights.h5", server.url))
 
 
@@ -306,14 +306,14 @@ def test_a_stream_without_a_length_is_accepted_within_it(server: Server) -> None
 @pytest.mark.parametrize("target", ["ftp://127.0.0.1/weights.h5", "file:///etc/hostname"])
 def test_redirects_to_other_schemes_are_refused(server: Server, target: str) -> None:
     server.redirect = target
-    with pytest.raises(DownloadError, match=r"refused|not allowed"):
+    with pytest.raises(DownloadError, match=r"refuses|not allowed"):
         fetch(WeightsFile("weights.h5", server.url))
 
 
 def test_a_redirect_from_https_to_http_is_refused() -> None:
     request = Request("https://example.org/weights.h5")
     follow = download._SafeRedirects().redirect_request
-    with pytest.raises(DownloadError, match="refused"):
+    with pytest.raises(DownloadError, match="which porter refuses"):
         follow(request, io.BytesIO(), 302, "Found", HTTPMessage(), "http://example.org/weights.h5")
     onwards = follow(request, io.BytesIO(), 302, "Found", HTTPMessage(), "https://example.net/weights.h5")
     assert onwards is not None

@@ -96,12 +96,12 @@ def test_what_does_not_agree_is_refused(tmp_path: Path) -> None:
         return str(caught.value)
 
     assert (
-        "'MobilenetV1/Conv2d_5/depthwise_weights' (3x3x9x1) would be 'mobilenet25/conv2/sconv/sconv"
-        in refused(5, value=np.zeros((3, 3, 9, 1), np.float32))
+        "'MobilenetV1/Conv2d_5/depthwise_weights' (3x3x9x1) stands where the zoo's code has "
+        "'mobilenet25/conv2/sconv/sconv" in refused(5, value=np.zeros((3, 3, 9, 1), np.float32))
     )
     # Shapes do not tell a mean from a variance; names do.
-    assert "would be 'mobilenet25/conv1/bn/moving_mean'" in refused(3, name="a/moving_variance")
-    assert "would be 'mobilenet25/conv1/bn/moving_variance'" in refused(4, name="bn1.running_mean")
+    assert "the zoo's code has 'mobilenet25/conv1/bn/moving_mean'" in refused(3, name="a/moving_variance")
+    assert "the zoo's code has 'mobilenet25/conv1/bn/moving_variance'" in refused(4, name="bn1.running_mean")
     assert not (tmp_path / "port").exists()
     with pytest.raises(MappingError, match="none of the file's 135 names is one of the zoo's 137"):
         convert(save_pair(tmp_path / "short.npz", names[2:], values[2:]), tmp_path / "port")
