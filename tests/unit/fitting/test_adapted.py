@@ -132,11 +132,11 @@ def test_a_file_without_the_numbers_is_refused(
     [
         (
             RECIPE.replace("stem/conv: stem", "stem/conv: {name: stem, adapted: true}"),
-            "not of 'stem/conv' .conv. in one of tf",
+            "and 'stem/conv' is conv in a tf zoo",
         ),
         (
             RECIPE.replace("framework: tf", "framework: torch"),
-            "not of 'input/normalise' .affine. in one of torch",
+            "and 'input/normalise' is affine in a torch zoo",
         ),
     ],
 )
