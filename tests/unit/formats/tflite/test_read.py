@@ -4,6 +4,8 @@ engine in float64.
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from porter.base.errors import FileError, UsageError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.tensorflow import import_tensorflow
+from porter.formats.tflite import model
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file
 from porter.graph import Softmax
@@ -147,6 +150,27 @@ def test_every_operator_is_what_tensorflow_computes(tmp_path: Path) -> None:
     assert read_checkpoint(file, [end]).carried.output_names == (end,)
     with pytest.raises(UsageError, match="has no value 'end'"):
         read_checkpoint(file, ["end"])
+
+
+def test_numbers_and_places_are_those_of_tensorflows_schema() -> None:
+    """Reader and engine both read a file by these tables, so the proof does not see a mistake in them."""
+    schema = importlib.import_module("tensorflow.lite.python.schema_py_generated")
+    own = {number: name for number, name in enumerate(model._CODES) if name} | model._LATER
+    assert own == {getattr(schema.BuiltinOperator, name): name for name in own.values()}
+    activations = dict(enumerate(model._ACTIVATIONS)) | {0: "NONE"}
+    assert activations == {
+        getattr(schema.ActivationFunctionType, name): name for name in activations.values()
+    }
+    short = {
+        "AVERAGE_POOL_2D": "Pool2DOptions",
+        "MAX_POOL_2D": "Pool2DOptions",
+        "L2_NORMALIZATION": "L2NormOptions",
+    }
+    for name, place in model._ACTIVATED.items():
+        words = name.replace("CONV_2D", "CONV2_D").replace("_", " ").title().replace(" ", "")
+        options = getattr(schema, short.get(name, f"{words}Options"))
+        stated = inspect.getsource(options.FusedActivationFunction)
+        assert f"_tab.Offset({4 + 2 * place})" in stated, name
 
 
 def test_boxes_of_four_axes_are_no_map(tmp_path: Path) -> None:
