@@ -24,7 +24,9 @@ nothing that these files show: a message, a limit, a short cut, or a case that n
 
 ENDED = """\
 Earlier runs, on older sources and with the seeds 45 and 46, planted 4,062 mistakes, of which 9 were proved
-and wrong.
+and wrong. A later one, with the seed 48, planted 800 in what reads and runs TensorFlow's graphs and
+TensorFlow Lite's files, which the corpus had got by then: 312 were refused, 171 crashed, 36 were not proved,
+278 changed nothing, and 2 were proved and wrong.
 
 What such mistakes have shown of the proof, and what ended it:
 
@@ -44,9 +46,12 @@ What such mistakes have shown of the proof, and what ended it:
 - a layer of Caffe's that the weights have more blobs of than the net says was read without them: it is
   refused.
 
-One kind stays. Both sides are given the tensors as porter reads them, so that a mistake in their byte order
-in HDF5 is proved; tests hold each of these readers to the format's own library. What porter's own engine
-computes of the files of MXNet and Caffe is held by tests to MXNet and OpenCV, operator by operator.
+Three kinds stay, and a test refuses each of the three mistakes. Both sides are given the tensors as porter
+reads them, so that a mistake in their byte order in HDF5 is proved; tests hold each of these readers to the
+format's own library. The reader says where a frozen graph ends, which states no outputs; `convert` prints it.
+Reader and engine take the numbers of TensorFlow Lite's operators from one table, which a test holds to
+TensorFlow's schema. What porter's own engine computes of the files of MXNet and Caffe is held by tests to
+MXNet and OpenCV, operator by operator.
 """
 
 
