@@ -364,7 +364,7 @@ def test_a_reference_needs_the_check(mine: Mine, cli: Cli) -> None:
     refused(
         cli("convert", "mine", "--from", "own", "--to", "torch", *given, "--no-check"),
         "--no-check",
-        "leave out one",
+        "leave out --reference or --no-check",
     )
 
 
