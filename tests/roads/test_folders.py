@@ -133,7 +133,7 @@ def test_a_folder_computes_what_transformers_does(
     [
         ("test_resnet", {"act_layer": "silu"}),
         # Its first convolution reads 48 channels, which are 4x4 pixels.
-        ("tresnet_m", {"layers": [1, 1, 1, 1], "width_factor": 0.125}),
+        pytest.param("tresnet_m", {"layers": [1, 1, 1, 1], "width_factor": 0.125}, marks=pytest.mark.full),
     ],
 )
 def test_timms_own_code_builds_what_no_recipe_has(

@@ -80,7 +80,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     return make
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", ["ResNet", pytest.param("ViT", marks=pytest.mark.full)])
 def test_a_preset_computes_what_keras_hub_does(
     name: str, made: Callable[[str], tuple[Path, Any]], tmp_path: Path
 ) -> None:

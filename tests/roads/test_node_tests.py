@@ -24,6 +24,7 @@ def test_every_operator_is_exact_or_refused_by_name(destination: str) -> None:
     assert len(exact) >= least and sum(exact) >= classic
 
 
+@pytest.mark.full
 def test_attentions_of_several_inputs() -> None:
     chosen = [case for case in cases() if case.name.removeprefix("test_attention_") in ATTENTION]
     assert [outcome(case, "torch", check=True) for case in chosen] == [Outcome("exact")] * len(ATTENTION)

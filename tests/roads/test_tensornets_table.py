@@ -120,6 +120,7 @@ def lines_of(out: str) -> list[list[str]]:
     ]
 
 
+@pytest.mark.full
 def test_rows_are_studies_and_are_kept(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,11 @@ from tests.support.fingerprints import text
 from tests.support.recipe.recipes import all_recipes
 
 
+def test_the_file_is_beside_these_recipes() -> None:
+    assert shipped_fingerprints(), "run python -m tests.support.fingerprints"
+
+
+@pytest.mark.full
 def test_the_file_is_that_of_the_recipes() -> None:
     assert (recipes_folder() / FILE).read_text(encoding="utf-8") == text(), (
         "run python -m tests.support.fingerprints"

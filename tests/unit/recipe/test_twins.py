@@ -16,6 +16,12 @@ from tests.support.recipe.recipes import all_recipes
 from tests.support.twins import PAGE, computed, page, text
 
 
+def test_the_file_is_beside_these_recipes() -> None:
+    member = find_member("mobilenet_v3_small", "timm")
+    assert shipped_twins(member), "run python -m tests.support.twins"
+
+
+@pytest.mark.full
 def test_the_file_and_the_page_have_every_pair() -> None:
     found = computed()
     assert {"timm", "timm_tf"} == found["mobilenet_v3.yaml"]["mobilenet_v3_small"].keys()

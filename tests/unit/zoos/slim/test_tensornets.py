@@ -68,6 +68,7 @@ def test_norms_have_the_epsilon_of_tensorflow_1() -> None:
     }
 
 
+@pytest.mark.full
 @needs_tensornets
 def test_a_resnext_has_each_sum_once() -> None:
     """Sixteen blocks, and four kernels that sum groups, one for each width: two units of a stage share
