@@ -283,9 +283,8 @@ def _taps(port: Port, checkpoint: Checkpoint, matched: _Matched) -> dict[str, st
     ends = [file.by_name[found.names[path]].tap for path in found.graph.outputs]
     if len(ends) != len(port.graph.outputs):
         message = (
-            f"expected {len(port.graph.outputs)} outputs, as {_name(port)} has, got {len(ends)} from "
-            "the file's "
-            "own graph"
+            f"expected {len(port.graph.outputs)} outputs, as {_name(port)} has, got {len(ends)} "
+            "from the file's own graph"
         )
         raise UsageError(message, where=str(checkpoint.path), next="save the port's own model")
     return taps | {path: tap for path, tap in zip(port.graph.outputs, ends, strict=True) if tap is not None}
