@@ -11,26 +11,42 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-_SECONDS, _BYTES_A_SECOND = 6, 100_000_000
-_MOST_MEMORY, _MOST_WRITTEN = 1 << 30, 64 << 20
+_BYTES_A_SECOND = 100_000_000
 _EXPANSION = 4
 """How many times as large as its file what is written of it may be; trained weights unpack to less than twice
 their bytes.
 """
 
 
-def run_apart(program: str, arguments: Sequence[str | Path], size: int, library: str) -> None:
+@dataclass(frozen=True)
+class Limits:
+    """What a process may take beside what its file's bytes allow: bytes of memory and of what it writes."""
+
+    seconds: int = 6
+    memory: int = 1 << 30
+    written: int = 64 << 20
+
+
+READING = Limits()
+
+
+def run_apart(
+    program: str, arguments: Sequence[str | Path], size: int, library: str, limits: Limits | None = None
+) -> None:
     """Runs a file of Python that reads `size` bytes.
 
     Raises:
         ValueError: the library cannot read them, or takes more than it may.
     """
-    seconds = _SECONDS + size // _BYTES_A_SECOND
+    limits = limits or READING
+    seconds = limits.seconds + size // _BYTES_A_SECOND
+    most = (seconds + 1, limits.memory + _EXPANSION * size, limits.written + _EXPANSION * size)
     # The system's own bound is for a process whose parent has ended. It comes later, so that the message is
     # always this one's.
-    command = [sys.executable, __file__, str(size), str(seconds + 1), program, *map(str, arguments)]
+    command = [sys.executable, __file__, *map(str, most), program, *map(str, arguments)]
     # A library that numpy loads takes memory for each core.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     try:
@@ -45,15 +61,15 @@ def run_apart(program: str, arguments: Sequence[str | Path], size: int, library:
         )
 
 
-def _bound(size: int, seconds: int) -> None:
+def _bound(seconds: int, memory: int, written: int) -> None:
     """Bounds what this process may take, where the system can."""
     with suppress(ImportError):
         import resource
 
         limits = {
             resource.RLIMIT_CPU: seconds,
-            resource.RLIMIT_AS: _MOST_MEMORY + _EXPANSION * size,
-            resource.RLIMIT_FSIZE: _MOST_WRITTEN + _EXPANSION * size,
+            resource.RLIMIT_AS: memory,
+            resource.RLIMIT_FSIZE: written,
             resource.RLIMIT_CORE: 0,
         }
         for kind, limit in limits.items():
@@ -61,6 +77,8 @@ def _bound(size: int, seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    _bound(*map(int, sys.argv[1:3]))
-    sys.argv = sys.argv[3:]
+    # Python puts this folder there, whose modules have names of libraries.
+    sys.path = [place for place in sys.path if place != str(Path(__file__).parent)]
+    _bound(*map(int, sys.argv[1:4]))
+    sys.argv = sys.argv[4:]
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from porter.base.errors import FileError
+from porter.formats.apart import Limits
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from tests.support.arrays import Array
@@ -561,7 +562,7 @@ def test_hdf5s_own_library_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     first = data.index(b"GCOL") + 16
     data[first + 8 : first + 16] = (2**64 - 16).to_bytes(8, "little")
     path.write_bytes(data)
-    monkeypatch.setattr("porter.formats.apart._SECONDS", 1)
+    monkeypatch.setattr("porter.formats.apart.READING", Limits(seconds=1))
     unreadable(path, "HDF5 does not read it in 1 seconds")
 
 
