@@ -214,7 +214,7 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
         lines += [f"cap never reached: {path}" for path in result.proof.unreached]
     lines += [f"note: {note}" for note in result.notes]
-    lines.append(_reference_line(result))
+    lines += [_reference_line(result), *result.held]
     if result.proof.uncompared:
         lines.append(
             f"not compared, because the reference has no value for them: {some(result.proof.uncompared)}"

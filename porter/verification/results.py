@@ -214,6 +214,7 @@ class VerdictRecord(Parity):
 
     range: str = ""
     disagreement: str | None = None
+    held: tuple[str, ...] = ()
     dtypes: Mapping[str, DtypeRecord] = field(kw_only=True)
     shipped: ShippedRecord | None = None
     given: GivenRecord | None = None

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from math import prod
 from os import fspath
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from porter.verification.trained import check_trained
 from porter.verification.user_check import check_given
 from porter.verification.user_reference import ReferenceName, model_itself, open_given, parse_reference
 from porter.verification.verdict import Verdict, first_telling
+from porter.verification.witnesses import testimony
 
 _MANY, _TIMES = 1 << 24, 4
 """So many numbers of a port's values are run in any case; more if they are at most so many times the
@@ -176,11 +178,13 @@ def check_against(
     verdict, failures = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)
     failed = not verdict.ok and verdict.proof.silent is None
-    if failed or _rests_on_rounding(verdict):
+    said = testimony(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
+    verdict = replace(verdict, disagreement=said.disagreement, held=said.held)
+    if verdict.disagreement is None and (failed or _rests_on_rounding(verdict)):
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         references = references_of(opened, dtype)
-        said = _disagreement(references, against, image) if failed else _of_two_programs(references, image)
-        verdict = replace(verdict, disagreement=said)
+        of_two = _disagreement(references, against, image) if failed else _of_two_programs(references, image)
+        verdict = replace(verdict, disagreement=of_two)
     cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:
         return verdict, cautions

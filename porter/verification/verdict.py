@@ -81,7 +81,10 @@ class Verdict:
         loss: of the port's output by the rounding of its weights, where it was measured.
         given: the proof by the user's own reference; `parities` is empty if no other reference can run.
         disagreement: what two implementations that porter did not write disagree on, if the comparison
-            failed or only rounding explains it; one is wrong, so that nothing is proved.
+            failed or only rounding explains it; one is wrong, so that nothing is proved. Or what porter and
+            another program read otherwise in the source's file.
+        held: to what other programs the reading is held that both sides share
+            (porter.verification.witnesses), in sentences.
     """
 
     parities: tuple[Parity, ...]
@@ -92,6 +95,7 @@ class Verdict:
     loss: Distance | None = None
     given: UserProof | None = None
     disagreement: str | None = None
+    held: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -202,6 +206,7 @@ class Verdict:
             **{**vars(self.proof), "ok": self.ok},
             range=self.fed.words,
             disagreement=self.disagreement,
+            held=self.held,
             dtypes=_summaries(self.parities or (self.given.parities if self.given else ())),
             shipped=self.shipped.record() if self.shipped else None,
             given=self.given.record() if self.given else None,

@@ -6,7 +6,7 @@ and attributes as the file says them, and porter.filegraph.kernels computes them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -77,6 +77,22 @@ class NumpyModel:
             for name, value in found.items()
         }
 
+    def replayed(self, given: Mapping[str, Array]) -> Iterator[tuple[Step, tuple[Numbers, ...]]]:
+        """Each step with what it gives for the values that are `given`, by name and in the file's own axis
+        order. It reads other values as the steps before it give them.
+
+        Raises:
+            MissingFramework: as a call.
+        """
+        unused = last_uses((*step.inputs, *step.outputs) for step in self.program.steps)
+        known = dict(given)
+        for step, ended in zip(self.program.steps, unused, strict=True):
+            values = self._run(step, known)
+            yield step, values
+            known |= {name: given.get(name, value) for name, value in zip(step.outputs, values, strict=True)}
+            for name in ended:
+                known.pop(name, None)
+
     def _beside(self, images: Array) -> dict[str, Array]:
         """What the further inputs are fed, by name."""
         if self.takes is None:
@@ -109,10 +125,10 @@ class NumpyModel:
         return given if isinstance(given, tuple) else (given,)
 
     def _value(self, name: str, known: Mapping[str, Numbers]) -> Any:
-        if not name or name in known:
-            return known[name] if name else None
-        tensor = self.tensors[name]
-        return tensor.astype(self.dtype, copy=False) if is_floating(tensor) else tensor
+        if not name:
+            return None
+        value = known[name] if name in known else self.tensors[name]
+        return value.astype(self.dtype, copy=False) if is_floating(value) else value
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:

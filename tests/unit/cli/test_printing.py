@@ -53,8 +53,10 @@ def test_porters_own_build_is_never_called_the_same_function(reference: str, ok:
     parity = Parity(
         ok, reference, "float64", sizes, 2, 1e-10, 0.0, logits, None, (node,), (), run_by="the zoo"
     )
-    lines = printing.verdict(Verdict((parity,), SIGNED, notes=("model.py is another",)), layers=False)
-    assert lines[0].startswith(said) and lines[-2:] == [
+    verdict = Verdict((parity,), SIGNED, notes=("model.py is another",), held=("its tensors: held to h5py",))
+    lines = printing.verdict(verdict, layers=False)
+    assert lines[0].startswith(said) and lines[-3:] == [
         "note: model.py is another",
         f"reference: {reference}, run by the zoo; images, 2 in float64: {SIGNED.words}",
+        "its tensors: held to h5py",
     ]

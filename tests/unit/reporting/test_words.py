@@ -41,7 +41,8 @@ def contents_of(folder: Path, **changes: Any) -> Contents:
 
 
 def test_a_proof_names_its_reference_its_worst_node_and_its_logits(tmp_path: Path) -> None:
-    said = conclude(contents_of(tmp_path / "port", parity=parity(1e-15, 6.6e-14, 0.0), check="passed"))
+    stated = {**parity(1e-15, 6.6e-14, 0.0), "held": ["the file's tensors: held to h5py"]}
+    said = conclude(contents_of(tmp_path / "port", parity=stated, check="passed"))
     assert (said.standing, said.word) == ("proved", "Proved")
     for words in (
         "same function as keras",
@@ -51,6 +52,7 @@ def test_a_proof_names_its_reference_its_worst_node_and_its_logits(tmp_path: Pat
         "1.3e-14",
         "float64",
         "225×201",
+        "The file's tensors: held to h5py.",
     ):
         assert words in said.sentence
 

@@ -143,17 +143,20 @@ def test_a_verdict_comes_back_from_its_record(tmp_path: Path) -> None:
         GivenFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED
     )
     shipped = Shipped((parity,), 0.5, 1, 4)
-    verdict = Verdict((parity,), SIGNED, shipped, "a rounding", ("another",), logits, given, "a disagreement")
+    verdict = Verdict(
+        (parity,), SIGNED, shipped, "a rounding", ("another",), logits, given, "a disagreement", ("held",)
+    )
     read = read_contents(full_port(tmp_path / "port", parity=verdict.record())).comparison
     assert read is not None and {**vars(parity), "range": SIGNED.words}.items() <= vars(read).items()
     assert (
         read.shipped == shipped.record() and read.given == given.record() and read.dtypes == read.given.dtypes
     )
-    assert (read.worst, read.holds, read.disagreement, read.notes) == (
+    assert (read.worst, read.holds, read.disagreement, read.notes, read.held) == (
         nodes[1],
         False,
         "a disagreement",
         ("another",),
+        ("held",),
     )
 
 

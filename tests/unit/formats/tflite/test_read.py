@@ -153,7 +153,9 @@ def test_every_operator_is_what_tensorflow_computes(tmp_path: Path) -> None:
 
 
 def test_numbers_and_places_are_those_of_tensorflows_schema() -> None:
-    """Reader and engine both read a file by these tables, so the proof does not see a mistake in them."""
+    """Reader and engine both read a file by these tables, so the proof sees a mistake in them only where
+    TensorFlow Lite's interpreter is installed.
+    """
     schema = importlib.import_module("tensorflow.lite.python.schema_py_generated")
     own = {number: name for number, name in enumerate(model._CODES) if name} | model._LATER
     assert own == {getattr(schema.BuiltinOperator, name): name for name in own.values()}

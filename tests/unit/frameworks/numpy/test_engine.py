@@ -51,6 +51,17 @@ def test_values_by_name_of_what_they_need_only() -> None:
     assert model("float32")(BATCH, ("sum",))["sum"].dtype == np.float32
 
 
+def test_each_step_by_itself_from_the_values_that_are_given() -> None:
+    steps = (Step("halves", ("image",), ("low", "high"), {}), Step("add", ("low", "high"), ("sum",), {}))
+    replayed = NumpyModel(Program("image", steps, ROWS), {}, "float32").replayed(
+        {"image": BATCH[:, :2], "low": np.full((2, 1, 4, 5), 7.0)}
+    )
+    (_, halves), (last, (found,)) = replayed
+    assert last.outputs == ("sum",) and found.dtype == np.float32
+    assert np.array_equal(halves[0], BATCH[:, :1].astype(np.float32))
+    assert np.array_equal(found, 7 + BATCH[:, 1:2].astype(np.float32))
+
+
 def test_maps_of_a_file_that_has_channels_last() -> None:
     steps = (Step("by place", ("image",), ("scaled",), {}), Step("mean", ("scaled",), ("means",), {}))
     found = NumpyModel(Program("image", steps, ROWS, channels_last=True), {}, "float64")(

@@ -1,0 +1,186 @@
+"""Whether TensorFlow Lite's own interpreter computes of a model what porter reads in it. See
+porter.verification.witnesses.Witness.
+
+Each operator is held to the interpreter by itself: porter's own engine computes its value from the
+interpreter's inputs, so that no rounding adds up on the way, and noise of any size will do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from porter.base.dtypes import Array, Dtype, is_floating
+from porter.base.errors import MissingFramework, escaped
+from porter.base.package import install
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.kernels.program import Program, Step
+from porter.formats.apart import Limits, run_apart
+from porter.formats.tflite.model import IMAGE, read_model
+from porter.formats.tflite.rows import program
+from porter.frameworks.numpy.engine import NumpyModel
+from porter.frameworks.tflite import recording
+
+NAME = "TensorFlow Lite's interpreter"
+_LIMITS = Limits(seconds=120, memory=4 << 30, written=2 << 30)
+_ROUNDING = 1e-5
+"""Of one operator in float32. One of another meaning differs by 1e-4 and more."""
+_OF_8_BITS = 0.25
+"""Of one operator whose weights, and so its inputs as it runs, are of 8 bits."""
+_OWN_ROUNDING = 16.0
+"""An operator may differ by so many times its own rounding, which a mean of numbers that cancel out has."""
+_LEAST = 1e-6
+"""The root mean square below which a value is as good as zero."""
+_LARGEST = 1e37
+"""What is larger may be infinite in float32."""
+
+
+def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> str | None:
+    """See porter.verification.witnesses.Witness.
+
+    Raises:
+        MissingFramework: neither TensorFlow nor LiteRT is installed, or the interpreter does not run the
+            model.
+    """
+    if not (find_spec("ai_edge_litert") or find_spec("tensorflow")):
+        raise MissingFramework("neither tensorflow nor ai-edge-litert is installed", next=install("tf"))
+    graph = checkpoint.carried
+    with TemporaryDirectory() as folder:
+        recorded = _record(checkpoint.path, Path(folder), size)
+        outputs, names = len(recorded.outputs), graph.output_names if whole else ()
+        if whole and outputs != len(names):
+            return f"{NAME} gives {outputs} outputs of the model, and porter reads {len(names)}"
+        model = read_model(graph.definition)
+        reading = _Reading(program(graph.definition), model.stored)
+        values = {name for operator in model.operators for name in operator.gives}
+        for run in recorded.runs:
+            given = _given(graph, recorded, run, values)
+            # The last ones are the outputs, whatever the names of tensors are.
+            wanted = given | dict(zip(names, (run.get(place) for place in recorded.outputs), strict=False))
+            found = _first_apart(reading, given, wanted, recorded.kinds)
+            if found is not None:
+                return f"porter and {NAME} disagree on {found}"
+    return None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What porter reads of a model: its operators for porter's own engine, and its tensors."""
+
+    program: Program
+    stored: Mapping[str, Array]
+
+    def replayed(self, dtype: Dtype, given: Mapping[str, Array]) -> Iterator[tuple[Step, str, Array]]:
+        """Each value that porter's engine computes from those that are `given`, with its step and name."""
+        for step, values in NumpyModel(self.program, self.stored, dtype).replayed(given):
+            for name, value in zip(step.outputs, values, strict=True):
+                yield step, name, np.asarray(value)
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What the interpreter gave.
+
+    Attributes:
+        runs: the values by the places of their tensors, of each run.
+        inputs, outputs: the places of those that the model takes and gives, in its order.
+        names: of tensors by place, those that only one has.
+        kinds: the number types of these tensors by name.
+    """
+
+    runs: tuple[Mapping[int, Array], ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    names: Mapping[int, str]
+    kinds: Mapping[str, str]
+
+
+def _record(path: Path, folder: Path, size: tuple[int, int]) -> _Recorded:
+    arguments: tuple[str | Path, ...] = (path.absolute(), folder, *map(str, size))
+    try:
+        run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)
+    except ValueError as error:
+        raise MissingFramework(str(error), where=str(path)) from None
+    stated = json.loads((folder / "described").read_text())
+    data, at, runs = np.memmap(folder / "values", np.uint8, "r"), 0, list[dict[int, Array]]()
+    for described in stated["runs"]:
+        runs.append({})
+        for place, kind, shape in filter(None, described):
+            end = at + math.prod(shape) * np.dtype(kind).itemsize
+            runs[-1][place] = data[at:end].view(kind).reshape(shape)
+            at = end
+    tensors = {int(place): (name, kind) for place, (name, kind) in stated["tensors"].items()}
+    uses = Counter(name for name, _ in tensors.values())
+    names = {place: name for place, (name, _) in tensors.items() if name and uses[name] == 1}
+    kinds = {name: tensors[place][1] for place, name in names.items()}
+    return _Recorded(tuple(runs), tuple(stated["inputs"]), tuple(stated["outputs"]), names, kinds)
+
+
+def _given(
+    graph: FileGraph, recorded: _Recorded, run: Mapping[int, Array], values: Collection[str]
+) -> dict[str, Array]:
+    """The interpreter's values by porter's names, which are those of `values` or of what the model takes. The
+    image is the first input of four axes.
+    """
+    image = next((place for place in recorded.inputs if run[place].ndim == 4), None)
+    beside = [place for place in recorded.inputs if place != image]
+    taken = {IMAGE: image, **dict(zip((each.name for each in graph.further_inputs), beside, strict=False))}
+    named = {name: run[place] for place, name in recorded.names.items() if place in run and name in values}
+    return named | {name: run[place] for name, place in taken.items() if place is not None}
+
+
+def _first_apart(
+    reading: _Reading,
+    given: Mapping[str, Array],
+    wanted: Mapping[str, Array | None],
+    kinds: Mapping[str, str],
+) -> str | None:
+    """The first operator that gives something else than is wanted, in words; None where none does.
+
+    Args:
+        given: the values that operators read.
+        kinds: the number types of tensors, as the interpreter says.
+    """
+    rounded = reading.replayed("float32", given)
+    if all(_distance(wanted.get(name), value) <= _ROUNDING for _, name, value in rounded):
+        return None
+    both = zip(reading.replayed("float32", given), reading.replayed("float64", given), strict=True)
+    real = [name for name, tensor in reading.stored.items() if is_floating(tensor)]
+    of_8_bits = {name for name in real if "int" in kinds.get(name, "")}
+    for (step, name, value), (*_, exact) in both:
+        coarse = not of_8_bits.isdisjoint(step.inputs)
+        of_8_bits |= {name} if coarse and name not in given else set()
+        distance, own = _distance(wanted.get(name), exact), _distance(value, exact)
+        if not distance <= max(_OF_8_BITS if coarse else _ROUNDING, _OWN_ROUNDING * own):
+            apart = "another shape" if math.isinf(distance) else f"relative L2 {distance:.1e}"
+            return f"'{escaped(name)}' ({escaped(step.op)}; {apart})"
+    return None
+
+
+def _distance(wanted: Array | None, value: Array) -> float:
+    """The relative L2 distance of a value, without cells that may be infinite in float32; infinite where
+    shapes or whole numbers differ, and none where there is nothing to compare with.
+    """
+    if wanted is None:
+        return 0.0
+    if wanted.shape != value.shape:
+        return math.inf
+    if not is_floating(wanted):
+        return 0.0 if np.array_equal(wanted, value) else math.inf
+    exact = value.astype(np.float64)
+    finite = np.abs(exact) < _LARGEST  # not of NaN
+    exact = np.where(finite, exact, 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.where(finite, wanted.astype(np.float64) - exact, 0.0)
+        square = float(np.square(apart).sum())
+    least = float(np.square(exact).sum()) + max(value.size, 1) * _LEAST**2
+    return math.inf if math.isnan(square) else math.sqrt(square / least)

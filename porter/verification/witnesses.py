@@ -1,0 +1,79 @@
+"""What the reader of a file and the engine that runs it both take from the same code of porter's, and
+which other program's reading it is held to: a mistake in it would be on both sides of every comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from porter.base.errors import MissingFramework, escaped
+from porter.filegraph.checkpoint import Checkpoint
+from porter.source.opened import Opened
+
+
+class Witness(Protocol):
+    """A program that porter did not write and that reads the same in a file. These are the module-level names
+    of a `witness.py`.
+    """
+
+    NAME: str
+
+    def disagreement(self, checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> str | None:
+        """What it reads otherwise than porter, in words; None where it reads the same.
+
+        Args:
+            size: rows and columns of an image, where the file leaves them open.
+            whole: the outputs are those of the file, not values that a user names.
+
+        Raises:
+            MissingFramework: it is not installed, or does not read this file.
+        """
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What both sides share of files of a format.
+
+    Attributes:
+        what: in words.
+        witness: the module of what else reads it.
+    """
+
+    what: str
+    witness: str
+
+
+SHARED: Mapping[str, Shared] = {
+    "tflite": Shared("the file's operators and tensors", "porter.frameworks.tflite.witness"),
+}
+"""By format. Of others, docs/proof.md says what is shared."""
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """What a witness said.
+
+    Attributes:
+        disagreement: as `Witness.disagreement`.
+        held: what was held to whom, or why it was not; in sentences.
+    """
+
+    disagreement: str | None = None
+    held: tuple[str, ...] = ()
+
+
+def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> Testimony:
+    """What is said of a source's file. See `Witness`."""
+    checkpoint = opened.fitted.checkpoint if opened.fitted else None
+    shared = SHARED.get(checkpoint.format) if checkpoint else None
+    if checkpoint is None or shared is None:
+        return Testimony()
+    witness = cast(Witness, import_module(shared.witness))
+    try:
+        found = witness.disagreement(checkpoint, size, whole)
+    except MissingFramework as error:
+        return Testimony(held=(f"{shared.what}: by porter's reading only, because {escaped(error.message)}",))
+    return Testimony(found, () if found else (f"{shared.what}: held to {witness.NAME}",))
