@@ -46,8 +46,10 @@ class Shared:
     witness: str
 
 
+_HDF5 = Shared("the file's tensors", "porter.formats.keras.witness")
 SHARED: Mapping[str, Shared] = {
     "tflite": Shared("the file's operators and tensors", "porter.frameworks.tflite.witness"),
+    **dict.fromkeys(("keras-h5", "keras-weights-h5", "keras", "keras-hub"), _HDF5),
 }
 """By format. Of others, docs/proof.md says what is shared."""
 

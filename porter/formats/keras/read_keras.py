@@ -49,19 +49,34 @@ def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         FileError: it is damaged or incomplete, or a layer has other variables than its config says.
         UsageError: the model lacks one of `outputs`.
     """
+    held = read_archived(path)
+    described = describe_layers(held.config, path)
+    checkpoint = hdf5.read_hdf5(path, lambda file: _read(file, "keras", described), held.weights)
+    stated = {"keras_version": _version(held.metadata)}
+    return with_graph(checkpoint, read_graph(held.config, checkpoint.tensors, str(path), stated, outputs))
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What is read of a `.keras` archive: the bytes of its members."""
+
+    config: bytes
+    metadata: bytes
+    weights: bytes
+
+
+def read_archived(path: Path) -> Archived:
+    """Raises FileError where the archive is damaged or incomplete."""
     size = path.stat().st_size
     with open_zip(path, ".keras archive") as archive:
         members = Members(archive, path, 2 * max(size, _SMALL_CONFIG) + most_bytes(size))
-        # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large config.
-        config = members.read(_CONFIG, max(size, _SMALL_CONFIG))
-        metadata = members.read(_METADATA, _SMALL_CONFIG) if _METADATA in members.found else b"{}"
-        image = members.read(_WEIGHTS, most_bytes(size))
-    described = describe_layers(config, path)
-    checkpoint = hdf5.read_hdf5(path, lambda file: _read(file, "keras", described), image)
-    return with_graph(
-        checkpoint,
-        read_graph(config, checkpoint.tensors, str(path), {"keras_version": _version(metadata)}, outputs),
-    )
+        return Archived(
+            # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large
+            # config.
+            members.read(_CONFIG, max(size, _SMALL_CONFIG)),
+            members.read(_METADATA, _SMALL_CONFIG) if _METADATA in members.found else b"{}",
+            members.read(_WEIGHTS, most_bytes(size)),
+        )
 
 
 def _version(metadata: bytes) -> str | None:
