@@ -40,15 +40,18 @@ class Shared:
     Attributes:
         what: in words.
         witness: the module of what else reads it.
+        named: whether a user may name it instead, as with `--outputs`.
     """
 
     what: str
     witness: str
+    named: bool = False
 
 
 _HDF5 = Shared("the file's tensors", "porter.formats.keras.witness")
 SHARED: Mapping[str, Shared] = {
     "tflite": Shared("the file's operators and tensors", "porter.frameworks.tflite.witness"),
+    "frozen-graph": Shared("where the file's graph ends", "porter.frameworks.tf.frozen.witness", named=True),
     **dict.fromkeys(("keras-h5", "keras-weights-h5", "keras", "keras-hub"), _HDF5),
 }
 """By format. Of others, docs/proof.md says what is shared."""
@@ -71,7 +74,7 @@ def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> Testimony:
     """What is said of a source's file. See `Witness`."""
     checkpoint = opened.fitted.checkpoint if opened.fitted else None
     shared = SHARED.get(checkpoint.format) if checkpoint else None
-    if checkpoint is None or shared is None:
+    if checkpoint is None or shared is None or (shared.named and not whole):
         return Testimony()
     witness = cast(Witness, import_module(shared.witness))
     try:
