@@ -21,7 +21,7 @@ from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, FurtherInput, Op, Shape, input_shape, ops
-from porter.graph.ops import AXES, Axes, Function, Order, channels_in, is_map
+from porter.graph.ops import AXES, LARGEST_FLOAT32, Axes, Function, Order, channels_in, is_map
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
@@ -30,8 +30,6 @@ Numbers = NDArray[np.float64]
 _POINT = Window((1, 1))
 CELLS = (1, 2)
 """The axes of a map's rows and columns."""
-LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-"""Stands for no bound, because ports have finite numbers."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from porter.base.errors import UsageError
 
@@ -31,6 +31,20 @@ logits of the last ones.
 
 RETURNED = ""
 """The tap of what a model returns: no layer's name."""
+
+
+class Alone(NamedTuple):
+    """A layer that is run by itself.
+
+    Attributes:
+        tap: of its value.
+        reads: the tap of the value that it reads; None where the model does not show it.
+        value: what it is given instead; two layers that read one value are given the same.
+    """
+
+    tap: str
+    reads: str | None
+    value: Array
 
 
 def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp32",)) -> None:
@@ -80,6 +94,11 @@ class Engine(Protocol):
         Args:
             taps: path to the source's layer name (for a file's own graph, to FileNode.tap), or to RETURNED;
                 layers that it lacks are left out.
+        """
+
+    def run_alone(self, model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
+        """Values by path of layers that compute each number from one number, in a model of float64 as
+        `run_reference` takes it. No other layer is run. Those that read more than one value are left out.
         """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from porter.base.errors import MissingFramework
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from collections.abc import Mapping
+
     from porter.base.dtypes import Array, Dtype
     from porter.filegraph.checkpoint import Checkpoint
+    from porter.frameworks import Alone
     from porter.graph.plan import Plan
     from porter.padding import Size
 
@@ -25,6 +28,11 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     raise MissingFramework(
         f"porter runs its own ports in this framework, and no {of} file", where=str(checkpoint.path)
     )
+
+
+def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
+    """Nothing: no other implementation's layers are run."""
+    return {}
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:

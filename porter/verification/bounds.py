@@ -12,19 +12,20 @@ from porter.graph import Graph
 
 Look = Callable[[Array, Collection[str]], Mapping[str, Array]]
 
-_ROUNDED = 1e-6
-"""A bound is reached at this relative distance: a destination may hold it in float32."""
-
 
 @dataclass
 class Reached:
-    """The least and the largest value of each activation with a bound, by path."""
+    """The least and the largest value that each activation with a bound reads, by its path."""
 
     extremes: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def add(self, graph: Graph, values: Mapping[str, Array]) -> None:
-        for path in values.keys() & bounded(graph):
-            low, high = float(values[path].min()), float(values[path].max())
+        """Args: values: by path, the graph's input among them where it is read."""
+        for path in bounded(graph):
+            read = graph.by_path[path].inputs[0]
+            if read not in values:
+                continue
+            low, high = float(values[read].min()), float(values[read].max())
             least, most = self.extremes.get(path, (low, high))
             self.extremes[path] = min(low, least), max(high, most)
 
@@ -39,9 +40,7 @@ class Reached:
 
 def _reaches(bounds: tuple[float, float], low: float, high: float) -> bool:
     least, most = bounds
-    return (least == -np.inf or low <= least + _ROUNDED * abs(least)) and (
-        most == np.inf or high >= most - _ROUNDED * abs(most)
-    )
+    return (least == -np.inf or low <= least) and (most == np.inf or high >= most)
 
 
 def bounded(graph: Graph) -> set[str]:
@@ -70,7 +69,7 @@ def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Look, at_on
             reached.add(graph, values)
             ends.append({path: _ends(values[path]) for path in paths})
 
-    look(known, {*inputs, *inputs.values()})
+    look(known, {*inputs.values()})
     left = sorted({inputs[path] for path in reached.unreached(graph) if path in inputs})
     if not left:
         return pool[:0]

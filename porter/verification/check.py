@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
+from porter.base.errors import MissingFramework
 from porter.frameworks import Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.bounds import numbers
@@ -27,10 +28,10 @@ from porter.verification.inputs import (
     make_telling,
     ranges,
 )
-from porter.verification.numbers import moved, norms
+from porter.verification.numbers import FLOAT64_LIMIT, moved, norms
 from porter.verification.parity import compare
-from porter.verification.probe import moved_biases, with_moved, with_probed
-from porter.verification.references import FileGraphSource, SourceValues, ZooReference
+from porter.verification.probe import layers_across, of_port, with_probed
+from porter.verification.references import LayeredSource, SourceValues
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
@@ -211,29 +212,23 @@ class Check:
     def _probed(
         self, parity: Parity, source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
     ) -> Parity:
-        """The comparison in float64, and that of the bounds that no image reached, where the source
-        can be given other numbers (porter.verification.probe).
+        """The comparison in float64, and that of the bounds that no image reached, where the source's layers
+        can be run by themselves (porter.verification.probe).
         """
         shown = {node.path for node in parity.nodes}
         caps = [path for path in parity.unreached if path in shown]
-        if parity.dtype != "float64" or not (
-            parity.ok and caps and isinstance(source, ZooReference | FileGraphSource)
-        ):
+        if parity.dtype != "float64" or not (parity.ok and caps and isinstance(source, LayeredSource)):
             return parity
-        image = batches["float64"][0][:1]
-        tensors, graph = self.tensors or self.port.tensors(), self.port.graph
-        found = moved_biases(graph, caps, source.run(image, "float64"), tensors)
-        biases = {place: bias for place, bias in found.items() if place in source.places}
-        if not biases:
+        # The batch that the source ran last, whose model may be for one size only.
+        rows, columns = batches[self.dtypes[0]][-1].shape[2:]
+        layers = layers_across(self.port.graph, caps, (rows, columns))
+        try:
+            wanted = source.run_alone(layers.values(), (rows, columns))
+        except MissingFramework:  # the rest of the network may make an operator take what it refuses here
             return parity
-        model = self.port.build("float64", self.device, with_moved(tensors, biases))
-
-        def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
-            return self.port.destination.ENGINE.run(model, batch, [node.path for node in graph.nodes])
-
-        images: dict[Dtype, list[Array]] = {"float64": [image.astype(np.float64)]}
-        (probed,) = compare(self.port.plan, source.changed(biases), run, images, self.tolerance)
-        return with_probed(parity, probed)
+        nodes = [node for node in self.port.graph.nodes if node.path in wanted]
+        got = of_port(self.port.destination, nodes, layers, self.device) if nodes else {}
+        return with_probed(parity, wanted, got, self.tolerance or FLOAT64_LIMIT)
 
     def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""

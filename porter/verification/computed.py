@@ -16,11 +16,11 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import CheckFailed
-from porter.frameworks import CONVERTED, Tensors
+from porter.frameworks import CONVERTED, Alone, Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.port import Port, Record
-from porter.verification.references import SourceValues, Wrapped
+from porter.verification.references import LayeredSource, SourceValues, Wrapped
 
 
 def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, dict[str, Array]]:
@@ -72,6 +72,17 @@ class Shifted(Wrapped):
             if path not in self.folded and path not in self.hidden
         }
         return own | {path: values[norm] for path, norm in self.folded.items() if norm in values}
+
+    def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
+        """See porter.verification.references.LayeredSource."""
+        if not isinstance(self.source, LayeredSource):
+            return {}
+        own = [layer for layer in layers if layer.tap not in self.folded and layer.tap not in self.hidden]
+        return self.source.run_alone([layer._replace(reads=self._own(layer.reads)) for layer in own], size)
+
+    def _own(self, path: str | None) -> str | None:
+        """The path in the source of a value; None where it shows none."""
+        return None if path is None or path in self.hidden else self.folded.get(path, path)
 
 
 def ported(record: Record, source: SourceValues) -> SourceValues:

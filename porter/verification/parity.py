@@ -16,7 +16,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, UsageError
 from porter.base.progress import progress_bar
-from porter.graph import Graph, Shape, shapes, site_of, tensor_shapes
+from porter.graph import INPUT, Graph, Shape, shapes, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, silence, unexcited
@@ -137,7 +137,7 @@ def compare(
                         set_aside(wanted)
                         step()
                     values = dict(port(batch, dtype))
-                    seen[dtype].reached.add(plan.graph, values)
+                    seen[dtype].reached.add(plan.graph, {INPUT: batch, **values})
                     count = sum(value.size for value in values.values())
                     sums.add(plan.graph, wanted, values, stated)
                     step()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels import values as kernels
 from porter.fitting.fit import Fit, own_checkpoint, shape_text
-from porter.frameworks import RETURNED, Classifier, Destination, Engine, Tensors, get_engine
+from porter.frameworks import RETURNED, Alone, Classifier, Destination, Engine, Tensors, get_engine
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import (
     Dense,
@@ -44,8 +43,6 @@ from porter.zoos.implementation import Implementation, get_implementation
 _AS_GIVEN = "given: "
 """Begins no path of a graph: what the source itself gives, under a name."""
 _READ_WRONGLY = "this is a mistake of porter's reader: report it, with the file"
-Place = tuple[str, str]
-"""A tensor of a graph: a node's path and the tensor's role."""
 
 
 class SourceValues(Protocol):
@@ -64,6 +61,19 @@ class SourceValues(Protocol):
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         """Values by path for a batch N x C x H x W, maps as N x C x H x W."""
+
+
+@runtime_checkable
+class LayeredSource(SourceValues, Protocol):
+    """A source whose layers can be run by themselves."""
+
+    def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
+        """Values in float64 of layers that read one value, by path.
+
+        Args:
+            layers: with paths for taps.
+            size: of the input, for models that are built for one.
+        """
 
 
 @dataclass
@@ -95,8 +105,6 @@ class ZooReference:
         options: options of the recipe that a caller set to another value than the zoo's.
         behind: the file's dense layers after the implementation's features, with their tensors. They are
             computed in NumPy.
-        places: by node and role, the implementation's name of the tensor, of those that only one node has
-            and that are stored as the port has them.
         output: path of the node that the implementation returns.
     """
 
@@ -110,7 +118,6 @@ class ZooReference:
     without_background: str | None
     options: Mapping[str, Value] = field(default_factory=dict)
     behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
-    places: Mapping[Place, str] = field(default_factory=dict)
     output: str = ""
     _built: dict[tuple[tuple[int, ...] | None, Dtype], Any] = field(default_factory=dict, init=False)
 
@@ -122,20 +129,26 @@ class ZooReference:
         return True
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        size = batch.shape[2:]
+        model = self._model((batch.shape[2], batch.shape[3]), dtype)
+        returned = {_AS_GIVEN: RETURNED} if dtype == "float64" else {}
+        values = self.engine.run_reference(model, batch.astype(dtype), {**self.taps, **returned})
+        if _AS_GIVEN in values:
+            self._expect_returned(values.pop(_AS_GIVEN), values)
+        return _followed(_without_row(values, self.without_background), self.behind)
+
+    def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
+        """See LayeredSource."""
+        return self.engine.run_alone(self._model(size, "float64"), _tapped(layers, self.taps))
+
+    def _model(self, size: tuple[int, int], dtype: Dtype) -> Any:
         key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
         if key not in self._built:
             # Models are large; both types of a size are wanted in turns.
             self._built = {at: model for at, model in self._built.items() if at[0] == key[0]}
-            model = self.implementation.build(
-                self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options
+            self._built[key] = self.implementation.build(
+                self.variant, self.classes, size, self.checkpoint, dtype, self.options
             )
-            self._built[key] = model
-        returned = {_AS_GIVEN: RETURNED} if dtype == "float64" else {}
-        values = self.engine.run_reference(self._built[key], batch.astype(dtype), {**self.taps, **returned})
-        if _AS_GIVEN in values:
-            self._expect_returned(values.pop(_AS_GIVEN), values)
-        return _followed(_without_row(values, self.without_background), self.behind)
+        return self._built[key]
 
     def _expect_returned(self, returned: Array, values: Mapping[str, Array]) -> None:
         """Expects that the implementation returns the value of the layer that the recipe names for its
@@ -150,10 +163,6 @@ class ZooReference:
             where=self.name,
             next="name the layer that gives its logits, or add what follows it to the recipe's graph",
         )
-
-    def changed(self, tensors: Mapping[Place, Array]) -> ZooReference:
-        """This implementation with other numbers at some of `places`, which it has in the same shape."""
-        return replace(self, checkpoint=_changed(self.checkpoint, self.places, tensors))
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """Gives only the logits, those at `output`, in float32; no other values are fetched from the
@@ -191,32 +200,17 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Z
         _dropped(fit),
         zoo.chosen,
         _behind(get_dialect(zoo.framework), checkpoint, fit),
-        {
-            place: fit.reference_names[name]
-            for place, name in _places(fit).items()
-            if name in fit.reference_names
-        },
         fit.graph.output if fit.stand_in is None else fit.stand_in.path,
     )
 
 
-def _places(fit: Fit) -> dict[Place, str]:
-    """The file's names of the tensors that only one node has and that are stored as the port has them."""
-    uses = Counter(fit.tensors.values())
+def _tapped(layers: Iterable[Alone], taps: Mapping[str, str]) -> dict[str, Alone]:
+    """Layers of an implementation by path, of those that it shows."""
     return {
-        place: name
-        for place, name in fit.tensors.items()
-        if uses[name] == 1 and not fit.transforms.get(place[0])
+        layer.tap: Alone(taps[layer.tap], taps.get(layer.reads or ""), layer.value)
+        for layer in layers
+        if layer.tap in taps
     }
-
-
-def _changed(
-    checkpoint: Checkpoint, places: Mapping[Place, str], tensors: Mapping[Place, Array]
-) -> Checkpoint:
-    """The checkpoint with these numbers at these places, in its own types."""
-    own = checkpoint.tensors
-    new = {places[place]: value.astype(own[places[place]].dtype) for place, value in tensors.items()}
-    return replace(checkpoint, tensors={**own, **new})
 
 
 @dataclass
@@ -233,15 +227,6 @@ class FileGraphSource:
     def run_by(self) -> str:
         return self.engine.RUNNER
 
-    @property
-    def places(self) -> dict[Place, str]:
-        """As `ZooReference.places`: the file's names."""
-        return _places(self.fit)
-
-    def changed(self, tensors: Mapping[Place, Array]) -> FileGraphSource:
-        """The file's graph with other numbers at some of `places`."""
-        return replace(self, checkpoint=_changed(self.checkpoint, self.places, tensors))
-
     def takes(self, size: tuple[int, int]) -> bool:
         graph = self.checkpoint.graph
         if graph is None or graph.resizable:
@@ -249,13 +234,10 @@ class FileGraphSource:
         return all(own in (None, n) for own, n in zip(graph.size, size, strict=True)) and graph.has_room(size)
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        graph = self.checkpoint.graph
-        if dtype not in self._built:
-            size = ANY if graph is None or graph.resizable else graph.size
-            self._built[dtype] = self.engine.build_file(self.checkpoint, dtype, size)
+        model = self._model(dtype)
         given = {f"{_AS_GIVEN}{name}": name for name in self.fit.given} if dtype == "float64" else {}
         taps = {**self.fit.taps, **given}
-        values = self.engine.run_reference(self._built[dtype], batch.astype(dtype), taps)
+        values = self.engine.run_reference(model, batch.astype(dtype), taps)
         size = batch.shape[2], batch.shape[3]
         known = shapes(self.fit.graph, size) if given else {}
         self._expect_order()
@@ -267,6 +249,17 @@ class FileGraphSource:
             # porter's own pool, after a file that ends in a map
             values[output] = values[ending.inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
+
+    def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
+        """See LayeredSource."""
+        return self.engine.run_alone(self._model("float64"), _tapped(layers, self.fit.taps))
+
+    def _model(self, dtype: Dtype) -> Any:
+        graph = self.checkpoint.graph
+        if dtype not in self._built:
+            size = ANY if graph is None or graph.resizable else graph.size
+            self._built[dtype] = self.engine.build_file(self.checkpoint, dtype, size)
+        return self._built[dtype]
 
     def _expect_order(self) -> None:
         """Expects the port's outputs in the order in which the file gives them."""

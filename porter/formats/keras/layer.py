@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.base.dtypes import Array
 from porter.filegraph import walk
-from porter.filegraph.builder import LARGEST_FLOAT32, Builder, Value
+from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Stored
@@ -19,6 +19,7 @@ from porter.filegraph.places import Reading, place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.graph import Op
+from porter.graph.ops import LARGEST_FLOAT32
 
 Arguments = Mapping[str, Any]
 Walk = walk.Walk["Layer"]

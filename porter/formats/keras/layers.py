@@ -10,7 +10,6 @@ import numpy as np
 
 from porter.base.left_out import LeftOut
 from porter.filegraph.arithmetic import clip, combine
-from porter.filegraph.builder import LARGEST_FLOAT32
 from porter.filegraph.dims import product
 from porter.filegraph.moves import concat, flatten, transpose
 from porter.filegraph.walk import Lacks, NoOp, Read, apply, leave_out
@@ -23,6 +22,7 @@ from porter.formats.keras.layer import Layer, count, expect_kinds, number, whole
 from porter.formats.keras.versions import COSINE, modern
 from porter.formats.keras.windows import ROWS, WINDOWS, has_size, read_row, weights
 from porter.graph import ops
+from porter.graph.ops import LARGEST_FLOAT32
 
 AUGMENTATIONS = frozenset(
     {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from porter.filegraph import moves, tensorflow
-from porter.filegraph.builder import LARGEST_FLOAT32
 from porter.filegraph.dataflow import Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.places import Items
@@ -14,6 +13,7 @@ from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Walk
 from porter.formats.tflite.model import Operator
 from porter.graph import ops
+from porter.graph.ops import LARGEST_FLOAT32
 from porter.padding import LOWEST, Convention, Window
 
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")

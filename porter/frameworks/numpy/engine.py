@@ -6,7 +6,8 @@ and attributes as the file says them, and porter.filegraph.kernels computes them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -20,7 +21,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import Numbers, first, last
 from porter.filegraph.kernels.program import Program, Step
 from porter.formats.recognition import FORMATS
-from porter.frameworks import Classifier
+from porter.frameworks import Alone, Classifier
 from porter.frameworks.images import beside, classifier_of
 from porter.frameworks.last_uses import last_uses
 from porter.graph import TakesInputs
@@ -57,15 +58,38 @@ class NumpyModel:
         if self.program.single and len(batch) > 1:
             each = [self(image[None], names) for image in batch]
             return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
-        steps, channels_last, images = (
-            self._steps(names),
-            self.program.channels_last,
-            batch.astype(self.dtype),
-        )
+        images = batch.astype(self.dtype)
+        given = {self.program.image: images, **self._beside(images)}
+        known = {name: self._own(value) for name, value in given.items()}
+        return self._computed(self._steps(names), known, names)
+
+    def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
+        """See porter.frameworks.Engine.run_alone."""
+        times = Counter(name for step in self.program.steps for name in step.outputs)
+        further = self.takes.further_inputs if self.takes else ()
+        images, found = {self.program.image, *(each.name for each in further)}, dict[str, Array]()
+        for path, layer in fed.items():
+            read = layer.reads
+            if read is None or times[read] != 1 or times[layer.tap] != 1:  # another value may have the name
+                continue
+            steps = self._steps((layer.tap,), {read})
+            needed = {name for step in steps for name in step.inputs}
+            if read in needed and needed.isdisjoint(images):
+                value = layer.value.astype(self.dtype)
+                known = {read: value if read in self.arrays else self._own(value)}
+                (found[path],) = self._computed(steps, known, (layer.tap,)).values()
+        return found
+
+    def _own(self, value: Array) -> Numbers:
+        """A map N×C×H×W as the program has it."""
+        return last(value) if self.program.channels_last else value
+
+    def _computed(
+        self, steps: Sequence[Step], known: dict[str, Numbers], names: tuple[str, ...]
+    ) -> dict[str, Array]:
+        """The values called `names` that steps give, maps N×C×H×W, from those that are known."""
+        channels_last, found = self.program.channels_last, dict[str, Array]()
         unused = last_uses((*step.inputs, *step.outputs) for step in steps)
-        known, found = dict[str, Numbers](), dict[str, Array]()
-        for name, value in {self.program.image: images, **self._beside(images)}.items():
-            known[name] = last(value) if channels_last else value
         for step, ended in zip(steps, unused, strict=True):
             values = self._run(step, known)
             known |= dict(zip(step.outputs, values, strict=True))
@@ -101,12 +125,12 @@ class NumpyModel:
             zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True)
         )
 
-    def _steps(self, names: tuple[str, ...]) -> list[Step]:
-        """The steps that the values called `names` need."""
+    def _steps(self, names: tuple[str, ...], known: Set[str] = frozenset()) -> list[Step]:
+        """The steps that the values called `names` need beside those that are `known`."""
         needed, found = set(names), list[Step]()
         for step in reversed(self.program.steps):
             if needed.intersection(step.outputs):
-                needed.update(step.inputs)
+                needed.update(set(step.inputs) - known)
                 found.insert(0, step)
         return found
 
@@ -152,6 +176,11 @@ def run_reference(model: NumpyModel, batch: Array, taps: Mapping[str, str]) -> d
     """See porter.frameworks.Engine.run_reference."""
     values = model(batch, tuple(dict.fromkeys(taps.values())))
     return {path: values[tap] for path, tap in taps.items() if tap in values}
+
+
+def run_alone(model: NumpyModel, fed: Mapping[str, Alone]) -> dict[str, Array]:
+    """See porter.frameworks.Engine."""
+    return model.alone(fed)
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:

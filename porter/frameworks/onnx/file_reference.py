@@ -22,8 +22,9 @@ from porter.filegraph.to_graph import expect_batch
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.images import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx
+from porter.frameworks import Alone
 from porter.frameworks.images import beside, in_parts
-from porter.frameworks.onnx.model import Model, replay_model, run_model
+from porter.frameworks.onnx.model import Model, replay_model, run_model, run_part
 from porter.frameworks.onnx.session import Session
 from porter.padding import Size
 
@@ -48,6 +49,11 @@ def run_reference(model: OnnxRunner, batch: Array, taps: Mapping[str, str]) -> d
     """See porter.frameworks.Engine.run_reference."""
     values = model(batch, tuple(dict.fromkeys(taps.values())))
     return {path: values[tap] for path, tap in taps.items()}
+
+
+def run_alone(model: OnnxRunner, fed: Mapping[str, Alone]) -> dict[str, Array]:
+    """See porter.frameworks.Engine; in float64."""
+    return model.alone(fed)
 
 
 @dataclass
@@ -115,6 +121,15 @@ class OnnxRunner:
                 for name, value in zip(node.output, values, strict=False)
                 if name
             )
+
+    def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
+        """See porter.frameworks.Engine.run_alone; by ONNX's reference implementation."""
+        found = {
+            path: run_part(self._model, {layer.reads: layer.value.astype(np.float64)}, layer.tap)
+            for path, layer in fed.items()
+            if layer.reads is not None
+        }
+        return {path: value for path, value in found.items() if value is not None}
 
     def _parts(self, batch: Array) -> list[tuple[Array, ...]]:
         """What each input is fed, in its layout and number type, as many images at a time as the model

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
-    from porter.frameworks import Classifier, Tensors
+    from porter.frameworks import Alone, Classifier, Tensors
     from porter.graph.plan import Plan
     from porter.padding import Size
 
@@ -49,6 +49,13 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
     from porter.frameworks.tf.run import run_reference
 
     return run_reference(model, batch, taps)
+
+
+def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
+    """See porter.frameworks.tf.run."""
+    from porter.frameworks.tf.run import run_alone
+
+    return run_alone(model, fed)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
@@ -12,11 +12,13 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks import Alone
 from porter.frameworks.images import as_taken, expect_fit
 from porter.frameworks.last_uses import last_uses
-from porter.frameworks.tf.frozen.run import GraphRunner, channels_first
+from porter.frameworks.tf.frozen.run import GraphRunner, channels_first, channels_last
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 from porter.graph import TakesInputs
+from porter.graph.walks import in_order
 
 _RUNNER = "porter_runner"
 
@@ -78,6 +80,40 @@ class Runner:
             name: array if name in self._arrays else channels_first(array) for name, array in arrays.items()
         }
 
+    def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
+        """See porter.frameworks.Engine.run_alone."""
+        tensorflow, found = import_tensorflow(), dict[str, Array]()
+        with tensorflow.device(tensorflow_device(self._device)), quiet_logger(tensorflow):
+            for path, layer in fed.items():
+                if layer.reads is None or (order := self._between(layer.reads, layer.tap)) is None:
+                    continue
+                value = layer.value if layer.reads in self._arrays else channels_last(layer.value)
+                known = {id(self.values[layer.reads]): tensorflow.cast(value, self._model.inputs[0].dtype)}
+                for node in order:
+                    arguments, named = node.arguments.fill_in(known)
+                    given = node.operation(*arguments, **named)
+                    known |= zip(map(id, node.outputs), import_keras().tree.flatten(given), strict=False)
+                array = np.asarray(known[id(self.values[layer.tap])])
+                found[path] = array if layer.tap in self._arrays else channels_first(array)
+        return found
+
+    def _between(self, reads: str, tap: str) -> list[Any] | None:
+        """Keras's nodes from one value to another; None if they read a third one too."""
+        if not {reads, tap} <= self.values.keys():
+            return None
+        read, end = self.values[reads], self.values[tap]
+        tensors = {id(end): end}
+
+        def inputs(at: int) -> Iterable[int]:
+            if at == id(read):
+                return ()
+            sources = {id(each): each for each in _node(tensors[at]).input_tensors}
+            tensors.update(sources)
+            return sources
+
+        order = [_node(tensors[at]) for at in in_order([id(end)], inputs) if at != id(read)]
+        return None if any(node.is_input for node in order) else [*dict.fromkeys(order)]
+
     def _fed(self, batch: Array) -> list[Array]:
         """A batch in the axes of the model's inputs."""
         if self._takes is None or not self._takes.axes:
@@ -99,6 +135,12 @@ class Runner:
 
         grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
         return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call)) if grouped else call
+
+
+def _node(tensor: Any) -> Any:
+    """The call of a layer that gives a symbolic value."""
+    history = tensor._keras_history
+    return history.operation._inbound_nodes[history.node_index]
 
 
 @cache
@@ -180,6 +222,12 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
     found = {path: layer for path, layer in taps.items() if layer in runner.values}
     results = runner(batch, tuple(dict.fromkeys(found.values())))
     return {path: results[layer] for path, layer in found.items()}
+
+
+def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
+    """See porter.frameworks.Engine."""
+    runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
+    return runner.alone(fed)
 
 
 def tap_value(model: Any, tap: str) -> Any:

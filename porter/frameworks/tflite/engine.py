@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from porter.base.errors import UsageError
-from porter.frameworks.ports_only import build_file as build_file, disagreement as disagreement, twin as twin
+from porter.frameworks.ports_only import (
+    build_file as build_file,
+    disagreement as disagreement,
+    run_alone as run_alone,
+    twin as twin,
+)
 from porter.frameworks.tf import engine as keras
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy

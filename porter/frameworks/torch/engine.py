@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
-    from porter.frameworks import Classifier
+    from porter.frameworks import Alone, Classifier
     from porter.graph.plan import Plan
     from porter.padding import Size
 
@@ -68,6 +68,13 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
     from porter.frameworks.torch.running import run_stock
 
     return run_stock(model, batch, taps)
+
+
+def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
+    """See porter.frameworks.torch.running."""
+    from porter.frameworks.torch.running import run_alone
+
+    return run_alone(model, fed)
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:

@@ -24,6 +24,7 @@ from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_p
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.read import taken_by, tap_of
 from porter.formats.torch_export.sizes import ON_SIZES
+from porter.frameworks import Alone
 from porter.frameworks.images import beside
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
@@ -132,6 +133,32 @@ class ExportedModule(nn.Module):
         found: torch.Tensor = self.get_submodule(tap)(
             (parts[0] if len(parts) == 1 else torch.cat([*parts]))[:count]
         )
+        return found
+
+    def alone(self, layer: Alone, value: torch.Tensor) -> torch.Tensor | None:
+        """What the program gives at a tap for the value that is read there; None if it needs another one."""
+        taps = {tap: (name, place) for name, shown in self._shown.items() for tap, place in shown}
+        if layer.reads not in taps or layer.tap not in taps:
+            return None
+        (read, at), (end, place) = taps[layer.reads], taps[layer.tap]
+        nodes = {node.name: node for node, _ in self._nodes if node.name != read}
+        wanted = upstream(
+            [end],
+            lambda name: [source for source, _ in nodes[name].inputs] if name in nodes else (),
+        )
+        if read not in wanted or end == read or not wanted.isdisjoint(self._images):
+            return None
+        known: dict[str, list[Any]] = {name: [number] for name, number in self._numbers.items()}
+        known |= {name: [self.get_buffer(buffer)] for name, buffer in self._stored.items()}
+        known[read] = [*[None] * at, value]
+        for node, function in self._nodes:
+            if node.name in wanted and node.name != read:
+                arguments = {
+                    name: self._argument(name, each, known, {}) for name, each in node.arguments.items()
+                }
+                given = _run(node, function, arguments)
+                known[node.name] = list(given) if isinstance(given, list | tuple) else [given]
+        found: torch.Tensor = known[end][place]
         return found
 
     def fed(self, batch: Array) -> list[Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
+from porter.frameworks import Alone
 from porter.frameworks.images import as_taken
 from porter.frameworks.torch.exported import ExportedModule
 from porter.frameworks.torch.graph_module import GraphModule, graph_of, to_tensor
@@ -38,6 +40,39 @@ def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[s
     """
     fed = model.fed(batch) if isinstance(model, ExportedModule) else [batch]
     return _capture(model, fed, {path: name for path, name in taps.items() if _has_module(model, name)})
+
+
+def run_alone(model: nn.Module, fed: Mapping[str, Alone]) -> dict[str, Array]:
+    """See porter.frameworks.Engine."""
+    found = dict[str, Array]()
+    with torch.inference_mode(), _one_thread(), _in_double():
+        for path, layer in fed.items():
+            value = to_tensor(layer.value)
+            run = model.alone if isinstance(model, ExportedModule) else partial(_alone, model)
+            given = run(layer, value)
+            if given is not None:
+                found[path] = to_array(given)
+    return found
+
+
+def _alone(model: nn.Module, layer: Alone, value: torch.Tensor) -> torch.Tensor | None:
+    """What a module gives that has no tensors and no parts, or that has the layer before as a part: timm's
+    norms contain the activation behind them. Any other module may compute more than the layer.
+    """
+    if not layer.tap or not _has_module(model, layer.tap):
+        return None
+    module, read = model.get_submodule(layer.tap), layer.reads or ""
+    with ExitStack() as stack:
+        if read.startswith(f"{layer.tap}."):
+            handle = model.get_submodule(read).register_forward_hook(lambda *_: value)
+            stack.callback(handle.remove)
+        elif module.state_dict() or any(module.children()):
+            return None
+        try:
+            given = module(value.clone())
+        except (RuntimeError, TypeError):  # it takes maps of other channels, or further values
+            return None
+    return given if isinstance(given, torch.Tensor) else None
 
 
 def _has_module(model: nn.Module, name: str) -> bool:

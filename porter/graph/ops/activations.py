@@ -10,6 +10,9 @@ from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Flag, Number
 from porter.graph.ops.op import KeepsSign, NeverNegative, OfChannels, Op, Shape, Tensors
 
+LARGEST_FLOAT32 = float.fromhex("0x1.fffffep+127")
+"""Stands for no bound, because ports have finite numbers."""
+
 
 class Relu(NeverNegative, name="relu"):
     """max(x, 0)."""
@@ -36,6 +39,10 @@ class ThresholdedRelu(Op, name="thresholded_relu"):
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return self.threshold >= 0 or all(inputs)
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.threshold, math.inf
+
 
 @dataclass(frozen=True)
 class Clip(Op, name="clip"):
@@ -54,7 +61,10 @@ class Clip(Op, name="clip"):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        return self.low, self.high
+        return (
+            self.low if self.low > -LARGEST_FLOAT32 else -math.inf,
+            self.high if self.high < LARGEST_FLOAT32 else math.inf,
+        )
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,10 @@ class LeakyRelu(KeepsSign, name="leaky_relu"):
     """x where x >= 0, otherwise slope * x."""
 
     slope: Number
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, math.inf
 
 
 class PRelu(OfChannels, KeepsSign, name="prelu"):
@@ -77,6 +91,10 @@ class Elu(KeepsSign, name="elu"):
 
     alpha: Number = 1.0
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, math.inf
+
 
 @dataclass(frozen=True)
 class Celu(KeepsSign, name="celu"):
@@ -88,6 +106,10 @@ class Celu(KeepsSign, name="celu"):
         if self.alpha <= 0:
             raise GraphError(f"expected an alpha above 0, got {self.alpha:g}")
         return inputs[0]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, math.inf
 
 
 class Selu(KeepsSign, name="selu"):
@@ -124,7 +146,10 @@ class HardSigmoid(NeverNegative, name="hard_sigmoid"):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        return 0.0, 1.0
+        if self.slope == 0:
+            return -math.inf, math.inf
+        ends = -self.offset / self.slope, (1 - self.offset) / self.slope
+        return min(ends), max(ends)
 
 
 class Swish(KeepsSign, name="swish"):
@@ -133,6 +158,10 @@ class Swish(KeepsSign, name="swish"):
 
 class HardSwish(KeepsSign, name="hard_swish"):
     """x * min(max(x + 3, 0), 6) / 6."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return -3.0, 3.0
 
 
 class Mish(KeepsSign, name="mish"):

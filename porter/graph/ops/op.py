@@ -69,9 +69,7 @@ class Op:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the largest value, where the op cuts its inputs at them; infinite where it does
-        not.
-        """
+        """The inputs below and above which the op has another formula; infinite where it has none."""
         return -math.inf, math.inf
 
     @property

@@ -11,6 +11,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import MissingFramework, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks import Alone
 from porter.frameworks.images import beside, expect_fit, in_parts
 from porter.frameworks.tf.frozen.definition import op_name, output_index, read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
@@ -96,6 +97,43 @@ class GraphRunner:
             name: value if name in self.arrays else channels_first(value) for name, value in whole.items()
         }
 
+    def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
+        """See porter.frameworks.Engine.run_alone."""
+        shown = {path: layer for path, layer in fed.items() if {layer.reads, layer.tap} <= self.values.keys()}
+        read = {layer.reads for layer in shown.values()}
+        # What is fed cannot be computed in the same run.
+        together = {path: layer for path, layer in shown.items() if layer.tap not in read}
+        found = self._alone(together)
+        for path in shown.keys() - together.keys():
+            found |= self._alone({path: shown[path]})
+        return found
+
+    def _alone(self, layers: Mapping[str, Alone]) -> dict[str, Array]:
+        """The values of layers; none if TensorFlow refuses one."""
+        own = {
+            path: np.asarray(
+                layer.value if layer.reads in self.arrays else channels_last(layer.value), self._dtype
+            )
+            for path, layer in layers.items()
+        }
+        given = {f"{op}:0": array for op, array in self._fed.items()}
+        for path, value in own.items():
+            name = _output(self.values[str(layers[path].reads)])
+            stated = self._session.graph.get_tensor_by_name(name).shape
+            # Maps of one size are filled with the same numbers again and again.
+            shape = zip(value.shape, stated.as_list(), strict=True) if stated.rank == value.ndim else ()
+            given[name] = np.resize(value, [size or least for least, size in shape] or value.shape)
+        wanted = {path: _output(self.values[layer.tap]) for path, layer in layers.items()}
+        try:
+            found: dict[str, Array] = self._session.run(wanted, given)
+        except (import_tensorflow().errors.OpError, ValueError):  # it reads images, or maps of other axes
+            return {}
+        found = {path: np.resize(value, own[path].shape) for path, value in found.items()}
+        return {
+            path: value if layers[path].tap in self.arrays else channels_first(value)
+            for path, value in found.items()
+        }
+
     def _further(self, batch: Array) -> dict[str, Array]:
         """What the further inputs are fed, by name."""
         if self._takes is None:
@@ -106,9 +144,7 @@ class GraphRunner:
 
     def _numbers(self, array: Array) -> Array:
         """A map N×H×W×C, or another value, in the graph's number type."""
-        return np.ascontiguousarray(
-            array.transpose(0, 2, 3, 1) if array.ndim == 4 else array, dtype=self._dtype
-        )
+        return np.ascontiguousarray(channels_last(array), dtype=self._dtype)
 
     def _run(self, given: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
         tensorflow = import_tensorflow()
@@ -168,6 +204,11 @@ def _session(tensorflow: Any, graph: Any) -> Any:
             f"TensorFlow {tensorflow.__version__} does not take this graph: {first_line(error)}"
         ) from None
     return v1.Session(graph=built, config=config)
+
+
+def channels_last(value: Array) -> Array:
+    """A map N×C×H×W as N×H×W×C; other values unchanged."""
+    return value.transpose(0, 2, 3, 1) if value.ndim == 4 else value
 
 
 def channels_first(value: Array) -> Array:

@@ -1,0 +1,192 @@
+"""Bounds of activations that no image reaches: the layers of source and port are fed numbers that do."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import porter
+from porter.graph import Clip, HardSwish, LeakyRelu, Op, Relu6, Swish
+from porter.graph.ops import HardSigmoid
+from porter.graph.plan import make_plan
+from porter.port import Port
+from porter.source.of_port import source_of
+from porter.verification.check import Check
+from porter.verification.reverify import check_against
+from porter.verification.verdict import Verdict
+from tests.support.formats.tf_graph.file_graphs import frozen, tensorflow, variable
+from tests.support.mxnet_files import Line, write_mxnet
+
+SIZE = (12, 11)
+KERNEL = np.random.default_rng(1).normal(0, 1e-4, (4, 3, 3, 3)).astype(np.float32)
+"""Small, so that what follows stays near 0, or near 0.5 where that is added."""
+
+
+class Activations(nn.Module):
+    """Two chains of activations, whose ends are added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.cap, self.gate = nn.Conv2d(3, 4, 3), nn.Hardtanh(0, 7), nn.Hardsigmoid()
+        self.bent = nn.Sequential(nn.ReLU6(), nn.Hardswish(), nn.LeakyReLU(0.2))
+        self.conv.weight = nn.Parameter(torch.from_numpy(KERNEL))
+        self.conv.bias = nn.Parameter(torch.full((4,), 0.5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        value = self.conv(x)
+        added: torch.Tensor = self.gate(self.cap(value)) + self.bent(value)
+        return added
+
+
+def exported(folder: Path) -> Path:
+    model = Activations().eval()
+    torch.export.save(torch.export.export(model, (torch.zeros(1, 3, *SIZE),)), folder / "net.pt2")
+    return folder / "net.pt2"
+
+
+def in_onnx(folder: Path) -> Path:
+    onnx = pytest.importorskip("onnx")
+    made = folder / "net.onnx"
+    model: Any = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 13]> net (float[N,3,12,11] x) => (float[N,4,10,9] y) {
+        c = Conv (x, k, b) p = Clip (c, zero, seven) g = HardSigmoid <alpha=0.25> (p)
+        s = HardSwish (c) l = LeakyRelu <alpha=0.2> (c) r = Clip (l, zero, six) m = Add (g, s)
+        y = Add (m, r) }"""
+    )
+    model.opset_import[0].version = 14
+    for name, array in {"k": KERNEL, "b": np.full(4, 0.5), "zero": 0, "six": 6, "seven": 7}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array, np.float32), name))
+    onnx.save(model, made)
+    return made
+
+
+def in_keras(folder: Path) -> Path:
+    keras = pytest.importorskip("keras")
+    image = keras.Input((*SIZE, 3))
+    conv = keras.layers.Conv2D(4, 3, name="conv")
+    value = conv(image)
+    gate = keras.layers.Activation("hard_sigmoid", name="gate")(keras.layers.ReLU(7.0, name="cap")(value))
+    bent = keras.layers.LeakyReLU(negative_slope=0.2, name="leaky")(value)
+    bent = keras.layers.ReLU(6.0, name="six")(keras.layers.Activation("hard_silu", name="swish")(bent))
+    model = keras.Model(image, keras.layers.Add(name="sum")([gate, bent]))
+    conv.set_weights([KERNEL.transpose(2, 3, 1, 0), np.full(4, 0.5)])
+    model.save(folder / "net.keras")
+    return folder / "net.keras"
+
+
+def in_tensorflow(folder: Path) -> Path:
+    pytest.importorskip("tensorflow")
+
+    def made(x: Any) -> Any:
+        tf = tensorflow()
+        kernel = tf.constant(KERNEL.transpose(2, 3, 1, 0).astype(np.float64))
+        value = tf.nn.conv2d(x, kernel, 1, "VALID") + tf.constant(np.full(4, 0.5))
+        capped = tf.nn.relu6(value, name="six")
+        return tf.nn.leaky_relu(tf.nn.relu6(capped + 3.0) * capped / 6.0, 0.2) + variable("last", 4)
+
+    frozen(folder / "net.pb", made)
+    return folder / "net.pb"
+
+
+def in_mxnet(folder: Path) -> Path:
+    lines: list[Line] = [
+        ("conv", "Convolution", {"kernel": (3, 3), "num_filter": 4}, ("data", "conv_weight", "conv_bias")),
+        ("cap", "clip", {"a_min": 0, "a_max": 7}, ("conv",)),
+        ("leaky", "LeakyReLU", {"act_type": "leaky", "slope": 0.2}, ("conv",)),
+        ("sum", "elemwise_add", {}, ("cap", "leaky")),
+    ]
+    return write_mxnet(
+        folder / "net", lines, {"conv_weight": KERNEL, "conv_bias": np.full(4, 0.5, np.float32)}
+    )
+
+
+MADE: dict[str, Callable[[Path], Path]] = {
+    "torch": exported,
+    "onnx": in_onnx,
+    "keras": in_keras,
+    "tensorflow": in_tensorflow,
+    "mxnet": in_mxnet,
+}
+
+
+def planted(op: Op) -> Op | None:
+    """What a reader may take an op for that is equal wherever no bound is reached."""
+    match op:
+        case Relu6():
+            return Clip(0.0, 5.0)
+        case Clip():
+            return Clip(op.low, op.high - 0.5)
+        case HardSigmoid():
+            return None if op.slope == 0 else HardSigmoid(op.slope, op.offset + 1e-3)
+        case HardSwish():
+            return Swish()
+        case LeakyRelu():
+            return LeakyRelu(0.1)
+    return None
+
+
+def proved(port: Port, file: Path) -> Verdict:
+    return check_against(Check(port, ("float64",)), source_of(port, file, None))[0]
+
+
+def with_op(port: Port, path: str, op: Op) -> Port:
+    nodes = tuple(replace(node, op=op) if node.path == path else node for node in port.graph.nodes)
+    graph = replace(port.graph, nodes=nodes)
+    plan = make_plan(graph, port.plan.only_size or (None, None), port.destination.CAPABILITIES)
+    return replace(port, graph=graph, plan=plan)
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("format", MADE)
+def test_another_bound_is_refused_though_no_image_reaches_it(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = MADE[format](tmp_path)
+    port = porter.convert(file, to="torch", out=tmp_path / "port", input_size=SIZE, check=False).port
+    right = proved(port, file)
+    assert right.ok and right.proof.unreached == ()
+    with monkeypatch.context() as patched:
+        patched.setattr(Check, "_probed", lambda check, parity, source, batches: parity)
+        hidden = proved(port, file).proof.unreached
+        wrong = {path: op for path in hidden if (op := planted(port.graph.by_path[path].op)) is not None}
+        assert {type(port.graph.by_path[path].op) for path in wrong} >= {LeakyRelu}
+        assert proved(with_op(port, *list(wrong.items())[-1]), file).ok
+    for path, op in wrong.items():
+        found = proved(with_op(port, path, op), file)
+        assert not found.ok and found.proof.first_bad is not None and found.proof.first_bad.path == path
+
+
+TABLES = {  # Caffe's and MXNet's nets are read back, and compared as they are
+    "torch": "torch.spellings.PLAIN",
+    "tf": "tf.layers.LAYERS",
+    "onnx": "onnx.spellings.PLAIN",
+    "flax": "flax.spellings._PLAIN",
+}
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("to", TABLES)
+def test_a_destination_that_writes_another_bound_is_refused(
+    to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip({"tf": "keras", "onnx": "onnxruntime", "flax": "flax"}.get(to, "torch"))
+    file = in_mxnet(tmp_path)
+    port = porter.convert(file, to=to, out=tmp_path / "port", input_size=SIZE, check=False).port
+    assert port.graph.by_path["cap"].op == Clip(0, 7) and proved(port, file).ok
+    module, _, name = TABLES[to].rpartition(".")
+    table: dict[type[Op], Callable[..., Any]] = getattr(
+        importlib.import_module(f"porter.frameworks.{module}"), name
+    )
+    right = table[Clip]
+    lower = {Clip: lambda *given: right(*(Clip(0, 6) if isinstance(each, Clip) else each for each in given))}
+    monkeypatch.setitem(table, Clip, lower[Clip])
+    found = proved(port, file).proof.first_bad
+    assert found is not None and found.path == "cap"
