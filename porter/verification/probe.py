@@ -104,6 +104,10 @@ def with_probed(
 
 def _apart(wanted: Array, got: Array) -> Norms:
     """The largest distance around a bound: beside those around a large one, others would not show."""
-    around = (side.ravel()[: len(side.ravel()) // len(_STEPS) * len(_STEPS)] for side in (wanted, got))
-    parts = (np.split(side, len(side) // len(_STEPS)) for side in around)
-    return max((norms(*pair) for pair in zip(*parts, strict=True)), key=lambda apart: apart.rel_l2)
+    whole = got.size // len(_STEPS) * len(_STEPS)
+    theirs, ours = (
+        side.ravel()[:whole].reshape(-1, len(_STEPS)).astype(np.float64) for side in (wanted, got)
+    )
+    scale = np.maximum(np.linalg.norm(theirs, axis=1), np.finfo(np.float64).tiny)
+    worst = np.nan_to_num(np.linalg.norm(theirs - ours, axis=1) / scale, nan=np.inf).argmax()
+    return norms(theirs[worst], ours[worst])
