@@ -66,7 +66,10 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
             given = _given(graph, recorded, run, values)
             # The last ones are the outputs, whatever the names of tensors are.
             wanted = given | dict(zip(names, (run.get(place) for place in recorded.outputs), strict=False))
-            found = _first_apart(reading, given, wanted, recorded.kinds)
+            try:
+                found = _first_apart(reading, given, wanted, recorded.kinds)
+            except MissingFramework as error:  # porter's engine ran it from its own values
+                return f"porter's engine cannot run the model from the values of {NAME}: {error}"
             if found is not None:
                 return f"porter and {NAME} disagree on {found}"
     return None
@@ -131,11 +134,11 @@ def _given(
     """The interpreter's values by porter's names, which are those of `values` or of what the model takes. The
     image is the first input of four axes.
     """
-    image = next((place for place in recorded.inputs if run[place].ndim == 4), None)
+    image = next((place for place in recorded.inputs if place in run and run[place].ndim == 4), None)
     beside = [place for place in recorded.inputs if place != image]
     taken = {IMAGE: image, **dict(zip((each.name for each in graph.further_inputs), beside, strict=False))}
     named = {name: run[place] for place, name in recorded.names.items() if place in run and name in values}
-    return named | {name: run[place] for name, place in taken.items() if place is not None}
+    return named | {name: run[place] for name, place in taken.items() if place is not None and place in run}
 
 
 def _first_apart(

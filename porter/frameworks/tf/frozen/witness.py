@@ -22,7 +22,6 @@ NAME = "TensorFlow's definitions of operators"
 _MOST_PARTS = 1 << 23
 """As many as the reader takes at most."""
 _INPUTS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
-
 _CHOOSING = frozenset({"Merge"})
 """Ops that give one of their inputs, and say which one in a whole number."""
 
@@ -59,14 +58,20 @@ def _network(nodes: Mapping[str, Any], reads: Mapping[str, list[str]], before: s
     """The operators that follow by real numbers only from an input of those `before` the ends, and from no
     other input, such as labels.
     """
-    found = dict.fromkeys(name for name in before if nodes[name].op in _INPUTS)
-    foreign = {name for name, node in nodes.items() if node.op in _INPUTS} - found.keys()
+    inputs = {name for name, node in nodes.items() if node.op in _INPUTS}
+    foreign = inputs - before
+    found = dict.fromkeys(name for name in inputs & before if not _is_truth(nodes[name]))
     for name in in_order(reads, lambda name: reads[name]):
         if not foreign.isdisjoint(reads[name]):
             foreign.add(name)
         elif any(source in found for source in reads[name]) and _is_real(nodes[name]):
             found[name] = None
     return found
+
+
+def _is_truth(node: Any) -> bool:
+    """Whether an input says if the network is trained, or the like."""
+    return bool(import_tensorflow().as_dtype(node.attr["dtype"].type).is_bool)
 
 
 def _has_functions(node: Any) -> bool:

@@ -137,6 +137,14 @@ def test_outputs_that_porter_leaves_out(file: Path, monkeypatch: pytest.MonkeyPa
     assert said(file, whole=False) is None
 
 
+def test_what_porter_cannot_compute_from_the_interpreters_values(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("porter.frameworks.tflite.witness.IMAGE", "another input")
+    found = said(file)
+    assert found is not None and found.startswith("porter's engine cannot run the model from the values of ")
+
+
 def test_what_the_interpreter_does_not_run(file: Path, tmp_path: Path) -> None:
     checkpoint = read_checkpoint(file)
     broken = tmp_path / "model.tflite"

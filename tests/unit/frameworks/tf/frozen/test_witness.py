@@ -57,8 +57,9 @@ def two_heads(image: Any) -> None:
 
 
 def chosen(image: Any) -> None:
-    """As TensorFlow 1 says a condition."""
-    x, truth = tf.nn.relu(image), tf.constant(True)
+    """As TensorFlow 1 says a condition, of an input that Keras has beside the image."""
+    x, truth = tf.nn.relu(image), v1.placeholder_with_default(False, (), "keras_learning_phase")
+    tf.cast(truth, tf.float32, "trained")
     off, on = tf.raw_ops.Switch(data=x, pred=truth)
     merged = tf.raw_ops.Merge(inputs=[tf.negative(off), tf.nn.elu(on)])
     tf.identity(merged.output, "end")
