@@ -1,5 +1,7 @@
 """What the reader of a file and the engine that runs it both take from the same code of porter's, and
 which other program's reading it is held to: a mistake in it would be on both sides of every comparison.
+
+A container is decoded once, because a second decoder of porter's would be by the same hands.
 """
 
 from __future__ import annotations

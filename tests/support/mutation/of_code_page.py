@@ -46,11 +46,18 @@ What such mistakes have shown of the proof, and what ended it:
 - a layer of Caffe's that the weights have more blobs of than the net says was read without them: it is
   refused.
 
-Three kinds stay, and a test refuses each of the three mistakes. Both sides are given the tensors as porter
-reads them, so that a mistake in their byte order in HDF5 is proved; tests hold each of these readers to the
-format's own library. The reader says where a frozen graph ends, which states no outputs; `convert` prints it.
-Reader and engine take the numbers of TensorFlow Lite's operators from one table, which a test holds to
-TensorFlow's schema. What porter's own engine computes of the files of MXNet and Caffe is held by tests to
+Three kinds stayed: the numbers of TensorFlow Lite's operators, which reader and engine take from one table;
+the tensors of HDF5, of which both are given what porter reads; and where a frozen graph ends, which states no
+outputs. Now each is [held to another program](proof.md#what-the-port-is-compared-with) in the check itself.
+Planted again in what reads, runs and holds these files: 300 mistakes with TensorFlow Lite's (seed 51), and
+500 with HDF5's and frozen graphs (seed 52). 346 were refused, 142 crashed, 43 were not proved, 268 changed
+nothing, one could not be planted, and none was proved and wrong. In 15 further cases all files of the corpus
+were read with a mistake of these kinds: a number of the table, an activation or its place, a default, a flag,
+an output left out, the bytes of HDF5 the other way round, a graph that ends too early or lacks a head. Every
+port that became wrong was refused. Of 320 right files none was.
+
+The readers of other containers share the tensors with the engines too: tests hold each of them to the
+format's own library. What porter's own engine computes of the files of MXNet and Caffe is held by tests to
 MXNet and OpenCV, operator by operator.
 """
 
