@@ -179,7 +179,7 @@ def _check_lines(result: Verdict) -> list[str]:
     given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
     if count := len(result.proof.unreached):
-        said = "1 cap of an activation was" if count == 1 else f"{count} caps of activations were"
+        said = "1 bound, pad or epsilon was" if count == 1 else f"{count} bounds, pads or epsilons were"
         lines.append(f"{said} never reached in the test, so not checked (porter verify --layers says which)")
     if result.shipped is None:
         return lines
@@ -212,7 +212,7 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
             for node in result.proof.nodes
         ]
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
-        lines += [f"cap never reached: {path}" for path in result.proof.unreached]
+        lines += [f"never reached: {path}" for path in result.proof.unreached]
     lines += [f"note: {note}" for note in result.notes]
     lines += [_reference_line(result), *result.held]
     if result.proof.uncompared:

@@ -97,8 +97,8 @@ class Engine(Protocol):
         """
 
     def run_alone(self, model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
-        """Values by path of layers that compute each number from one number, in a model of float64 as
-        `run_reference` takes it. No other layer is run. Those that read more than one value are left out.
+        """Values by path of layers in a model of float64 as `run_reference` takes it. No other layer is run.
+        Those that read more than one value are left out.
         """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:

@@ -1,4 +1,6 @@
-"""The bounds of activations, which a proof says nothing of unless a value reaches them."""
+"""What a proof says nothing of unless values show it: the bounds of activations, the pads of pools, and the
+epsilons of norms.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,28 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.graph import Graph
+from porter.graph import Graph, GroupNorm, LayerNorm, MaxPool, Node, nonnegative_paths
+from porter.graph.ops import RmsNorm, is_map
+from porter.verification.numbers import FLOAT64_LIMIT
 
+_CELLS = 64
+"""So many cells of a value tell how its channels vary."""
 Look = Callable[[Array, Collection[str]], Mapping[str, Array]]
 
 
 @dataclass
 class Reached:
-    """The least and the largest value that each activation with a bound reads, by its path."""
+    """What values show of bounds and pads.
+
+    Attributes:
+        extremes: the least and the largest value that each activation with a bound reads, by its path.
+        rims: the least value at the rim of what each pool gives whose pads may show, by its path.
+        epsilons: how much each norm of what it reads would change without its epsilon, by its path.
+    """
 
     extremes: dict[str, tuple[float, float]] = field(default_factory=dict)
+    rims: dict[str, float] = field(default_factory=dict)
+    epsilons: dict[str, float] = field(default_factory=dict)
 
     def add(self, graph: Graph, values: Mapping[str, Array]) -> None:
         """Args: values: by path, the graph's input among them where it is read."""
@@ -28,14 +42,50 @@ class Reached:
             low, high = float(values[read].min()), float(values[read].max())
             least, most = self.extremes.get(path, (low, high))
             self.extremes[path] = min(low, least), max(high, most)
+        for path in padded_pools(graph) & values.keys():
+            maps = values[path]
+            sides = (maps[:, :, :1], maps[:, :, -1:], maps[:, :, :, :1], maps[:, :, :, -1:])
+            self.rims[path] = min(self.rims.get(path, np.inf), *(float(side.min()) for side in sides))
+        for node in graph.nodes:
+            read = node.inputs[0]
+            if isinstance(node.op, LayerNorm | RmsNorm | GroupNorm) and read in values:
+                share = _share_of_epsilon(node.op, values[read][0], is_map(graph.open_shapes[read]))
+                self.epsilons[node.path] = max(self.epsilons.get(node.path, 0.0), share)
 
     def unreached(self, graph: Graph) -> tuple[str, ...]:
-        """The activations of which a bound was never reached."""
-        return tuple(
-            node.path
-            for node in graph.nodes
-            if node.path in self.extremes and not _reaches(node.op.bounds, *self.extremes[node.path])
+        """The activations of which a bound was never reached, and the pools and norms whose pads and epsilons
+        never showed.
+        """
+        return tuple(node.path for node in graph.nodes if not self._shows(node))
+
+    def _shows(self, node: Node) -> bool:
+        """Beside numbers above 0, pads of 0 give what pads of -inf do."""
+        if node.path in self.extremes:
+            return _reaches(node.op.bounds, *self.extremes[node.path])
+        if node.path in self.epsilons:
+            return self.epsilons[node.path] > FLOAT64_LIMIT
+        site, least = node.op.site, self.rims.get(node.path)
+        return site is None or least is None or least < 0 or least == site.convention.fill
+
+
+def _share_of_epsilon(op: LayerNorm | RmsNorm | GroupNorm, value: Array, is_map: bool) -> float:
+    """How much a norm of one image's value would change without its epsilon, as a part of it.
+
+    A batch norm's variance is the same for all images: where its epsilon is below rounding for some, it is
+    for all.
+    """
+    if isinstance(op, GroupNorm):
+        cells = value.reshape(op.groups, -1)
+    else:
+        cells = (
+            np.moveaxis(value, 0, -1).reshape(-1, len(value))
+            if is_map
+            else value.reshape(-1, value.shape[-1])
         )
+        cells = cells[:: -(-len(cells) // _CELLS)]
+    cells = cells.astype(np.float64, copy=False)
+    spread = np.square(cells).mean(axis=1) if isinstance(op, RmsNorm) else cells.var(axis=1)
+    return float(np.sqrt(np.square(op.epsilon / (2 * (spread + op.epsilon))).mean()))
 
 
 def _reaches(bounds: tuple[float, float], low: float, high: float) -> bool:
@@ -46,6 +96,18 @@ def _reaches(bounds: tuple[float, float], low: float, high: float) -> bool:
 def bounded(graph: Graph) -> set[str]:
     """The activations with a bound."""
     return {node.path for node in graph.nodes if np.isfinite(node.op.bounds).any()}
+
+
+def padded_pools(graph: Graph) -> set[str]:
+    """The max pools with pads whose inputs are not provably 0 or more, where pads of 0 never show."""
+    nonnegative = nonnegative_paths(graph)
+    return {
+        node.path
+        for node in graph.nodes
+        if isinstance(node.op, MaxPool)
+        and node.op.convention.rule != "valid"
+        and node.inputs[0] not in nonnegative
+    }
 
 
 def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Look, at_once: int) -> Array:

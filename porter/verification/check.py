@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import MissingFramework
 from porter.frameworks import Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.bounds import numbers
@@ -30,7 +29,7 @@ from porter.verification.inputs import (
 )
 from porter.verification.numbers import FLOAT64_LIMIT, moved, norms
 from porter.verification.parity import compare
-from porter.verification.probe import layers_across, of_port, with_probed
+from porter.verification.probe import probed
 from porter.verification.references import LayeredSource, SourceValues
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.sizes import Sizes
@@ -212,23 +211,16 @@ class Check:
     def _probed(
         self, parity: Parity, source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
     ) -> Parity:
-        """The comparison in float64, and that of the bounds that no image reached, where the source's layers
-        can be run by themselves (porter.verification.probe).
+        """The comparison in float64, and that of layers by themselves of which no image showed all, where the
+        source can run them.
         """
-        shown = {node.path for node in parity.nodes}
-        caps = [path for path in parity.unreached if path in shown]
-        if parity.dtype != "float64" or not (parity.ok and caps and isinstance(source, LayeredSource)):
+        exact = parity.dtype == "float64" and parity.ok
+        if not (exact and parity.unreached and isinstance(source, LayeredSource)):
             return parity
         # The batch that the source ran last, whose model may be for one size only.
         rows, columns = batches[self.dtypes[0]][-1].shape[2:]
-        layers = layers_across(self.port.graph, caps, (rows, columns))
-        try:
-            wanted = source.run_alone(layers.values(), (rows, columns))
-        except MissingFramework:  # the rest of the network may make an operator take what it refuses here
-            return parity
-        nodes = [node for node in self.port.graph.nodes if node.path in wanted]
-        got = of_port(self.port.destination, nodes, layers, self.device) if nodes else {}
-        return with_probed(parity, wanted, got, self.tolerance or FLOAT64_LIMIT)
+        limit = self.tolerance or FLOAT64_LIMIT
+        return probed(self.port, parity, source, (rows, columns), limit, self.device, self.tensors)
 
     def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""

@@ -1,47 +1,108 @@
-"""Bounds of activations that no image reaches, reached by numbers that the activation is fed by itself.
+"""Bounds of activations that no image reaches, pads of pools and epsilons of norms that no image shows: their
+layers are run by themselves.
 
 Real weights keep far below the 6 of most ReLU6s, so images show nothing of it. So the source's own layer and
-the port's own are given numbers on both sides of each bound. No other layer is run: this takes a small part
-of the time of a comparison of the whole network.
+the port's own are given numbers on both sides of each bound, pools numbers below 0, and norms small ones. No
+other layer is run: this takes a small part of the time of a comparison of the whole network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
-from porter.frameworks import Alone, Destination
+from porter.base.errors import MissingFramework
+from porter.frameworks import Alone, Tensors
+from porter.frameworks.images import as_maps
 from porter.graph import INPUT, Graph, Node, Op, shapes
 from porter.graph.ops import is_map
 from porter.graph.plan import make_plan
+from porter.padding import ANY
+from porter.port import Port
 from porter.verification.numbers import Norms, norms
+from porter.verification.references import LayeredSource
 from porter.verification.results import FirstBad, NodeDistance, Parity
 
 _STEPS = np.array([-1.0, -0.125, 0.125, 1.0])
 """The numbers around a bound, in parts of the way to the other bound; or of the bound itself or 1, if that is
 less.
 """
+_LARGE = 1e8
 
 
-def layers_across(graph: Graph, caps: Collection[str], size: tuple[int, int]) -> dict[str, Alone]:
-    """By path, the layers that are `caps`, with numbers on both sides of each bound of all that read the same
-    value: a small map of its channels, or as many values of its axes as they take. Names are paths.
+def probed(
+    port: Port,
+    parity: Parity,
+    source: LayeredSource,
+    size: tuple[int, int],
+    limit: float,
+    device: str,
+    tensors: Tensors | None,
+) -> Parity:
+    """The comparison in float64, and that of the layers in `unreached` which the source can run by
+    themselves.
 
     Args:
-        size: of the graph's input.
+        size: of an input that the source was run on.
+        limit: for the relative distance.
+        device: where the port runs.
+        tensors: see porter.verification.check.Check.
+    """
+    compared = {node.path for node in parity.nodes}
+    left = [port.graph.by_path[path] for path in parity.unreached if path in compared]
+    bounds = [node for node in left if np.isfinite(node.op.bounds).any()]
+    others = [node for node in left if node not in bounds]
+    try:
+        apart = _activations(port, bounds, source, size, device)
+        apart |= _pools_and_norms(port, others, source, size, limit, device, tensors)
+    except MissingFramework:  # an operator refuses there what it takes in the network
+        return parity
+    nodes = {node.path: node for node in parity.nodes}
+    nodes |= {path: NodeDistance(path, far.rel_l2, far.max_abs, limit) for path, far in apart.items()}
+    bad = next((nodes[path] for path in parity.unreached if path in apart and not nodes[path].ok), None)
+    unreached = tuple(path for path in parity.unreached if path not in apart)
+    if bad is None:
+        return replace(parity, unreached=unreached)
+    blamed = FirstBad(bad.path, bad.rel_l2, None, None, None)
+    return replace(parity, ok=False, first_bad=blamed, unreached=unreached, nodes=tuple(nodes.values()))
+
+
+def _activations(
+    port: Port, nodes: Sequence[Node], source: LayeredSource, size: tuple[int, int], device: str
+) -> dict[str, Norms]:
+    """How far apart activations are around their bounds, by path. Equal ones of the port are one layer."""
+    layers = _across_bounds(port.graph, nodes, size)
+    wanted = source.run_alone(layers.values(), size)
+    kinds = {node.op: node.path for node in nodes if node.path in wanted}
+    if not kinds:
+        return {}
+    numbers = np.unique(np.concatenate([layer.value.ravel() for layer in layers.values()]))
+    made = tuple(Node(path, op, (INPUT,)) for op, path in kinds.items())
+    values = _run(port, made, numbers.reshape(1, 1, -1, 1), device, {})
+    found = {}
+    for node in (node for node in nodes if node.path in wanted):
+        places = np.searchsorted(numbers, layers[node.path].value)
+        found[node.path] = _farthest(wanted[node.path], values[kinds[node.op]].ravel()[places])
+    return found
+
+
+def _across_bounds(graph: Graph, nodes: Sequence[Node], size: tuple[int, int]) -> dict[str, Alone]:
+    """By path, activations with numbers on both sides of each bound of all that read the same value: a small
+    map of its channels, or as many values of its axes as they take.
     """
     known, found = shapes(graph, size), dict[str, Alone]()
-    for path in caps:
-        read = graph.by_path[path].inputs[0]
-        numbers = _across(graph.by_path[cap].op for cap in caps if graph.by_path[cap].inputs[0] == read)
+    for node in nodes:
+        read = node.inputs[0]
+        numbers = _across(other.op for other in nodes if other.inputs[0] == read)
         channels, *others = (axis or 1 for axis in known[read])
         times = -(-numbers.size // channels)
         shape = (1, channels, times, 1) if is_map(known[read]) else (times, channels, *others)
-        found[path] = Alone(path, None if read == INPUT else read, np.resize(numbers, shape))
+        found[node.path] = _alone(node, np.resize(numbers, shape))
     return found
 
 
@@ -56,53 +117,7 @@ def _across(ops: Iterable[Op]) -> NDArray[np.float64]:
     return np.array([bound + reach * _STEPS for bound, reach in found])
 
 
-def of_port(
-    destination: Destination, nodes: Sequence[Node], layers: Mapping[str, Alone], device: str
-) -> dict[str, Array]:
-    """What a port's layers of these nodes give for what `layers` are fed, by path. Equal layers are one."""
-    kinds = {node.op: node.path for node in nodes}
-    numbers = np.unique(np.concatenate([layers[node.path].value.ravel() for node in nodes]))
-    first, *further = kinds.values()
-    graph = Graph(
-        tuple(Node(path, op, (INPUT,)) for op, path in kinds.items()), 1, first, further=tuple(further)
-    )
-    plan = make_plan(graph, (numbers.size, 1), destination.CAPABILITIES)
-    model = destination.ENGINE.build(plan, {}, {}, "float64", device)
-    values = destination.ENGINE.run(model, numbers.reshape(1, 1, -1, 1), [*kinds.values()])
-    return {
-        node.path: values[kinds[node.op]].ravel()[np.searchsorted(numbers, layers[node.path].value)]
-        for node in nodes
-    }
-
-
-def with_probed(
-    parity: Parity, wanted: Mapping[str, Array], got: Mapping[str, Array], limit: float
-) -> Parity:
-    """The comparison, with what layers gave that were fed by themselves.
-
-    Args:
-        wanted: by the source, of those that it could run.
-        got: by the port.
-    """
-    nodes = {node.path: node for node in parity.nodes}
-    compared = [path for path in parity.unreached if path in wanted]
-    for path in compared:
-        apart = _apart(wanted[path], got[path])
-        nodes[path] = NodeDistance(path, apart.rel_l2, apart.max_abs, limit)
-    left = tuple(path for path in parity.unreached if path not in wanted)
-    bad = next((nodes[path] for path in compared if not nodes[path].ok), None)
-    if bad is None:
-        return replace(parity, unreached=left)
-    return replace(
-        parity,
-        ok=False,
-        first_bad=FirstBad(bad.path, bad.rel_l2, None, None, None),
-        unreached=left,
-        nodes=tuple(nodes.values()),
-    )
-
-
-def _apart(wanted: Array, got: Array) -> Norms:
+def _farthest(wanted: Array, got: Array) -> Norms:
     """The largest distance around a bound: beside those around a large one, others would not show."""
     whole = got.size // len(_STEPS) * len(_STEPS)
     theirs, ours = (
@@ -111,3 +126,52 @@ def _apart(wanted: Array, got: Array) -> Norms:
     scale = np.maximum(np.linalg.norm(theirs, axis=1), np.finfo(np.float64).tiny)
     worst = np.nan_to_num(np.linalg.norm(theirs - ours, axis=1) / scale, nan=np.inf).argmax()
     return norms(theirs[worst], ours[worst])
+
+
+def _pools_and_norms(
+    port: Port,
+    nodes: Sequence[Node],
+    source: LayeredSource,
+    size: tuple[int, int],
+    limit: float,
+    device: str,
+    tensors: Tensors | None,
+) -> dict[str, Norms]:
+    """How far apart layers are on numbers that show all of them, by path, of those that are equal on others:
+    what the source runs may be a part of the layer only, such as a pool without its pads.
+    """
+    known, found = shapes(port.graph, size), dict[str, Norms]()
+    for node in nodes:
+        shape = [axis or 1 for axis in known[node.inputs[0]]]
+        plain = np.random.default_rng(0).uniform(1, 2, shape)
+        epsilon = getattr(node.op, "epsilon", None)
+        # Large numbers hide every epsilon, and small ones show it.
+        scales = (1.0, -1.0) if epsilon is None else (_LARGE, math.sqrt(epsilon))
+        fed = np.stack([scale * plain for scale in scales])
+        wanted = source.run_alone([_alone(node, fed)], size).get(node.path)
+        if wanted is None:
+            continue
+        held = {} if epsilon is None else {node.path: (tensors or port.tensors())[node.holder]}
+        got = _run(port, (Node(node.path, node.op, (INPUT,)),), fed, device, held)[node.path]
+        if wanted.shape == got.shape and norms(wanted[0], got[0]).rel_l2 <= limit:
+            found[node.path] = norms(wanted[1], got[1])
+    return found
+
+
+def _alone(node: Node, value: Array) -> Alone:
+    return Alone(node.path, None if node.inputs[0] == INPUT else node.inputs[0], value)
+
+
+def _run(
+    port: Port, nodes: tuple[Node, ...], batch: Array, device: str, tensors: Tensors
+) -> Mapping[str, Array]:
+    """The values of layers of a port that read its input."""
+    first, *further = (node.path for node in nodes)
+    axes = () if batch.ndim == 4 else batch.shape[1:]
+    graph = Graph(nodes, 1 if axes else batch.shape[1], first, further=tuple(further), axes=axes)
+    size = ANY if port.plan.only_size is None or axes else (batch.shape[2], batch.shape[3])
+    engine = port.destination.ENGINE
+    plan = make_plan(graph, size, port.destination.CAPABILITIES)
+    return engine.run(
+        engine.build(plan, tensors, {}, "float64", device), as_maps(batch, graph), [first, *further]
+    )

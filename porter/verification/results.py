@@ -103,8 +103,8 @@ class Parity:
         uncompared: nodes for which the reference has no value.
         unexcited: compared nodes that have the same values for every input, which say nothing of what
             computes them.
-        unreached: activations with a bound, such as a ReLU6's 6, that no value reached: nothing is known of
-            it.
+        unreached: activations with a bound, such as a ReLU6's 6, that no value reached, max pools whose pads
+            and norms whose epsilon no value showed: nothing is known of these.
         silent: why the values prove nothing though they are equal, such as an output of the reference that is
             the same for every input (porter.verification.evidence); None if they tell.
         top_changed: an image has another top class, by more than rounding can explain.

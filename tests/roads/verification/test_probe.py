@@ -1,4 +1,6 @@
-"""Bounds of activations that no image reaches: the layers of source and port are fed numbers that do."""
+"""Bounds of activations that no image reaches, and pads of pools and epsilons of norms that none shows: the
+layers of source and port are fed numbers that do.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import torch
 from torch import nn
 
 import porter
-from porter.graph import Clip, HardSwish, LeakyRelu, Op, Relu6, Swish
+from porter.graph import Clip, GroupNorm, HardSwish, LeakyRelu, MaxPool, Op, Relu6, Swish
 from porter.graph.ops import HardSigmoid
 from porter.graph.plan import make_plan
 from porter.port import Port
@@ -190,3 +192,47 @@ def test_a_destination_that_writes_another_bound_is_refused(
     monkeypatch.setitem(table, Clip, lower[Clip])
     found = proved(port, file).proof.first_bad
     assert found is not None and found.path == "cap"
+
+
+class Hidden(nn.Module):
+    """A layer whose attribute is hidden by what it reads: numbers above 0, or large ones."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.layer, self.last = nn.Conv2d(3, 8, 3), layer, nn.Conv2d(8, 4, 1)
+        self.conv.weight = nn.Parameter(self.conv.weight * (1e5 if isinstance(layer, nn.GroupNorm) else 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shifted = self.conv(x) + (0.0 if isinstance(self.layer, nn.GroupNorm) else 1000.0)
+        given: torch.Tensor = self.last(self.layer(shifted))
+        return given
+
+
+def with_zeros(op: Op) -> Op:
+    return replace(op, convention=replace(op.convention, fill=0.0)) if isinstance(op, MaxPool) else op
+
+
+def with_epsilon(op: Op) -> Op:
+    return replace(op, epsilon=1e-3) if isinstance(op, GroupNorm) else op
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize(
+    ("layer", "planted"),
+    [(nn.MaxPool2d(3, 2, 1), with_zeros), (nn.GroupNorm(2, 8, eps=1e-5), with_epsilon)],
+    ids=["pads of a pool", "epsilon"],
+)
+def test_pads_and_epsilons_that_no_image_shows(
+    layer: nn.Module, planted: Callable[[Op], Op], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    file, model = tmp_path / "net.pt2", Hidden(layer).eval()
+    torch.export.save(torch.export.export(model, (torch.zeros(1, 3, *SIZE),)), file)
+    port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
+    assert proved(port, file).ok and proved(port, file).proof.unreached == ()
+    wrong = with_op(port, "layer", planted(port.graph.by_path["layer"].op))
+    found = proved(wrong, file).proof.first_bad
+    assert found is not None and found.path == "layer"
+    monkeypatch.setattr(Check, "_probed", lambda check, parity, source, batches: parity)
+    passed = proved(wrong, file)
+    assert passed.ok and passed.proof.unreached == ("layer",)

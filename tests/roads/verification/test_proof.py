@@ -429,8 +429,8 @@ def test_bounds_that_no_value_reaches_are_named(
     assert record.parity is not None and record.parity["unreached"] == ["one"]
     listed = cli("verify", tmp_path / "port", "--weights", tmp_path / "net.onnx", "--layers").out
     for said in (ran.out, listed):
-        assert "1 cap of an activation was never reached in the test, so not checked" in said
-    assert "cap never reached: one\n" in listed
+        assert "1 bound, pad or epsilon was never reached in the test, so not checked" in said
+    assert "\nnever reached: one\n" in listed
 
 
 @pytest.mark.usefixtures("one_recipe")

@@ -128,7 +128,9 @@ class GraphRunner:
             found: dict[str, Array] = self._session.run(wanted, given)
         except (import_tensorflow().errors.OpError, ValueError):  # it reads images, or maps of other axes
             return {}
-        found = {path: np.resize(value, own[path].shape) for path, value in found.items()}
+        for path in found:
+            if given[_output(self.values[str(layers[path].reads)])].shape != own[path].shape:
+                found[path] = np.resize(found[path], own[path].shape)
         return {
             path: value if layers[path].tap in self.arrays else channels_first(value)
             for path, value in found.items()
