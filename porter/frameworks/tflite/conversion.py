@@ -60,10 +60,10 @@ def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], weights: Wei
     with tensorflow.device("/CPU"):
         model, _ = connect(state_model(plan, tensors, {}, "float32", CONSTANTS))
     with quiet_logger(tensorflow):
-        holder = tensorflow.Module()
-        holder.frozen = _with_constants(tensorflow, model)
+        named = _named(tensorflow, _with_constants(tensorflow, model), plan.graph)
         with TemporaryDirectory() as folder:
-            named, options = _named(tensorflow, holder.frozen, plan.graph), tensorflow.saved_model.SaveOptions
+            # The module holds nothing: a function in it would be saved, and read again, beside the signature.
+            holder, options = tensorflow.Module(), tensorflow.saved_model.SaveOptions
             tensorflow.saved_model.save(holder, folder, named, options(experimental_custom_gradients=False))
             converter = tensorflow.lite.TFLiteConverter.from_saved_model(folder)
             converter.optimizations = [] if weights == "float32" else [tensorflow.lite.Optimize.DEFAULT]
