@@ -5,6 +5,7 @@ float64.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,13 @@ def keras(request: pytest.FixtureRequest) -> Iterator[Any]:
         choose(kept)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def model(keras: Any) -> tuple[Any, list[str]]:
+    return _every_case(keras)
+
+
+@cache  # pytest sets a parametrized fixture up anew where another argument is listed beside its own
+def _every_case(keras: Any) -> tuple[Any, list[str]]:
     return keras_model(
         keras, KERAS_CASES if keras.__name__ == "tf_keras" else {**KERAS_CASES, **KERAS_3_CASES}
     )
