@@ -96,6 +96,7 @@ class MemorySource:
     framework: str
     built_size: tuple[int, int] | None = None
     given: UserReference | None = None
+    fitted: None = None
     shipped: None = None
     in_memory: None = None
 
