@@ -96,11 +96,10 @@ def _every_case(keras: Any) -> tuple[Any, list[str]]:
     ("keras", "form"),
     [
         *(("keras", form) for form in FORMS if form != "h5"),
-        ("tf_keras", "keras"),
         # What Keras 2 writes is read by the same code as Keras 3's, and a .h5 has the config of a .keras.
         *(
             pytest.param(*case, marks=pytest.mark.full)
-            for case in (("keras", "h5"), *(("tf_keras", form) for form in FORMS if form != "keras"))
+            for case in (("keras", "h5"), *(("tf_keras", form) for form in FORMS))
         ),
     ],
     indirect=["keras"],
