@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import orbax.checkpoint as ocp
+import pytest
 from flax.traverse_util import unflatten_dict
 
 import porter
