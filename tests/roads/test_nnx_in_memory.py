@@ -181,7 +181,6 @@ class Pair(nnx.Module):
         )
 
 
-@pytest.mark.full
 def test_several_inputs_and_scans(convert: Callable[..., Any]) -> None:
     """What a module calls its inputs is what the port calls them, but for a layer's name; steps are layers
     one after the other.

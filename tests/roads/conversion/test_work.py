@@ -86,7 +86,6 @@ def test_a_file_of_weights_is_expanded_once_more_for_the_pads_of_training(
         assert read_port(made.port.folder) == made.port
 
 
-@pytest.mark.full
 def test_a_check_reads_the_port_once(
     weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path
 ) -> None:

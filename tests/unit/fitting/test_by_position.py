@@ -56,7 +56,6 @@ def test_names_of_somebody_else(tmp_path: Path, dense: str) -> None:
             np.testing.assert_array_equal(ported[0][path][role], array)
 
 
-@pytest.mark.full
 @needs_tensornets
 def test_an_h5_of_kerass_layout(tmp_path: Path) -> None:
     """TensorNets' ResNet-50 is one; whatever its layers are called, `parse_keras_weights` reads them in

@@ -129,7 +129,6 @@ def test_constants_whose_names_are_counted_are_paired_by_what_reads_them(weights
         expect_rounding(rounded, stored_as("float32", "first"))
 
 
-@pytest.mark.full
 def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, tmp_path: Path) -> None:
     port = porter.convert(
         "mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port", quantize="dynamic"
