@@ -89,10 +89,9 @@ def test_a_file_of_weights_is_expanded_once_more_for_the_pads_of_training(
 def test_a_check_reads_the_port_once(
     weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path
 ) -> None:
+    weights = weights_file(VARIANT, ZOO, ".whole.h5")  # its making makes a plan of its own
     for to in ("torch", "onnx"):
         counted.clear()
-        made = porter.convert(
-            VARIANT, ZOO, to, weights=weights_file(VARIANT, ZOO, ".whole.h5"), out=tmp_path / to
-        )
+        made = porter.convert(VARIANT, ZOO, to, weights=weights, out=tmp_path / to)
         assert counted["read_port"] == 1 and counted["write_record"] == counted["make_plan"] == 2
         assert read_port(made.port.folder) == made.port
