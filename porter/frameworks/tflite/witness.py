@@ -154,7 +154,10 @@ def _first_apart(
         kinds: the number types of tensors, as the interpreter says.
     """
     rounded = reading.replayed("float32", given)
-    if all(_distance(wanted.get(name), value) <= _ROUNDING for _, name, value in rounded):
+    if all(
+        _at_once_equal(wanted.get(name), value) or _distance(wanted.get(name), value) <= _ROUNDING
+        for _, name, value in rounded
+    ):
         return None
     both = zip(reading.replayed("float32", given), reading.replayed("float64", given), strict=True)
     real = [name for name, tensor in reading.stored.items() if is_floating(tensor)]
@@ -167,6 +170,17 @@ def _first_apart(
             apart = "another shape" if math.isinf(distance) else f"relative L2 {distance:.1e}"
             return f"'{escaped(name)}' ({escaped(step.op)}; {apart})"
     return None
+
+
+def _at_once_equal(wanted: Array | None, value: Array) -> bool:
+    """Whether a value is plainly within rounding, by float32 only: a quarter of the time of `_distance`, for
+    what nearly all operators of a right reading give.
+    """
+    if wanted is None or wanted.shape != value.shape or not wanted.dtype == value.dtype == np.float32:
+        return wanted is None
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart, flat = (wanted - value).ravel(), value.ravel()
+        return bool(np.dot(apart, apart) <= (_ROUNDING / 2) ** 2 * np.dot(flat, flat))
 
 
 def _distance(wanted: Array | None, value: Array) -> float:
