@@ -179,7 +179,7 @@ def _at_once_equal(wanted: Array | None, value: Array) -> bool:
     if wanted is None or wanted.shape != value.shape or not wanted.dtype == value.dtype == np.float32:
         return wanted is None
     with np.errstate(invalid="ignore", over="ignore"):
-        apart, flat = (wanted - value).ravel(), value.ravel()
+        apart, flat = np.subtract(wanted, value).ravel(), value.ravel()
         return bool(np.dot(apart, apart) <= (_ROUNDING / 2) ** 2 * np.dot(flat, flat))
 
 
