@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -242,25 +242,35 @@ def _joined(values: Sequence[Any]) -> Any:
     return first if same else Open(tuple(values))
 
 
-def run(traced: Traced, given: Sequence[Array], wanted: Collection[str], dtype: Dtype) -> dict[str, Array]:
-    """The values of these names, and the outputs, for inputs of the traced shapes, computed in a type."""
+def compiled(traced: Traced, wanted: Collection[str], dtype: Dtype) -> Callable[..., dict[str, Array]]:
+    """What gives the values of these names, and the outputs, for inputs of the traced shapes, computed in a
+    type. It is compiled when it is first called.
+    """
     kept = {*wanted, *traced.outputs}
     program = jax.jit(lambda held: _values(traced, held, kept, dtype), compiler_options=QUICKLY)
-    taken = dict(zip(traced.inputs, given, strict=True))
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        held = {name: _real(each, dtype) for name, each in {**traced.variables, **taken}.items()}
-        return {name: np.asarray(value) for name, value in program(held).items()}
+
+    def run(given: Sequence[Array]) -> dict[str, Array]:
+        taken = dict(zip(traced.inputs, given, strict=True))
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            held = {name: _real(each, dtype) for name, each in {**traced.variables, **taken}.items()}
+            return {name: np.asarray(value) for name, value in program(held).items()}
+
+    return run
 
 
-def own_outputs(module: nnx.Module, given: Sequence[Array]) -> tuple[Array, ...]:
-    """What the module itself gives in float32, which no trace has changed."""
+def untraced(module: nnx.Module) -> Callable[..., tuple[Array, ...]]:
+    """What gives the outputs of the module itself in float32, which no trace has changed."""
     graph, state = nnx.split(module)
-    held = jax.tree.map(lambda value: _real(value, "float32"), state)
     program = jax.jit(
         lambda held, *given: jax.tree.leaves(nnx.merge(graph, held)(*given)), compiler_options=QUICKLY
     )
-    with jax.default_matmul_precision("highest"):
-        return tuple(map(np.asarray, program(held, *given)))
+
+    def run(given: Sequence[Array]) -> tuple[Array, ...]:
+        held = jax.tree.map(lambda value: _real(value, "float32"), state)
+        with jax.default_matmul_precision("highest"):
+            return tuple(map(np.asarray, program(held, *given)))
+
+    return run
 
 
 def _values(traced: Traced, given: Mapping[str, Any], kept: Collection[str], dtype: Dtype) -> dict[str, Any]:
