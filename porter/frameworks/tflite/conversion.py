@@ -6,6 +6,7 @@ other. So a file does not hold the graph's tensors.
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -57,20 +58,25 @@ def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], weights: Wei
             installed.
     """
     tensorflow = import_tensorflow()
+    with TemporaryDirectory() as folder, quiet_logger(tensorflow):
+        _save(tensorflow, plan, tensors, folder)
+        gc.collect()  # Keras's model and its functions refer to themselves, and each holds all weights
+        converter = tensorflow.lite.TFLiteConverter.from_saved_model(folder)
+        converter.optimizations = [] if weights == "float32" else [tensorflow.lite.Optimize.DEFAULT]
+        converter.target_spec.supported_types = [tensorflow.float16] if weights == "float16" else []
+        with quiet_stderr(), _refused():
+            made: bytes = converter.convert()
+    return made
+
+
+def _save(tensorflow: Any, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], folder: str) -> None:
+    """Saves a plan as the converter reads it."""
     with tensorflow.device("/CPU"):
         model, _ = connect(state_model(plan, tensors, {}, "float32", CONSTANTS))
-    with quiet_logger(tensorflow):
-        named = _named(tensorflow, _with_constants(tensorflow, model), plan.graph)
-        with TemporaryDirectory() as folder:
-            # The module holds nothing: a function in it would be saved, and read again, beside the signature.
-            holder, options = tensorflow.Module(), tensorflow.saved_model.SaveOptions
-            tensorflow.saved_model.save(holder, folder, named, options(experimental_custom_gradients=False))
-            converter = tensorflow.lite.TFLiteConverter.from_saved_model(folder)
-            converter.optimizations = [] if weights == "float32" else [tensorflow.lite.Optimize.DEFAULT]
-            converter.target_spec.supported_types = [tensorflow.float16] if weights == "float16" else []
-            with quiet_stderr(), _refused():
-                made: bytes = converter.convert()
-    return made
+    named = _named(tensorflow, _with_constants(tensorflow, model), plan.graph)
+    # The module holds nothing: a function in it would be saved, and read again, beside the signature.
+    holder, options = tensorflow.Module(), tensorflow.saved_model.SaveOptions
+    tensorflow.saved_model.save(holder, folder, named, options(experimental_custom_gradients=False))
 
 
 def is_rounded(content: bytes) -> bool:
