@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import porter
+from porter.api.port import Ported
 from tests.support.arrays import Array
 
 CLOSE = 1e-5
@@ -38,7 +39,7 @@ def make(folder: Path) -> None:
     for name, file, images, wanted in _files(folder):
         place = folder / name
         try:
-            outputs = outputs_of(porter.convert(file, to="torch", out=place / "port").folder, images)
+            outputs = outputs_of(port_of(file, images, place / "port").folder, images)
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {str(error)[:120]}", flush=True)
             continue
@@ -59,6 +60,12 @@ def read(folder: Path) -> list[Item]:
             Item(stated.parent.name, folder / json.loads(stated.read_text())["file"], images, tuple(outputs))
         )
     return found
+
+
+def port_of(file: Path, images: Array, out: Path) -> Ported:
+    """A file's port for torch. Torch7's files state no size of an image."""
+    size = "x".join(map(str, images.shape[2:])) if file.suffix == ".t7" else None
+    return porter.convert(file, to="torch", out=out, input_size=size)
 
 
 def outputs_of(port: Path, images: Array) -> tuple[Array, ...]:
@@ -86,7 +93,7 @@ def _same_in_some_order(found: Array, wanted: Array) -> bool:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
-    for made in (_torch, _onnx, _mxnet, _caffe, _keras, _tensorflow):
+    for made in (_torch, _onnx, _mxnet, _caffe, _torch7, _keras, _tensorflow):
         yield from made(folder)
 
 
@@ -111,6 +118,15 @@ def _caffe(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
         place.mkdir(parents=True)
         file = written(case, place / "model")
         yield place.name, file, images(), [by_opencv(file, images())]
+
+
+def _torch7(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    from tests.unit.formats.torch7.test_read_layers import CASES, by_torch, images, written
+
+    for number, case in enumerate(CASES.values()):
+        place = folder / f"torch7-{number:03}"
+        place.mkdir(parents=True)
+        yield place.name, written(case, place / "model.t7"), images(), by_torch(case)
 
 
 def _keras(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import porter
 from porter.base.errors import PorterError
 from tests.support.arrays import Array
-from tests.support.mutation.corpus import Item, outputs_of, same
+from tests.support.mutation.corpus import Item, outputs_of, port_of, same
 from tests.support.mutation.nursery import Nursery, Say
 from tests.support.mutation.of_code import Functions, Mistake, plant
 
@@ -66,7 +65,7 @@ def state_of(item: Item) -> str:
 def _state(item: Item) -> str:
     with tempfile.TemporaryDirectory() as folder:
         try:
-            port = porter.convert(item.file, to="torch", out=Path(folder) / "port")
+            port = port_of(item.file, item.images, Path(folder) / "port")
         except PorterError:
             return "refused"
         if port.port.record.check != "passed":
