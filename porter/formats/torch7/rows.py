@@ -10,88 +10,83 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
-from porter.filegraph.kernels.program import Program, Row, Step
+from porter.filegraph.kernels.program import Program, Row
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid
-from porter.formats.torch7.network import IMAGE, Layer, network_in, read_network
+from porter.formats.torch7.calls import INPUT, Fields, steps_of
 from porter.formats.torch7.objects import read_objects
 
 
 def program(definition: bytes) -> Program:
-    module = network_in(read_objects(definition))
-    assert module is not None, "a file with a graph has a module"
-    steps = []
-    for layer in read_network(module).layers:
-        reads = (*(name for name, _ in layer.inputs), *layer.tensors.values())
-        steps.append(Step(layer.op, reads, (layer.name,), {"layer": layer}))
-    return Program(IMAGE, tuple(steps), {op: _called(row) for op, row in _ROWS.items()})
+    steps = steps_of(read_objects(definition))
+    return Program(INPUT, steps, {op: _called(row) for op, row in _ROWS.items()})
 
 
 def _called(row: Callable[..., Any]) -> Row:
-    """A row that is given its layer, its values, and its arrays by their fields."""
+    """A row that is given what its module states, its values, and its arrays by their fields."""
 
     def run(attributes: Mapping[str, Any], *inputs: Numbers) -> Any:
-        layer: Layer = attributes["layer"]
-        count = len(layer.inputs)
-        return row(layer, *inputs[:count], **dict(zip(layer.tensors, inputs[count:], strict=True)))
+        roles = attributes["roles"]
+        values = inputs[: len(inputs) - len(roles)]
+        return row(attributes["fields"], *values, **dict(zip(roles, inputs[len(values) :], strict=True)))
 
     return run
 
 
-def _grid(layer: Layer, **more: Any) -> Grid:
-    rows, columns = layer.pair("padH", "padW", layer.count("padding", 0))
-    strides, dilations = layer.pair("dH", "dW", 1), layer.pair("dilationH", "dilationW", 1)
+def _grid(fields: Fields, **more: Any) -> Grid:
+    rows, columns = fields.sides("pad", fields.whole("padding", 0))
+    strides, dilations = fields.sides("d", 1), fields.sides("dilation", 1)
     return Grid(strides, dilations, (rows, rows, columns, columns), **more)
 
 
-def _conv(layer: Layer, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
-    kernel = weight.reshape(len(weight), -1, *layer.pair("kH", "kW", 1))
-    return windows.conv(x, kernel, bias, _grid(layer), layer.count("groups", 1))
+def _conv(fields: Fields, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
+    kernel = weight.reshape(len(weight), -1, *fields.sides("k", 1))
+    return windows.conv(x, kernel, bias, _grid(fields), fields.whole("groups", 1))
 
 
-def _transposed(layer: Layer, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
+def _transposed(fields: Fields, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
     return windows.transposed(
-        x, weight, bias, _grid(layer), layer.count("groups", 1), layer.pair("adjH", "adjW", 0)
+        x, weight, bias, _grid(fields), fields.whole("groups", 1), fields.sides("adj", 0)
     )
 
 
-def _largest(layer: Layer, x: Numbers) -> Any:
+def _largest(fields: Fields, x: Numbers) -> Any:
     return windows.max_pool(
-        x, layer.pair("kH", "kW", 1), _grid(layer, rounding="ceil" if layer.flag("ceil_mode") else "floor")
+        x, fields.sides("k", 1), _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
     )
 
 
-def _mean(layer: Layer, x: Numbers) -> Any:
-    counted = layer.flag("count_include_pad", True) and "EXCLUDE" not in str(layer.stated.get("mode", ""))
+def _mean(fields: Fields, x: Numbers) -> Any:
+    counted = fields.get("count_include_pad", True) and "EXCLUDE" not in str(fields.get("mode", ""))
     sides, grid = (
-        layer.pair("kH", "kW", 1),
-        _grid(layer, rounding="ceil" if layer.flag("ceil_mode") else "floor"),
+        fields.sides("k", 1),
+        _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor"),
     )
     found = windows.average_pool(x, sides, grid, "clipped_window" if counted else "real_cells")
-    return found if layer.flag("divide", True) else found * (sides[0] * sides[1])
+    return found if fields.get("divide", True) else found * (sides[0] * sides[1])
 
 
-def _normed(layer: Layer, x: Numbers, running_mean: Numbers, **held: Numbers) -> Any:
+def _normed(fields: Fields, x: Numbers, running_mean: Numbers, **held: Numbers) -> Any:
     """Old files keep one over the deviation, with the epsilon in it."""
-    epsilon = layer.number("eps", 1e-5)
+    epsilon = fields.get("eps", 1e-5)
     variance = held["running_var"] if "running_var" in held else held["running_std"] ** -2.0 - epsilon
     return values.batch_norm(x, running_mean, variance, held.get("weight"), held.get("bias"), epsilon)
 
 
-def _normed_alone(layer: Layer, x: Numbers, weight: Numbers, bias: Numbers) -> Any:
-    return values.group_norm(x, x.shape[1], weight, bias, layer.number("eps", 1e-5))
+def _normed_alone(fields: Fields, x: Numbers, weight: Numbers, bias: Numbers) -> Any:
+    return values.group_norm(x, x.shape[1], weight, bias, fields.get("eps", 1e-5))
 
 
-def _axis(layer: Layer, x: Numbers) -> int:
-    place = layer.count("dimension", 1)
-    return place if place < 0 else place if layer.count("nInputDims", 0) == x.ndim - 1 else place - 1
+def _axis(fields: Fields, x: Numbers) -> int:
+    place = fields.whole("dimension", 1)
+    return place if place < 0 else place if fields.whole("nInputDims", 0) == x.ndim - 1 else place - 1
 
 
-def _joined(layer: Layer, *several: Numbers) -> Any:
-    return np.concatenate(several, _axis(layer, several[0]))
+def _joined(fields: Fields, *several: Numbers) -> Any:
+    return np.concatenate(several, _axis(fields, several[0]))
 
 
-def _deep(layer: Layer, *several: Numbers) -> Any:
+def _deep(fields: Fields, *several: Numbers) -> Any:
     rows, columns = (max(x.shape[axis] for x in several) for axis in (2, 3))
     found = []
     for x in several:
@@ -102,62 +97,62 @@ def _deep(layer: Layer, *several: Numbers) -> Any:
     return np.concatenate(found, 1)
 
 
-def _seen(layer: Layer, x: Numbers) -> Any:
-    sizes = layer.counts("size")
+def _seen(fields: Fields, x: Numbers) -> Any:
+    sizes = fields.sizes()
     return x.reshape(
         sizes
-        if sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
+        if sizes[0] == -1 and len(sizes) > 1 and not fields.whole("numInputDims", 0)
         else (len(x), *sizes)
     )
 
 
 def _around(mode: str) -> Callable[..., Any]:
-    def run(layer: Layer, x: Numbers) -> Any:
-        top, bottom, left, right = (layer.count(f"pad_{side}", 0) for side in ("t", "b", "l", "r"))
+    def run(fields: Fields, x: Numbers) -> Any:
+        top, bottom, left, right = (fields.whole(f"pad_{side}", 0) for side in ("t", "b", "l", "r"))
         return pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)], mode)
 
     return run
 
 
-def _padded(layer: Layer, x: Numbers) -> Any:
-    axis, cells = layer.count("dim", 1) - 1, layer.count("pad", 0)
-    axis += 0 < layer.count("nInputDim", 0) < x.ndim
+def _padded(fields: Fields, x: Numbers) -> Any:
+    axis, cells = fields.whole("dim", 1) - 1, fields.whole("pad", 0)
+    axis += 0 < fields.whole("nInputDim", 0) < x.ndim
     around = [(max(-cells, 0), max(cells, 0)) if place == axis else (0, 0) for place in range(x.ndim)]
-    return pad(x, around, value=layer.number("value", 0.0))
+    return pad(x, around, value=fields.get("value", 0.0))
 
 
-def _response(layer: Layer, x: Numbers) -> Any:
-    alpha, beta, bias = layer.number("alpha", 1e-4), layer.number("beta", 0.75), layer.number("k", 1.0)
-    return values.response_norm(x, layer.count("size", 5), alpha, beta, bias)
+def _response(fields: Fields, x: Numbers) -> Any:
+    alpha, beta, bias = fields.get("alpha", 1e-4), fields.get("beta", 0.75), fields.get("k", 1.0)
+    return values.response_norm(x, fields.whole("size", 5), alpha, beta, bias)
 
 
-def _smooth(layer: Layer, x: Numbers) -> Any:
+def _smooth(fields: Fields, x: Numbers) -> Any:
     for axis in (2, 3):
-        factor = layer.count("scale_factor", 1)
+        factor = fields.whole("scale_factor", 1)
         x = resize(x, axis, x.shape[axis] * factor, factor, Rule("linear", "align_corners"))
     return x
 
 
-def _narrowed(layer: Layer, x: Numbers) -> Any:
-    start, axis = layer.count("index", 1) - 1, _axis(layer, x)
-    return np.take(x, np.arange(start, start + layer.count("length", 1)), axis)
+def _narrowed(fields: Fields, x: Numbers) -> Any:
+    start, axis = fields.whole("index", 1) - 1, _axis(fields, x)
+    return np.take(x, np.arange(start, start + fields.whole("length", 1)), axis)
 
 
-def _softplus(layer: Layer, x: Numbers) -> Any:
-    beta = layer.number("beta", 1.0)
+def _softplus(fields: Fields, x: Numbers) -> Any:
+    beta = fields.get("beta", 1.0)
     return np.logaddexp(beta * x, 0) / beta
 
 
 def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda layer, x: function(x, _axis(layer, x), keepdims=not layer.flag("squeeze", True))
+    return lambda fields, x: function(x, _axis(fields, x), keepdims=not fields.get("squeeze", True))
 
 
 def _merged(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda layer, *several: reduce(function, several)
+    return lambda fields, *several: reduce(function, several)
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda layer, x: function(x)
+    return lambda fields, x: function(x)
 
 
 _ROWS: Mapping[str, Callable[..., Any]] = {
@@ -168,42 +163,42 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("Concat", "JoinTable"), _joined),
     **dict.fromkeys(("View", "Reshape"), _seen),
     **dict.fromkeys(("SoftMax", "SpatialSoftMax"), _each(lambda x: values.softmax(x, 1))),
-    **dict.fromkeys(("Dropout", "SpatialDropout"), lambda layer, x: x * (1 - layer.number("p", 0.5))),
+    **dict.fromkeys(("Dropout", "SpatialDropout"), lambda fields, x: x * (1 - fields.get("p", 0.5))),
     "InstanceNormalization": _normed_alone,
-    "ShaveImage": lambda layer, x: pad(
-        x, [(0, 0), (0, 0), *[(-layer.count("size", 0), -layer.count("size", 0))] * 2]
+    "ShaveImage": lambda fields, x: pad(
+        x, [(0, 0), (0, 0), *[(-fields.whole("size", 0), -fields.whole("size", 0))] * 2]
     ),
     "SpatialFullConvolution": _transposed,
     "SpatialMaxPooling": _largest,
     "SpatialAveragePooling": _mean,
     "SpatialAdaptiveMaxPooling": _each(lambda x: x.max((2, 3), keepdims=True)),
     "SpatialAdaptiveAveragePooling": _each(lambda x: x.mean((2, 3), keepdims=True)),
-    "Linear": lambda layer, x, weight, bias=None: values.dense(x, weight, bias),
+    "Linear": lambda fields, x, weight, bias=None: values.dense(x, weight, bias),
     "DepthConcat": _deep,
-    "PReLU": lambda layer, x, weight: values.relu(
+    "PReLU": lambda fields, x, weight: values.relu(
         x, slope=values.across(weight, x) if weight.size > 1 else weight.ravel()[0]
     ),
     "ReLU": _each(values.relu),
     "ReLU6": _each(lambda x: values.relu(x, 6.0)),
-    "Threshold": lambda layer, x: np.where(x > layer.number("threshold", 1e-6), x, layer.number("val", 0.0)),
-    "HardTanh": lambda layer, x: np.clip(x, layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
-    "LeakyReLU": lambda layer, x: values.relu(x, slope=layer.number("negval", 0.01)),
-    "ELU": lambda layer, x: values.elu(x, layer.number("alpha", 1.0)),
+    "Threshold": lambda fields, x: np.where(x > fields.get("threshold", 1e-6), x, fields.get("val", 0.0)),
+    "HardTanh": lambda fields, x: np.clip(x, fields.get("min_val", -1.0), fields.get("max_val", 1.0)),
+    "LeakyReLU": lambda fields, x: values.relu(x, slope=fields.get("negval", 0.01)),
+    "ELU": lambda fields, x: values.elu(x, fields.get("alpha", 1.0)),
     "SoftPlus": _softplus,
     "SoftSign": _each(lambda x: x / (1 + np.abs(x))),
     "Sigmoid": _each(values.sigmoid),
     "Tanh": _each(np.tanh),
     "Square": _each(np.square),
     "LogSoftMax": _each(lambda x: values.log_softmax(x, 1)),
-    "MulConstant": lambda layer, x: x * layer.number("constant_scalar", 1.0),
-    "AddConstant": lambda layer, x: x + layer.number("constant_scalar", 0.0),
+    "MulConstant": lambda fields, x: x * fields.get("constant_scalar", 1.0),
+    "AddConstant": lambda fields, x: x + fields.get("constant_scalar", 0.0),
     "SpatialZeroPadding": _around("constant"),
     "SpatialReflectionPadding": _around("reflect"),
     "SpatialReplicationPadding": _around("edge"),
     "Padding": _padded,
     "SpatialCrossMapLRN": _response,
-    "SpatialUpSamplingNearest": lambda layer, x: resize_nearest(
-        x, (1, 1, *layer.pair("scale_factor", "scale_factor", 1))
+    "SpatialUpSamplingNearest": lambda fields, x: resize_nearest(
+        x, (1, 1, *[fields.whole("scale_factor", 1)] * 2)
     ),
     "SpatialUpSamplingBilinear": _smooth,
     "Narrow": _narrowed,

@@ -19,10 +19,12 @@ import porter
 from porter.base.errors import FileError, MappingError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from porter.formats.torch7.objects import Thing, read_objects
 from porter.frameworks.numpy.engine import build_file
 from tests.support.arrays import Array
 from tests.support.checkout import ROOT
 from tests.support.torch7_files import Module, Sizes, write_torch7
+from tests.unit.formats.torch7.test_read_layers import CASES
 
 TORCHFILE = Path(os.environ.get("PORTER_TORCHFILE", ROOT / "build/torchfile"))
 SIZE = (33, 38)
@@ -179,20 +181,30 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(not TORCHFILE.is_dir(), reason="no torchfile: CONTRIBUTING.md says how to have it")
-def test_every_tensor_is_what_torchfile_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_what_torchfile_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reader and engine both take what is in a file from the same code."""
     monkeypatch.syspath_prepend(TORCHFILE)
-    file = write_torch7(tmp_path / "model.t7", {"model": network(), "epoch": 90})
-    other, compared = import_module("torchfile").load(str(file))[b"model"], 0
-    for name, found in read_checkpoint(file, size=SIZE).tensors.items():
-        if ":" in name:  # another shape of one, as the graph takes it
-            continue
-        *places, role = name.split(".")
-        module = other
-        for place in places:
-            module = module["modules"][int(place) - 1]
-        np.testing.assert_array_equal(found, module[role], strict=True)
-        compared += 1
-    assert compared > 40
+    load = import_module("torchfile").load
+    held = {"network": network(), "epoch": 90} | {
+        name: case.held for name, case in CASES.items() if case.width == 8
+    }
+    file = write_torch7(tmp_path / "model.t7", held)
+    theirs = load(str(file), use_list_heuristic=False, use_int_heuristic=False, utf8_decode_strings=True)
+    expect_same(read_objects(file.read_bytes()), theirs)
+
+
+def expect_same(found: Any, other: Any) -> None:
+    if isinstance(found, Thing):
+        assert found.kind == other.torch_typename().decode()
+        found, other = found.fields, other._obj
+    if isinstance(found, dict):
+        assert found.keys() == other.keys()
+        for name, value in found.items():
+            expect_same(value, other[name])
+    elif isinstance(found, np.ndarray):
+        np.testing.assert_array_equal(found, other, strict=True)
+    else:
+        assert type(found) is type(other) and found == other
 
 
 def test_what_opencv_lacks_is_what_porters_engine_computes(tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""nn's modules as Lua calls them, for porter's own engine. It shares with network.py, which makes layers of
+them for the reader, only the objects of the file: a mistake there would be on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from porter.filegraph.kernels.program import Step
+from porter.formats.torch7.objects import Thing
+
+Given: TypeAlias = "str | tuple[Given, ...]"
+"""The name of a value, or a table of them."""
+INPUT = "image"
+_ARRAYS = ("weight", "bias", "running_mean", "running_var", "running_std")
+_NAMES = ("model", "net", "network", "module")
+
+
+class Fields(dict[str, Any]):
+    """What a module states by name."""
+
+    def whole(self, name: str, otherwise: int) -> int:
+        return int(self.get(name, otherwise))
+
+    def sides(self, name: str, otherwise: int) -> tuple[int, int]:
+        """Of rows and columns."""
+        return self.whole(f"{name}H", otherwise), self.whole(f"{name}W", otherwise)
+
+    def sizes(self) -> list[int]:
+        """Of a View or a Reshape, which are a storage or a table."""
+        held = self["size"]
+        return [int(held[place]) for place in sorted(held)] if isinstance(held, dict) else [*map(int, held)]
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """Calls in their order; arrays that several modules share have the name of the first one's."""
+
+    steps: list[Step] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def forward(self, module: Thing, place: tuple[str, ...], given: Given) -> Given:
+        kind, fields = module.kind.split(".")[-1], Fields(module.fields)
+        parts = [(part, (*place, str(number))) for number, part in _numbered(fields.get("modules"))]
+        match kind:
+            case "DataParallel" | "DataParallelTable":  # the others are copies of the first one
+                for part, inner in parts[:1]:
+                    given = self.forward(part, inner, given)
+                return given
+            case "Sequential" | "Inception" | "NoBackprop" | "Decorator":
+                for part, inner in parts:
+                    given = self.forward(part, inner, given)
+                return given
+            case "ConcatTable":
+                return tuple(self.forward(part, inner, given) for part, inner in parts)
+            case "Concat" | "DepthConcat":
+                given = tuple(self.forward(part, inner, given) for part, inner in parts)
+            case "ParallelTable" if isinstance(given, tuple):
+                return tuple(self.forward(*each, one) for each, one in zip(parts, given, strict=True))
+            case "MapTable" if isinstance(given, tuple):
+                return tuple(
+                    self.forward(part, (*place, str(number)), one)
+                    for part, _ in parts[:1]
+                    for number, one in enumerate(given, 1)
+                )
+            case "SelectTable" if isinstance(given, tuple):
+                index = fields.whole("index", 1)
+                return ((), *given)[index] if index > 0 else given[index]
+            case "FlattenTable":
+                return tuple(_leaves(given))
+            case "Dropout" | "SpatialDropout" if fields.get("v2") or not fields.get("p"):
+                return given
+            case "Identity" | "Copy" | "Contiguous" | "GradientReversal" | "TotalVariation" | "WhiteNoise":
+                return given
+        return self._called(kind, "/".join(place) or kind, fields, given)
+
+    def _called(self, kind: str, name: str, fields: Fields, given: Given) -> str:
+        held = {role: fields[role] for role in _ARRAYS if isinstance(fields.get(role), np.ndarray)}
+        roles = tuple(role for role, array in held.items() if array.size)
+        arrays = [self.names.setdefault(id(held[role]), ".".join((*name.split("/"), role))) for role in roles]
+        stated = {"fields": fields, "roles": roles}
+        self.steps.append(Step(kind, (*_leaves(given), *arrays), (name,), stated))
+        return name
+
+
+def steps_of(found: Any) -> tuple[Step, ...]:
+    """The calls that a file's module makes."""
+    calls = _Calls()
+    calls.forward(_module(found), (), INPUT)
+    return tuple(calls.steps)
+
+
+def _module(found: Any) -> Thing:
+    """That of a file, or of a table: under one of the usual names, or the only one in it."""
+    if isinstance(found, Thing):
+        return found
+    things = {key: each for key, each in found.items() if isinstance(each, Thing)}
+    usual = [things[name] for name in _NAMES if name in things]
+    return [*usual, *things.values()][0]
+
+
+def _numbered(table: Any) -> Iterator[tuple[int, Thing]]:
+    """The modules of a container, from 1 on."""
+    held = table or {}
+    return enumerate((held[number] for number in sorted(key for key in held if isinstance(key, float))), 1)
+
+
+def _leaves(given: Given) -> Iterator[str]:
+    if isinstance(given, str):
+        yield given
+    else:
+        for each in given:
+            yield from _leaves(each)
