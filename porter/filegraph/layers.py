@@ -36,16 +36,18 @@ def read_graph(
     readers: Mapping[str, Reader[N]],
     ends: Iterable[Reference],
     tap: Tap = own_name,
+    names: Mapping[str, Reference] | None = None,
 ) -> FileGraph:
     """The graph of a file's nodes from its image to its ends.
 
     Args:
         trained, tap: see porter.filegraph.walk.Walk.
+        names: see porter.filegraph.walk.Walk.finish.
     """
     walk = begin(flow, image, trained, tap)
     read_nodes(walk, readers.get)
     found = walk.ends(ends)
-    return walk.finish(found, found)
+    return walk.finish(found, found, names)
 
 
 def both_sides(pads: tuple[int, int]) -> Pads:

@@ -241,8 +241,8 @@ class FileGraphSource:
         size = batch.shape[2], batch.shape[3]
         known = shapes(self.fit.graph, size) if given else {}
         self._expect_order()
-        for key in given.keys() & values.keys():
-            self._expect_given(given[key], values.pop(key), values, known)
+        for key in given:
+            self._expect_given(given[key], values.pop(key, None), values, known)
         output = self.fit.graph.output
         ending = self.fit.graph.by_path[output]
         if self.fit.output == "features" and output not in values and isinstance(ending.op, GlobalAvgPool):
@@ -275,12 +275,13 @@ class FileGraphSource:
             )
 
     def _expect_given(
-        self, name: str, given: Array, values: Mapping[str, Array], known: Mapping[str, Shape]
+        self, name: str, given: Array | None, values: Mapping[str, Array], known: Mapping[str, Shape]
     ) -> None:
         """Expects that a value that the file gives is what porter takes for it: a reader that leaves out the
         file's last step would read the reference, too, before that step.
 
         Args:
+            given: None where what runs the file's graph has no such value.
             known: the shapes of the port's values.
         """
         taken = self.fit.given[name]
@@ -289,8 +290,8 @@ class FileGraphSource:
         value = values[taken.path]
         for op in taken.after:
             value = _followed_by(value, op)
-        wrong = _apart(given, value)
-        if wrong is None and taken.shaped and given.shape[1:] != known[taken.path]:
+        wrong = "what runs the file gives no such value" if given is None else _apart(given, value)
+        if given is not None and wrong is None and taken.shaped and given.shape[1:] != known[taken.path]:
             shown, wanted = shape_text(given.shape[1:]), shape_text(tuple(n or 0 for n in known[taken.path]))
             wrong = f"it is {shown} for each image in the file, and {wanted} in the port"
         if wrong is not None:

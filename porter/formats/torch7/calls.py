@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.filegraph.kernels.program import Step
-from porter.formats.torch7.objects import Thing
+from porter.formats.torch7.objects import Thing, names_of_outputs
 
 Given: TypeAlias = "str | tuple[Given, ...]"
 """The name of a value, or a table of them."""
@@ -88,10 +88,12 @@ class _Calls:
 
 
 def steps_of(found: Any) -> tuple[Step, ...]:
-    """The calls that a file's module makes."""
+    """The calls that a file's module makes, and its values under the names that they have as outputs."""
     calls = _Calls()
-    calls.forward(_module(found), (), INPUT)
-    return tuple(calls.steps)
+    ends = dict.fromkeys(_leaves(calls.forward(_module(found), (), INPUT)))
+    nothing = {"fields": Fields(), "roles": ()}
+    named = zip(names_of_outputs(len(ends)), ends, strict=True)
+    return (*calls.steps, *(Step("Identity", (end,), (name,), nothing) for name, end in named))
 
 
 def _module(found: Any) -> Thing:

@@ -59,6 +59,11 @@ def read_objects(data: bytes) -> Any:
         raise
 
 
+def names_of_outputs(count: int) -> list[str]:
+    """What a model's own values are called: in Lua its `output`, which is a table of several."""
+    return ["output"] if count == 1 else [f"output {place} of {count}" for place in range(1, count + 1)]
+
+
 class _Reader(Cursor):
     def __init__(self, data: bytes, width: int) -> None:
         super().__init__(data)

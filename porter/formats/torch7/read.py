@@ -24,7 +24,7 @@ from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, of_m
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
-from porter.formats.torch7.objects import read_objects
+from porter.formats.torch7.objects import names_of_outputs, read_objects
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Rounding, Size, Window
 
@@ -71,7 +71,9 @@ def _checkpoint(
     flow = Dataflow(
         layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=budget, passed=network.passed
     )
-    graph = read_graph(flow, image, known, READERS, [(name, 0) for name in outputs] or network.ends)
+    ends = [(name, 0) for name in outputs] or network.ends
+    given = None if outputs else dict(zip(names_of_outputs(len(ends)), ends, strict=True))
+    graph = read_graph(flow, image, known, READERS, ends, names=given)
     graph = replace(
         graph,
         evaluated={**computed, **graph.evaluated},

@@ -189,6 +189,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "Sigmoid": _each(values.sigmoid),
     "Tanh": _each(np.tanh),
     "Square": _each(np.square),
+    "Identity": _each(lambda x: x),
     "LogSoftMax": _each(lambda x: values.log_softmax(x, 1)),
     "MulConstant": lambda fields, x: x * fields.get("constant_scalar", 1.0),
     "AddConstant": lambda fields, x: x + fields.get("constant_scalar", 0.0),
