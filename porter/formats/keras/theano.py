@@ -23,8 +23,7 @@ def padded_by_theano(flow: Flow) -> Flow:
     """The model with channels last as Keras computes it on TensorFlow: a pad stands before each window that
     Theano pads otherwise.
 
-    An average pool that is padded otherwise, and a transposed convolution of `same`, become classes that no
-    layer has.
+    An average pool that is padded otherwise, and another layer of `same`, become classes that no layer has.
     """
     calls, places = list[Call](), {SOURCE.call: SOURCE.call}
     for place, call in enumerate(flow.calls):
@@ -33,7 +32,7 @@ def padded_by_theano(flow: Flow) -> Flow:
             calls.append(_pad(call, pads, given))
             given = Inbound((Result(len(calls) - 1),), {})
             call = replace(call, arguments={**call.arguments, "padding": "valid"})
-        elif pads is not None or (call.kind == "Conv2DTranspose" and call.arguments.get("padding") == "same"):
+        elif pads is not None or (call.kind not in _WINDOWS and call.arguments.get("padding") == "same"):
             call = replace(call, kind=f"{call.kind} by Theano's same")
         places[place] = len(calls)
         calls.append(replace(call, given=given))

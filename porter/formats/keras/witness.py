@@ -36,10 +36,11 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
     expect_installed("h5py", "pip install h5py")
     with TemporaryDirectory() as folder:
         for path in _files(checkpoint, Path(folder)):
-            theirs = _by_h5py(path, Path(folder) / "described")
+            theirs, turned = _by_h5py(path, Path(folder) / "described")
             ours = hdf5.read_hdf5(path, partial(_by_porter, theirs))
-            other = next((name for name, found in ours.items() if found != theirs[name]), None)
-            if other is not None:
+            wrong = [name for name, found in ours.items() if found != theirs[name]]
+            wrong += [name for name, found in _kernels(checkpoint) if turned and found not in turned]
+            for other in wrong:
                 return f"porter and {NAME} read other numbers of '{escaped(other)}'"
     return None
 
@@ -55,14 +56,22 @@ def _files(checkpoint: Checkpoint, folder: Path) -> Iterator[Path]:
             yield within
 
 
-def _by_h5py(path: Path, target: Path) -> dict[str, _Described]:
+def _by_h5py(path: Path, target: Path) -> tuple[dict[str, _Described], list[_Described]]:
+    """Its datasets by name, and the kernels that Keras turns when it loads them, as it turns them."""
     try:
         arguments = (path.absolute(), target, *_NOT_THE_MODEL)
         run_apart(hdf5_digests.__file__, arguments, path.stat().st_size, NAME)
     except ValueError as error:
         raise MissingFramework(str(error), where=str(path)) from None
-    found: dict[str, _Described] = json.loads(target.read_text())
-    return found
+    found = json.loads(target.read_text())
+    return found["datasets"], found["kernels"]
+
+
+def _kernels(checkpoint: Checkpoint) -> Iterator[tuple[str, _Described]]:
+    """Of convolutions, as porter's reader gives them."""
+    for name, array in checkpoint.tensors.items():
+        if array.ndim == 4 and name.endswith("/kernel"):
+            yield name, [*hdf5_digests.described(array)]
 
 
 def _by_porter(names: Mapping[str, _Described], file: hdf5.Hdf5) -> dict[str, _Described]:

@@ -84,6 +84,19 @@ def _order(read: Flow, run: Flow) -> _Order:
     return "image" if read.calls[0].path == (IMAGE,) else "all"
 
 
+def _ordered(flow: Flow) -> Flow:
+    """Keras 1 does not write the `dim_ordering` of a ZeroPadding2D, which is that of its other layers."""
+    stated = {call.arguments.get("data_format") for call in flow.calls} - {None}
+    if flow.keras > 1 or len(stated) != 1:
+        return flow
+    order = {"data_format": stated.pop()}
+    calls = (
+        replace(call, arguments={**order, **call.arguments}) if call.kind == "ZeroPadding2D" else call
+        for call in flow.calls
+    )
+    return replace(flow, calls=tuple(calls))
+
+
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """The model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for
     `run_reference`.
@@ -94,8 +107,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     logits can be compared. A layer that is not on the closed list is left out with all layers that read it:
     porter refuses it where it leads to the logits.
 
-    Layers with channels first are called as the config states them, and not as porter's reader turns them; a
-    model that ran on Theano is called as the reader pads it.
+    Layers with channels first are called as the config states them, and not as porter's reader turns them.
 
     Raises:
         MissingFramework: TensorFlow or Keras is not installed, or the file's model begins with such a layer.
@@ -104,13 +116,12 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """
     where, graph = str(checkpoint.path), checkpoint.graph
     read = read_calls(graph.definition, where) if graph is not None else None
-    stated = read_flow(graph.definition, where) if graph is not None else None
-    if graph is None or read is None or stated is None:
+    flow = read_flow(graph.definition, where) if graph is not None else None
+    if graph is None or read is None or flow is None:
         raise MissingFramework("the file carries no Keras model's config", where=where)
-    flow = read if read.backend == "theano" else stated
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype), undrawn():
-        builder = _Builder(checkpoint, graph, dtype, size, flow.keras, _order(read, flow))
-        for named in name_calls(flow, checkpoint.tensors):
+        builder = _Builder(checkpoint, graph, dtype, size, flow, _order(read, flow))
+        for named in name_calls(_ordered(flow), checkpoint.tensors):
             builder.add(named)
         if not builder.taps:
             raise MissingFramework(
@@ -137,7 +148,7 @@ class _Builder:
         graph: FileGraph,
         dtype: Dtype,
         size: Size,
-        keras_version: int,
+        flow: Flow,
         order: _Order,
     ) -> None:
         self.keras = import_keras()
@@ -153,7 +164,8 @@ class _Builder:
         self._checkpoint = checkpoint
         self._foreign = {node.tap: node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)}
         self._dtype = dtype
-        self._version = keras_version
+        self._version = flow.keras
+        self._on_theano = flow.backend == "theano"
         self._order = order
         self._image = self.source if order == "last" else _moved(self.source, -1, 1)
         if order == "image":
@@ -282,7 +294,26 @@ class _Builder:
             case "LayerScale":
                 (variable,) = named.tensors
                 return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
+            case "Conv2D" | "MaxPooling2D" | "AveragePooling2D" if (
+                self._on_theano and call.arguments.get("padding") == "same"
+            ):
+                return self._same_of_theano(named, inputs[0])
         return self._of_layer(named, inputs) if call.kind in CLASSES else inputs[0]
+
+    def _same_of_theano(self, named: Named, value: Any) -> Any:
+        """What Keras made of `same` on Theano (its keras/backend/theano_backend.py, `conv2d` and `pool2d`):
+        as many cells behind the map as before it, and of what comes out no more than the strides make of the
+        map. Here the cells behind are so few that no more comes out.
+        """
+        call = named.call
+        pads = _pads_of_theano(call.kind, call.arguments)
+        valid = replace(named, call=replace(call, arguments={**call.arguments, "padding": "valid"}))
+        padded = keras_do("pad", value, pads, constant_values=-np.inf if call.kind == "MaxPooling2D" else 0)
+        found = self._of_layer(valid, [padded])
+        if call.kind != "AveragePooling2D":
+            return found
+        real = keras_do("pad", keras_do("ones_like", value), pads)  # `average_exc_pad`
+        return found / self._of_layer(valid, [real])
 
     def _of_layer(self, named: Named, inputs: list[Any]) -> Any:
         """What Keras's own layer gives, which is built at its first call and has the file's tensors from then
@@ -454,6 +485,15 @@ def _with_aspect(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:
         if padded
         else value
     )
+
+
+def _pads_of_theano(kind: str, arguments: Mapping[str, Any]) -> list[list[int]]:
+    """Before and behind each axis of N x H x W x C."""
+    is_conv, found = kind == "Conv2D", [[0, 0]]
+    for cells in _extents(arguments) if is_conv else pair(arguments["pool_size"]):
+        before = cells // 2 if is_conv else cells - 2 if cells > 2 and cells % 2 == 1 else cells - 1
+        found.append([before, cells - 1 - before])
+    return [*found, [0, 0]]
 
 
 def _extents(arguments: Mapping[str, Any]) -> tuple[int, int]:

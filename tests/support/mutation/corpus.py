@@ -93,7 +93,7 @@ def _same_in_some_order(found: Array, wanted: Array) -> bool:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
-    for made in (_torch, _onnx, _mxnet, _caffe, _torch7, _keras, _tensorflow):
+    for made in (_torch, _onnx, _mxnet, _caffe, _torch7, _theano, _keras, _tensorflow):
         yield from made(folder)
 
 
@@ -127,6 +127,18 @@ def _torch7(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
         place = folder / f"torch7-{number:03}"
         place.mkdir(parents=True)
         yield place.name, written(case, place / "model.t7"), images(), by_torch(case)
+
+
+def _theano(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    """What Keras ran on Theano, of which its values are kept."""
+    from tests.unit.formats.keras.test_theano import NAMES, recorded
+
+    for name in NAMES:
+        place = folder / f"theano-{name}"
+        place.mkdir(parents=True)
+        file = recorded(name, place)
+        known = np.load(file.with_suffix(".npz"))
+        yield place.name, file, known["images"], [known["float32"]]
 
 
 def _keras(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import h5py
@@ -16,8 +17,9 @@ import pytest
 
 import porter
 from porter.base.dtypes import Dtype
-from porter.base.errors import FileError
+from porter.base.errors import CheckFailed, FileError
 from porter.filegraph.file_graph import FileGraph
+from porter.formats.keras import read_h5, theano
 from porter.formats.keras.graph import read_graph
 from porter.formats.reading import read_checkpoint
 from porter.graph import Conv, MaxPool
@@ -26,6 +28,7 @@ from tests.support.checkout import ROOT
 from tests.unit.formats.keras.test_graph import Json, conv, functional, kernels, layer, said, source
 from tests.unit.formats.keras.test_read_h5 import write_legacy
 
+NAMES, RECORDED = ("keras1", "keras2"), Path(__file__).with_name("theano")
 PYTHONS = [
     Path(os.environ.get(f"PORTER_KERAS{n}_PYTHON", ROOT / f"build/keras{n}/bin/python")) for n in (1, 2)
 ]
@@ -91,6 +94,58 @@ def test_keras_1_has_to_say_what_it_ran_on(tmp_path: Path) -> None:
         assert found.graph is not None and not found.graph.foreign
 
 
+def recorded(name: str, folder: Path) -> Path:
+    """One of the models of tests/support/keras_on_theano.py, beside what it gave."""
+    for suffix in (".h5", ".npz"):
+        copyfile(RECORDED / f"{name}{suffix}", folder / f"{name}{suffix}")
+    return saying_theano(folder / f"{name}.h5")
+
+
+def saying_theano(file: Path) -> Path:
+    """A file that says what Keras ran on, which Keras 1 does not."""
+    with h5py.File(file, "a") as opened:
+        opened["model_weights"].attrs["backend"] = b"theano"
+    return file
+
+
+def expect_theanos(file: Path, out: Path) -> None:
+    made, known = porter.convert(file, to="torch", out=out), np.load(file.with_suffix(".npz"))
+    engine, output = made.port.destination.ENGINE, made.port.graph.output
+    assert made.verdict is not None and made.verdict.ok
+    limits: dict[Dtype, float] = {"float32": 1e-5, "float64": 1e-10}
+    for dtype in (dtype for dtype in limits if dtype in known):
+        wanted = known[dtype]
+        given = engine.run(made.port.build(dtype), known["images"].astype(dtype), [output])[output]
+        assert np.linalg.norm(given - wanted) <= limits[dtype] * np.linalg.norm(wanted), (file.name, dtype)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ports_compute_what_theano_did(name: str, tmp_path: Path) -> None:
+    expect_theanos(recorded(name, tmp_path), tmp_path / "port")
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "wrong", "says"),
+    [
+        (theano, "_before", lambda kind, extent: (extent - 1) // 2, "differs"),
+        (read_h5, "_turned", lambda file, tensors: tensors, "porter and h5py read other numbers"),
+    ],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mistake_of_the_reader_is_refused(
+    module: Any,
+    function: str,
+    wrong: Any,
+    says: str,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, function, wrong)
+    with pytest.raises(CheckFailed, match=says):
+        porter.convert(recorded(name, tmp_path), to="torch", out=tmp_path / "port")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("python", PYTHONS)
 def test_ports_compute_what_theano_does(python: Path, tmp_path: Path) -> None:
@@ -100,19 +155,4 @@ def test_ports_compute_what_theano_does(python: Path, tmp_path: Path) -> None:
         [python, ROOT / "tests/support/keras_on_theano.py", tmp_path], check=True, capture_output=True
     )
     for file in sorted(tmp_path.glob("*.h5")):
-        with h5py.File(file, "a") as opened:
-            opened["model_weights"].attrs["backend"] = b"theano"  # Keras 1 does not say it
-        made, known = (
-            porter.convert(file, to="torch", out=tmp_path / file.stem),
-            np.load(file.with_suffix(".npz")),
-        )
-        engine, output = made.port.destination.ENGINE, made.port.graph.output
-        assert made.verdict is not None and made.verdict.ok
-        limits: dict[Dtype, float] = {"float32": 1e-5, "float64": 1e-10}
-        for dtype in (dtype for dtype in limits if dtype in known):
-            wanted = known[dtype]
-            given = engine.run(made.port.build(dtype), known["images"].astype(dtype), [output])[output]
-            assert np.linalg.norm(given - wanted) <= limits[dtype] * np.linalg.norm(wanted), (
-                file.name,
-                dtype,
-            )
+        expect_theanos(saying_theano(file), tmp_path / file.stem)
