@@ -249,6 +249,8 @@ class Operator(Reading):
         gives: the file's names of what it gives; unique. None before an activation, which gives the value
             that has the name.
         options: what it states; None if it states nothing.
+        inner: what porter calls the value before an activation that the file states inside the operator;
+            empty for others.
     """
 
     name: str
@@ -256,6 +258,7 @@ class Operator(Reading):
     inputs: tuple[Reference, ...]
     gives: tuple[str, ...]
     options: Table | None
+    inner: str = ""
 
     def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
         """An option by its place; see porter.formats.tflite.flatbuffer."""
@@ -313,6 +316,7 @@ def read_model(data: bytes) -> Model:
     known |= {} if image is None else {image: (IMAGE, 0)}
     known |= {place: (name, 0) for place, name in beside.items()}
     taken, operators = {IMAGE, *stored, *beside.values()}, list[Operator]()
+    values = {*names, *taken}
     for stated in graph.tables(3, MOST_NODES):
         op, gives = codes[stated.scalar(0, "I")], stated.numbers(2, "i4").tolist()
         sources = [place for place in stated.numbers(1, "i4").tolist() if place >= 0]
@@ -338,7 +342,8 @@ def read_model(data: bytes) -> Model:
             _ACTIVATIONS[options.scalar(place, "b")] if options is not None and place is not None else ""
         )
         if activation:
-            operators.append(Operator(name, op, inputs, (), options))
+            inner = own_name(f"{name}:linear", len(operators), values)
+            operators.append(Operator(name, op, inputs, (), options, inner))
             name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
         operators.append(Operator(name, op, inputs, tuple(names[place] for place in gives), options))
         known |= {given: (name, place) for place, given in enumerate(gives)}

@@ -106,6 +106,7 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
         for operator in model.operators
         for place, name in enumerate(operator.gives)
     }
+    inner = {(operator.name, 0): operator.inner for operator in model.operators if operator.inner}
     expect_values(outputs, taps.values())
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
     order = in_order([name for name, _ in ends], lambda name: nodes_read(nodes[name], kind))
@@ -130,7 +131,11 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
     )
     further = {name: image for name, image in _beside(model).items() if image is not None}
     walk = begin(
-        flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored, taps.get, further=further
+        flow,
+        Image((IMAGE, 0), channels, size, model.sides[0]),
+        model.stored,
+        (taps | inner).get,
+        further=further,
     )
     read_nodes(walk, READERS.get)
     names = tuple(taps[end] for end in ends if end in taps)

@@ -12,7 +12,7 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, channels_last, ordered, pad
-from porter.filegraph.kernels.program import Program, Row, Step, own_name
+from porter.filegraph.kernels.program import Program, Row, Step
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid, same_pads
 from porter.formats.tflite.model import IMAGE, Operator, read_model
@@ -23,12 +23,9 @@ def program(definition: bytes) -> Program:
     gives = {
         (operator.name, place): name
         for operator in model.operators
-        for place, name in enumerate(operator.gives)
+        for place, name in enumerate(operator.gives or (operator.inner,))
     }
-    taken, steps = {*model.stored, *gives.values()}, []
-    for count, operator in enumerate(model.operators):
-        if not operator.gives:  # the file has no name for a value before an activation
-            gives[operator.name, 0] = own_name(operator.name, count, taken)
+    steps = []
     for operator in model.operators:
         # A checkpoint holds no tensors of whole numbers.
         whole = {
@@ -45,7 +42,7 @@ def program(definition: bytes) -> Program:
             Step(
                 operator.op,
                 tuple(reads),
-                operator.gives or (gives[operator.name, 0],),
+                operator.gives or (operator.inner,),
                 {"operator": operator, "whole": whole},
             )
         )
