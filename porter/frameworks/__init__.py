@@ -98,7 +98,7 @@ class Engine(Protocol):
 
     def run_alone(self, model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
         """Values by path of layers in a model of float64 as `run_reference` takes it. No other layer is run.
-        Those that read more than one value are left out.
+        Those that read more than one value, or refuse another one than in the network, are left out.
         """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:

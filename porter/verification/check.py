@@ -211,11 +211,10 @@ class Check:
     def _probed(
         self, parity: Parity, source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
     ) -> Parity:
-        """The comparison in float64, and that of layers by themselves of which no image showed all, where the
-        source can run them.
+        """The comparison in float64, and that of layers by themselves of which images do not show all, where
+        the source can run them.
         """
-        exact = parity.dtype == "float64" and parity.ok
-        if not (exact and parity.unreached and isinstance(source, LayeredSource)):
+        if parity.dtype != "float64" or not parity.ok or not isinstance(source, LayeredSource):
             return parity
         # The batch that the source ran last, whose model may be for one size only.
         rows, columns = batches[self.dtypes[0]][-1].shape[2:]

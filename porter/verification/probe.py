@@ -1,9 +1,10 @@
 """Bounds of activations that no image reaches, pads of pools and epsilons of norms that no image shows: their
 layers are run by themselves.
 
-Real weights keep far below the 6 of most ReLU6s, so images show nothing of it. So the source's own layer and
-the port's own are given numbers on both sides of each bound, pools numbers below 0, and norms small ones. No
-other layer is run: this takes a small part of the time of a comparison of the whole network.
+Real weights keep far below the 6 of most ReLU6s, so images show nothing of it, nor of a ReLU that a port has
+instead. So the source's own layer and the port's own are given numbers on both sides of each bound and far
+from all, pools numbers below 0, and norms small ones. No other layer is run: this takes a small part of the
+time of a comparison of the whole network.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from porter.graph.ops import is_map
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.port import Port
+from porter.verification.bounds import bounded
 from porter.verification.numbers import Norms, norms
 from porter.verification.references import LayeredSource
 from porter.verification.results import FirstBad, NodeDistance, Parity
@@ -32,6 +34,8 @@ _STEPS = np.array([-1.0, -0.125, 0.125, 1.0])
 """The numbers around a bound, in parts of the way to the other bound; or of the bound itself or 1, if that is
 less.
 """
+_FAR = np.geomspace(8, 1e5, len(_STEPS)) * np.array([[1], [-1]])
+"""Numbers that images hardly reach, above 0 and below: the source may have a bound that the port lacks."""
 _LARGE = 1e8
 
 
@@ -44,8 +48,8 @@ def probed(
     device: str,
     tensors: Tensors | None,
 ) -> Parity:
-    """The comparison in float64, and that of the layers in `unreached` which the source can run by
-    themselves.
+    """The comparison in float64, and that of activations with bounds, and of other layers in `unreached`,
+    which the source can run by themselves.
 
     Args:
         size: of an input that the source was run on.
@@ -54,9 +58,10 @@ def probed(
         tensors: see porter.verification.check.Check.
     """
     compared = {node.path for node in parity.nodes}
-    left = [port.graph.by_path[path] for path in parity.unreached if path in compared]
-    bounds = [node for node in left if np.isfinite(node.op.bounds).any()]
-    others = [node for node in left if node not in bounds]
+    known = bounded(port.graph)
+    bounds = [node for node in port.graph.nodes if node.path in compared & known]
+    left = (path for path in parity.unreached if path in compared - known)
+    others = [port.graph.by_path[path] for path in left]
     try:
         apart = _activations(port, bounds, source, size, device)
         apart |= _pools_and_norms(port, others, source, size, limit, device, tensors)
@@ -64,7 +69,7 @@ def probed(
         return parity
     nodes = {node.path: node for node in parity.nodes}
     nodes |= {path: NodeDistance(path, far.rel_l2, far.max_abs, limit) for path, far in apart.items()}
-    bad = next((nodes[path] for path in parity.unreached if path in apart and not nodes[path].ok), None)
+    bad = next((nodes[path] for path in port.graph.by_path if path in apart and not nodes[path].ok), None)
     unreached = tuple(path for path in parity.unreached if path not in apart)
     if bad is None:
         return replace(parity, unreached=unreached)
@@ -75,7 +80,9 @@ def probed(
 def _activations(
     port: Port, nodes: Sequence[Node], source: LayeredSource, size: tuple[int, int], device: str
 ) -> dict[str, Norms]:
-    """How far apart activations are around their bounds, by path. Equal ones of the port are one layer."""
+    """How far apart activations are around their bounds and beyond, by path. Equal ones of the port are one
+    layer.
+    """
     layers = _across_bounds(port.graph, nodes, size)
     wanted = source.run_alone(layers.values(), size)
     kinds = {node.op: node.path for node in nodes if node.path in wanted}
@@ -92,8 +99,8 @@ def _activations(
 
 
 def _across_bounds(graph: Graph, nodes: Sequence[Node], size: tuple[int, int]) -> dict[str, Alone]:
-    """By path, activations with numbers on both sides of each bound of all that read the same value: a small
-    map of its channels, or as many values of its axes as they take.
+    """By path, activations with numbers on both sides of each bound of all that read the same value, and far
+    ones: a small map of its channels, or as many values of its axes as they take.
     """
     known, found = shapes(graph, size), dict[str, Alone]()
     for node in nodes:
@@ -107,18 +114,18 @@ def _across_bounds(graph: Graph, nodes: Sequence[Node], size: tuple[int, int]) -
 
 
 def _across(ops: Iterable[Op]) -> NDArray[np.float64]:
-    """Numbers on both sides of each bound of ops: bounds x numbers."""
+    """Numbers on both sides of each bound of ops, and far ones: a row for each of these."""
     found = dict.fromkeys(
         (bound, min(max(1.0, abs(bound)), op.bounds[1] - op.bounds[0]))
         for op in ops
         for bound in op.bounds
         if np.isfinite(bound)
     )
-    return np.array([bound + reach * _STEPS for bound, reach in found])
+    return np.array([*(bound + reach * _STEPS for bound, reach in found), *_FAR])
 
 
 def _farthest(wanted: Array, got: Array) -> Norms:
-    """The largest distance around a bound: beside those around a large one, others would not show."""
+    """The largest distance around a bound or of far numbers: beside large ones, others would not show."""
     whole = got.size // len(_STEPS) * len(_STEPS)
     theirs, ours = (
         side.ravel()[:whole].reshape(-1, len(_STEPS)).astype(np.float64) for side in (wanted, got)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -77,7 +78,8 @@ class NumpyModel:
             if read in needed and needed.isdisjoint(images):
                 value = layer.value.astype(self.dtype)
                 known = {read: value if read in self.arrays else self._own(value)}
-                (found[path],) = self._computed(steps, known, (layer.tap,)).values()
+                with suppress(MissingFramework):  # of another shape than in the network
+                    (found[path],) = self._computed(steps, known, (layer.tap,)).values()
         return found
 
     def _own(self, value: Array) -> Numbers:

@@ -8,6 +8,7 @@ a Pad for the pads of the max pool behind it, which is another function.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, is_floating
-from porter.base.errors import UsageError
+from porter.base.errors import MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import expect_batch
@@ -124,12 +125,14 @@ class OnnxRunner:
 
     def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
         """See porter.frameworks.Engine.run_alone; by ONNX's reference implementation."""
-        found = {
-            path: run_part(self._model, {layer.reads: layer.value.astype(np.float64)}, layer.tap)
-            for path, layer in fed.items()
-            if layer.reads is not None
-        }
-        return {path: value for path, value in found.items() if value is not None}
+        found = dict[str, Array]()
+        for path, layer in fed.items():
+            if layer.reads is None:
+                continue
+            with suppress(MissingFramework):  # of another shape than in the network
+                value = run_part(self._model, {layer.reads: layer.value.astype(np.float64)}, layer.tap)
+                found |= {} if value is None else {path: value}
+        return found
 
     def _parts(self, batch: Array) -> list[tuple[Array, ...]]:
         """What each input is fed, in its layout and number type, as many images at a time as the model

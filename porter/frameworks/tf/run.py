@@ -89,10 +89,13 @@ class Runner:
                     continue
                 value = layer.value if layer.reads in self._arrays else channels_last(layer.value)
                 known = {id(self.values[layer.reads]): tensorflow.cast(value, self._model.inputs[0].dtype)}
-                for node in order:
-                    arguments, named = node.arguments.fill_in(known)
-                    given = node.operation(*arguments, **named)
-                    known |= zip(map(id, node.outputs), import_keras().tree.flatten(given), strict=False)
+                try:
+                    for node in order:
+                        arguments, named = node.arguments.fill_in(known)
+                        given = node.operation(*arguments, **named)
+                        known |= zip(map(id, node.outputs), import_keras().tree.flatten(given), strict=False)
+                except (tensorflow.errors.OpError, ValueError):  # of another shape than in the network
+                    continue
                 array = np.asarray(known[id(self.values[layer.tap])])
                 found[path] = array if layer.tap in self._arrays else channels_first(array)
         return found

@@ -148,8 +148,8 @@ class ExportedModule(nn.Module):
         )
         if read not in wanted or end == read or not wanted.isdisjoint(self._images):
             return None
-        known: dict[str, list[Any]] = {name: [number] for name, number in self._numbers.items()}
-        known |= {name: [self.get_buffer(buffer)] for name, buffer in self._stored.items()}
+        known: dict[str, list[Any]] = {name: [self._numbers[name]] for name in wanted & self._numbers.keys()}
+        known |= {name: [self.get_buffer(self._stored[name])] for name in wanted & self._stored.keys()}
         known[read] = [*[None] * at, value]
         for node, function in self._nodes:
             if node.name in wanted and node.name != read:

@@ -49,7 +49,10 @@ def run_alone(model: nn.Module, fed: Mapping[str, Alone]) -> dict[str, Array]:
         for path, layer in fed.items():
             value = to_tensor(layer.value)
             run = model.alone if isinstance(model, ExportedModule) else partial(_alone, model)
-            given = run(layer, value)
+            try:
+                given = run(layer, value)
+            except (RuntimeError, TypeError):  # it takes maps of other channels, or further values
+                continue
             if given is not None:
                 found[path] = to_array(given)
     return found
@@ -68,10 +71,7 @@ def _alone(model: nn.Module, layer: Alone, value: torch.Tensor) -> torch.Tensor 
             stack.callback(handle.remove)
         elif module.state_dict() or any(module.children()):
             return None
-        try:
-            given = module(value.clone())
-        except (RuntimeError, TypeError):  # it takes maps of other channels, or further values
-            return None
+        given = module(value.clone())
     return given if isinstance(given, torch.Tensor) else None
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import porter
-from porter.graph import Clip, GroupNorm, HardSwish, LeakyRelu, MaxPool, Op, Relu6, Swish
+from porter.graph import Clip, GroupNorm, HardSwish, LeakyRelu, MaxPool, Op, Relu, Relu6, Swish
 from porter.graph.ops import HardSigmoid
 from porter.graph.plan import make_plan
 from porter.port import Port
@@ -110,12 +110,27 @@ def in_mxnet(folder: Path) -> Path:
     )
 
 
+def in_tflite(folder: Path) -> Path:
+    """A ReLU6 that its convolution states, and one that reads another value."""
+    tf = tensorflow()
+
+    def compute(x: Any) -> Any:
+        six = tf.nn.relu6(tf.nn.conv2d(x, tf.constant(KERNEL.transpose(2, 3, 1, 0)), 1, "VALID") + 0.5)
+        return tf.nn.relu6(tf.nn.leaky_relu(six, 0.2) * 0.5) + six
+
+    traced = tf.function(compute, [tf.TensorSpec((1, *SIZE, 3), tf.float32)]).get_concrete_function()
+    made = tf.lite.TFLiteConverter.from_concrete_functions([traced], tf.Module()).convert()
+    (folder / "net.tflite").write_bytes(made)
+    return folder / "net.tflite"
+
+
 MADE: dict[str, Callable[[Path], Path]] = {
     "torch": exported,
     "onnx": in_onnx,
     "keras": in_keras,
     "tensorflow": in_tensorflow,
     "mxnet": in_mxnet,
+    "tflite": in_tflite,
 }
 
 
@@ -164,6 +179,16 @@ def test_another_bound_is_refused_though_no_image_reaches_it(
     for path, op in wrong.items():
         found = proved(with_op(port, path, op), file)
         assert not found.ok and found.proof.first_bad is not None and found.proof.first_bad.path == path
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("wrong", [Clip(0.0, 5.9), Relu()], ids=["5.9", "no cap"])
+def test_the_cap_that_a_convolution_of_tflite_states(wrong: Op, tmp_path: Path) -> None:
+    file = in_tflite(tmp_path)
+    port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
+    first = next(node.path for node in port.graph.nodes if node.op == Relu6())
+    found = proved(with_op(port, first, wrong), file).proof
+    assert found.first_bad is not None and found.first_bad.path == first
 
 
 TABLES = {  # Caffe's and MXNet's nets are read back, and compared as they are

