@@ -29,7 +29,7 @@ from porter.verification.inputs import (
 )
 from porter.verification.numbers import FLOAT64_LIMIT, moved, norms
 from porter.verification.parity import compare
-from porter.verification.probe import probed
+from porter.verification.probe import Probe
 from porter.verification.references import LayeredSource, SourceValues
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.sizes import Sizes
@@ -219,7 +219,7 @@ class Check:
         # The batch that the source ran last, whose model may be for one size only.
         rows, columns = batches[self.dtypes[0]][-1].shape[2:]
         limit = self.tolerance or FLOAT64_LIMIT
-        return probed(self.port, parity, source, (rows, columns), limit, self.device, self.tensors)
+        return Probe(self.port, source, (rows, columns), limit, self.device, self.tensors).completed(parity)
 
     def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,63 +39,96 @@ _FAR = np.geomspace(8, 1e5, len(_STEPS)) * np.array([[1], [-1]])
 _LARGE = 1e8
 
 
-def probed(
-    port: Port,
-    parity: Parity,
-    source: LayeredSource,
-    size: tuple[int, int],
-    limit: float,
-    device: str,
-    tensors: Tensors | None,
-) -> Parity:
-    """The comparison in float64, and that of activations with bounds, and of other layers in `unreached`,
-    which the source can run by themselves.
+@dataclass(frozen=True)
+class Probe:
+    """Runs layers of a source and of a port by themselves.
 
-    Args:
+    Attributes:
         size: of an input that the source was run on.
         limit: for the relative distance.
         device: where the port runs.
         tensors: see porter.verification.check.Check.
     """
-    compared = {node.path for node in parity.nodes}
-    known = bounded(port.graph)
-    bounds = [node for node in port.graph.nodes if node.path in compared & known]
-    left = (path for path in parity.unreached if path in compared - known)
-    others = [port.graph.by_path[path] for path in left]
-    try:
-        apart = _activations(port, bounds, source, size, device)
-        apart |= _pools_and_norms(port, others, source, size, limit, device, tensors)
-    except MissingFramework:  # an operator refuses there what it takes in the network
-        return parity
-    nodes = {node.path: node for node in parity.nodes}
-    nodes |= {path: NodeDistance(path, far.rel_l2, far.max_abs, limit) for path, far in apart.items()}
-    bad = next((nodes[path] for path in port.graph.by_path if path in apart and not nodes[path].ok), None)
-    unreached = tuple(path for path in parity.unreached if path not in apart)
-    if bad is None:
-        return replace(parity, unreached=unreached)
-    blamed = FirstBad(bad.path, bad.rel_l2, None, None, None)
-    return replace(parity, ok=False, first_bad=blamed, unreached=unreached, nodes=tuple(nodes.values()))
 
+    port: Port
+    source: LayeredSource
+    size: tuple[int, int]
+    limit: float
+    device: str
+    tensors: Tensors | None
 
-def _activations(
-    port: Port, nodes: Sequence[Node], source: LayeredSource, size: tuple[int, int], device: str
-) -> dict[str, Norms]:
-    """How far apart activations are around their bounds and beyond, by path. Equal ones of the port are one
-    layer.
-    """
-    layers = _across_bounds(port.graph, nodes, size)
-    wanted = source.run_alone(layers.values(), size)
-    kinds = {node.op: node.path for node in nodes if node.path in wanted}
-    if not kinds:
-        return {}
-    numbers = np.unique(np.concatenate([layer.value.ravel() for layer in layers.values()]))
-    made = tuple(Node(path, op, (INPUT,)) for op, path in kinds.items())
-    values = _run(port, made, numbers.reshape(1, 1, -1, 1), device, {})
-    found = {}
-    for node in (node for node in nodes if node.path in wanted):
-        places = np.searchsorted(numbers, layers[node.path].value)
-        found[node.path] = _farthest(wanted[node.path], values[kinds[node.op]].ravel()[places])
-    return found
+    def completed(self, parity: Parity) -> Parity:
+        """The comparison in float64, and that of activations with bounds, and of other layers in `unreached`,
+        which the source can run by themselves.
+        """
+        graph, compared = self.port.graph, {node.path for node in parity.nodes}
+        known = bounded(graph)
+        bounds = [node for node in graph.nodes if node.path in compared & known]
+        others = [graph.by_path[path] for path in parity.unreached if path in compared - known]
+        try:
+            apart = self._activations(bounds) | self._pools_and_norms(others)
+        except MissingFramework:  # an operator refuses there what it takes in the network
+            return parity
+        nodes = {node.path: node for node in parity.nodes}
+        nodes |= {
+            path: NodeDistance(path, far.rel_l2, far.max_abs, self.limit) for path, far in apart.items()
+        }
+        bad = next((nodes[path] for path in graph.by_path if path in apart and not nodes[path].ok), None)
+        unreached = tuple(path for path in parity.unreached if path not in apart)
+        if bad is None:
+            return replace(parity, unreached=unreached)
+        blamed = FirstBad(bad.path, bad.rel_l2, None, None, None)
+        return replace(parity, ok=False, first_bad=blamed, unreached=unreached, nodes=tuple(nodes.values()))
+
+    def _activations(self, nodes: Sequence[Node]) -> dict[str, Norms]:
+        """How far apart activations are around their bounds and beyond, by path. Equal ones of the port are
+        one layer.
+        """
+        layers = _across_bounds(self.port.graph, nodes, self.size)
+        wanted = self.source.run_alone(layers.values(), self.size)
+        kinds = {node.op: node.path for node in nodes if node.path in wanted}
+        if not kinds:
+            return {}
+        numbers = np.unique(np.concatenate([layer.value.ravel() for layer in layers.values()]))
+        made = tuple(Node(path, op, (INPUT,)) for op, path in kinds.items())
+        values = self._run(made, numbers.reshape(1, 1, -1, 1), {})
+        found = {}
+        for node in (node for node in nodes if node.path in wanted):
+            places = np.searchsorted(numbers, layers[node.path].value)
+            found[node.path] = _farthest(wanted[node.path], values[kinds[node.op]].ravel()[places])
+        return found
+
+    def _pools_and_norms(self, nodes: Sequence[Node]) -> dict[str, Norms]:
+        """How far apart layers are on numbers that show all of them, by path, of those that are equal on
+        others: what the source runs may be a part of the layer only, such as a pool without its pads.
+        """
+        known, found = shapes(self.port.graph, self.size), dict[str, Norms]()
+        for node in nodes:
+            shape = [axis or 1 for axis in known[node.inputs[0]]]
+            plain = np.random.default_rng(0).uniform(1, 2, shape)
+            epsilon = getattr(node.op, "epsilon", None)
+            # Large numbers hide every epsilon, and small ones show it.
+            scales = (1.0, -1.0) if epsilon is None else (_LARGE, math.sqrt(epsilon))
+            fed = np.stack([scale * plain for scale in scales])
+            wanted = self.source.run_alone([_alone(node, fed)], self.size).get(node.path)
+            if wanted is None:
+                continue
+            tensors = self.tensors or self.port.tensors()
+            held = {} if epsilon is None else {node.path: tensors[node.holder]}
+            got = self._run((Node(node.path, node.op, (INPUT,)),), fed, held)[node.path]
+            if wanted.shape == got.shape and norms(wanted[0], got[0]).rel_l2 <= self.limit:
+                found[node.path] = norms(wanted[1], got[1])
+        return found
+
+    def _run(self, nodes: tuple[Node, ...], batch: Array, tensors: Tensors) -> Mapping[str, Array]:
+        """The values of layers of the port that read its input."""
+        first, *further = (node.path for node in nodes)
+        axes = () if batch.ndim == 4 else batch.shape[1:]
+        graph = Graph(nodes, 1 if axes else batch.shape[1], first, further=tuple(further), axes=axes)
+        is_open = self.port.plan.only_size is None or axes
+        plan = make_plan(graph, ANY if is_open else batch.shape[2:4], self.port.destination.CAPABILITIES)
+        model = self.port.destination.ENGINE.build(plan, tensors, {}, "float64", self.device)
+        return self.port.destination.ENGINE.run(model, as_maps(batch, graph), [first, *further])
 
 
 def _across_bounds(graph: Graph, nodes: Sequence[Node], size: tuple[int, int]) -> dict[str, Alone]:
@@ -135,50 +168,5 @@ def _farthest(wanted: Array, got: Array) -> Norms:
     return norms(theirs[worst], ours[worst])
 
 
-def _pools_and_norms(
-    port: Port,
-    nodes: Sequence[Node],
-    source: LayeredSource,
-    size: tuple[int, int],
-    limit: float,
-    device: str,
-    tensors: Tensors | None,
-) -> dict[str, Norms]:
-    """How far apart layers are on numbers that show all of them, by path, of those that are equal on others:
-    what the source runs may be a part of the layer only, such as a pool without its pads.
-    """
-    known, found = shapes(port.graph, size), dict[str, Norms]()
-    for node in nodes:
-        shape = [axis or 1 for axis in known[node.inputs[0]]]
-        plain = np.random.default_rng(0).uniform(1, 2, shape)
-        epsilon = getattr(node.op, "epsilon", None)
-        # Large numbers hide every epsilon, and small ones show it.
-        scales = (1.0, -1.0) if epsilon is None else (_LARGE, math.sqrt(epsilon))
-        fed = np.stack([scale * plain for scale in scales])
-        wanted = source.run_alone([_alone(node, fed)], size).get(node.path)
-        if wanted is None:
-            continue
-        held = {} if epsilon is None else {node.path: (tensors or port.tensors())[node.holder]}
-        got = _run(port, (Node(node.path, node.op, (INPUT,)),), fed, device, held)[node.path]
-        if wanted.shape == got.shape and norms(wanted[0], got[0]).rel_l2 <= limit:
-            found[node.path] = norms(wanted[1], got[1])
-    return found
-
-
 def _alone(node: Node, value: Array) -> Alone:
     return Alone(node.path, None if node.inputs[0] == INPUT else node.inputs[0], value)
-
-
-def _run(
-    port: Port, nodes: tuple[Node, ...], batch: Array, device: str, tensors: Tensors
-) -> Mapping[str, Array]:
-    """The values of layers of a port that read its input."""
-    first, *further = (node.path for node in nodes)
-    axes = () if batch.ndim == 4 else batch.shape[1:]
-    graph = Graph(nodes, 1 if axes else batch.shape[1], first, further=tuple(further), axes=axes)
-    size = ANY if port.plan.only_size is None or axes else (batch.shape[2], batch.shape[3])
-    engine = port.destination.ENGINE
-    plan = make_plan(graph, size, port.destination.CAPABILITIES)
-    return engine.run(
-        engine.build(plan, tensors, {}, "float64", device), as_maps(batch, graph), [first, *further]
-    )
