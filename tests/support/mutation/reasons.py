@@ -22,6 +22,7 @@ from porter.graph import (
     shapes,
     site_of,
 )
+from porter.graph.ops import Axes
 from porter.padding import same_function
 from tests.support.mutation.judge import MOVED, Judge, Model, distances
 from tests.support.mutation.mistakes import Mutant
@@ -64,11 +65,12 @@ def reason(judge: Judge, mutant: Mutant) -> str:
 def _of_any(judge: Judge, mutant: Mutant) -> str:
     """Whether random numbers tell the op of a mutant from the right one."""
     right, wrong = judge.graph.by_path[mutant.place], mutant.graph.by_path[mutant.place]
-    channels, *size = shapes(judge.graph, judge.sizes[0])[right.inputs[0]]
+    read = shapes(judge.graph, judge.sizes[0])[right.inputs[0]]
+    channels, *size = read
     if (
         right.inputs != wrong.inputs
         or len(set(right.inputs)) > 1
-        or len(size) not in (0, 2)  # an array of other axes
+        or isinstance(read, Axes)
         or len(mutant.graph.nodes) != len(judge.graph.nodes)
     ):
         return UNREACHED
