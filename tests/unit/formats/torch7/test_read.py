@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from importlib import import_module
@@ -22,11 +21,9 @@ from porter.formats.recognition import recognise
 from porter.formats.torch7.objects import Thing, read_objects
 from porter.frameworks.numpy.engine import build_file
 from tests.support.arrays import Array
-from tests.support.checkout import ROOT
 from tests.support.torch7_files import Module, Sizes, write_torch7
 from tests.unit.formats.torch7.test_read_layers import CASES
 
-TORCHFILE = Path(os.environ.get("PORTER_TORCHFILE", ROOT / "build/torchfile"))
 SIZE = (33, 38)
 random = np.random.default_rng(0)
 
@@ -179,11 +176,8 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.full
-@pytest.mark.skipif(not TORCHFILE.is_dir(), reason="no torchfile: CONTRIBUTING.md says how to have it")
-def test_everything_is_what_torchfile_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_what_torchfile_reads(tmp_path: Path) -> None:
     """Reader and engine both take what is in a file from the same code."""
-    monkeypatch.syspath_prepend(TORCHFILE)
     load = import_module("torchfile").load
     held = {"network": network(), "epoch": 90} | {
         name: case.held for name, case in CASES.items() if case.width == 8
