@@ -46,7 +46,7 @@ def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:
             inputs = inputs[::-1]
         elif isinstance(op, Conv | Dense) and not op.bias and not record.computed:
             op, filters = replace(op, bias=True), channels_in(known[node.path])
-            changed[node.path]["bias"] = np.zeros(filters, np.float32)
+            changed[node.holder]["bias"] = np.zeros(filters, np.float32)
         if site is not None and site.convention.rule == "same" and port.plan.only_size is not None:
             cells = known[inputs[0]][1:]
             pads = tuple(
@@ -59,7 +59,7 @@ def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:
             )
             windowed: Any = op
             op = replace(windowed, convention=stated)
-        nodes.append(Node(node.path, op, inputs))
+        nodes.append(replace(node, op=op, inputs=inputs))
     if tuple(nodes) != graph.nodes:
         yield "ops, pads and sums", with_function(port, replace(graph, nodes=tuple(nodes)), changed)
 
