@@ -93,5 +93,6 @@ def test_a_check_reads_the_port_once(
     for to in ("torch", "onnx"):
         counted.clear()
         made = porter.convert(VARIANT, ZOO, to, weights=weights, out=tmp_path / to)
-        assert counted["read_port"] == 1 and counted["write_record"] == counted["make_plan"] == 2
+        # One of the plans is of the activations that are run by themselves.
+        assert counted["read_port"] == 1 and counted["write_record"] == 2 and counted["make_plan"] == 3
         assert read_port(made.port.folder) == made.port
