@@ -155,7 +155,7 @@ def _first_apart(
     """
     rounded = reading.replayed("float32", given)
     if all(
-        _at_once_equal(wanted.get(name), value) or _distance(wanted.get(name), value) <= _ROUNDING
+        _plainly_equal(wanted.get(name), value) or _distance(wanted.get(name), value) <= _ROUNDING
         for _, name, value in rounded
     ):
         return None
@@ -172,9 +172,9 @@ def _first_apart(
     return None
 
 
-def _at_once_equal(wanted: Array | None, value: Array) -> bool:
-    """Whether a value is plainly within rounding, by float32 only: a quarter of the time of `_distance`, for
-    what nearly all operators of a right reading give.
+def _plainly_equal(wanted: Array | None, value: Array) -> bool:
+    """Whether a value is within half of `_ROUNDING`, by float32 only: that is so of nearly all operators of a
+    right reading, and `_distance` copies each value to float64.
     """
     if wanted is None or wanted.shape != value.shape or not wanted.dtype == value.dtype == np.float32:
         return wanted is None
