@@ -178,7 +178,8 @@ def _farthest(wanted: Array, got: Array) -> Norms:
         side.ravel()[:whole].reshape(-1, len(_STEPS)).astype(np.float64) for side in (wanted, got)
     )
     scale = np.maximum(np.linalg.norm(theirs, axis=1), np.finfo(np.float64).tiny)
-    worst = np.nan_to_num(np.linalg.norm(theirs - ours, axis=1) / scale, nan=np.inf).argmax()
+    with np.errstate(over="ignore"):  # far from numbers that are all 0
+        worst = np.nan_to_num(np.linalg.norm(theirs - ours, axis=1) / scale, nan=np.inf).argmax()
     return norms(theirs[worst], ours[worst])
 
 

@@ -182,7 +182,7 @@ def test_another_bound_is_refused_though_no_image_reaches_it(
 
 
 @pytest.mark.usefixtures("one_recipe")
-@pytest.mark.parametrize("wrong", [Clip(0.0, 5.9), Relu()], ids=["5.9", "no cap"])
+@pytest.mark.parametrize("wrong", [Clip(0.0, 5.9), Clip(-9.0, 6.0), Relu()], ids=["5.9", "below 0", "no cap"])
 def test_the_cap_that_a_convolution_of_tflite_states(wrong: Op, tmp_path: Path) -> None:
     file = in_tflite(tmp_path)
     port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
