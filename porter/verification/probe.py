@@ -10,7 +10,7 @@ time of a comparison of the whole network.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,12 +94,8 @@ class Probe:
         values = self._run(made, numbers.reshape(1, 1, -1, 1), {})
         found = {}
         for node in (node for node in nodes if node.path in wanted):
-            fed = layers[node.path].value.ravel()
-            theirs = wanted[node.path].ravel()
-            ours = values[kinds[node.op]].ravel()[np.searchsorted(numbers, fed)]
-            plain = np.isin(fed, _between(node.op))
-            if norms(theirs[plain], ours[plain]).rel_l2 <= self.limit:
-                found[node.path] = _farthest(theirs, ours)
+            places = np.searchsorted(numbers, layers[node.path].value)
+            found[node.path] = _farthest(wanted[node.path], values[kinds[node.op]].ravel()[places])
         return found
 
     def _pools_and_norms(self, nodes: Sequence[Node]) -> dict[str, Norms]:
@@ -136,13 +132,13 @@ class Probe:
 
 
 def _across_bounds(graph: Graph, nodes: Sequence[Node], size: tuple[int, int]) -> dict[str, Alone]:
-    """By path, activations with numbers on both sides of each bound of all that read the same value, between
-    the bounds, and far ones: a small map of its channels, or as many values of its axes as they take.
+    """By path, activations with numbers on both sides of each bound of all that read the same value, and far
+    ones: a small map of its channels, or as many values of its axes as they take.
     """
     known, found = shapes(graph, size), dict[str, Alone]()
     for node in nodes:
         read = node.inputs[0]
-        numbers = _across([other.op for other in nodes if other.inputs[0] == read])
+        numbers = _across(other.op for other in nodes if other.inputs[0] == read)
         channels, *others = (axis or 1 for axis in known[read])
         times = -(-numbers.size // channels)
         shape = (1, channels, times, 1) if is_map(known[read]) else (times, channels, *others)
@@ -150,25 +146,15 @@ def _across_bounds(graph: Graph, nodes: Sequence[Node], size: tuple[int, int]) -
     return found
 
 
-def _across(ops: Sequence[Op]) -> NDArray[np.float64]:
-    """Numbers on both sides of each bound of ops, far ones, and some between: a row for each of these."""
+def _across(ops: Iterable[Op]) -> NDArray[np.float64]:
+    """Numbers on both sides of each bound of ops, and far ones: a row for each of these."""
     found = dict.fromkeys(
         (bound, min(max(1.0, abs(bound)), op.bounds[1] - op.bounds[0]))
         for op in ops
         for bound in op.bounds
         if np.isfinite(bound)
     )
-    around = (bound + reach * _STEPS for bound, reach in found)
-    return np.array([*around, *_FAR, *dict.fromkeys(_between(op) for op in ops)])
-
-
-def _between(op: Op) -> tuple[float, ...]:
-    """Numbers between an activation's bounds, which images show: where the source gives something else for
-    them, what it runs is more than the activation, such as a norm before it.
-    """
-    low, high = op.bounds
-    low = low if np.isfinite(low) else min(high, 1.0) - 1
-    return tuple(low + (min(high, low + 1) - low) * part for part in (0.2, 0.4, 0.6, 0.8))
+    return np.array([*(bound + reach * _STEPS for bound, reach in found), *_FAR])
 
 
 def _farthest(wanted: Array, got: Array) -> Norms:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,9 +121,10 @@ class GraphRunner:
         for path, value in own.items():
             name = _output(self.values[str(layers[path].reads)])
             stated = self._session.graph.get_tensor_by_name(name).shape
-            # Maps of one size are filled with the same numbers again and again.
-            shape = zip(value.shape, stated.as_list(), strict=True) if stated.rank == value.ndim else ()
-            given[name] = np.resize(value, [size or least for least, size in shape] or value.shape)
+            filled = _filling(value, stated.as_list() if stated.rank == value.ndim else value.shape)
+            if filled is None:
+                return {}
+            given[name] = filled
         wanted = {path: _output(self.values[layer.tap]) for path, layer in layers.items()}
         try:
             found: dict[str, Array] = self._session.run(wanted, given)
@@ -216,3 +218,15 @@ def channels_last(value: Array) -> Array:
 def channels_first(value: Array) -> Array:
     """A map N×H×W×C as N×C×H×W; other values unchanged."""
     return value.transpose(0, 3, 1, 2) if value.ndim == 4 else value
+
+
+def _filling(value: Array, stated: Sequence[int | None]) -> Array | None:
+    """A value in a stated shape, whose open axes are None: a large map is filled with the same numbers again
+    and again, and a small one, as behind a global pool, is as many images as it takes. None where one image
+    does not hold them and their number is stated.
+    """
+    images, *shape = (size or least for least, size in zip(value.shape, stated, strict=True))
+    needed = -(-value.size // max(1, math.prod(shape)))
+    if stated[0] is not None and needed > images:
+        return None
+    return np.resize(value, (max(images, needed), *shape))
