@@ -25,21 +25,32 @@ def owns(model: object) -> bool:
 
 
 @dataclass(frozen=True)
+class _Program:
+    """What was compiled of a module for inputs of some shapes.
+
+    Attributes:
+        run: see porter.frameworks.flax.tracing.trace.compiled.
+        layers: the names of the values that are shown, by path.
+    """
+
+    traced: Traced
+    run: Callable[[Sequence[Array]], dict[str, Array]]
+    layers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class _Prepared:
     """A module in inference mode and what was compiled of it, because compiling takes longer than running.
 
     Attributes:
         untraced: see porter.frameworks.flax.tracing.trace.untraced.
-        programs: for inputs of these shapes, whose layers of these paths are shown: the trace, its compiled
-            program, and the names of the layers by path.
+        programs: by the shapes of the inputs and the paths of the layers that are shown.
     """
 
     module: nnx.Module
     dtype: Dtype
     untraced: Callable[[Sequence[Array]], tuple[Array, ...]]
-    programs: dict[Any, tuple[Traced, Callable[[Sequence[Array]], dict[str, Array]], dict[str, str]]] = field(
-        default_factory=dict
-    )
+    programs: dict[Any, _Program] = field(default_factory=dict)
 
 
 def prepare(
@@ -73,11 +84,11 @@ def show(
     module gives untraced, so that a mistake of the trace, which the port shares, is seen.
     """
     given = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in batches]
-    key = (tuple(each.shape for each in given), frozenset(layers))
-    if key not in model.programs:
-        model.programs[key] = _compiled(model, given, layers)
-    traced, program, asked = model.programs[key]
-    values = program(given)
+    wanted = (tuple(each.shape for each in given), frozenset(layers))
+    if wanted not in model.programs:
+        model.programs[wanted] = _compiled(model, given, layers)
+    program = model.programs[wanted]
+    values, traced = program.run(given), program.traced
 
     def laid(key: str | int, value: Array) -> Array:
         return value.transpose(0, 3, 1, 2) if value.ndim == 4 and key not in arrays else value
@@ -85,16 +96,13 @@ def show(
     from_module = model.dtype == "float32" and not traced.rounding
     gives = model.untraced(given) if from_module else [values[name] for name in traced.outputs]
     outputs = tuple(laid(place, value) for place, value in enumerate(gives))
-    return Shown(outputs, {path: laid(path, values[name]) for path, name in asked.items()})
+    return Shown(outputs, {path: laid(path, values[name]) for path, name in program.layers.items()})
 
 
-def _compiled(
-    model: _Prepared, given: Sequence[Array], layers: Mapping[str, Sequence[str]]
-) -> tuple[Traced, Callable[[Sequence[Array]], dict[str, Array]], dict[str, str]]:
-    """See `_Prepared.programs`."""
+def _compiled(model: _Prepared, given: Sequence[Array], layers: Mapping[str, Sequence[str]]) -> _Program:
     from porter.frameworks.flax.tracing.trace import compiled, input_names, trace
 
     names = input_names(model.module, len(given))
     traced = trace(model.module, dict(zip(names, (each.shape for each in given), strict=True)))
     asked = {path: name for path, (name, *_) in layers.items() if name in traced.shapes}
-    return traced, compiled(traced, asked.values(), model.dtype), asked
+    return _Program(traced, compiled(traced, asked.values(), model.dtype), asked)
