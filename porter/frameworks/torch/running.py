@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
@@ -45,7 +45,7 @@ def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[s
 def run_alone(model: nn.Module, fed: Mapping[str, Alone]) -> dict[str, Array]:
     """See porter.frameworks.Engine."""
     found = dict[str, Array]()
-    with torch.inference_mode(), _one_thread(), _in_double():
+    with torch.inference_mode(), _one_thread(), _in_double(model):
         for path, layer in fed.items():
             value = to_tensor(layer.value)
             run = model.alone if isinstance(model, ExportedModule) else partial(_alone, model)
@@ -123,7 +123,7 @@ def record(
         if inputs[0].dtype == torch.float64:
             stack.enter_context(_one_thread())
             if not isinstance(model, GraphModule):  # a port is judged as it is
-                stack.enter_context(_in_double())
+                stack.enter_context(_in_double(model))
         return model(*inputs), values
 
 
@@ -161,14 +161,14 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _in_double() -> Iterator[None]:
+def _in_double(model: nn.Module) -> Iterator[None]:
     """What a module's own code computes in single precision, such as a table of positions, is computed in
-    double.
+    double. A program does this itself, and each of its ops would take longer.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _DoubleForSingle():  # type: ignore[no-untyped-call]
+        with nullcontext() if isinstance(model, ExportedModule) else _DoubleForSingle():  # type: ignore[no-untyped-call]
             yield
     finally:
         torch.set_default_dtype(before)
