@@ -93,7 +93,7 @@ def _checkpoint(
         if size is None
         else _graph(model, most_bytes(len(data)), outputs, completed(graphs[0].size, size))
     )
-    at_every, traced = graphs[0].nodes == graphs[1].nodes, stated.size != graphs[0].size
+    at_every, traced = stated.nodes == graphs[1].nodes, stated.size != graphs[0].size
     graph = replace(stated, resizable=at_every, traced=traced, definition=data, language="tflite")
     return Checkpoint(path, "tflite", None, {**tensors, **graph.evaluated}, notes, graph=graph)
 

@@ -285,6 +285,7 @@ def test_a_scalar_of_the_size_is_stored_with_a_shape_of_no_numbers(tmp_path: Pat
     file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, None, None, 3), tf.float32)])))
     made = porter.convert(file, to="torch", input_size="17x22", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
+    assert made.port.record.input.size == (17, 22), "its rows are in the port"
 
 
 def test_8_bit_weights_are_real_numbers_and_a_graph_of_whole_numbers_is_refused(tmp_path: Path) -> None:
