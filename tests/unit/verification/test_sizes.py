@@ -10,7 +10,7 @@ import pytest
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import CheckFailed
-from porter.graph import Add, Graph, MaxPool, Node, shapes, site_of
+from porter.graph import Add, Graph, MaxPool, Node, Resize, shapes, site_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Window
 from porter.recipe import expand, find_recipe
@@ -125,6 +125,16 @@ def test_float64_has_the_native_size_where_that_is_small(native: tuple[int, int]
     sizes = check_sizes(plan, native, Anything(), None, ("float32", "float64"))
     assert sizes is not None and sizes.rounded == (native,)
     assert set(small_sizes(plan.graph, native)) <= set(sizes.exact) and (native in sizes.exact) is wanted
+
+
+def test_what_the_port_has_of_one_size_is_compared_at_another() -> None:
+    """A map that the port makes 12x14 of every image was proved at 6x7, where the source doubles it."""
+    plan = make_plan(
+        Graph((Node("resize", Resize("linear", size=(12, 14)), ("input",)),), 3, "resize"), ANY, NATIVE
+    )
+    sizes = check_sizes(plan, (6, 7), Anything(), None, ("float32", "float64"))
+    assert plan.only_size is None and sizes is not None
+    assert sizes.exact == ((6, 7), (7, 9)) and sizes.rounded == ((6, 7),)
 
 
 def test_a_size_that_no_memory_holds_is_refused_before_an_image_is_made() -> None:
