@@ -27,6 +27,7 @@ from porter.verification.inputs import (
     make_telling,
     ranges,
 )
+from porter.verification.memory import let_go, weights_in
 from porter.verification.numbers import FLOAT64_LIMIT, moved, norms
 from porter.verification.parity import compare
 from porter.verification.probe import Probe
@@ -172,7 +173,7 @@ class Check:
     ) -> tuple[tuple[Parity, ...], dict[Dtype, list[Array]]]:
         """The comparisons, and the images that they are of."""
         port = self.port
-        models: dict[Dtype, Any] = {}
+        models, weights = dict[Dtype, Any](), weights_in(port.graph)
         batches, taps = self.batches(sizes), [node.path for node in port.graph.nodes]
 
         seen = {id(batch): dict[str, Array]() for batch in batches.get("float64", ())}
@@ -200,7 +201,7 @@ class Check:
         def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
             values = seen.pop(id(batch), None) or compute(batch, dtype)
             if batch is batches[dtype][-1]:
-                del models[dtype]  # models are large
+                let_go(models, [dtype], weights)  # models are large
             return values
 
         if self.rough != SMOOTH and "float64" in batches:

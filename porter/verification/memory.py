@@ -7,14 +7,19 @@ import gc
 import math
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any, TypeVar
+from weakref import ref
 
 import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import CheckFailed
-from porter.graph import Graph, shapes
+from porter.graph import Graph, shapes, tensor_shapes
+
+K = TypeVar("K")
 
 _MANY = 1 << 23
 _LARGE, _SMALL = 1 << 30, 1 << 16
@@ -70,6 +75,22 @@ def release(weights: int) -> None:
     if weights > _MANY:
         gc.collect()
     trim(weights)
+
+
+def let_go(models: dict[K, Any], keys: Iterable[K], weights: int) -> None:
+    """Takes models out of their table, and `release`s those that are in circles: most are not, and the search
+    looks through all of TensorFlow.
+    """
+    left = [ref(models.pop(key)) for key in keys]
+    if any(model() is not None for model in left):
+        release(weights)
+    elif left:
+        trim(weights)
+
+
+def weights_in(graph: Graph) -> int:
+    """How many numbers the tensors of a graph have."""
+    return sum(math.prod(shape) for roles in tensor_shapes(graph).values() for shape in roles.values())
 
 
 def expect_memory(graph: Graph, size: tuple[int, int]) -> None:

@@ -4,7 +4,6 @@ port rounds.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, UsageError
 from porter.base.progress import progress_bar
-from porter.graph import INPUT, Graph, Shape, shapes, site_of, tensor_shapes
+from porter.graph import INPUT, Graph, Shape, shapes, site_of
 from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, silence, unexcited
-from porter.verification.memory import release, set_aside, trim
+from porter.verification.memory import release, set_aside, trim, weights_in
 from porter.verification.numbers import FLOAT64_LIMIT, Norms, distance, moved, norms, top_margin
 from porter.verification.references import SourceValues
 from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
@@ -119,12 +118,9 @@ def compare(
     # The types one after the other, because models are large.
     order = sorted(batches, key=lambda dtype: dtype != "float64")
     seen = {dtype: _Worst() for dtype in batches}
-    weights = sum(
-        math.prod(shape) for roles in tensor_shapes(plan.graph).values() for shape in roles.values()
-    )
+    release(weights_in(plan.graph))
     with _progress(sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in order)) as step:
         for dtype in order:
-            release(weights)
             for size, alike in groupby(batches[dtype], key=lambda batch: (batch.shape[2], batch.shape[3])):
                 stated, sums = shapes(plan.graph, size), _Sums()
                 for batch in alike:

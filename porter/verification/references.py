@@ -37,6 +37,7 @@ from porter.padding import ANY
 from porter.port import OWN_BUILD
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
+from porter.verification.memory import let_go
 from porter.verification.numbers import FLOAT64_LIMIT, norms
 from porter.zoos.implementation import Implementation, get_implementation
 
@@ -144,7 +145,8 @@ class ZooReference:
         key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
         if key not in self._built:
             # Models are large; both types of a size are wanted in turns.
-            self._built = {at: model for at, model in self._built.items() if at[0] == key[0]}
+            weights = sum(tensor.size for tensor in self.checkpoint.tensors.values())
+            let_go(self._built, [at for at in self._built if at[0] != key[0]], weights)
             self._built[key] = self.implementation.build(
                 self.variant, self.classes, size, self.checkpoint, dtype, self.options
             )

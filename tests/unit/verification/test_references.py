@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,21 +16,27 @@ from porter.zoos.implementation import Implementation
 from tests.support.arrays import Array
 
 
+@dataclass
+class Built:
+    size: tuple[int, int]
+    dtype: str
+
+
 class Stub:
     """An engine whose models have no values to show."""
 
     RUNNER = "nothing"
 
     def run_reference(self, model: Any, batch: Array, taps: Any) -> dict[str, Array]:
-        assert model == (batch.shape[2:], batch.dtype.name)
+        assert model == Built((batch.shape[2], batch.shape[3]), batch.dtype.name)
         return {}
 
 
 def test_a_model_of_one_size_is_built_once_in_each_type_and_not_held_at_the_next_size() -> None:
-    built: list[tuple[tuple[int, int], Dtype]] = []
+    built: list[Built] = []
 
     def build(variant: str, classes: int, size: tuple[int, int], *rest: Any) -> Any:
-        built.append((size, rest[1]))
+        built.append(Built(size, rest[1]))
         return built[-1]
 
     checkpoint = Checkpoint(Path("weights"), "memory", "tf", {})
@@ -40,4 +47,4 @@ def test_a_model_of_one_size_is_built_once_in_each_type_and_not_held_at_the_next
         for _ in range(2):  # as a comparison in float32 asks, image by image
             for dtype in dtypes:
                 source.run(np.zeros((1, 3, rows, 8)), dtype)
-    assert built == [((rows, 8), dtype) for rows in (8, 9, 8) for dtype in dtypes]
+    assert built == [Built((rows, 8), dtype) for rows in (8, 9, 8) for dtype in dtypes]
