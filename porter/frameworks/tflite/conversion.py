@@ -27,7 +27,7 @@ from porter.frameworks.tf.build import connect
 from porter.frameworks.tf.config import MODEL_NAME
 from porter.frameworks.tf.model import state_model
 from porter.frameworks.tf.runtime import quiet_logger
-from porter.frameworks.tflite.arrays import CONSTANTS
+from porter.frameworks.tflite.spellings import CONSTANTS
 from porter.graph import Graph
 from porter.graph.plan import Plan
 
