@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Concatenate
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import GraphError, MappingError
@@ -23,9 +23,9 @@ POOLS: Mapping[type[Op], str] = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooli
 """The Keras classes of pools."""
 
 
-Constant = Callable[[LayerMaker, Any, str, list[Symbol], Array], Symbol]
-"""The value of a node that holds an array, from its op, its name, its inputs, and the array with the channels
-last.
+Spelling = Callable[Concatenate[LayerMaker, Any, str, list[Symbol], ...], Symbol]
+"""The value of a node, from its op, its name and its inputs, and from the array that it holds, with the
+channels last, if it holds one.
 """
 
 
@@ -34,7 +34,7 @@ def state_model(
     tensors: Tensors,
     layers: Mapping[str, str],
     dtype: Dtype,
-    constants: Mapping[type[Op], Constant] | None = None,
+    spellings: Mapping[type[Op], Spelling] = {},
 ) -> Statement:
     """A model from N×H×W×C to the graph's outputs, maps N×H×W×C too. It has only built-in layers and
     operations.
@@ -43,8 +43,8 @@ def state_model(
     are free. `batches` is left out, because Keras keeps no such count.
 
     Args:
-        constants: how ops are said whose arrays are constants, in a model that is not saved; None where
-            layers hold them.
+        spellings: how a model that is not saved says ops otherwise than by their layers, of which none holds
+            an array.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
@@ -61,10 +61,9 @@ def state_model(
     weights: dict[str, dict[str, Array]] = {}
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]
-        if constants and type(node.op) in constants:
-            array = tensors[node.path]["value"].astype(dtype)
-            array = array.transpose(1, 2, 0) if is_map(graph.open_shapes[node.path]) else array
-            values[node.path] = constants[type(node.op)](maker, node.op, names[node.path], inputs, array)
+        if type(node.op) in spellings:
+            held = _arrays(graph, node, tensors.get(node.path, {}), dtype)
+            values[node.path] = spellings[type(node.op)](maker, node.op, names[node.path], inputs, *held)
             continue
         values[node.path] = _apply(maker, plan, node, names[node.path], inputs)
         if node.path in shapes and node.shares is None:
@@ -76,9 +75,15 @@ def state_model(
     )
     led = {calls[0].name for calls in statement.ordered}
     for path in shapes:
-        if names[path] not in led and not (constants and type(graph.by_path[path].op) in constants):
+        if names[path] not in led and type(graph.by_path[path].op) not in spellings:
             raise GraphError("its weights do not lead to the output", where=path)
     return statement
+
+
+def _arrays(graph: Graph, node: Node, tensors: Mapping[str, Array], dtype: Dtype) -> list[Array]:
+    """The arrays that a node holds, with the channels of a map last."""
+    found = [array.astype(dtype) for array in tensors.values()]
+    return [each.transpose(1, 2, 0) for each in found] if is_map(graph.open_shapes[node.path]) else found
 
 
 def _channels_last(shape: Shape) -> Shape:

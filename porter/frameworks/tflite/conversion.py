@@ -27,7 +27,7 @@ from porter.frameworks.tf.build import connect
 from porter.frameworks.tf.config import MODEL_NAME
 from porter.frameworks.tf.model import state_model
 from porter.frameworks.tf.runtime import quiet_logger
-from porter.frameworks.tflite.spellings import CONSTANTS
+from porter.frameworks.tflite.spellings import SPELLINGS
 from porter.graph import Graph
 from porter.graph.plan import Plan
 
@@ -72,7 +72,7 @@ def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], weights: Wei
 def _save(tensorflow: Any, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], folder: str) -> None:
     """Saves a plan as the converter reads it."""
     with tensorflow.device("/CPU"):
-        model, _ = connect(state_model(plan, tensors, {}, "float32", CONSTANTS))
+        model, _ = connect(state_model(plan, tensors, {}, "float32", SPELLINGS))
     named = _named(tensorflow, _with_constants(tensorflow, model), plan.graph)
     # The module holds nothing: a function in it would be saved, and read again, beside the signature.
     holder, options = tensorflow.Module(), tensorflow.saved_model.SaveOptions

@@ -1,16 +1,17 @@
-"""How a model without trained layers says the ops that hold an array: the array is a constant of it.
+"""What the model that is converted says otherwise than by Keras's layers.
 
-A layer of Keras would take the product of the array with ones of the batch's size, which TensorFlow Lite only
-knows as it runs.
+An array is a constant of it, because nothing in a model.tflite is trained: a layer of Keras would take the
+product of the array with ones of the batch's size, which TensorFlow Lite only knows as it runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from porter.base.dtypes import Array
 from porter.frameworks.tf.maker import LayerMaker
-from porter.frameworks.tf.model import Constant
+from porter.frameworks.tf.model import Spelling
 from porter.frameworks.tf.statement import Symbol
 from porter.graph import Op, ops
 
@@ -33,7 +34,21 @@ def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Symbol], 
     return maker.layer("Concatenate", name, [tokens, inputs[0]], axis=1)
 
 
-CONSTANTS: Mapping[type[Op], Constant] = {
+def _softplus(maker: LayerMaker, op: ops.Softplus, name: str, inputs: list[Symbol]) -> Symbol:
+    """max(x, 0) + log(1 + exp(-abs(x))), which a cut does not change in float32. TensorFlow Lite has no
+    operator for Keras's: the converter makes log(exp(x) + 1) of it, which is infinite above 88.
+    """
+
+    def step(function: str, *operands: Any) -> Symbol:
+        return maker.operation(function, maker.name(f"{name}_{function}"), *operands)
+
+    near = step("exp", step("negative", step("absolute", inputs[0])))
+    rest = step("log", step("add", near, 1.0))
+    return maker.operation("add", name, maker.layer("ReLU", maker.name(f"{name}_relu"), inputs[0]), rest)
+
+
+SPELLINGS: Mapping[type[Op], Spelling] = {
+    ops.Softplus: _softplus,
     ops.AddArray: _add,
     ops.MultiplyArray: _multiply,
     ops.Tokens: _tokens,
