@@ -44,6 +44,9 @@ _LAST: Mapping[type[Op], str] = {
 }
 """The last of the operations by which Keras computes an op, where there is one such."""
 
+_OF_CONSTANTS = ops.AddArray, ops.Affine, ops.ChannelScale, ops.MultiplyArray
+"""What the converter may compute into the layer before it, whose name the value of both then has."""
+
 
 @dataclass
 class LiteModel:
@@ -120,10 +123,11 @@ class LiteModel:
         """
         found = dict[str, int]()
         layers, graph = layer_names(self.plan.graph, {}), self.plan.graph
+        changed = {node.inputs[0] for node in graph.nodes if isinstance(node.op, _OF_CONSTANTS)}
         nodes = {
             (layers[node.path], _last(self.plan, node)): node.path
             for node in graph.nodes
-            if len(graph.calls[node.holder]) == 1
+            if len(graph.calls[node.holder]) == 1 and node.path not in changed
         }
         for detail in self._keeping.get_tensor_details():
             match, axes = SCOPE.fullmatch(detail["name"].split(";")[0]), detail["shape_signature"].tolist()

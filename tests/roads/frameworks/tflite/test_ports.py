@@ -13,9 +13,9 @@ from porter.base.errors import CheckFailed, UsageError
 from porter.frameworks.tflite import destination as framework, port_files
 from porter.frameworks.tflite.conversion import convert, expect_rounding, is_rounded
 from porter.frameworks.tflite.running import LiteModel
-from porter.graph import Dense, GlobalAvgPool, Graph, HardSigmoid
+from porter.graph import INPUT, Affine, Conv, Dense, GlobalAvgPool, Graph, HardSigmoid, Node, Softplus
 from porter.graph.plan import make_plan
-from porter.padding import ANY, Convention
+from porter.padding import ANY, Convention, Window
 from tests.support.frameworks.torch.every_op import images, tensors_of
 from tests.support.frameworks.torch.graphs import Writer, resnet_v2
 from tests.support.oracle import evaluate
@@ -23,6 +23,7 @@ from tests.support.random_graphs import difference
 from tests.support.weights_files import write_weights
 
 GRAPH = resnet_v2((1, 1))
+ONE_BY_ONE = Conv(4, Window((1, 1)), Convention())
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,25 @@ def test_open_sizes_and_batches() -> None:
                 "head/pool",
             } <= found.keys()
             assert max(difference(value, wanted[path]) for path, value in found.items()) <= 1e-6
+
+
+def test_values_that_the_converter_changes() -> None:
+    """A softplus is finite above 88, where exp is not. A convolution that is multiplied by -1 at once is the
+    negative one in the file, under its own name.
+    """
+    nodes = (
+        Node("conv", ONE_BY_ONE, (INPUT,)),
+        Node("negative", Affine((-1.0,), (0.0,)), ("conv",)),
+        Node("softplus", Softplus(), ("negative",)),
+        Node("end", Affine((-1.0,), (0.0,)), ("softplus",)),
+    )
+    graph = Graph(nodes, 3, "end")
+    tensors, fed = tensors_of(graph), 1000 * images((5, 6))
+    wanted = evaluate(graph, tensors, fed)
+    assert wanted["softplus"].max() > 200
+    plan = make_plan(graph, ANY, framework.CAPABILITIES)
+    found = LiteModel(plan, convert(plan, tensors)).values(fed, [*wanted])
+    assert "end" in found and max(difference(value, wanted[path]) for path, value in found.items()) <= 1e-6
 
 
 def test_a_port_is_proved_run_and_read_again(made: Any, weights: Path, tmp_path: Path) -> None:
