@@ -11,6 +11,7 @@ import numpy as np
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers
 from porter.filegraph.kernels.program import Program, Row, Step, each, row, value_name
+from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.caffe.net import IMAGE, read_net
 from porter.formats.caffe.text import Message
@@ -29,20 +30,32 @@ def program(definition: bytes) -> Program:
                 layer.op,
                 reads,
                 gives,
-                {"stated": layer.parameters, "values": layer.values, "gives": layer.gives},
+                {"stated": _settings(layer.stated), "values": layer.values, "gives": layer.gives},
             )
         )
     return Program(IMAGE, tuple(steps), _ROWS)
 
 
-def _grid(stated: Message, **more: Any) -> Grid:
+def _settings(layer: Message) -> Settings:
+    """Of a layer's type. It has those of no other type, so that their name does not matter."""
+    found = dict[str, list[str]]()
+    parts = [part for name, parts in layer.fields.items() if name.endswith("_param") for part in parts]
+    for part in parts:
+        for name, given in part.fields.items() if isinstance(part, Message) else ():
+            shapes = [each.fields.get("dim", ()) for each in given if isinstance(each, Message)]
+            every = [*given, *(size for shape in shapes for size in shape)]
+            found.setdefault(name, []).extend(each for each in every if isinstance(each, str))
+    return Settings(found)
+
+
+def _grid(stated: Settings, **more: Any) -> Grid:
     down, across = stated.pair("pad", 0)
     return Grid(stated.pair("stride", 1), stated.pair("dilation", 1), (down, down, across, across), **more)
 
 
-def _pooled(stated: Message, x: Numbers) -> Any:
+def _pooled(stated: Settings, x: Numbers) -> Any:
     average = stated.word("pool", "MAX") in ("AVE", "1")
-    if stated.flag("global_pooling", False):
+    if stated.flag("global_pooling"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
     floors = stated.word("round_mode") in ("FLOOR", "1") or not stated.flag("ceil_mode", True)
     grid = _grid(stated, rounding="floor" if floors else "ceil")
@@ -54,7 +67,7 @@ def _pooled(stated: Message, x: Numbers) -> Any:
     )
 
 
-def _normed(stated: Message, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
+def _normed(stated: Settings, x: Numbers, mean: Numbers, variance: Numbers, factor: Numbers) -> Any:
     by = 1 / factor.ravel()[0] if factor.ravel()[0] else 0.0
     return values.batch_norm(x, mean * by, variance * by, None, None, stated.number("eps", 1e-5))
 
@@ -67,22 +80,22 @@ def _scaled(attributes: Mapping[str, Any], x: Numbers, gamma: Numbers, beta: Num
     return found if beta is None else found + values.across(beta, x)
 
 
-def _joined(stated: Message, *several: Numbers) -> Any:
-    operation, factors = stated.word("operation", "SUM"), stated.words("coeff")
+def _joined(stated: Settings, *several: Numbers) -> Any:
+    operation, factors = stated.word("operation", "SUM"), stated.values("coeff")
     if operation in ("PROD", "0"):
         return np.multiply.reduce(several)
     if operation in ("MAX", "2"):
         return np.maximum.reduce(several)
-    parts = [float(factor) * x for factor, x in zip(factors or ["1"] * len(several), several, strict=True)]
+    parts = [float(factor) * x for factor, x in zip(factors or [1] * len(several), several, strict=True)]
     return sum(parts[1:], parts[0])
 
 
-def _powered(stated: Message, x: Numbers) -> Any:
+def _powered(stated: Settings, x: Numbers) -> Any:
     inner = x * stated.number("scale", 1.0) + stated.number("shift", 0.0)
     return inner if stated.number("power", 1.0) == 1 else inner ** stated.number("power", 1.0)
 
 
-def _axis(stated: Message, older: str) -> int:
+def _axis(stated: Settings, older: str) -> int:
     return stated.count("axis", stated.count(older, 1))
 
 
@@ -91,7 +104,7 @@ def _parted(attributes: Mapping[str, Any], x: Numbers) -> tuple[Numbers, ...]:
     return tuple(np.split(x, stated.counts("slice_point") or attributes["gives"], _axis(stated, "slice_dim")))
 
 
-def _cropped(stated: Message, x: Numbers, like: Numbers) -> Any:
+def _cropped(stated: Settings, x: Numbers, like: Numbers) -> Any:
     first = stated.count("axis", 2) % x.ndim
     offsets = stated.counts("offset") or [0]
     every = offsets if len(offsets) > 1 else offsets * (x.ndim - first)
@@ -99,34 +112,34 @@ def _cropped(stated: Message, x: Numbers, like: Numbers) -> Any:
     return x[(*[slice(None)] * first, *cut)]
 
 
-def _flattened(stated: Message, x: Numbers) -> Any:
+def _flattened(stated: Settings, x: Numbers) -> Any:
     first, last = stated.count("axis", 1) % x.ndim, stated.count("end_axis", -1) % x.ndim
     return x.reshape(*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :])
 
 
-def _reshaped(stated: Message, x: Numbers) -> Any:
-    sizes = stated.part("shape").counts("dim")
+def _reshaped(stated: Settings, x: Numbers) -> Any:
+    sizes = stated.counts("shape")
     return x.reshape([size or x.shape[place] for place, size in enumerate(sizes)])
 
 
-def _conv(stated: Message, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+def _conv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
     return windows.conv(x, kernel, bias, _grid(stated), stated.count("group", 1))
 
 
-def _by_channel(stated: Message, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+def _by_channel(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
     return windows.conv(x, kernel, bias, _grid(stated), x.shape[1])
 
 
-def _deconv(stated: Message, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+def _deconv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
     return windows.transposed(x, kernel, bias, _grid(stated), stated.count("group", 1))
 
 
-def _product(stated: Message, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    turned = kernel.T if stated.flag("transpose", False) else kernel
+def _product(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    turned = kernel.T if stated.flag("transpose") else kernel
     return values.dense(x.reshape(len(x), -1), turned, bias)
 
 
-def _response(stated: Message, x: Numbers) -> Any:
+def _response(stated: Settings, x: Numbers) -> Any:
     size, alpha, beta = (
         stated.count("local_size", 5),
         stated.number("alpha", 1.0),
@@ -138,12 +151,12 @@ def _response(stated: Message, x: Numbers) -> Any:
     return values.response_norm(x, size, alpha, beta, stated.number("k", 1.0))
 
 
-def _exponential(stated: Message, x: Numbers) -> Any:
+def _exponential(stated: Settings, x: Numbers) -> Any:
     inner, base = x * stated.number("scale", 1.0) + stated.number("shift", 0.0), stated.number("base", -1.0)
     return np.exp(inner) if base == -1 else base**inner
 
 
-def _logarithm(stated: Message, x: Numbers) -> Any:
+def _logarithm(stated: Settings, x: Numbers) -> Any:
     inner, base = x * stated.number("scale", 1.0) + stated.number("shift", 0.0), stated.number("base", -1.0)
     return np.log(inner) if base == -1 else np.log(inner) / np.log(base)
 

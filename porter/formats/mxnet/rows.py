@@ -12,8 +12,9 @@ import numpy as np
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
 from porter.filegraph.kernels.program import Program, Row, Step, each, row, value_name
+from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
-from porter.formats.mxnet.symbol import Stated, read_symbol
+from porter.formats.mxnet.symbol import read_symbol
 
 
 def program(definition: bytes) -> Program:
@@ -23,10 +24,11 @@ def program(definition: bytes) -> Program:
     nodes = read_symbol(text, lambda name: name != image).nodes
     operators = {node.name for node in nodes}
     for node in nodes:
-        count = node.stated.count("num_outputs", 1) if node.op in ("SliceChannel", "split") else 1
+        stated = Settings({key: (word,) for key, word in node.stated.words.items()})
+        count = stated.count("num_outputs", 1) if node.op in ("SliceChannel", "split") else 1
         gives = tuple(value_name((node.name, place)) for place in range(count))
         reads = tuple(value_name(source) if source[0] in operators else source[0] for source in node.inputs)
-        steps.append(Step(node.op, reads, gives, {"stated": node.stated}))
+        steps.append(Step(node.op, reads, gives, {"stated": stated}))
     return Program(image, tuple(steps), _ROWS)
 
 
@@ -34,23 +36,23 @@ def _by_number(compute: Callable[[Numbers, float], Any]) -> Row:
     return row(lambda stated, x: compute(x, stated.number("scalar", 0.0)))
 
 
-def _grid(stated: Stated) -> Grid:
+def _grid(stated: Settings) -> Grid:
     down, across = stated.pair("pad", 0)
     return Grid(stated.pair("stride", 1), stated.pair("dilate", 1), (down, down, across, across))
 
 
-def _conv(stated: Stated, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+def _conv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
     return windows.conv(
         x, kernel, None if stated.flag("no_bias") else bias, _grid(stated), stated.count("num_group", 1)
     )
 
 
-def _deconv(stated: Stated, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+def _deconv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
     own = None if stated.flag("no_bias", True) else bias
     return windows.transposed(x, kernel, own, _grid(stated), stated.count("num_group", 1))
 
 
-def _pool(stated: Stated, x: Numbers) -> Any:
+def _pool(stated: Settings, x: Numbers) -> Any:
     average = stated.word("pool_type", "max") == "avg"
     if stated.flag("global_pool"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
@@ -63,19 +65,19 @@ def _pool(stated: Stated, x: Numbers) -> Any:
     )
 
 
-def _dense(stated: Stated, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+def _dense(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
     flat = x.reshape(len(x), -1) if stated.flag("flatten", True) else x
     return values.dense(flat, kernel, None if stated.flag("no_bias") else bias)
 
 
 def _norm(
-    stated: Stated, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers
+    stated: Settings, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers
 ) -> Numbers:
     own = None if stated.flag("fix_gamma", True) else gamma
     return values.batch_norm(x, mean, variance, own, beta, stated.number("eps", 1e-3))
 
 
-def _leaky(stated: Stated, x: Numbers, gamma: Numbers | None = None) -> Any:
+def _leaky(stated: Settings, x: Numbers, gamma: Numbers | None = None) -> Any:
     kind, slope = stated.word("act_type", "leaky"), stated.number("slope", 0.25)
     if kind == "prelu" and gamma is not None:
         return values.relu(x, slope=values.across(gamma, x))
@@ -99,40 +101,40 @@ _ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
 }
 
 
-def _lrn(stated: Stated, x: Numbers) -> Numbers:
+def _lrn(stated: Settings, x: Numbers) -> Numbers:
     numbers = (
         stated.number(name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("knorm", 2.0))
     )
     return values.response_norm(x, stated.count("nsize", 0), *numbers)
 
 
-def _instance_norm(stated: Stated, x: Numbers, gamma: Numbers, beta: Numbers) -> Numbers:
+def _instance_norm(stated: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Numbers:
     return values.group_norm(x, x.shape[1], gamma, beta, stated.number("eps", 1e-3))
 
 
-def _split(stated: Stated, x: Numbers) -> tuple[Numbers, ...]:
+def _split(stated: Settings, x: Numbers) -> tuple[Numbers, ...]:
     axis = stated.count("axis", 1)
     parts = np.split(x, stated.count("num_outputs", 1), axis)
     return tuple(part.squeeze(axis) for part in parts) if stated.flag("squeeze_axis") else tuple(parts)
 
 
-def _cut(stated: Stated, x: Numbers) -> Numbers:
+def _cut(stated: Settings, x: Numbers) -> Numbers:
     axis, end = stated.count("axis", 0), stated.word("end", "None")
     places = range(x.shape[axis])[stated.count("begin", 0) : None if end == "None" else int(end)]
     return x.take(places, axis)
 
 
-def _reshape(stated: Stated, x: Numbers) -> Numbers:
+def _reshape(stated: Settings, x: Numbers) -> Numbers:
     return x.reshape([size or x.shape[place] for place, size in enumerate(stated.counts("shape"))])
 
 
-def _pad(stated: Stated, x: Numbers) -> Numbers:
+def _pad(stated: Settings, x: Numbers) -> Numbers:
     widths = stated.counts("pad_width")
     pairs, mode = list(zip(widths[::2], widths[1::2], strict=True)), stated.word("mode")
     return pad(x, pairs, mode, stated.number("constant_value", 0.0))
 
 
-def _softmax_output(stated: Stated, x: Numbers) -> Numbers:
+def _softmax_output(stated: Settings, x: Numbers) -> Numbers:
     """Of all numbers of an image, if it says nothing else (src/operator/softmax_output-inl.h)."""
     if stated.flag("multi_output"):
         return values.softmax(x, 1)
