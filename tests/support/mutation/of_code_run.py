@@ -42,19 +42,20 @@ class Run:
     possible: int
 
 
-def run(folder: Path, log: Path, count: int, seed: int) -> Run:
+def run(folder: Path, log: Path, count: int, seed: int, text: str = "") -> Run:
     """Plants `count` mistakes on lines that the corpus runs. A log is continued with what it has of this
     source.
 
     Args:
         folder: of the corpus, which is made if it is not there.
+        text: what the places of the mistakes contain, such as `formats/caffe`.
     """
     if not any(folder.glob("*/item.json")):
         _make(folder)
     items = corpus.read(folder)
     parent = nursery(items)
     running, files = _running(items, parent)
-    every = _mistakes(running)
+    every = [mistake for mistake in _mistakes(running) if text in _key(mistake)]
     print(f"{sum(files.values())} files, {len(every)} mistakes on lines that they run", flush=True)
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     found = [each for each in map(json.loads, lines) if each.get("source") == digest_of_source()]
