@@ -284,6 +284,8 @@ def _with_constant(
         )
     if kind == "Pow" and first and len(number) == 1:
         return _power(builder, name, value, number[0])
+    if kind == "Pow" and len(number) == 1 and number[0] > 0:
+        return builder.chain(name, value, (ops.Affine((math.log(number[0]),), (0.0,)), ops.Exp()))
     if kind == "Div" and not all(number):
         return None
     scales: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
@@ -467,15 +469,13 @@ def norm_of_cells(
     tensors: Mapping[str, Reference],
     places: Collection[int],
 ) -> Read:
-    """A norm over the last axes, with stored tensors of these axes by role: over the channels, which several
-    axes become first.
+    """A norm over the last axes, with stored tensors of these axes by role: over the channels, which others
+    become first.
     """
-    if len(places) > 1:
+    view = walk.by_cell(source) if len(places) == 1 else None
+    if view is None or not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
         return _norm_of_axes(walk, node, source, op, tensors, places)
-    view = walk.by_cell(source)
     names = _vectors(walk, view, tensors)
-    if not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
-        return Lacks(f"{node.op} over other axes than the channels")
     return _each_cell(walk, node, view, op, names) if names is not None else Lacks()
 
 

@@ -5,13 +5,13 @@ choice is a sum.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 
 from porter.filegraph.arithmetic import combine, combine_constant, of_values
 from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dims import Numbers
+from porter.filegraph.functions import pair, within
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Reader, Walk, apply
 from porter.graph import Affine, Step
@@ -33,7 +33,7 @@ def compare(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
     exact.
     """
     turned, inclusive = COMPARISONS[kind]
-    difference = combine(walk, _within(node, "difference"), "Sub", sources[::-1] if turned else sources)
+    difference = combine(walk, within(node, "difference"), "Sub", sources[::-1] if turned else sources)
     return apply(walk, node, difference, Step(inclusive)) if isinstance(difference, View) else difference
 
 
@@ -45,7 +45,7 @@ def comparison(kind: str) -> Reader[N]:
 def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Reference) -> Read:
     """The first value where a comparison holds, otherwise the second; either may be a constant."""
     if not walk.flow.is_value(test):
-        return Lacks(f"{node.op} by what the file stores")
+        return _chosen(walk, node, test, first, second)
     share = walk.kept(test)
     for zeros, other, truth in ((first, second, False), (second, first, True)):
         # Only the other value is left of the sum.
@@ -53,13 +53,13 @@ def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Re
             return _times(
                 walk,
                 node,
-                share if truth else apply(walk, _within(node, "otherwise"), share, _OPPOSITE),
+                share if truth else apply(walk, within(node, "otherwise"), share, _OPPOSITE),
                 other,
             )
-    rest = apply(walk, _within(node, "otherwise"), share, _OPPOSITE)
+    rest = apply(walk, within(node, "otherwise"), share, _OPPOSITE)
     parts = [
-        _times(walk, _within(node, "first"), share, first),
-        _times(walk, _within(node, "second"), rest, second),
+        _times(walk, within(node, "first"), share, first),
+        _times(walk, within(node, "second"), rest, second),
     ]
     views = [part for part in parts if isinstance(part, View)]
     return (
@@ -67,6 +67,28 @@ def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Re
         if len(views) == 2
         else next(each for each in parts if not isinstance(each, View))
     )
+
+
+def _chosen(walk: Walk[N], node: N, test: Reference, first: Reference, second: Reference) -> Read:
+    """As `choose`, by truths that the file stores: each value times ones and zeros."""
+    truths = walk.flow.value(walk.unrepeated(test))
+    if truths is None or truths.dtype.kind != "b":
+        return Lacks(f"{node.op} by what the file stores")
+    kept: list[Read] = []
+    added: Numbers = np.zeros(())
+    for name, source, share in (("first", first, truths), ("second", second, ~truths)):
+        if walk.is_value(source):
+            ones = walk.flow.stated(f"{node.name}:{name}:ones", share.astype(np.float64))
+            kept.append(combine(walk, within(node, name), "Mul", (source, ones)))
+            continue
+        numbers = walk.flow.value(walk.unrepeated(source))
+        if numbers is None:
+            return Lacks(f"{node.op} by what the file stores")
+        added = added + np.where(share, numbers, 0.0)
+    found = pair(walk, node, "Add", *kept) if len(kept) == 2 else kept[0] if kept else Lacks()
+    if not isinstance(found, View) or not np.any(added):
+        return found
+    return combine_constant(walk, node, "Add", found, walk.flow.stated(f"{node.name}:numbers", added))
 
 
 def choice(walk: Walk[N], node: N) -> Read:
@@ -81,11 +103,6 @@ def _times(walk: Walk[N], node: N, share: View, source: Reference) -> Read:
     if numbers is not None and not np.isfinite(numbers).all():
         return Lacks(f"{node.op} of numbers that are not finite")
     return combine_constant(walk, node, "Mul", share, source)
-
-
-def _within(node: N, name: str) -> N:
-    """The part of a node that gives a value of its own."""
-    return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
 
 
 def is_truth(walk: Walk[N], source: Reference) -> bool:

@@ -7,6 +7,7 @@ values that a node reads as references; axes are places in the tensor as the fil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -17,12 +18,12 @@ import numpy as np
 from porter.filegraph.arithmetic import with_stored
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.dims import Dim, Open, Undecided, known, product, text
+from porter.filegraph.dims import Dim, Numbers, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.places import Items, place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
-from porter.graph import CropAxis, ExtendMap, Rearrange, Tokens, Upsample
+from porter.graph import MOST_CONSTANTS, ExtendMap, Rearrange, Tokens, Upsample
 from porter.graph.ops import AXES, Mode
 
 MOST_PARTS = 64
@@ -103,7 +104,28 @@ def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> R
     sizes = walk.sizes(source) or ()
     if not walk.flow.is_value(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
         return expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
-    return walk.view(source).repeated(known(times)) or Lacks()
+    stated = known(times)
+    if math.prod(stated) > MOST_PARTS or min(stated) < 1:
+        return Lacks(f"{node.op} into more than {MOST_PARTS} copies")
+    found: Read = walk.kept(source)
+    for place, count in enumerate(stated):
+        if isinstance(found, View) and count > 1:
+            found = _beside(walk, node, [found] * count, place)
+    return found
+
+
+def interleave(walk: Walk[N], node: N, source: Reference, place: int, times: int) -> Read:
+    """Each cell of an axis so many times, one after the other."""
+    view = walk.kept(source)
+    sizes, rank = view.sizes or (), len(view.sizes or ())
+    if not rank or times < 1:
+        return Lacks()
+    at = place_of(place, rank)
+    if walk.views.has_channels(view, at) and isinstance(size := sizes[at], int):
+        return gather(walk, node, source, at, [cell for cell in range(size) for _ in range(times)])
+    wide = view.with_axes([at + 1]).repeated([times if axis == at + 1 else 1 for axis in range(rank + 1)])
+    whole = wide and wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
+    return whole or Lacks()
 
 
 def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
@@ -144,7 +166,10 @@ def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]
             sizes[place] = len(range(size)[part])
     if 0 in sizes:
         return Lacks(f"{node.op} that leaves nothing", tuple(sizes))
-    return _cut(walk, node, node.name, walk.kept(source), parts)
+    around = [place for place, part in parts.items() if sizes and _is_around(part, sizes[place])]
+    rest = {place: part for place, part in parts.items() if place not in around}
+    found: Read = turned_round(walk, node, source, around) if around else walk.kept(source)
+    return _cut(walk, node, node.name, found, rest) if rest and isinstance(found, View) else found
 
 
 def take(walk: Walk[N], node: N, source: Reference, index: Sequence[slice | int | None]) -> Read:
@@ -186,6 +211,14 @@ def _is_whole(part: slice, size: Dim) -> bool:
     """Whether a part of an axis is all of it."""
     stated = (part.start or 0, part.stop, part.step or 1) == (0, None, 1)
     return stated or (not isinstance(size, Open) and range(size)[part] == range(size))
+
+
+def _is_around(part: slice | int, size: Dim) -> bool:
+    """Whether a part of an axis is all of it, from the last cell to the first."""
+    if isinstance(part, int):
+        return False
+    whole = (part.start, part.stop, part.step) == (None, None, -1)
+    return whole or (isinstance(size, int) and size > 1 and range(size)[part] == range(size)[::-1])
 
 
 def _slice(part: slice, size: Dim) -> slice:
@@ -267,6 +300,11 @@ def gather(walk: Walk[N], node: N, source: Source, place: int, places: Sequence[
     ]
     if len(views) < len(cells):
         return next((part for part in parts if isinstance(part, Lacks)), Lacks())
+    return _beside(walk, node, views, place)
+
+
+def _beside(walk: Walk[N], node: N, views: Sequence[View], place: int) -> Read:
+    """Values of the same axes one after the other along one of them."""
     whole = _by_channels(walk, node, views, place)
     return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
 
@@ -341,7 +379,7 @@ def _by_channels(walk: Walk[N], node: N, views: Sequence[View], place: int) -> V
     one.
     """
     names = walk.views.alike(views)
-    if names is None or names[place] != "channels":
+    if names is None or names[place : place + 1 or None] != ("channels",):  # an unknown value may have more
         return None
     return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
 
@@ -393,7 +431,7 @@ def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place:
 def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference], place: int) -> View | None:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [at for at, source in enumerate(sources) if walk.is_value(source)]
-    stored = [None if at in live else walk.flow.value(source) for at, source in enumerate(sources)]
+    stored = [None if at in live else _whole(walk, source) for at, source in enumerate(sources)]
     held = [each for each in stored if each is not None]
     sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
     fits = (
@@ -414,6 +452,18 @@ def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference
         walk, node.name, "Add", wide, replace(tensor, shape=numbers.shape[1 - walk.views.whole :])
     )
     return walk.views.led_like(view, value) if value is not None else None
+
+
+def _whole(walk: Walk[N], source: Reference) -> Numbers | None:
+    """A constant, also one that is repeated along axes of known size; an open first axis has one cell."""
+    numbers = walk.flow.value(walk.unrepeated(source))
+    if source not in walk.repeated or numbers is None:
+        return walk.flow.value(source)
+    first, *rest = walk.repeated[source].sizes
+    sizes = [1 if isinstance(first, Open) else first, *(size for size in rest if isinstance(size, int))]
+    if len(sizes) <= len(rest) or not walk.flow.affords(8 * math.prod(sizes)):
+        return None
+    return np.broadcast_to(numbers, sizes)
 
 
 def _among_tokens(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
@@ -502,7 +552,12 @@ def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, i
     if ends is None:
         return Lacks(f"{node.op} of the batch")
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
-        return Lacks(f"{node.op} of channels with {fill:g}")
+        (before, after), channels = ends[0], aligned.value.channels or MOST_CONSTANTS
+        if {*ends} != {0} or min(before, after) < 0 or channels + before + after > MOST_CONSTANTS:
+            return Lacks(f"{node.op} of channels with {fill:g}")
+        wide = walk.builder.widen(f"{node.name}:zeros", aligned.value, ends)
+        numbers = [*[fill] * before, *[0.0] * channels, *[fill] * after]
+        return aligned.held(walk.builder.affine(node.name, wide, (1.0,), numbers)) or Lacks()
     return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill)) or Lacks()
 
 
@@ -526,11 +581,43 @@ def extend(
     )
 
 
-def turned_round(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
+def turned_round(walk: Walk[N], node: N, source: Source, places: Collection[int]) -> Read:
     """The cells of these axes from the last one to the first."""
-    return (
-        cut(walk, node, source, dict.fromkeys(places, slice(None, None, -1))) if places else walk.view(source)
-    )
+    found: Read = walk.kept(source)
+    for place in places:
+        if isinstance(found, View):
+            found = _turned_round(walk, node, found, place)
+    return found
+
+
+def _turned_round(walk: Walk[N], node: N, view: View, place: int) -> Read:
+    """The cells of an axis from the last one to the first: as channels, where it is another one."""
+    rank, around = len(view.axes or ()), slice(None, None, -1)
+    if not rank or view.has_batch(place) or (view.value.is_map and walk.views.has_channels(view, place)):
+        return _cut(walk, node, node.name, view, {place: around})
+    last = place_of(place, rank)
+    order = [*(axis for axis in range(rank) if axis != last), last]
+    turned = view.transposed(order)
+    array = walk.as_array(f"{node.name}:last", turned) if turned is not None else None
+    if array is not None and array.value.is_array:
+        array = walk.as_cells(f"{node.name}:cells", array)
+    value = walk.builder.cut(node.name, array.value, {0: around}) if array is not None else None
+    if array is None or value is None:
+        return Lacks(f"{node.op} that depends on the size, or that turns an axis around")
+    return walk.views.like(array, value).restored(order) or Lacks()
+
+
+def quarter_turns(walk: Walk[N], node: N, source: Reference, places: tuple[int, int], turns: int) -> Read:
+    """Two axes turned by so many right angles: exchanged, and one of them turned round."""
+    view = walk.kept(source)
+    rank = len(view.axes or ())
+    if not rank:
+        return Lacks()
+    order, (one, other) = [*range(rank)], (place_of(place, rank) for place in places)
+    order[one], order[other] = other, one
+    turned = view.transposed(order) if turns % 2 else view
+    around = {0: [], 1: [one], 2: [one, other], 3: [other]}[turns % 4]
+    return turned_round(walk, node, turned, around) if turned is not None else Lacks()
 
 
 def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -> Read:
@@ -547,9 +634,15 @@ def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -
             return Lacks(f"{node.op} of an axis of open size")
         if not shift % size:
             continue
-        last = walk.builder.add(f"{node.name}:last", CropAxis(axis, size - shift % size, 0), value)
-        first = walk.builder.add(f"{node.name}:first", CropAxis(axis, 0, shift % size), value)
-        value = walk.builder.join(node.name, axis, last, first)
+        first, last = slice(0, size - shift % size), slice(size - shift % size, size)
+        parts = [
+            walk.builder.cut(f"{node.name}:{name}", value, {axis: part})
+            for name, part in (("last", last), ("first", first))
+        ]
+        whole = [part for part in parts if part is not None]
+        if len(whole) < len(parts):
+            return Lacks(f"{node.op} of an axis of open size")
+        value = walk.builder.join(node.name, axis, *whole)
     return walk.views.led_like(view, value)
 
 

@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from porter.filegraph.arithmetic import combine, is_vector, with_array, with_stored
+from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
 from porter.filegraph.dataflow import N, Reference, Tensor
-from porter.filegraph.dims import Dim, product
+from porter.filegraph.dims import Dim, Numbers, product
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.places import place_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Walk
+from porter.filegraph.walk import Lacks, Read, Source, Walk
 from porter.graph import (
     Add,
     Affine,
@@ -222,7 +223,9 @@ def read_equation(text: str, rank: int) -> Equation | None:
 
 
 def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> Read:
-    """The product of two values, or of a value and a stored kernel."""
+    """The product of two values, or of a value and a stored kernel; of one value its axes turned."""
+    if len(sources) == 1:
+        return _of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
     if equation is None or len(sources) != 2:
         return _unsaid(node, text)
@@ -272,6 +275,19 @@ def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Re
     equation, kernel = Equation(f"{places}km", "nk", f"{places}nm"), Kernel(matrix.name, shape)
     found = with_kernel(walk, node.name, walk.kept(source), equation, kernel)
     return found or Lacks(f"{node.op} of a constant of other axes and a value")
+
+
+def mixed(walk: Walk[N], node: N, source: Source, place: int, matrix: Numbers) -> Read:
+    """A matrix times the numbers along an axis of known size, such as their running sums."""
+    view = walk.kept(source)
+    rank = len(view.axes or ())
+    if not rank or view.has_batch(place) or not walk.flow.affords(matrix.nbytes):
+        return Lacks(f"{node.op} over the batch, or over too many cells")
+    x = "abcdefgh"[:rank]
+    axis = x[place_of(place, rank)]
+    held = walk.flow.hold(f"{node.name}:matrix", matrix)
+    equation = Equation(x, f"z{axis}", x.replace(axis, "z"))
+    return with_kernel(walk, node.name, view, equation, Kernel(held.name, held.shape)) or Lacks()
 
 
 def _scaled(
@@ -348,8 +364,10 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
         [axis for axis in x if axis in y and axis not in result],
     )
     left, right = ([axis for axis in one if axis not in other] for one, other in ((x, y), (y, x)))
-    if sorted(result) != sorted(shared + left + right) or not (shared and summed):
+    if sorted(result) != sorted(shared + left + right) or not shared:
         return None
+    if not summed:
+        return _each_by_each(walk, node, equation, views)
     sizes = _sizes(x, views[0]) | _sizes(y, views[1])
     of_batch = {
         letter
@@ -367,6 +385,29 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
         if isinstance(found, View)
         else None
     )
+
+
+def _of_one(walk: Walk[N], node: N, text: str, source: Reference) -> Read:
+    x, _, result = text.replace(" ", "").partition("->")
+    if not x.isalpha() or len({*x}) < len(x) or sorted(x) != sorted(result):
+        return _unsaid(node, text)
+    return walk.view(source).transposed([x.index(axis) for axis in result]) or _unsaid(node, text)
+
+
+def _each_by_each(walk: Walk[N], node: N, equation: Equation, views: Sequence[View]) -> View | None:
+    """A product that sums nothing: both values along all axes of the result, with one cell where they have
+    none.
+    """
+    wide = []
+    for letters, view in zip(equation[:2], views, strict=True):
+        own = [axis for axis in equation.result if axis in letters]
+        turned = view.transposed([letters.index(axis) for axis in own]) if len(own) == len(letters) else None
+        if turned is None:
+            return None
+        added = [place for place, axis in enumerate(equation.result) if axis not in letters]
+        wide.append(turned.with_axes(added) if added else turned)
+    found = of_values(walk, node, "Mul", wide)
+    return found if isinstance(found, View) else None
 
 
 def _sizes(letters: str, view: View) -> dict[str, Dim]:

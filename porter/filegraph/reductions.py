@@ -9,17 +9,36 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Open, product
+from porter.filegraph.functions import pair, then, within
 from porter.filegraph.places import place_of
+from porter.filegraph.products import mixed
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
-from porter.graph import Abs, Add, Affine, LogSoftmax, Op, Sigmoid, SliceChannels, Softmax, Sqrt
+from porter.graph import (
+    Abs,
+    Add,
+    Affine,
+    Exp,
+    Log,
+    LogSoftmax,
+    Op,
+    Power,
+    Sigmoid,
+    SliceChannels,
+    Softmax,
+    Sqrt,
+)
 from porter.graph.ops import AXES, Function
 
 Reduction = Function | Literal["sum", "min"]
+_MOST_SUMMED = 1024
+"""More cells than sums are kept of: a matrix has the square of it."""
 
 
 def reduce(
@@ -213,6 +232,55 @@ def over_norm(
     return of_values(walk, node, "Div", (source, bound))
 
 
+def log_sum_exp(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool) -> Read:
+    """The logarithm of the sum of exp(x) along axes: the largest number, and what the others add to it."""
+    most = reduce(walk, within(node, "largest"), source, "max", places, True)
+    powers = then(walk, within(node, "powers"), pair(walk, within(node, "apart"), "Sub", source, most), Exp())
+    if not isinstance(powers, View):
+        return powers
+    total = reduce(walk, within(node, "sum"), powers, "sum", places, True)
+    found = pair(walk, node, "Add", then(walk, within(node, "log"), total, Log()), most)
+    return found if keep or not isinstance(found, View) else found.without(places) or Lacks()
+
+
+def norm(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool, order: float) -> Read:
+    """A norm along axes: of order 1 the sum of sizes, of infinity the largest size, of others the root of a
+    sum of powers.
+    """
+    if order == 2:
+        return reduce(walk, node, source, "norm", places, keep)
+    size = apply(walk, within(node, "size"), source, Abs())
+    if math.isinf(order):
+        return reduce(walk, node, size, "max" if order > 0 else "min", places, keep)
+    if order == 1:
+        return reduce(walk, node, size, "sum", places, keep)
+    if order <= 0:
+        return Lacks(f"{node.op} of order {order:g}")
+    powers = apply(walk, within(node, "powers"), size, Power(order))
+    total = reduce(walk, within(node, "sum"), powers, "sum", places, keep)
+    return then(walk, node, total, Power(1 / order))
+
+
+def factors(walk: Walk[N], node: N, source: Reference, place: int, keep: bool) -> Read:
+    """The product of the numbers along an axis of few cells."""
+    size = walk.view(source).size(place)
+    if isinstance(size, Open) or not 0 < size <= moves.MOST_PARTS:
+        return Lacks(f"{node.op} over an axis of open size, or of more than {moves.MOST_PARTS} cells")
+    found: Read = moves.cut(walk, within(node, "cell"), source, {place: slice(0, 1)})
+    for cell in range(1, size):
+        part = moves.cut(walk, within(node, "cell"), source, {place: slice(cell, cell + 1)})
+        found = pair(walk, node if cell == size - 1 else within(node, "product"), "Mul", found, part)
+    return found if keep or not isinstance(found, View) else found.without([place]) or Lacks()
+
+
+def running_sums(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
+    """The sums of the numbers of an axis up to each of them: a product with a matrix of ones."""
+    size = walk.view(source).size(place)
+    if isinstance(size, Open) or size > _MOST_SUMMED:
+        return Lacks(f"{node.op} along an axis of open size, or of more than {_MOST_SUMMED} cells")
+    return mixed(walk, node, source, place, np.tri(size))
+
+
 def glu(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
     """The first half of an axis, times the sigmoid of the second."""
     size = walk.view(source).size(place)
@@ -252,5 +320,5 @@ def variance(
     if not isinstance(found, View):
         return found if isinstance(found, Lacks) else Lacks()
     links: list[Op] = [Affine((count / (count - less),), (0.0,))] if less else []
-    links += [Sqrt()] if node.op == "std" else []
+    links += [Sqrt()] if node.op.startswith("std") else []
     return walk.views.like(found, walk.builder.chain(node.name, found.value, links))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from porter.filegraph import moves
+from porter.filegraph import functions, moves
 from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.choices import both, choose, compare, either, opposite
 from porter.filegraph.dataflow import Reference
@@ -14,7 +14,16 @@ from porter.filegraph.dims import known
 from porter.filegraph.moves import concat, gather, pad, squeeze, take, transpose, turned_round, unsqueeze
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
-from porter.filegraph.reductions import Reduction, over_norm, reduce, variance
+from porter.filegraph.reductions import (
+    Reduction,
+    factors,
+    log_sum_exp,
+    norm,
+    over_norm,
+    reduce,
+    running_sums,
+    variance,
+)
 from porter.filegraph.walk import Lacks, NoOp, Read, apply
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
 from porter.formats.keras.layer import Layer, Taken, axes_in, count, expect_kinds, number, whole
@@ -38,7 +47,14 @@ OF_NUMBERS: Mapping[str, Op] = {
     **{"sign": ops.Sign(), "floor": ops.Floor(), "ceil": ops.Ceil(), "round": ops.Round()},
 }
 """Functions of each number that are one op of porter's."""
-_FUNCTIONS: Mapping[str, Reduction] = {"mean": "mean", "max": "max", "norm": "norm", "sum": "sum"}
+_FUNCTIONS: Mapping[str, Reduction] = {
+    **{"mean": "mean", "max": "max", "amax": "max", "min": "min", "amin": "min", "sum": "sum"},
+}
+_MADE: Mapping[str, str] = {
+    **{"arccosh": "acosh", "arcsinh": "asinh", "arctanh": "atanh"},
+    **{kind: kind for kind in ("cosh", "exp2", "expm1", "log10", "log1p", "log2", "sinh", "tan", "trunc")},
+}
+"""Functions of each number that are several of porter's ops, as porter.filegraph.functions calls them."""
 
 
 def read_operation(layer: Layer) -> Read | list[Read]:
@@ -77,8 +93,11 @@ def _source(layer: Layer, operand: Any) -> Reference:
 
 def _reduced(layer: Layer) -> Read:
     places, keep = _places(layer, layer.arguments.get("axis")), bool(layer.arguments.get("keepdims"))
-    if layer.op == "norm" and layer.arguments.get("ord") not in (None, 2):
-        raise NoOp(f"norm of order {layer.arguments['ord']!r:.20}")
+    if layer.op == "norm":
+        order = 2 if layer.arguments.get("ord") is None else layer.arguments["ord"]
+        if len(places) > 1 and order != 2:
+            raise NoOp(f"norm of a matrix of order {order!r:.20}")
+        return norm(layer.walk, layer, layer.source, places, keep, number(order))
     return reduce(layer.walk, layer, layer.source, _FUNCTIONS[layer.op], places, keep)
 
 
@@ -133,12 +152,89 @@ def _unstack(layer: Layer) -> Read | list[Read]:
 
 
 def _repeat(layer: Layer) -> Read:
-    """A repetition of an axis of one cell."""
+    """Each cell of an axis several times, one after the other."""
     (place,), sizes = _places(layer, layer.arguments.get("axis")), [*(layer.walk.sizes(layer.source) or ())]
+    times = count(layer.arguments["repeats"])
     if sizes[place] != 1:
-        raise NoOp("repeat of an axis of several cells")
-    sizes[place] = count(layer.arguments["repeats"])
+        return moves.interleave(layer.walk, layer, layer.source, place, times)
+    sizes[place] = times
     return moves.expand(layer.walk, layer, layer.source, sizes)
+
+
+def _tiled(layer: Layer) -> Read:
+    """Whole copies of axes, one after the other; the first axes may be left out."""
+    stated, rank = layer.first_of("repeats", "multiples"), len(layer.walk.sizes(layer.source) or ())
+    times = [*map(count, stated if isinstance(stated, list | tuple) else [stated])]
+    if len(times) > rank:
+        raise NoOp("tile of more axes than the value has")
+    return moves.repeat(layer.walk, layer, layer.source, [*[1] * (rank - len(times)), *times])
+
+
+def _made(layer: Layer) -> Read:
+    stated = layer.arguments
+    match layer.op:
+        case "hard_shrink":
+            maker = functions.hard_shrink(number(stated.get("threshold", 0.5)))
+        case "soft_shrink":
+            maker = functions.soft_shrink(number(stated.get("threshold", 0.5)))
+        case "threshold":
+            maker = functions.threshold(number(stated["threshold"]), number(stated["default_value"]))
+        case _:
+            maker = functions.MADE[_MADE[layer.op]]
+    return functions.made(layer.walk, layer, layer.source, maker)
+
+
+def _pair(layer: Layer) -> Read:
+    """Functions of two values."""
+    if len(layer.operands) != 2:
+        raise NoOp(f"{layer.op} of {len(layer.operands)} operands")
+    first, second = (_source(layer, operand) for operand in layer.operands)
+    match layer.op:
+        case "hypot":
+            return functions.hypotenuse(layer.walk, layer, first, second)
+        case "logaddexp":
+            return functions.log_of_sum(layer.walk, layer, first, second)
+        case _:
+            return functions.equal(layer.walk, layer, first, second, holds=layer.op == "equal")
+
+
+def _rounded(layer: Layer) -> Read:
+    """mod and floor_divide, by a number."""
+    divisor = numbers_in(layer.operands[1]) if len(layer.operands) == 2 else None
+    if divisor is None or divisor.size != 1 or not divisor.all():
+        raise NoOp(f"{layer.op} by something that is not one number other than 0")
+    make = functions.remainder if layer.op == "mod" else functions.rounded_quotient
+    return functions.made(layer.walk, layer, layer.source, make(float(divisor.ravel()[0]), "floor"))
+
+
+def _log_sum(layer: Layer) -> Read:
+    places, keep = _places(layer, layer.arguments.get("axis")), bool(layer.arguments.get("keepdims"))
+    return log_sum_exp(layer.walk, layer, layer.source, places, keep)
+
+
+def _product_along(layer: Layer) -> Read:
+    places = _places(layer, layer.arguments.get("axis"))
+    if len(places) > 1 or layer.arguments.get("dtype") is not None:
+        raise NoOp("prod over several axes, or to another type")
+    return factors(layer.walk, layer, layer.source, places[0], bool(layer.arguments.get("keepdims")))
+
+
+def _running_sums(layer: Layer) -> Read:
+    (place,) = _places(layer, layer.arguments.get("axis"))
+    if layer.arguments.get("dtype") is not None:
+        raise NoOp("cumsum to another type")
+    return running_sums(layer.walk, layer, layer.source, place)
+
+
+def _quarter_turns(layer: Layer) -> Read:
+    first, second = _places(layer, layer.arguments.get("axes", (0, 1)))
+    turns = whole(layer.arguments.get("k", 1))
+    return moves.quarter_turns(layer.walk, layer, layer.source, (first, second), turns)
+
+
+def _triangle(layer: Layer) -> Read:
+    offset = whole(layer.arguments.get("k", 0))
+    return functions.triangle(layer.walk, layer, layer.source, layer.op == "triu", offset)
 
 
 def _roll(layer: Layer) -> Read:
@@ -311,11 +407,11 @@ def _variance(layer: Layer) -> Read:
 
 def _normalize(layer: Layer) -> Read:
     """A value over its norm (keras/src/ops/nn.py, `_normalize`); Keras's own epsilon is 1e-7."""
-    if layer.arguments.get("order", 2) != 2:
-        raise NoOp(f"{layer.op} of order {layer.arguments['order']!r:.20}")
-    least = layer.arguments.get("epsilon")
-    places = _places(layer, layer.arguments.get("axis", -1))
-    return over_norm(layer.walk, layer, layer.source, places, 1e-7 if least is None else number(least))
+    order, least = layer.arguments.get("order", 2), layer.arguments.get("epsilon")
+    if order not in (1, 2):
+        raise NoOp(f"{layer.op} of order {order!r:.20}")
+    places, bound = _places(layer, layer.arguments.get("axis", -1)), 1e-7 if least is None else number(least)
+    return over_norm(layer.walk, layer, layer.source, places, bound, whole(order))
 
 
 def _of_number(layer: Layer) -> Read:
@@ -351,6 +447,15 @@ def _chosen(layer: Layer) -> Read:
 
 _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys(OF_NUMBERS, _of_number),
+    **dict.fromkeys((*_MADE, "hard_shrink", "soft_shrink", "threshold"), _made),
+    **dict.fromkeys(("hypot", "logaddexp", "equal", "not_equal"), _pair),
+    **dict.fromkeys(("mod", "floor_divide"), _rounded),
+    **dict.fromkeys(("tril", "triu"), _triangle),
+    "cumsum": _running_sums,
+    "logsumexp": _log_sum,
+    "prod": _product_along,
+    "rot90": _quarter_turns,
+    "tile": _tiled,
     "flip": _flip,
     "normalize": _normalize,
     **dict.fromkeys(("var", "std"), _variance),
@@ -363,7 +468,7 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
         "logical_not": _joined(opposite),
         "where": _chosen,
     },
-    **dict.fromkeys(_FUNCTIONS, _reduced),
+    **dict.fromkeys((*_FUNCTIONS, "norm"), _reduced),
     "cast": _cast,
     "clip": _clip,
     "concatenate": lambda layer: concat(

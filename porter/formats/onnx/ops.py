@@ -12,9 +12,18 @@ from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.choices import COMPARISONS, both, choice, comparison, either, is_truth, opposite
 from porter.filegraph.dims import BATCH, PLACE, known, product
+from porter.filegraph.functions import equality, hard_shrink, made, reader, remainder, soft_shrink, triangle
 from porter.filegraph.places import place_of
 from porter.filegraph.products import einsum
-from porter.filegraph.reductions import Reduction, log_softmax, over_norm, reduce, softmax
+from porter.filegraph.reductions import (
+    Reduction,
+    factors,
+    log_softmax,
+    over_norm,
+    reduce,
+    running_sums,
+    softmax,
+)
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Reader, Source, apply, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
@@ -215,6 +224,45 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
 
+def _running_sums(walk: Walk, node: OnnxNode) -> Read:
+    axis = walk.flow.number(node.inputs[1])
+    if axis is None or node.integer("exclusive") or node.integer("reverse"):
+        return Lacks("CumSum from the end, or without each number itself")
+    return running_sums(walk, node, node.inputs[0], int(axis))
+
+
+def _remainder(walk: Walk, node: OnnxNode) -> Read:
+    """Mod by a number: of the sign of the divisor, or with `fmod` of the dividend."""
+    divisor = walk.flow.number(node.inputs[1])
+    if not divisor or not walk.is_value(node.inputs[0]):
+        return Lacks("Mod by something that is not one number other than 0")
+    mode = "trunc" if node.integer("fmod") else "floor"
+    return made(walk, node, node.inputs[0], remainder(divisor, mode))
+
+
+def _product_along(walk: Walk, node: OnnxNode) -> Read:
+    axes = node.stated(walk.flow, "axes", 1)
+    if not axes or len(axes) > 1:
+        return Lacks("ReduceProd over several axes")
+    return factors(walk, node, node.inputs[0], axes[0], bool(node.integer("keepdims", 1)))
+
+
+def _shrunk(walk: Walk, node: OnnxNode) -> Read:
+    """Shrink: 0 within a bound, other numbers as they are, or nearer to 0 by that bound."""
+    bound, bias = node.real("lambd", 0.5), node.real("bias", 0.0)
+    if bias not in (0.0, bound):
+        return Lacks("Shrink by another number than its bound")
+    return made(walk, node, node.inputs[0], soft_shrink(bound) if bias else hard_shrink(bound))
+
+
+def _triangle(walk: Walk, node: OnnxNode) -> Read:
+    """Trilu."""
+    offset = 0.0 if node.input(1) is None else walk.flow.number(node.inputs[1])
+    if offset is None:
+        return Lacks("Trilu by a diagonal that the model computes as it runs")
+    return triangle(walk, node, node.inputs[0], bool(node.integer("upper", 1)), int(offset))
+
+
 _TRUTH = 9
 """TensorProto.BOOL."""
 READERS: Mapping[str, Reader[OnnxNode]] = {
@@ -249,6 +297,13 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "LpNormalization": _over_norm,
     "LpPool": windows.read_norm_pool,
     "MatMul": arithmetic.read_matrix,
+    **{kind: reader(kind.lower()) for kind in ("Acosh", "Asinh", "Atanh", "Cosh", "Sinh", "Tan")},
+    "CumSum": _running_sums,
+    "Equal": equality(True),
+    "Mod": _remainder,
+    "ReduceProd": _product_along,
+    "Shrink": _shrunk,
+    "Trilu": _triangle,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PRelu": lambda walk, node: slopes(walk, node, *node.inputs),
     "Pad": windows.read_pad,

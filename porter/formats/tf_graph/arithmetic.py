@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from porter.filegraph.arithmetic import batch_norm, clip, combine
+from porter.filegraph.functions import made, remainder, rounded_quotient
 from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
-from porter.filegraph.reductions import softmax, unit_of
+from porter.filegraph.reductions import factors, running_sums, softmax, unit_of
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
@@ -82,3 +83,29 @@ def read_exponential(walk: Walk, node: GraphNode) -> Read:
 
 def read_einsum(walk: Walk, node: GraphNode) -> Read:
     return einsum(walk, node, node.text("equation", ""), node.inputs)
+
+
+def read_rounded(walk: Walk, node: GraphNode) -> Read:
+    """A quotient by a number as a whole number, and what such a quotient leaves."""
+    divisor = walk.flow.number(node.inputs[1])
+    if not divisor or not walk.is_value(node.inputs[0]):
+        return Lacks(f"{node.op} by something that is not one number other than 0")
+    make = rounded_quotient if node.op == "FloorDiv" else remainder
+    mode = "floor" if node.op.startswith("Floor") else "trunc"
+    return made(walk, node, node.inputs[0], make(divisor, mode))
+
+
+def read_running_sums(walk: Walk, node: GraphNode) -> Read:
+    """Cumsum."""
+    axis = walk.flow.number(node.inputs[1])
+    if axis is None or node.flag("exclusive") or node.flag("reverse"):
+        return Lacks("Cumsum from the end, or without each number itself")
+    return running_sums(walk, node, node.inputs[0], int(axis))
+
+
+def read_product_along(walk: Walk, node: GraphNode) -> Read:
+    """Prod over an axis."""
+    places = walk.flow.integers(node.inputs[1])
+    if not places or len(places) > 1:
+        return Lacks("Prod over several axes")
+    return factors(walk, node, node.inputs[0], places[0], node.flag("keep_dims"))

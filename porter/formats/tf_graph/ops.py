@@ -14,6 +14,7 @@ from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
+from porter.filegraph.functions import equality, reader
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction, log_softmax, reduce, root, softmax
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
@@ -23,13 +24,11 @@ from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import (
     Abs,
-    Affine,
     Ceil,
     Cos,
     DepthToSpace,
     Elu,
     Erf,
-    Exp,
     Floor,
     LeakyRelu,
     LocalResponseNorm,
@@ -244,7 +243,15 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **dict.fromkeys(("Select", "SelectV2"), choice),
     **{op: comparison(kind) for op, kind in _COMPARED.items()},
     **{"LogicalAnd": both, "LogicalOr": either, "LogicalNot": opposite},
-    "Expm1": unary(lambda node: (Exp(), Affine((1.0,), (-1.0,)))),
+    **{
+        kind: reader(kind.lower())
+        for kind in ("Acosh", "Asinh", "Atanh", "Cosh", "Erfc", "Expm1", "Log1p", "Sinh", "Tan")
+    },
+    **dict.fromkeys(("FloorMod", "Mod", "TruncateMod", "FloorDiv"), arithmetic.read_rounded),
+    "Equal": equality(True),
+    "NotEqual": equality(False),
+    "Cumsum": arithmetic.read_running_sums,
+    "Prod": arithmetic.read_product_along,
     "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),

@@ -8,18 +8,19 @@ from functools import partial
 
 import numpy as np
 
-from porter.filegraph import arithmetic
+from porter.filegraph import arithmetic, functions
 from porter.filegraph.builder import Value
 from porter.filegraph.choices import choose
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import softplus
 from porter.filegraph.products import Product, attention, by_matrix, dense, matmul, with_matrices
+from porter.filegraph.reductions import norm, reduce
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph import LayerNorm, PRelu, RmsNorm, ThresholdedRelu
+from porter.graph import LARGEST_FLOAT32, Affine, Clip, LayerNorm, LeakyRelu, PRelu, RmsNorm
 
 COMPARED = {"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual"}
 """Comparisons, as porter.filegraph.choices calls them."""
@@ -90,8 +91,10 @@ def operands(node: AtenNode) -> Sequence[Operand]:
 def read_binary(walk: Walk, node: AtenNode) -> Read:
     """A sum, difference, product, quotient, bound or power: of values, or of a value and a constant."""
     first, second = node.arguments["self"], node.arguments["exponent" if node.op == "pow" else "other"]
-    if node.arguments.get("alpha", 1) != 1 or node.arguments.get("rounding_mode"):
-        return Lacks(f"{node.op} with {'rounding' if node.op == 'div' else 'alpha'}")
+    if node.arguments.get("alpha", 1) != 1:
+        return Lacks(f"{node.op} with alpha")
+    if node.arguments.get("rounding_mode"):
+        return read_rounded(walk, node)
     found = (
         arithmetic.response_norm(walk, node, _MEANS, "avg_pool3d", partial(_channels_pooled, walk))
         if node.op == "div"
@@ -102,10 +105,106 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
     )
 
 
+def read_rounded(walk: Walk, node: AtenNode) -> Read:
+    """A quotient by a number that is rounded, and what such a quotient leaves."""
+    divisor = walk.flow.number(node.arguments["other"])
+    if not divisor or not walk.is_value(node.arguments["self"]):
+        return Lacks(f"{node.op} by something that is not one number other than 0")
+    mode = node.arguments.get("rounding_mode") or ("trunc" if node.op == "fmod" else "floor")
+    make = functions.remainder if node.op in ("remainder", "fmod") else functions.rounded_quotient
+    return functions.made(walk, node, node.arguments["self"], make(divisor, mode))
+
+
+def read_made(walk: Walk, node: AtenNode) -> Read:
+    """Functions of each number that are several of porter's ops, of their attributes."""
+    stated = node.arguments
+    match node.op:
+        case "softshrink":
+            maker = functions.soft_shrink(float(stated.get("lambd", 0.5)))
+        case "hardshrink":
+            maker = functions.hard_shrink(float(stated.get("lambd", 0.5)))
+        case "threshold":
+            maker = functions.threshold(float(stated["threshold"]), float(stated["value"]))
+        case "logit":
+            maker = functions.logit(None if stated.get("eps") is None else float(stated["eps"]))
+        case _:
+            maker = functions.MADE[_OTHER_NAMES.get(node.op, node.op)]
+    return functions.made(walk, node, stated["self"], maker)
+
+
+_OTHER_NAMES = {
+    **{"fix": "trunc", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh"},
+    **{"special_expm1": "expm1", "special_log1p": "log1p", "special_erfc": "erfc", "special_exp2": "exp2"},
+}
+MADE = ("softshrink", "hardshrink", "threshold", "logit", *_OTHER_NAMES, *functions.MADE)
+"""What `read_made` reads."""
+
+
+def read_pair(walk: Walk, node: AtenNode) -> Read:
+    """Functions of two values."""
+    first, second = node.arguments["self"], node.arguments["other"]
+    if node.op == "hypot":
+        return functions.hypotenuse(walk, node, first, second)
+    if node.op == "logaddexp":
+        return functions.log_of_sum(walk, node, first, second)
+    return functions.equal(walk, node, first, second, holds=node.op == "eq")
+
+
+def read_between(walk: Walk, node: AtenNode) -> Read:
+    """lerp, whose share is a number or a value."""
+    share = node.arguments["weight"]
+    number = walk.flow.number(share)
+    if number is None and not walk.is_value(share):
+        return Lacks(f"{node.op} by stored numbers of each place")
+    return functions.between(
+        walk, node, node.arguments["self"], node.arguments["end"], share if number is None else number
+    )
+
+
+def read_distance(walk: Walk, node: AtenNode) -> Read:
+    """pairwise_distance: a norm of the differences along the last axis, each with a small number added."""
+    first, second = node.arguments["x1"], node.arguments["x2"]
+    apart = functions.pair(walk, functions.within(node, "apart"), "Sub", first, second)
+    least = Affine((1.0,), (float(node.arguments.get("eps", 1e-6)),))
+    added = functions.then(walk, functions.within(node, "added"), apart, least)
+    if not isinstance(added, View):
+        return added
+    order, keep = float(node.arguments.get("p", 2)), bool(node.arguments.get("keepdim"))
+    return norm(walk, node, added, [-1], keep, order)
+
+
+def read_cosine(walk: Walk, node: AtenNode) -> Read:
+    """cosine_similarity: the product of two values along an axis, over their norms, which are not below a
+    small number.
+    """
+    first, second = node.arguments["x1"], node.arguments["x2"]
+    places, least = [int(node.arguments.get("dim", 1))], float(node.arguments.get("eps", 1e-8))
+    product = functions.pair(walk, functions.within(node, "product"), "Mul", first, second)
+    if not isinstance(product, View):
+        return product
+    found = reduce(walk, functions.within(node, "sum"), product, "sum", places, False)
+    for name, source in (("first", first), ("second", second)):
+        size = norm(walk, functions.within(node, f"{name}_norm"), source, places, False, 2)
+        bound = Clip(least, LARGEST_FLOAT32)
+        over = functions.then(walk, functions.within(node, f"{name}_bound"), size, bound)
+        last = node if name == "second" else functions.within(node, "quotient")
+        found = functions.pair(walk, last, "Div", found, over)
+    return found
+
+
+def _scaled_by(walk: Walk, node: AtenNode, factor: float, kind: str) -> Read:
+    """A value plus a factor times the product, or the quotient, of two others."""
+    inner = functions.within(node, "product")
+    product = functions.pair(walk, inner, kind, node.arguments["tensor1"], node.arguments["tensor2"])
+    scaled = functions.then(walk, functions.within(node, "scaled"), product, Affine((factor,), (0.0,)))
+    return functions.pair(walk, node, "Add", scaled, node.arguments["self"])
+
+
 def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
-    """addcmul, a constant plus the product of a constant and a value."""
-    if node.arguments.get("value", 1) != 1 or walk.flow.is_value(node.arguments["self"]):
-        return Lacks(f"{node.op} that is not a scale and offset of a value")
+    """addcmul and addcdiv; a constant plus the product of a constant and a value is a scale and offset."""
+    factor = float(node.arguments.get("value", 1))
+    if node.op == "addcdiv" or factor != 1 or walk.flow.is_value(node.arguments["self"]):
+        return _scaled_by(walk, node, factor, "Div" if node.op == "addcdiv" else "Mul")
     product = arithmetic.combine(walk, node, "Mul", (node.arguments["tensor1"], node.arguments["tensor2"]))
     if not isinstance(product, View):
         return product
@@ -282,6 +381,16 @@ def read_elu(walk: Walk, node: AtenNode) -> Read:
     return apply(walk, node, node.arguments["self"], *arithmetic.scaled_elu(alpha, factor))
 
 
+def read_random_slope(walk: Walk, node: AtenNode) -> Read:
+    """rrelu, whose slope is outside of training the mean of its bounds."""
+    if node.arguments.get("training"):
+        return Lacks("rrelu in training mode (call model.eval() before torch.export.export)")
+    lower, upper = (
+        float(node.arguments.get(name, default)) for name, default in (("lower", 1 / 8), ("upper", 1 / 3))
+    )
+    return apply(walk, node, node.arguments["self"], LeakyRelu((lower + upper) / 2))
+
+
 def read_where(walk: Walk, node: AtenNode) -> Read:
     """A choice; a PReLU, as torch decomposes it, is where(x > 0, x, slopes * x)."""
     test, source, other = (node.arguments[name] for name in ("condition", "self", "other"))
@@ -312,15 +421,6 @@ def read_softplus(walk: Walk, node: AtenNode) -> Read:
         apply(walk, node, node.arguments["self"], op)
         if op is not None
         else Lacks("softplus with a beta or threshold")
-    )
-
-
-def read_threshold(walk: Walk, node: AtenNode) -> Read:
-    number, value = float(node.arguments["threshold"]), node.arguments["value"]
-    return (
-        apply(walk, node, node.arguments["self"], ThresholdedRelu(number))
-        if value == 0
-        else Lacks("threshold with a value")
     )
 
 

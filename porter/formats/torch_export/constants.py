@@ -317,8 +317,8 @@ def _embedded(node: AtenNode, table: Numbers, places: Numbers) -> Numbers:
 
 
 def _summed(node: AtenNode, value: Numbers) -> Numbers:
-    """The sum over one axis or several, one number after the other: see `_total`."""
-    places = node.arguments["dim"]
+    """The sum over all axes or some, one number after the other: see `_total`."""
+    places = node.arguments.get("dim") or [*range(value.ndim)]
     rest = [axis for axis in range(value.ndim) if axis not in [place % value.ndim for place in places]]
     found = _total(
         value.transpose([*rest, *[place % value.ndim for place in places]]).reshape(
@@ -339,9 +339,34 @@ def _reduced(node: AtenNode, value: Numbers) -> Numbers:
     functions: Mapping[str, Callable[..., Any]] = {
         "mean": np.mean,
         "amax": np.max,
+        "amin": np.min,
         "linalg_vector_norm": _norm,
     }
     return np.asarray(functions[node.op](value, axis=axes, keepdims=bool(node.arguments.get("keepdim"))))
+
+
+def _spread(node: AtenNode, value: Numbers) -> list[Numbers]:
+    """var and std over axes, and their forms that give the mean too."""
+    stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
+    axes = tuple(stated) if stated else None
+    correction = node.arguments.get("correction")
+    less = float(node.arguments.get("unbiased", True)) if correction is None else float(correction)
+    mean = value.mean(axes, keepdims=True)
+    squares = np.square(value - mean)
+    count = squares.size // max(mean.size, 1) - less
+    if count <= 0:
+        raise ValueError("a variance of one number")
+    found = squares.sum(axes, keepdims=keep) / count
+    spread = np.sqrt(found) if node.op.startswith("std") else found
+    return [np.asarray(spread), value.mean(axes, keepdims=keep)][: len(node.sizes)]
+
+
+def _spaced(node: AtenNode) -> Numbers:
+    """linspace."""
+    start, end, steps = (node.arguments[name] for name in ("start", "end", "steps"))
+    if not isinstance(steps, int) or not 0 < steps <= MOST_COMPUTED:
+        raise ValueError("numbers that are not stated, or too many")
+    return np.linspace(float(start), float(end), steps)
 
 
 def _norm(value: Numbers, **over: Any) -> Numbers:
@@ -407,7 +432,11 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "permute": lambda node, value: value.transpose(node.arguments["dims"]),
     "transpose": lambda node, value: value.swapaxes(node.arguments["dim0"], node.arguments["dim1"]),
     "swapaxes": lambda node, value: value.swapaxes(node.arguments["axis0"], node.arguments["axis1"]),
-    "t": lambda node, value: value.T,
+    **dict.fromkeys(("t", "numpy_T"), lambda node, value: value.T),
+    "mT": lambda node, value: value.swapaxes(-1, -2),
+    "movedim": lambda node, value: np.moveaxis(
+        value, node.arguments["source"], node.arguments["destination"]
+    ),
     "select": lambda node, value: value.take(node.arguments["index"], node.arguments["dim"]),
     "slice": _sliced,
     "flatten": _flattened,
@@ -427,7 +456,8 @@ EVALUATORS: Mapping[str, Evaluator] = {
     ROWS: _rows,
     "embedding": _embedded,
     "sum": _summed,
-    **dict.fromkeys(("mean", "amax", "linalg_vector_norm"), _reduced),
+    **dict.fromkeys(("mean", "amax", "amin", "linalg_vector_norm"), _reduced),
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _spread),
     **dict.fromkeys(("_weight_norm", "_weight_norm_interface"), _weight_norm),
     "mv": _plain(np.matmul),
     **dict.fromkeys(("dot", "vdot"), _plain(np.dot)),
@@ -435,6 +465,11 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "clamp_max": _plain(np.minimum),
     "expand_as": _plain(lambda value, other: np.broadcast_to(value, other.shape)),
     "arange": _arange,
+    "linspace": _spaced,
+    "scalar_tensor": lambda node: np.asarray(float(node.arguments["s"])),
+    "tril": lambda node, value: np.tril(value, node.arguments.get("diagonal", 0)),
+    "triu": lambda node, value: np.triu(value, node.arguments.get("diagonal", 0)),
+    "square": _plain(np.square),
     **dict.fromkeys(("to", "_to_copy"), _cast),
     "dropout": lambda node, value: value,
     **dict.fromkeys(("zeros", "ones", "full"), _filled),

@@ -12,8 +12,20 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known, ratio
+from porter.filegraph.functions import triangle, within
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import Reduction, glu, log_softmax, reduce, softmax, variance
+from porter.filegraph.reductions import (
+    Reduction,
+    factors,
+    glu,
+    log_softmax,
+    log_sum_exp,
+    norm,
+    reduce,
+    running_sums,
+    softmax,
+    variance,
+)
 from porter.filegraph.resampling import resize
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, leave_out
@@ -33,7 +45,7 @@ _MODES: Mapping[str, Mode] = {
 _FUNCTIONS: Mapping[str, Reduction] = {
     "mean": "mean",
     "amax": "max",
-    "linalg_vector_norm": "norm",
+    "amin": "min",
     "sum": "sum",
 }
 
@@ -117,14 +129,19 @@ def read_glu(walk: Walk, node: AtenNode) -> Read:
     return glu(walk, node, taken(node), int(node.arguments.get("dim", -1)))
 
 
-def read_variance(walk: Walk, node: AtenNode) -> Read:
-    """var and std. `unbiased`, the older spelling, is a correction of 1."""
+def read_variance(walk: Walk, node: AtenNode) -> Read | list[Read]:
+    """var, std and their forms that give the mean too. `unbiased`, the older spelling, is a correction of
+    1.
+    """
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if not stated:
         return Lacks(f"{node.op} of everything")
     correction = node.arguments.get("correction")
     less = float(node.arguments.get("unbiased", True)) if correction is None else float(correction)
-    return variance(walk, node, taken(node), stated, keep, less)
+    found = variance(walk, node, taken(node), stated, keep, less)
+    if not node.op.endswith("_mean"):
+        return found
+    return [found, reduce(walk, within(node, "mean"), taken(node), "mean", stated, keep)]
 
 
 def read_flip(walk: Walk, node: AtenNode) -> Read:
@@ -159,22 +176,22 @@ def read_squeeze(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_copies(walk: Walk, node: AtenNode) -> Read:
-    """repeat: whole copies of an axis, one after the other."""
-    times = sizes_of(walk, node, "repeats", taken(node))
-    return (
-        moves.repeat(walk, node, taken(node), times)
-        if len(times) == len(walk.sizes(taken(node)) or ())
-        else Lacks()
-    )
+    """repeat and tile: whole copies of an axis, one after the other; tile may leave out the first axes."""
+    times = sizes_of(walk, node, "dims" if node.op == "tile" else "repeats", taken(node))
+    rank = len(walk.sizes(taken(node)) or ())
+    times = [*[1] * (rank - len(times)), *times] if node.op == "tile" else times
+    return moves.repeat(walk, node, taken(node), times) if len(times) == rank else Lacks()
 
 
 def read_repeated(walk: Walk, node: AtenNode) -> Read:
-    """repeat_interleave of images."""
+    """repeat_interleave: each cell of an axis several times."""
     times, place = node.arguments["repeats"], node.arguments.get("dim")
     rank = len(walk.view(taken(node)).axes or ())
-    if not isinstance(times, int) or place not in (0, -rank):
-        return Lacks(f"{node.op} of other axes than the images")
-    return moves.each_image(walk, node, taken(node), times)
+    if not isinstance(times, int) or place is None:
+        return Lacks(f"{node.op} by numbers of each cell, or of a flat tensor")
+    if place in (0, -rank):
+        return moves.each_image(walk, node, taken(node), times)
+    return moves.interleave(walk, node, taken(node), place, times)
 
 
 def read_unsqueeze(walk: Walk, node: AtenNode) -> Read:
@@ -271,25 +288,69 @@ def read_pad(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_reduce(walk: Walk, node: AtenNode) -> Read:
-    """mean, amax, linalg_vector_norm and sum over axes."""
+    """mean, amax, amin, linalg_vector_norm and sum over axes."""
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if node.arguments.get("dtype") not in EXACT_TYPES or not stated:
         return Lacks(f"{node.op} of everything") if not stated else Lacks(f"{node.op} to another type")
-    if node.arguments.get("ord", 2) != 2:
-        return Lacks(f"{node.op} of order {node.arguments['ord']}")
+    if node.op == "linalg_vector_norm":
+        return norm(walk, node, taken(node), stated, keep, float(node.arguments.get("ord", 2)))
     return reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
 
 
 def read_largest(walk: Walk, node: AtenNode) -> Read | list[Read]:
-    """max of two values, or over an axis, which gives the places too."""
+    """max or min of two values, or over an axis, which gives the places too."""
+    function: Reduction = "min" if node.op == "min" else "max"
     if "other" in node.arguments:
-        return combine(walk, node, "Max", (node.arguments["self"], node.arguments["other"]))
+        return combine(walk, node, function.capitalize(), (node.arguments["self"], node.arguments["other"]))
     if "dim" not in node.arguments:
-        return Lacks("max of everything")
+        return Lacks(f"{node.op} of everything")
     found = reduce(
-        walk, node, taken(node), "max", [node.arguments["dim"]], bool(node.arguments.get("keepdim"))
+        walk, node, taken(node), function, [node.arguments["dim"]], bool(node.arguments.get("keepdim"))
     )
-    return found if isinstance(found, Lacks) else [found, Lacks("the places of the largest numbers")]
+    return found if isinstance(found, Lacks) else [found, Lacks(f"the places of what {node.op} finds")]
+
+
+def read_log_sum(walk: Walk, node: AtenNode) -> Read:
+    """logsumexp."""
+    return log_sum_exp(walk, node, taken(node), node.arguments["dim"], bool(node.arguments.get("keepdim")))
+
+
+def read_product_along(walk: Walk, node: AtenNode) -> Read:
+    """prod over an axis."""
+    if "dim" not in node.arguments or node.arguments.get("dtype") not in EXACT_TYPES:
+        return Lacks("prod of everything, or to another type")
+    return factors(walk, node, taken(node), node.arguments["dim"], bool(node.arguments.get("keepdim")))
+
+
+def read_running_sums(walk: Walk, node: AtenNode) -> Read:
+    """cumsum."""
+    if node.arguments.get("dtype") not in EXACT_TYPES:
+        return Lacks("cumsum to another type")
+    return running_sums(walk, node, taken(node), node.arguments["dim"])
+
+
+def read_moved_axes(walk: Walk, node: AtenNode) -> Read:
+    """movedim: some axes at other places, between the others in their order."""
+    rank = len(walk.sizes(taken(node)) or ())
+    before, after = (
+        [place_of(place, rank) for place in (stated if isinstance(stated, list) else [stated])]
+        for stated in (node.arguments["source"], node.arguments["destination"])
+    )
+    rest = iter(axis for axis in range(rank) if axis not in before)
+    at = dict(zip(after, before, strict=True))
+    order = [at[place] if place in at else next(rest) for place in range(rank)]
+    return moves.transpose(walk, node, taken(node), order)
+
+
+def read_quarter_turns(walk: Walk, node: AtenNode) -> Read:
+    """rot90."""
+    first, second = node.arguments.get("dims", [0, 1])
+    return moves.quarter_turns(walk, node, taken(node), (first, second), int(node.arguments.get("k", 1)))
+
+
+def read_triangle(walk: Walk, node: AtenNode) -> Read:
+    """tril and triu."""
+    return triangle(walk, node, taken(node), node.op == "triu", int(node.arguments.get("diagonal", 0)))
 
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:

@@ -186,7 +186,7 @@ class _Reader:
         # Run in another type, the program would be another function.
         if op == "rms_norm" and arguments.get("eps") is None:
             arguments["eps"] = float(np.finfo(np.float64 if name in self.doubles else np.float32).eps)
-        for key in _OPERANDS:
+        for key in (*_OPERANDS, *(["weight"] if op == "lerp" else [])):
             if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
                 constant = AtenNode(f"{name}.{key}", "number")
                 self.add(constant)

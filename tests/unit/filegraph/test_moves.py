@@ -121,9 +121,14 @@ CASES: Cases = {
         [Foreign("turned_round of the batch")],
     ),
     "rows turned round": (
-        [(moves.turned_round, (1,))],
-        [(moves.turned_round, (2,))],
-        [Foreign("turned_round that depends on the size, or that turns an axis around")],
+        [(moves.transpose, (0, 2, 1, 3)), (moves.turned_round, (2,)), (moves.reshape, (-1, 192))],
+        [(moves.transpose, (0, 3, 2, 1)), (moves.turned_round, (2,)), (moves.reshape, (-1, 192))],
+        [
+            Rearrange("c (h=8) w -> w c h"),
+            Rearrange("a b c -> c (a b) ()", True),
+            SliceChannels(7, -1, -1),
+            Rearrange("c (h0=6 h1=4) () -> (h0 c h1)"),
+        ],
     ),
     "pads of a turned map": (
         [(moves.transpose, (0, 2, 1, 3)), (moves.pad, {1: (1, 2)}, 0.5), (moves.transpose, (0, 2, 1, 3))],

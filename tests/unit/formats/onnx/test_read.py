@@ -643,7 +643,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
         "a = Unsqueeze (two2, forty) b = Add (a, a) y = Reshape (x, b)",
         "Reshape",
     ),
-    "cells without end": ("y = Tile (x, million)", "reshape"),
+    "cells without end": ("y = Tile (x, million)", "copies"),
     "channels without end": (
         " ".join(f"v{n} = Concat <axis=1> ({', '.join([f'v{n - 1}' if n else 'x'] * 64)})" for n in range(6)),
         "numbers",
@@ -765,7 +765,6 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         "GroupNormalization with numbers for each group": (
             "y = GroupNormalization <num_groups=2> (x, gamma, beta)"
         ),
-        "a reshape of 6x9x11 to 6x18x11": "y = Tile (x, two_rows)",
         "MaxPool output 1": "y, z = MaxPool <kernel_shape=[2, 2]> (x)",
         "Pad of channels by reflect": 'y = Pad <mode="reflect"> (x, all_pads)',
         "a group norm that does not fit: 6 groups of one number in 6x1x1": "p = GlobalAveragePool (x) "

@@ -635,7 +635,7 @@ def test_float32_graphs_in_float64(tmp_path: Path, case: str) -> None:
 
 FOREIGN: dict[str, Make] = {
     "MirrorPad of channels by symmetric": lambda x: tensorflow().pad(x, [[0, 0]] * 3 + [[1, 1]], "SYMMETRIC"),
-    "Tan": lambda x: tensorflow().tan(x),
+    "Atan": lambda x: tensorflow().atan(x),
     "MatMul with transpose_a": lambda x: tensorflow().matmul(
         tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_a=True
     ),

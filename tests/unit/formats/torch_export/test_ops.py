@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,32 @@ CASES: dict[str, Case] = {
     "repeated cells": lambda m, x: F.interpolate(x, scale_factor=2, mode="nearest"),
     "changed in place": lambda m, x: (x + 1).relu_().add_(x).mul_(2),
 }
+CASES |= {
+    "logarithms and powers": lambda m, x: torch.log1p(x.abs()) + torch.log2(x.abs() + 1) + 2.0**x + x.exp2(),
+    "of hyperbolas": lambda m, x: x.sinh() + x.cosh() + x.asinh() + (x.abs() + 2).acosh() + x.tanh().atanh(),
+    "angles and errors": lambda m, x: (x * 0.1).tan() + x.expm1() + x.erfc(),
+    "nearer to 0": lambda m, x: F.softshrink(x, 0.3) + F.hardshrink(x, 0.3) + F.threshold(x, 0.2, -0.7),
+    "cut to whole numbers": lambda m, x: (
+        x.trunc() + x.frac() + x.remainder(0.7) + x.fmod(0.7) + x.div(0.3, rounding_mode="floor")
+    ),
+    "of two values": lambda m, x: (
+        torch.hypot(x, x + 1) + x.lerp(x * x, 0.3) + (x == x.clamp(min=0)) + (x != x.clamp(min=0)) * x
+    ),
+    "scaled sums": lambda m, x: torch.addcmul(x, x, x, value=0.5) + torch.addcdiv(x, x, x.abs() + 1, value=2),
+    "norms of orders": lambda m, x: (
+        x / sum(torch.linalg.vector_norm(x, each, 1, True) for each in (1, 3, math.inf, -math.inf))
+    ),
+    "along the channels": lambda m, x: x.cumsum(1) + x.prod(1, keepdim=True) + x.amin(1, keepdim=True),
+    "deviation and mean": lambda m, x: sum(torch.std_mean(x, 1, keepdim=True)) * x,
+    "alike": lambda m, x: x * F.cosine_similarity(x, x * x, 1)[:, None],
+    "copies of channels": lambda m, x: x.tile(1, 2, 1, 1)[:, 3:9],
+    "axes by letters": lambda m, x: torch.einsum("nchw->ncwh", x.movedim(2, 3) * x.movedim(2, 3)),
+    "gated by letters": lambda m, x: torch.einsum("nchw,nc->nchw", x, x.mean((2, 3))),
+}
 WHOLE_ONLY: dict[str, Case] = {
+    "sums of powers": lambda m, x: x.logsumexp(1, keepdim=True) + torch.logaddexp(x, x * 2),
+    "log of a quotient": lambda m, x: x.sigmoid().logit(1e-3),
+    "channels twice": lambda m, x: x.repeat_interleave(2, 1)[:, 3:9],
     "smooth below 0": lambda m, x: F.celu(F.celu(x), alpha=0.7) + F.celu(x, alpha=2.5),
     "pads of own cells": lambda m, x: F.pad(
         F.pad(x, (1, 2, 3, 0), mode="reflect"), (2, 0, 1, 1), mode="replicate"
@@ -197,8 +223,13 @@ WHOLE_ONLY: dict[str, Case] = {
     ),
     "around": lambda m, x: F.threshold(F.pad(x, (1, 2, 0, 1), mode="circular"), 0.3, 0.0),
 }
-"""Decomposed, they are lookups by computed places, or parts of a CELU, which are refused."""
+"""Decomposed, they are lookups by computed places, choices by bounds, or parts of a CELU, all refused."""
 FIXED_ONLY: dict[str, Case] = {
+    "turned round": lambda m, x: x.flip((2, 3)) + x.flip(3) + x.rot90(2, (2, 3)) + x.rot90(4, (2, 3)),
+    "copies of rows": lambda m, x: x.repeat(1, 1, 2, 1)[:, :, 3:] + x.repeat_interleave(2, 2)[:, :, 3:],
+    "sums of rows": lambda m, x: x.cumsum(2) + x.prod(3, keepdim=True),
+    "triangles": lambda m, x: x.tril() + x.triu(1),
+    "norm of the columns": lambda m, x: F.layer_norm(x, x.shape[-1:]),
     "a corner of a size": lambda m, x: x[:, :, :6, 3:99],
     "windows": lambda m, x: F.adaptive_avg_pool2d(x, (5, 7)),
     "windows that differ in size": lambda m, x: (
