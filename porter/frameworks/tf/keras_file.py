@@ -18,7 +18,7 @@ from porter.base.errors import MappingError, MissingFramework, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
-from porter.formats.keras.activations import ACTIVATIONS, PARTS, activation_name
+from porter.formats.keras.activations import ACTIVATIONS, PARTS
 from porter.formats.keras.arrays import variable_in
 from porter.formats.keras.channels_first import (
     ACTIVATION,
@@ -33,8 +33,9 @@ from porter.formats.keras.graph import Named, before_activation, fused_name, nam
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
 from porter.formats.keras.resizing import centred, evened, resize_of
-from porter.formats.keras.scaling import numbers_in, statistics
+from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import modern, operation_name
+from porter.formats.keras.wiring import misread
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.keras_operations import (
     activate,
@@ -119,6 +120,8 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     flow = read_flow(graph.definition, where) if graph is not None else None
     if graph is None or read is None or flow is None:
         raise MissingFramework("the file carries no Keras model's config", where=where)
+    if (wrong := misread(flow, graph.definition)) is not None:
+        raise MissingFramework(f"porter reads the file's config in two ways: {wrong}", where=where)
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype), undrawn():
         builder = _Builder(checkpoint, graph, dtype, size, flow, _order(read, flow))
         for named in name_calls(_ordered(flow), checkpoint.tensors):
@@ -214,9 +217,10 @@ class _Builder:
             if _is_first(named.call):
                 self.taps[f"{named.name}_{CHANNELS_LAST}"] = _moved(inputs[0], 1, -1)
                 self.taps[f"{named.name}_{CHANNELS_FIRST}"] = found
-            if named.call.kind not in FUSING:
+            stated = named.call.arguments.get("activation")
+            if named.call.kind == "Activation" or (named.call.kind not in FUSING and stated is None):
                 return found
-            name = activation_name(named.call.arguments.get("activation"))
+            name = _function_of(stated)
             if name not in (None, "linear", *ACTIVATIONS, *PARTS):
                 self.refused.append(
                     f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list"
@@ -282,9 +286,9 @@ class _Builder:
             case "Resizing" | "UpSampling2D":
                 value = _with_aspect(call.kind, call.arguments, inputs[0])
                 op = resize_of(call.kind, call.arguments, tuple(value.shape[1:3]))
-                if op is None:
+                if _keeps_size(call.kind, call.arguments, tuple(value.shape[1:3])):
                     return value
-                if self._dtype == "float64" and op.mode != "nearest":  # Keras's own are float32
+                if self._dtype == "float64" and op and op.mode != "nearest":  # Keras's own are float32
                     return resized(value, _as_tensorflow(op, call.arguments), keras_do, self._dtype)
             case "CenterCrop" if centred(call.kind, call.arguments, tuple(inputs[0].shape[1:3])) is None:
                 arguments = {**call.arguments, "crop_to_aspect_ratio": True}
@@ -338,7 +342,7 @@ class _Builder:
     def _activated(self, call: Call, value: Any) -> Any:
         """The value after the `activation` argument, which is a name on a closed list, or a layer on one."""
         stated = call.arguments.get("activation")
-        name = activation_name(stated)
+        name = _function_of(stated)
         if name == "linear":
             return value
         if name is not None:
@@ -359,13 +363,9 @@ class _Builder:
             # As numpy numbers, because Keras would first round plain ones to float32.
             arguments |= {key: self._constant(stated.get(key, 0.0)) for key in ("scale", "offset")}
         if kind == "Normalization" and stated.get("mean") is not None:
-            found = statistics(stated, {})
-            if found is None:
-                raise ValueError("it lacks one mean and variance per channel")
-            arguments |= {
-                name: each[0] if each.size == 1 else each
-                for name, each in zip(("mean", "variance"), found, strict=True)
-            }
+            for name in ("mean", "variance"):
+                found = np.ravel(self._constant(stated.get(name)))
+                arguments[name] = found[0] if found.size == 1 else found
         return getattr(self.keras.layers, kind)(dtype=self._dtype, **arguments)
 
     def _operands(self, operation: str, call: Call) -> list[Any]:
@@ -472,6 +472,19 @@ def _as_tensorflow(op: Resize, stated: Mapping[str, Any]) -> Resize:
         a=-0.5 if cubic else op.a,
         inside=cubic,
     )
+
+
+def _keeps_size(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
+    if kind == "UpSampling2D":
+        return pair(arguments["size"]) == (1, 1)
+    return (arguments["height"], arguments["width"]) == size
+
+
+def _function_of(activation: Any) -> str | None:
+    """The name in an `activation` argument, as Keras resolves it; None where it is an object."""
+    if activation is None:
+        return "linear"
+    return activation.rpartition(".")[2] if isinstance(activation, str) else None
 
 
 def _with_aspect(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:

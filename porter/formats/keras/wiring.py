@@ -1,0 +1,141 @@
+"""Which layers read which, by the names in a model's config. The reader of a file and what runs its model
+beside a port both take their calls from porter.formats.keras.flow, which is held to these names first.
+
+The numbers of calls and of outputs are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from porter.formats.keras.flow import Call, Flow, LayerNames, results_in
+from porter.formats.keras.versions import MODELS
+from porter.formats.limits import read_json
+
+_INPUT = "InputLayer"
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A model in a config, without its inputs.
+
+    Attributes:
+        reads: for each layer, the names that each of its calls reads.
+        ends: the layers whose values the model gives, in its order.
+    """
+
+    reads: Mapping[str, Sequence[Sequence[str]]]
+    ends: Sequence[str]
+
+
+def misread(flow: Flow, definition: str | bytes) -> str | None:
+    """What a flow has otherwise than the names in the config, in words; None where they agree."""
+    levels = dict(_levels(read_json(definition), ()))
+    for call in flow.calls:
+        sources = [flow.calls[each.call] for each in results_in(call.given) if each.call >= 0]
+        sources = [source for source in sources if source.kind != _INPUT]
+        for depth in range(len(call.path) if call.kind != _INPUT else 0):
+            if (wrong := _misread(call, sources, depth, levels)) is not None:
+                return wrong
+    ends = [flow.calls[each.call] for each in flow.outputs if each.call >= 0]
+    found = [end.path[0] for end in ends if end.kind != _INPUT]
+    wanted = levels[()].ends
+    if (sorted(found) != sorted(wanted)) if flow.names else (found != [*wanted]):
+        return f"the model gives {found}, and its config names {[*wanted]}"
+    return next(filter(None, (_not_an_end(end, 0, levels) for end in ends)), None)
+
+
+def _misread(
+    call: Call, sources: Sequence[Call], depth: int, levels: Mapping[LayerNames, _Level]
+) -> str | None:
+    """What the layer, or the model, at a depth of a call's path reads otherwise among its neighbours."""
+    within, name, inner = call.path[:depth], call.path[depth], call.path[: depth + 1]
+    if within not in levels:  # the layer of a wrapper
+        return None
+    beside = [
+        source
+        for source in sources
+        if _in_one(source, call, depth, levels)
+        and (depth == len(call.path) - 1 or not _in_one(source, call, depth + 1, levels))
+    ]
+    found, calls = [source.path[depth] for source in beside], levels[within].reads[name]
+    if inner in levels:  # of what a model takes, each of its layers may read a part
+        right = {*found} <= {each for reads in calls for each in reads}
+    else:
+        right = found == [*calls[call.call_index % len(calls)]]
+    if not right:
+        return f"'{'/'.join(inner)}' reads {found}, and its config names {[*map(list, calls)]}"
+    return next(filter(None, (_not_an_end(source, depth, levels) for source in beside)), None)
+
+
+def _in_one(one: Call, other: Call, depth: int, levels: Mapping[LayerNames, _Level]) -> bool:
+    """Whether two calls come from the same call of the model at a depth of their paths."""
+    return one.path[:depth] == other.path[:depth] and _round(one, depth, levels) == _round(
+        other, depth, levels
+    )
+
+
+def _round(call: Call, depth: int, levels: Mapping[LayerNames, _Level]) -> int:
+    """How many calls of the model at a depth of a call's path come before the one that it is from."""
+    round = call.call_index
+    for place in reversed(range(depth, len(call.path))):
+        level = levels.get(call.path[:place])
+        round //= max(1, len(level.reads.get(call.path[place], ()))) if level else 1
+    return round
+
+
+def _not_an_end(source: Call, depth: int, levels: Mapping[LayerNames, _Level]) -> str | None:
+    """A model whose value another layer takes from within it, and not from an end."""
+    for place in range(depth + 1, len(source.path)):
+        level = levels.get(source.path[:place])
+        if level is not None and source.path[place] not in level.ends:
+            whole, given = "/".join(source.path[:place]), source.path[place]
+            return f"'{whole}' gives {given}, and its config names {[*level.ends]}"
+    return None
+
+
+def _levels(model: Mapping[str, Any], path: LayerNames) -> Iterator[tuple[LayerNames, _Level]]:
+    config = model["config"]
+    layers = config if isinstance(config, list) else config["layers"]
+    named = {_name(layer): layer for layer in layers}
+    names = [name for name, layer in named.items() if layer["class_name"] != _INPUT]
+    if isinstance(config, list) or model["class_name"] == "Sequential":
+        reads = {name: [names[max(place - 1, 0) : place]] for place, name in enumerate(names)}
+        yield path, _Level(reads, names[-1:])
+    else:
+        nodes = {name: named[name].get("inbound_nodes") or () for name in names}
+        reads = {name: [_names_in(node, names) for node in every] for name, every in nodes.items()}
+        yield path, _Level(reads, _names_in(config["output_layers"], names))
+    for name in names:
+        if named[name]["class_name"] in MODELS and "config" in named[name]:
+            yield from _levels(named[name], (*path, name))
+
+
+def _name(layer: Mapping[str, Any]) -> str:
+    config = layer["config"]
+    found: str = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
+    return found
+
+
+def _names_in(value: Any, names: Sequence[str]) -> list[str]:
+    """The layers among `names` that a value names as `["conv", 0, 0]`; those of keyword arguments, which
+    stand behind one of them, come last.
+    """
+    found, later = list[str](), list[str]()
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            for _, each in sorted(value.items()):
+                look(each)
+        elif isinstance(value, list) and len(value) > 2 and isinstance(value[0], str):
+            if value[0] in names and type(value[1]) is type(value[2]) is int:
+                found.append(value[0])
+            later.extend(name for each in value[3:] for name in _names_in(each, names))
+        elif isinstance(value, list):
+            for each in value:
+                look(each)
+
+    look(value)
+    return found + later

@@ -1,0 +1,104 @@
+"""A flow that has other calls than the config names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from porter.formats.keras.flow import Flow, Result, moved, read_flow
+from porter.formats.keras.wiring import misread
+
+
+def _layer(name: str, *sources: list[Any] | list[list[Any]], kind: str = "ReLU") -> dict[str, Any]:
+    return {"class_name": kind, "name": name, "config": {"name": name}, "inbound_nodes": [*sources]}
+
+
+def _model(name: str, layers: list[dict[str, Any]], ends: list[Any], *calls: list[Any]) -> dict[str, Any]:
+    config = {"name": name, "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": ends}
+    return {"class_name": "Functional", "name": name, "config": config, "inbound_nodes": [*calls]}
+
+
+def _entry(*names: str, call: int = 0) -> list[list[Any]]:
+    return [[name, call, 0, {}] for name in names]
+
+
+IMAGE = {
+    "class_name": "InputLayer",
+    "name": "x",
+    "config": {"batch_shape": [None, 8, 8, 3]},
+    "inbound_nodes": [],
+}
+BLOCK = _model(
+    "block",
+    [
+        IMAGE,
+        _layer("a", _entry("x")),
+        _layer("b", _entry("a")),
+        _layer("both", _entry("b", "a"), kind="Subtract"),
+    ],
+    [["both", 0, 0]],
+    _entry("first"),
+    _entry("block", call=1),
+)
+TEXT = json.dumps(
+    _model(
+        "net",
+        [IMAGE, _layer("first", _entry("x")), BLOCK, _layer("last", [["block", 2, 0, {}]])],
+        [["last", 0, 0], ["first", 0, 0]],
+    )
+)
+"""A model that is called twice, the second time with its own value, between two layers."""
+
+
+@pytest.fixture
+def flow() -> Flow:
+    found = read_flow(TEXT, "model.json")
+    assert found is not None
+    return found
+
+
+def test_calls_as_the_config_names_them(flow: Flow) -> None:
+    assert [call.path[-1] for call in flow.calls] == ["first", *("a", "b", "both") * 2, "last"]
+    assert misread(flow, TEXT) is None
+
+
+def _reading(place: int, *sources: int) -> Callable[[Flow], Flow]:
+    """The call at a place reads these."""
+
+    def changed(flow: Flow) -> Flow:
+        calls = [*flow.calls]
+        given = replace(calls[place].given, arguments=(tuple(map(Result, sources)),))
+        calls[place] = replace(calls[place], given=given)
+        return replace(flow, calls=tuple(calls))
+
+    return changed
+
+
+def _swapped(flow: Flow) -> Flow:
+    return replace(flow, outputs=flow.outputs[::-1])
+
+
+def _shifted(flow: Flow) -> Flow:
+    places = {place: place - 1 for place in range(len(flow.calls))} | {-1: -1}
+    calls = tuple(replace(call, given=moved(call.given, places)) for call in flow.calls)
+    return replace(flow, calls=calls)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_reading(2, 0), r"'block/b' reads \[\], .* \[\['a'\]\]"),
+        (_reading(3, 1, 2), r"'block/both' reads \['a', 'b'\]"),
+        (_reading(7, 5), "'block' gives b, "),
+        (_reading(7, 0), r"'last' reads \['first'\]"),
+        (_swapped, r"the model gives \['first', 'last'\]"),
+        (_shifted, "reads"),
+    ],
+)
+def test_others(change: Callable[[Flow], Flow], said: str, flow: Flow) -> None:
+    assert re.search(said, misread(change(flow), TEXT) or "")
