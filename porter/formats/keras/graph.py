@@ -37,7 +37,7 @@ from porter.formats.keras.naming import name_layers
 from porter.formats.keras.operations import read_operation
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import operation_name
-from porter.formats.limits import Members
+from porter.formats.limits import Members, most_bytes
 from porter.graph import MOST_CONSTANTS
 from porter.padding import ANY
 from porter.padding.sizes import MAX_SIDE
@@ -171,7 +171,8 @@ def _graph(
     before = {named.name: before_activation(named) for named in calls}
     layers, stored = dict[str, Layer](), _Stored({}, set())
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
-    flow_of = Dataflow(layers, live, Arrays(stored.arrays), lambda layer: "")
+    budget = most_bytes(sum(array.nbytes for array in tensors.values()))
+    flow_of = Dataflow(layers, live, Arrays(stored.arrays), lambda layer: "", budget=budget)
     further = {named.name: beside for named in calls if (beside := _further_image(flow, named)) is not None}
     walk = begin(flow_of, image, stored.arrays, tap, held=lambda layer: layer.tensors, further=further)
     given = {SOURCE.call: _IMAGE}

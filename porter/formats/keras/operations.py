@@ -50,7 +50,7 @@ OF_NUMBERS: Mapping[str, Op] = {
 _FUNCTIONS: Mapping[str, Reduction] = {
     **{"mean": "mean", "max": "max", "amax": "max", "min": "min", "amin": "min", "sum": "sum"},
 }
-_MADE: Mapping[str, str] = {
+MADE: Mapping[str, str] = {
     **{"arccosh": "acosh", "arcsinh": "asinh", "arctanh": "atanh"},
     **{kind: kind for kind in ("cosh", "exp2", "expm1", "log10", "log1p", "log2", "sinh", "tan", "trunc")},
 }
@@ -180,7 +180,7 @@ def _made(layer: Layer) -> Read:
         case "threshold":
             maker = functions.threshold(number(stated["threshold"]), number(stated["default_value"]))
         case _:
-            maker = functions.MADE[_MADE[layer.op]]
+            maker = functions.MADE[MADE[layer.op]]
     return functions.made(layer.walk, layer, layer.source, maker)
 
 
@@ -256,11 +256,10 @@ def _pad(layer: Layer) -> Read:
         for place, row in enumerate(rows)
         if isinstance(row, list | tuple) and len(row) == 2
     }
-    if (
-        str(layer.arguments.get("mode", "constant")).lower() != "constant"
-        or not rows
-        or len(pairs) < len(rows)
-    ):
+    mode = str(layer.arguments.get("mode", "constant")).lower()
+    if mode == "reflect" and rows and len(pairs) == len(rows):
+        return moves.extend(layer.walk, layer, layer.source, pairs, "reflect")
+    if mode != "constant" or not rows or len(pairs) < len(rows):
         raise NoOp(f"pad with {widths!r:.60}, mode {layer.arguments.get('mode')!r:.20}")
     return pad(layer.walk, layer, layer.source, pairs, fill if fill == LOWEST else number(fill))
 
@@ -393,7 +392,9 @@ def _rms_norm(layer: Layer) -> Read:
     """rms_normalization without a scale, which a model's layer has."""
     if len(layer.operands) > 1 or layer.arguments.get("scale") is not None:
         raise NoOp(f"{layer.op} with a scale")
-    return layer.along(axes_in(layer), RmsNorm(number(layer.arguments["epsilon"]), scale=False), {})
+    least = layer.arguments.get("epsilon")
+    op = RmsNorm(1e-7 if least is None else number(least), scale=False)
+    return layer.along(axes_in(layer), op, {})
 
 
 def _flip(layer: Layer) -> Read:
@@ -447,7 +448,7 @@ def _chosen(layer: Layer) -> Read:
 
 _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys(OF_NUMBERS, _of_number),
-    **dict.fromkeys((*_MADE, "hard_shrink", "soft_shrink", "threshold"), _made),
+    **dict.fromkeys((*MADE, "hard_shrink", "soft_shrink", "threshold"), _made),
     **dict.fromkeys(("hypot", "logaddexp", "equal", "not_equal"), _pair),
     **dict.fromkeys(("mod", "floor_divide"), _rounded),
     **dict.fromkeys(("tril", "triu"), _triangle),

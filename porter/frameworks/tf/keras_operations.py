@@ -12,7 +12,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, Row
-from porter.formats.keras.operations import OF_NUMBERS
+from porter.formats.keras.operations import MADE, OF_NUMBERS
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 
@@ -172,6 +172,8 @@ def _part(item: Any) -> Any:
 
 def _pad(operands: list[Any], settings: Settings) -> Any:
     widths = plain(settings.get("pad_width", settings.get("paddings")))
+    if str(settings.get("mode", "constant")).lower() == "reflect":
+        return import_keras().ops.pad(operands[0], widths, mode="reflect")
     return import_keras().ops.pad(
         operands[0], widths, constant_values=plain(settings.get("constant_values") or 0.0)
     )
@@ -212,6 +214,17 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
         )
     },
     "where": _named("where"),
+    **{
+        name: _named(name)
+        for name in (*MADE, "hypot", "logaddexp", "equal", "not_equal", "mod", "floor_divide")
+    },
+    **{name: _named(name, "threshold") for name in ("hard_shrink", "soft_shrink")},
+    "threshold": _named("threshold", "threshold", "default_value"),
+    **{name: _named(name, "axis", "keepdims") for name in ("amax", "amin", "min", "prod", "logsumexp")},
+    "cumsum": _named("cumsum", "axis"),
+    "rot90": _named("rot90", "k", "axes"),
+    "tile": _named("tile", "repeats", multiples="repeats"),
+    **{name: _named(name, "k") for name in ("tril", "triu")},
     **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "power")},
     "add": lambda operands, settings: total(operands),
     "cast": lambda operands, settings: operands[0],
@@ -235,7 +248,7 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     "max": _named("max", "axis", "keepdims"),
     "mean": _named("mean", "axis", "keepdims"),
     "moveaxis": _named("moveaxis", "source", "destination"),
-    "norm": _named("norm", "axis", "keepdims"),
+    "norm": _named("norm", "axis", "keepdims", "ord"),
     "pad": _pad,
     "matmul": _named("matmul"),
     "ones_like": _named("ones_like"),

@@ -351,6 +351,15 @@ def _by_constants(layers: Any, ops: Any, x: Any) -> Any:
 
 
 KERAS_3_CASES: Mapping[str, Make] = {
+    "functions in parts": lambda layers, ops, x: (
+        ops.log1p(ops.abs(x)) + ops.expm1(x) + ops.sinh(x) + ops.mod(x, 0.75)
+    ),
+    "sums and norms along axes": lambda layers, ops, x: (
+        ops.cumsum(x, axis=-1) + ops.prod(x, axis=-1, keepdims=True) + ops.norm(x, 1, -1, keepdims=True)
+    ),
+    "rows turned round, and copies": lambda layers, ops, x: (
+        ops.flip(x, axis=1) + ops.tile(x, [1, 1, 2, 1])[:, :, : x.shape[2]]
+    ),
     "images as Caffe takes them": _as_caffe,
     "vectors beside arrays": _vectors_beside_arrays,
     "constants on either side": _by_constants,

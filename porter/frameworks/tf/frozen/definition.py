@@ -54,6 +54,8 @@ PURE_OPS = frozenset(
             "ClipByValue",
         ),
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Expm1", "Log", "Cast"),
+        *("Log1p", "Erfc", "Tan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
+        *("Mod", "TruncateMod", "NotEqual", "Cumsum"),
         *(
             "Reshape",
             "Squeeze",
