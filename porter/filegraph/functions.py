@@ -173,10 +173,22 @@ def logit(least: float | None) -> Maker:
 
 
 def rounded_quotient(divisor: float, mode: str) -> Maker:
-    """x over a number, as the whole number below it (`floor`) or towards 0 (`trunc`)."""
+    """x over a number, as the whole number below it (`floor`) or towards 0 (`trunc`).
+
+    It is divided where 1 / divisor is rounded: 49 * (1 / 49) is less than 1.
+    """
 
     def make(builder: Builder, name: str, value: Value) -> Value:
-        quotient = builder.affine(f"{name}:quotient", value, (1 / divisor,), (0.0,))
+        quotient = (
+            builder.affine(f"{name}:quotient", value, (1 / divisor,), (0.0,))
+            if abs(math.frexp(divisor)[0]) == 0.5
+            else builder.add(
+                f"{name}:quotient",
+                Divide(),
+                value,
+                builder.affine(f"{name}:divisor", value, (0.0,), (divisor,)),
+            )
+        )
         return builder.add(name, Floor(), quotient) if mode == "floor" else _trunc(builder, name, quotient)
 
     return make
