@@ -185,6 +185,8 @@ def run(folder: Path, to: str, **inputs: Array) -> list[Array]:
 
         with torch.no_grad():
             found = model(*map(torch.from_numpy, batches))
+    elif to == "tf" and others:
+        found = model(dict(zip(port.graph.inputs, batches, strict=True)))
     else:
         found = model(*batches)
     values = [np.asarray(value) for value in (found if isinstance(found, list | tuple) else [found])]
