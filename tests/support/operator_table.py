@@ -121,6 +121,20 @@ OF_TORCH: Mapping[str, Function] = {
         "difference": lambda x: x - F.relu(x + 0.2),
         "upper bound": lambda x: x.clamp(max=0.4),
     },
+    **{
+        "log1p": lambda x: torch.log1p(_above(x)),
+        "expm1": torch.expm1,
+        "sinh": torch.sinh,
+        "trunc": torch.trunc,
+        "remainder": lambda x: torch.remainder(x, 0.75),
+        "whole quotient": lambda x: torch.floor_divide(x, 0.75),
+    },
+    **{
+        "log of a sum of powers": lambda x: torch.logsumexp(0.1 * x, 1, True),
+        "running sum": lambda x: torch.cumsum(x, 1),
+        "product of channels": lambda x: torch.prod(x, 1, True),
+        "flip of rows": lambda x: x.flip(2),
+    },
 }
 
 
@@ -194,6 +208,20 @@ def of_keras() -> Mapping[str, Function]:
         },
         **{"minimum": lambda x: ops.minimum(x, 0.5 * x), "quotient": lambda x: x / _above(x)},
         **{"difference": lambda x: x - ops.relu(x + 0.2), "upper bound": lambda x: ops.minimum(x, 0.4)},
+        **{
+            "log1p": lambda x: ops.log1p(_above(x)),
+            "expm1": ops.expm1,
+            "sinh": ops.sinh,
+            "trunc": ops.trunc,
+            "remainder": lambda x: ops.mod(x, 0.75),
+            "whole quotient": lambda x: ops.floor_divide(x, 0.75),
+        },
+        **{
+            "log of a sum of powers": lambda x: ops.logsumexp(0.1 * x, -1, True),
+            "running sum": lambda x: ops.cumsum(x, -1),
+            "product of channels": lambda x: ops.prod(x, **last),
+            "flip of rows": lambda x: ops.flip(x, 1),
+        },
     }
 
 
