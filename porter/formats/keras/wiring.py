@@ -1,7 +1,7 @@
 """Which layers read which, by the names in a model's config. The reader of a file and what runs its model
 beside a port both take their calls from porter.formats.keras.flow, which is held to these names first.
 
-The numbers of calls and of outputs are not looked at.
+The numbers of calls and of outputs are not looked at, and of what is no tensor only how much there is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from porter.formats.keras.versions import MODELS
 from porter.formats.limits import read_json
 
 _INPUT = "InputLayer"
+_Given = tuple[int, tuple[str, ...]]
+_ALONE: _Given = (1, ())
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,12 @@ class _Level:
 
     Attributes:
         reads: for each layer, the names that each of its calls reads.
+        given: for each layer, what each of its calls is given, see `_given`.
         ends: the layers whose values the model gives, in its order.
     """
 
     reads: Mapping[str, Sequence[Sequence[str]]]
+    given: Mapping[str, Sequence[_Given]]
     ends: Sequence[str]
 
 
@@ -64,7 +68,9 @@ def _misread(
     if inner in levels:  # of what a model takes, each of its layers may read a part
         right = {*found} <= {each for reads in calls for each in reads}
     else:
-        right = found == [*calls[call.call_index % len(calls)]]
+        place = call.call_index % len(calls)
+        given = len(call.given.arguments), tuple(sorted(call.given.keywords))
+        right = found == [*calls[place]] and given == levels[within].given[name][place]
     if not right:
         return f"'{'/'.join(inner)}' reads {found}, and its config names {[*map(list, calls)]}"
     return next(filter(None, (_not_an_end(source, depth, levels) for source in beside)), None)
@@ -103,11 +109,12 @@ def _levels(model: Mapping[str, Any], path: LayerNames) -> Iterator[tuple[LayerN
     names = [name for name, layer in named.items() if layer["class_name"] != _INPUT]
     if isinstance(config, list) or model["class_name"] == "Sequential":
         reads = {name: [names[max(place - 1, 0) : place]] for place, name in enumerate(names)}
-        yield path, _Level(reads, names[-1:])
+        yield path, _Level(reads, dict.fromkeys(names, (_ALONE,)), names[-1:])
     else:
         nodes = {name: named[name].get("inbound_nodes") or () for name in names}
         reads = {name: [_names_in(node, names) for node in every] for name, every in nodes.items()}
-        yield path, _Level(reads, _names_in(config["output_layers"], names))
+        given = {name: [*map(_given, every)] for name, every in nodes.items()}
+        yield path, _Level(reads, given, _names_in(config["output_layers"], names))
     for name in names:
         if named[name]["class_name"] in MODELS and "config" in named[name]:
             yield from _levels(named[name], (*path, name))
@@ -117,6 +124,16 @@ def _name(layer: Mapping[str, Any]) -> str:
     config = layer["config"]
     found: str = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
     return found
+
+
+def _given(node: Any) -> _Given:
+    """How many arguments a call has by place, one before Keras 3, and the names of the others."""
+    if isinstance(node, dict) and "args" in node:
+        return len(node["args"]), tuple(sorted(node["kwargs"]))
+    first = (
+        next(iter(node.values())) if isinstance(node, dict) else node if isinstance(node[0], str) else node[0]
+    )
+    return 1, tuple(sorted(first[3])) if len(first) > 3 else ()
 
 
 def _names_in(value: Any, names: Sequence[str]) -> list[str]:

@@ -79,6 +79,12 @@ def _reading(place: int, *sources: int) -> Callable[[Flow], Flow]:
     return changed
 
 
+def _with_keyword(flow: Flow) -> Flow:
+    calls = [*flow.calls]
+    calls[0] = replace(calls[0], given=replace(calls[0].given, keywords={"mask": None}))
+    return replace(flow, calls=tuple(calls))
+
+
 def _swapped(flow: Flow) -> Flow:
     return replace(flow, outputs=flow.outputs[::-1])
 
@@ -96,6 +102,7 @@ def _shifted(flow: Flow) -> Flow:
         (_reading(3, 1, 2), r"'block/both' reads \['a', 'b'\]"),
         (_reading(7, 5), "'block' gives b, "),
         (_reading(7, 0), r"'last' reads \['first'\]"),
+        (_with_keyword, "'first' reads"),
         (_swapped, r"the model gives \['first', 'last'\]"),
         (_shifted, "reads"),
     ],
