@@ -1,7 +1,7 @@
 """Which layers read which, by the names in a model's config. The reader of a file and what runs its model
 beside a port both take their calls from porter.formats.keras.flow, which is held to these names first.
 
-The numbers of calls and of outputs are not looked at, and of what is no tensor only how much there is.
+Numbers of calls and of outputs are not compared. Constants are only counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Level:
 
 
 def misread(flow: Flow, definition: str | bytes) -> str | None:
-    """What a flow has otherwise than the names in the config, in words; None where they agree."""
+    """Where a flow and the names in the config disagree, in words; None if they agree."""
     levels = dict(_levels(read_json(definition), ()))
     for call in flow.calls:
         sources = [flow.calls[each.call] for each in results_in(call.given) if each.call >= 0]
@@ -65,15 +65,22 @@ def _misread(
         and (depth == len(call.path) - 1 or not _in_one(source, call, depth + 1, levels))
     ]
     found, calls = [source.path[depth] for source in beside], levels[within].reads[name]
+    whole = "/".join(inner)
     if inner in levels:  # of what a model takes, each of its layers may read a part
         right = {*found} <= {each for reads in calls for each in reads}
     else:
         place = call.call_index % len(calls)
-        given = len(call.given.arguments), tuple(sorted(call.given.keywords))
-        right = found == [*calls[place]] and given == levels[within].given[name][place]
+        given, wanted = _given_to(call), levels[within].given[name][place]
+        if given != wanted:
+            return f"'{whole}' is given {given}, and its config states {wanted}"
+        right = found == [*calls[place]]
     if not right:
-        return f"'{'/'.join(inner)}' reads {found}, and its config names {[*map(list, calls)]}"
+        return f"'{whole}' reads {found}, and its config names {[*map(list, calls)]}"
     return next(filter(None, (_not_an_end(source, depth, levels) for source in beside)), None)
+
+
+def _given_to(call: Call) -> _Given:
+    return len(call.given.arguments), tuple(sorted(call.given.keywords))
 
 
 def _in_one(one: Call, other: Call, depth: int, levels: Mapping[LayerNames, _Level]) -> bool:

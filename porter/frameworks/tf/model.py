@@ -43,8 +43,7 @@ def state_model(
     are free. `batches` is left out, because Keras keeps no such count.
 
     Args:
-        spellings: how a model that is not saved says ops otherwise than by their layers, of which none holds
-            an array.
+        spellings: other forms than layers, for ops of a model that is not saved: an array is a constant then.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.

@@ -1,4 +1,4 @@
-"""What the model that is converted says otherwise than by Keras's layers.
+"""Ops for which the converted model has another form than Keras's layers.
 
 An array is a constant of it, because nothing in a model.tflite is trained: a layer of Keras would take the
 product of the array with ones of the batch's size, which TensorFlow Lite only knows as it runs.

@@ -102,7 +102,7 @@ def _shifted(flow: Flow) -> Flow:
         (_reading(3, 1, 2), r"'block/both' reads \['a', 'b'\]"),
         (_reading(7, 5), "'block' gives b, "),
         (_reading(7, 0), r"'last' reads \['first'\]"),
-        (_with_keyword, "'first' reads"),
+        (_with_keyword, "'first' is given"),
         (_swapped, r"the model gives \['first', 'last'\]"),
         (_shifted, "reads"),
     ],
