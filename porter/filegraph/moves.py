@@ -20,6 +20,7 @@ from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Dim, Numbers, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.functions import within
 from porter.filegraph.places import Items, place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
@@ -156,7 +157,8 @@ def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]
     """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part
     without cells only the sizes are known.
     """
-    sizes = [*(walk.view(source).sizes or ())]
+    blank = None if isinstance(source, View) else walk.blank.get(source)
+    sizes = [*(blank or walk.view(source).sizes or ())]
     parts = {
         place: _slice(part, sizes[place]) if sizes and isinstance(part, slice) else part
         for place, part in parts.items()
@@ -166,6 +168,9 @@ def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]
             sizes[place] = len(range(size)[part])
     if 0 in sizes:
         return Lacks(f"{node.op} that leaves nothing", tuple(sizes))
+    if blank is not None:
+        gone = {place_of(place, len(sizes)) for place, part in parts.items() if isinstance(part, int)}
+        return Lacks(node.op, tuple(size for place, size in enumerate(sizes) if place not in gone))
     around = [place for place, part in parts.items() if sizes and _is_around(part, sizes[place])]
     rest = {place: part for place, part in parts.items() if place not in around}
     found: Read = turned_round(walk, node, source, around) if around else walk.kept(source)
@@ -425,22 +430,38 @@ def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place:
         return view
     of_tokens = walk.is_value(sources[-1]) and view.axis_at(place) == 0
     tokens = _among_tokens(walk, node, sources, place) if of_tokens else None
-    return tokens or _with_stored(walk, node, view, sources, place) or Lacks(f"{node.op} with a constant")
+    if tokens is not None:
+        return tokens
+    runs = _runs(walk, sources)
+    nodes = [node if len(runs) == 1 else within(node, str(number)) for number in range(len(runs))]
+    parts = [_with_stored(walk, each, run, place) for each, run in zip(nodes, runs, strict=True)]
+    if None in parts:
+        return Lacks(f"{node.op} with a constant")
+    return _joined(walk, node, parts, place) if len(parts) > 1 else parts[0] or Lacks()
 
 
-def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference], place: int) -> View | None:
+def _runs(walk: Walk[N], sources: Sequence[Reference]) -> list[Sequence[Reference]]:
+    """Sources in runs of constants and the values behind them; the last run has the constants at the end
+    too.
+    """
+    live = [walk.is_value(source) for source in sources]
+    starts = [at for at in range(1, len(live)) if live[at - 1] and not live[at] and any(live[at:])]
+    ends = [0, *starts, len(sources)]
+    return [sources[start:end] for start, end in pairwise(ends)]
+
+
+def _with_stored(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> View | None:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [at for at, source in enumerate(sources) if walk.is_value(source)]
+    view = _joined(walk, node, [walk.array(sources[at]) for at in live], place)
     stored = [None if at in live else _whole(walk, source) for at, source in enumerate(sources)]
     held = [each for each in stored if each is not None]
-    sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
-    fits = (
-        len(held) + len(live) == len(sources)
-        and live == [*range(live[0], live[-1] + 1)]
-        and len(sizes) == len(view.axes or ())
-    )
-    if not fits or None in shape or sizes[: 1 - walk.views.whole] not in ([], [1]):
+    if not isinstance(view, View) or len(held) + len(live) < len(sources):
         return None
+    sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
+    rank = len(view.axes or ())
+    if not held or None in shape or len(sizes) != rank or sizes[: 1 - walk.views.whole] not in ([], [1]):
+        return None if held else view
     sizes[place] = view.size(place)
     parts = [*stored[: live[0]], np.zeros(sizes), *stored[live[-1] + 1 :]]
     numbers = np.concatenate([each for each in parts if each is not None], place)
@@ -455,15 +476,21 @@ def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference
 
 
 def _whole(walk: Walk[N], source: Reference) -> Numbers | None:
-    """A constant, also one that is repeated along axes of known size; an open first axis has one cell."""
-    numbers = walk.flow.value(walk.unrepeated(source))
-    if source not in walk.repeated or numbers is None:
-        return walk.flow.value(source)
-    first, *rest = walk.repeated[source].sizes
-    sizes = [1 if isinstance(first, Open) else first, *(size for size in rest if isinstance(size, int))]
-    if len(sizes) <= len(rest) or not walk.flow.affords(8 * math.prod(sizes)):
+    """A constant, also one that is repeated along axes of known size: once, where it is the same for each
+    image.
+    """
+    tensor = walk.flow.weights(walk.unrepeated(source))
+    if tensor is None:
         return None
-    return np.broadcast_to(numbers, sizes)
+    numbers = walk.flow.held(tensor.name)
+    if source in walk.repeated:
+        first, *rest = walk.repeated[source].sizes
+        sizes = [1 if isinstance(first, Open) else first, *(size for size in rest if isinstance(size, int))]
+        if len(sizes) <= len(rest) or not walk.flow.affords(8 * math.prod(sizes)):
+            return None
+        numbers = np.broadcast_to(numbers, sizes)
+    repeats = numbers.ndim > 1 and not walk.views.whole and np.all(numbers == numbers[:1])
+    return np.asarray(numbers[:1] if repeats else numbers, np.float64)
 
 
 def _among_tokens(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:

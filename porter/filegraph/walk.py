@@ -181,6 +181,8 @@ class Walk(Generic[N]):
 
     def sizes(self, source: Reference) -> tuple[Dim, ...] | None:
         """Of a tensor; None where they are unknown."""
+        if source in self.blank:
+            return self.blank[source]
         return self.view(source).sizes if self.flow.is_value(source) else self.flow.shape(source)
 
     def value(self, source: Source) -> Value:

@@ -34,11 +34,7 @@ RESHAPED = ("view", "_unsafe_view", "reshape")
 
 
 def is_cast(node: AtenNode) -> bool:
-    return (
-        node.op in (*SAME, *COPIES, "to", "_to_copy")
-        and node.arguments.get("dtype") in EXACT_TYPES
-        and "other" not in node.arguments
-    )
+    return node.op in (*SAME, *COPIES, "to", "_to_copy") and node.arguments.get("dtype") in EXACT_TYPES
 
 
 def _divided(node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
@@ -97,16 +93,14 @@ def _own_sizes(node: AtenNode, stated: Sequence[Any]) -> list[Any]:
 
 
 def _expanded(node: AtenNode, value: Numbers) -> Numbers:
-    """The same numbers along more axes; a value that is repeated has more than an op states, unless it is a
-    mask's.
-    """
+    """The same numbers along more axes."""
     sizes = _own_sizes(node, node.arguments["size"])
     whole = [1] * (len(sizes) - value.ndim) + [*value.shape]
     times = [size if own == 1 and size > 0 else 1 for size, own in zip(sizes, whole, strict=True)]
     if any(size not in (-1, own * count) for size, own, count in zip(sizes, whole, times, strict=True)):
         raise ValueError("a constant of other sizes")
-    if math.prod(times) > 1 and (value.dtype.kind != "b" or value.size * math.prod(times) > MOST_COMPUTED):
-        raise ValueError("a repeated constant")
+    if value.size * math.prod(times) > MOST_COMPUTED:
+        raise ValueError("too many repetitions")
     return np.tile(value.reshape(whole), times)
 
 
@@ -423,7 +417,6 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "div": _divided,
     "rsub": partial(_scaled, lambda first, second: second - first),
     **dict.fromkeys((*SAME, *COPIES), _plain(lambda value: value)),
-    "type_as": _plain(lambda value, other: value.astype(other.dtype)),
     **dict.fromkeys(RESHAPED, _reshaped),
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit", "native_batch_norm"), _standardised),
     **dict.fromkeys(("reshape_as", "view_as"), _plain(lambda value, other: value.reshape(other.shape))),

@@ -78,12 +78,16 @@ def read_dropout(walk: Walk, node: AtenNode) -> Read:
 
 def read_same(walk: Walk, node: AtenNode) -> Read:
     """Casts between real numbers, copies, and what does nothing in inference."""
-    like_a_value = node.op == "type_as" and walk.flow.is_value(node.arguments["other"])
-    if node.arguments.get("dtype") not in EXACT_TYPES or ("other" in node.arguments and not like_a_value):
+    if node.arguments.get("dtype") not in EXACT_TYPES:
         return Lacks(f"{node.op} to another type")
     if node.arguments.get("train"):
         return Lacks(f"{node.op} in training mode (call model.eval() before torch.export.export)")
     return walk.view(taken(node))
+
+
+def read_blank(walk: Walk, node: AtenNode) -> Read:
+    """zeros_like."""
+    return Lacks("zeros_like", zeros=walk.sizes(taken(node)))
 
 
 def read_reshape(walk: Walk, node: AtenNode) -> Read:

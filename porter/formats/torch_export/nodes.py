@@ -7,7 +7,7 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,8 +104,7 @@ def read_program(program: Mapping[str, Any]) -> Program:
     graph, signature = program["graph_module"]["graph"], program["graph_module"]["signature"]
     if len(graph["nodes"]) + len(graph["inputs"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
-    values, reader = graph["tensor_values"], _reader(graph)
-    stored, images = {}, []
+    reader, stored, images = _reader(graph), {}, []
     for spec in signature["input_specs"]:
         ((kind, stated),) = spec.items()
         if kind == "constant_input":
@@ -129,7 +128,7 @@ def read_program(program: Mapping[str, Any]) -> Program:
         images=tuple(images),
         outputs=tuple(_name(output) for output in outputs if "as_tensor" in output),
         mutated=tuple(_mutated(signature["output_specs"])),
-        types={str(name): int(stated["dtype"]) for name, stated in values.items()},
+        types=reader.types,
     )
 
 
@@ -140,13 +139,13 @@ class _Reader:
     Attributes:
         sizes, expressions: of values that are tensors, and of those that are sizes, by name.
         known: by expression, the first value that has this size, and the place of the axis.
-        doubles: values of double precision.
+        types: ScalarType of tensors, by name.
         scope: what the names of its nodes begin with.
     """
 
     sizes: Mapping[str, Sizes]
     expressions: Mapping[str, int | str]
-    doubles: Collection[str]
+    types: dict[str, int]
     nodes: dict[str, AtenNode] = field(default_factory=dict)
     given: dict[str, Reference] = field(default_factory=Members)
     numbers: dict[str, Array] = field(default_factory=dict)
@@ -185,7 +184,7 @@ class _Reader:
         arguments = Members((str(each["name"]), self.argument(each["arg"])) for each in stated["inputs"])
         # Run in another type, the program would be another function.
         if op == "rms_norm" and arguments.get("eps") is None:
-            arguments["eps"] = float(np.finfo(np.float64 if name in self.doubles else np.float32).eps)
+            arguments["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
         for key in (*_OPERANDS, *(["weight"] if op == "lerp" else [])):
             if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
                 constant = AtenNode(f"{name}.{key}", "number")
@@ -212,6 +211,7 @@ class _Reader:
         part.given |= {_name(stated): source for stated, source in zip(graph["inputs"], taken, strict=True)}
         for node in graph["nodes"]:
             part.read(node)
+        self.types |= {f"{part.scope}{name}": kind for name, kind in part.types.items()}
         self.given |= {
             f"{part.scope}{name}": source
             for name, source in part.given.items()
@@ -260,9 +260,9 @@ def _reader(graph: Mapping[str, Any]) -> _Reader:
         str(name): tuple(_size(size) for size in stated["sizes"])
         for name, stated in graph["tensor_values"].items()
     }
-    doubles = {str(name) for name, stated in graph["tensor_values"].items() if stated["dtype"] == _DOUBLE}
+    types = {str(name): int(stated["dtype"]) for name, stated in graph["tensor_values"].items()}
     return _Reader(
-        sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()}, doubles
+        sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()}, types
     )
 
 

@@ -33,7 +33,7 @@ def _map(make: Callable[[AtenNode], Op]) -> Reader:
 
 
 VIEWS: Mapping[str, Reader] = {
-    **dict.fromkeys((*SAME, "to", "type_as"), moves.read_same),
+    **dict.fromkeys((*SAME, "to"), moves.read_same),
     **dict.fromkeys(moves.DROPOUTS, moves.read_dropout),
     **dict.fromkeys(RESHAPED, moves.read_reshape),
     **dict.fromkeys(("reshape_as", "view_as"), moves.read_reshape_as),
@@ -89,6 +89,7 @@ READERS: Mapping[str, Reader] = {
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), either),
     **dict.fromkeys(("logical_not", "bitwise_not"), opposite),
     "neg": arithmetic.read_negative,
+    "zeros_like": moves.read_blank,
     "ones_like": lambda walk, node: ones(walk, node, moves.taken(node)),
     "full_like": lambda walk, node: ones(walk, node, moves.taken(node), float(node.arguments["fill_value"])),
     "elu": arithmetic.read_elu,

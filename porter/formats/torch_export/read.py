@@ -22,6 +22,7 @@ from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_uses
 from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of, operands
+from porter.formats.torch_export.casts import with_types
 from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, SIZED, for_each_image, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.kinds import expect_kinds
@@ -67,7 +68,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 
 def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | None) -> FileGraph | str:
     """The graph of an archive's program, or why it is not read, in words."""
-    program = with_rows(without_writes(read_program(archive.program)))
+    program = with_rows(without_writes(with_types(read_program(archive.program))))
     if outputs:
         names = tuple(name.removeprefix(_TAP) for name in outputs)
         expect_values(names, program.given)

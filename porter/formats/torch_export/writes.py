@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from porter.filegraph.dataflow import Reference
-from porter.formats.torch_export.nodes import AtenNode, Program
+from porter.formats.torch_export.constants import EXACT_TYPES
+from porter.formats.torch_export.nodes import AtenNode, Program, Sizes
 from porter.formats.torch_export.ops import VIEWS
 
 _WRITES = {
@@ -23,7 +24,13 @@ _CHANGES = frozenset(
     f"aten.{op}_.{kind}" for op in ("add", "sub", "mul", "div") for kind in ("Tensor", "Scalar")
 )
 """Ops that compute a part anew from what it was, such as `table[..., 0] += x`."""
+_MADE = ("zeros", "ones", "full")
+"""What makes a value of one number; others do with `new_` before and `_like` behind these names."""
 _PARTS = ("slice", "select")
+_SCATTERS = {"slice_scatter": "slice", "select_scatter": "select"}
+"""Ops that give a value with something else in a part of it, and what gives that part."""
+_WITHOUT = frozenset(f"aten.{op}.default" for op in ("copy", *_SCATTERS))
+"""What a program has that writes nothing, as torch decomposes one."""
 _END = (1 << 63) - 1
 """A slice's end behind every cell."""
 
@@ -32,15 +39,13 @@ def without_writes(program: Program) -> Program:
     """The program with what each write makes of the value that it changes: the part before, what is written,
     and the part behind.
 
-    A write stays as it is where an older view of the value is read afterwards, where it casts what it writes
-    or repeats more than a number, and where porter does not know the part.
+    A write stays as it is where an older view of the value is read afterwards, where it casts what it writes,
+    and where porter does not know the part.
     """
     program = _with_changes_written(program)
-    if not any(node.target in _WRITES for node in program.nodes.values()):
+    if not any(node.target in (*_WRITES, *_WITHOUT) for node in program.nodes.values()):
         return program
-    program = _with_whole_values(
-        replace(program, nodes={name: _made(node) for name, node in program.nodes.items()})
-    )
+    program = _with_whole_values(_with_bases_made(program))
     writer = _Writer(program)
     for place, node in enumerate(program.nodes.values()):
         writer.add(place, node)
@@ -115,15 +120,41 @@ def _renamed(node: AtenNode, names: Mapping[Reference, Reference]) -> AtenNode:
     return replace(node, inputs=inputs, arguments=read(node.arguments))
 
 
-def _made(node: AtenNode) -> AtenNode:
-    """`new_zeros` and its like take only the type of a value: of stated sizes they are what `zeros` makes."""
-    op, sizes = node.op.removeprefix("new_"), node.arguments.get("size", ())
-    if node.op not in ("new_zeros", "new_ones", "new_full") or not all(
-        isinstance(size, int) for size in sizes
-    ):
+def _with_bases_made(program: Program) -> Program:
+    """What is written into, and is made by another value only for its type or its sizes, made by sizes:
+    `zeros_like` is what `zeros` makes, where the sizes are known for each image. What `empty` makes is
+    written over, so that it may be zeros.
+    """
+    bases: dict[str, str] = {}
+    for name, node in program.nodes.items():
+        part = node.inputs and (node.op in VIEWS or node.target in _WRITES)
+        bases[name] = bases[node.inputs[0][0]] if part else name
+    written = {
+        bases[node.inputs[0][0]]
+        for node in program.nodes.values()
+        if node.inputs and (node.target in _WRITES or node.op in _SCATTERS)
+    }
+    nodes = {
+        name: _made(node, program.types.get(name)) if name in written else node
+        for name, node in program.nodes.items()
+    }
+    return replace(program, nodes=nodes)
+
+
+def _made(node: AtenNode, kind: int | None) -> AtenNode:
+    """A value of one number by its sizes, and its ScalarType."""
+    plain = node.op.removeprefix("new_").removesuffix("_like")
+    op = "zeros" if plain == "empty" else plain
+    if op not in _MADE or not _is_known(node.sizes[0]):
         return node
-    stated = {name: value for name, value in node.arguments.items() if name != "self"}
-    return replace(node, op=op, target=f"aten.{op}.default", inputs=(), arguments=stated)
+    stated = {name: value for name, value in node.arguments.items() if name == "fill_value"}
+    arguments = {"size": list(node.sizes[0]), "dtype": kind, **stated}
+    return replace(node, op=op, target=f"aten.{op}.default", inputs=(), arguments=arguments)
+
+
+def _is_known(sizes: Sizes) -> bool:
+    """Whether all sizes but the number of images are."""
+    return all(isinstance(size, int) for size in sizes[1:])
 
 
 @dataclass
@@ -153,17 +184,58 @@ class _Writer:
             self.views |= {(stated.name, output): base for output in range(stated.outputs)}
         node = _renamed(stated, self.now)
         found = self._steps(place, stated) if stated.target in _WRITES else None
-        if found is None:
+        if node.target == "aten.copy.default":
+            self._add_alias(node, self._copied(node))
+        elif node.op in _SCATTERS:
+            self._add_alias(node, self._scattered(stated))
+        elif found is None:
             self.nodes[node.name] = node
         else:
             source = self._written(node)
-            self.nodes[node.name] = replace(
-                node, op="alias", target="aten.alias.default", inputs=(source,), arguments={"self": source}
-            )
+            self._add_alias(node, source)
             steps, whole = found
             for step in steps:
                 source = self._joined(node, step, source)
             self.now[whole] = source
+
+    def _add_alias(self, node: AtenNode, source: Reference | None) -> None:
+        """A node as another name of a value; as it is where there is none."""
+        self.nodes[node.name] = (
+            node
+            if source is None
+            else replace(
+                node, op="alias", target="aten.alias.default", inputs=(source,), arguments={"self": source}
+            )
+        )
+
+    def _copied(self, node: AtenNode) -> Reference | None:
+        """What `copy` gives, the second value in the sizes of the first; None where it casts it to whole
+        numbers, or where porter does not know the sizes.
+        """
+        source = node.arguments["src"]
+        kinds = (*EXACT_TYPES, self.types.get(source))
+        fits = self._sizes(source) == node.sizes[0] or _is_known(node.sizes[0])
+        return self._spread(node, source) if fits and self.types.get((node.name, 0)) in kinds else None
+
+    def _spread(self, node: AtenNode, source: Reference) -> Reference:
+        """A value, or what it is repeated to the sizes of what a node gives."""
+        sizes = node.sizes[0]
+        stated = [size if isinstance(size, int) else -1 for size in sizes]
+        return (
+            source
+            if self._sizes(source) == sizes
+            else self._new(node, "expand", (source,), {"self": source, "size": stated}, sizes)
+        )
+
+    def _scattered(self, node: AtenNode) -> Reference | None:
+        """What a program that writes nothing has in the place of a write; None where porter does not know the
+        part.
+        """
+        part = {name: value for name, value in node.arguments.items() if name != "src"}
+        step = replace(node, op=_SCATTERS[node.op], inputs=(part["self"],), arguments=part)
+        if _cells(step, self._sizes(part["self"])) is None:
+            return None
+        return self._joined(node, step, self._since(node.arguments["src"]))
 
     def _since(self, source: Reference) -> Reference:
         return self.now.get(source, source)
@@ -173,10 +245,10 @@ class _Writer:
         write stays as it is.
         """
         source, part, base = self._source(node), node.arguments["self"], self.views[node.name, 0]
-        plain = all(isinstance(size, int) for size in node.sizes[0])
+        plain = _is_known(node.sizes[0])
         if isinstance(source, tuple):
-            sizes = node.sizes[0] if node.target == "aten.copy_.default" else ()
-            plain = self._sizes(source) == sizes and self.types.get(source) == self.types.get(part)
+            plain = plain or self._sizes(source) == node.sizes[0]
+            plain = plain and self.types.get(source) == self.types.get(part)
         steps: list[AtenNode] = []
         # `contiguous` gives a copy or the same memory: nothing may read that besides.
         while part != base and self.program.nodes[part[0]].op != "contiguous":
@@ -195,30 +267,42 @@ class _Writer:
     def _written(self, node: AtenNode) -> Reference:
         """What stands in the part afterwards."""
         source, sizes = self._source(node), node.sizes[0]
-        made = {"size": list(sizes), "dtype": self.types.get((node.name, 0))}
-        if not isinstance(source, tuple):
-            return self._new(node, "full", (), {**made, "fill_value": source}, sizes)
-        if node.target == "aten.copy_.default":
-            return source
-        zeros = self._new(node, "zeros", (), made, sizes)
-        return self._new(node, "add", (zeros, source), {"self": zeros, "other": source}, sizes)
+        if isinstance(source, tuple):
+            return self._spread(node, source)
+        made = {"size": list(sizes), "dtype": self.types.get((node.name, 0)), "fill_value": source}
+        return self._new(node, "full", (), made, sizes)
 
-    def _sizes(self, source: Reference) -> tuple[int | str, ...]:
+    def _sizes(self, source: Reference) -> Sizes:
         return self.program.nodes[source[0]].sizes[source[1]]
 
     def _joined(self, node: AtenNode, step: AtenNode, source: Reference) -> Reference:
         """What a slice was taken from, with `source` in its place."""
         whole, sizes = self._since(step.inputs[0]), self._sizes(step.inputs[0])
         axis = range(len(sizes))[step.arguments.get("dim", 0)]
-        start, end = _cells(step, sizes) or (0, _END)
-        if step.op == "select":
-            source = self._new(node, "unsqueeze", (source,), {"self": source, "dim": axis}, ())
+        cells, times = _cells(step, sizes) or (0, _END), _period(step, sizes)
+        if times == 1:
+            part = source if step.op == "slice" else self._with_axis(node, source, sizes, axis)
+            return self._replaced(node, whole, sizes, axis, cells, part)
+        # Each of so many cells is the same place of an axis of its own.
+        apart = (*sizes[:axis], int(sizes[axis]) // times, times, *sizes[axis + 1 :])
+        whole = self._view(node, whole, apart)
+        source = self._with_axis(node, source, apart, axis + 1)
+        cells = (cells[0], cells[0] + 1 if cells[0] + 1 < times else _END)
+        return self._view(node, self._replaced(node, whole, apart, axis + 1, cells, source), sizes)
+
+    def _replaced(
+        self,
+        node: AtenNode,
+        whole: Reference,
+        sizes: Sizes,
+        axis: int,
+        cells: tuple[int, int],
+        source: Reference,
+    ) -> Reference:
+        """A value with `source` in the place of some cells of an axis."""
+        start, end = cells
         ends = [(0, start), *([] if end == _END else [(end, _END)])]
-        parts = [
-            self._new(node, "slice", (whole,), {"self": whole, "dim": axis, "start": first, "end": last}, ())
-            for first, last in ends
-            if last > first
-        ]
+        parts = [self._part(node, whole, sizes, axis, each) for each in ends if each[1] > each[0]]
         joined = [*parts[: start > 0], source, *parts[start > 0 :]]
         return (
             self._new(node, "cat", tuple(joined), {"tensors": joined, "dim": axis}, sizes)
@@ -226,13 +310,31 @@ class _Writer:
             else source
         )
 
+    def _with_axis(self, node: AtenNode, source: Reference, sizes: Sizes, axis: int) -> Reference:
+        """One cell of an axis of these sizes, which it lacks."""
+        one = (*sizes[:axis], 1, *sizes[axis + 1 :])
+        return self._new(node, "unsqueeze", (source,), {"self": source, "dim": axis}, one)
+
+    def _view(self, node: AtenNode, source: Reference, sizes: Sizes) -> Reference:
+        stated = [size if isinstance(size, int) else -1 for size in sizes]
+        return self._new(node, "view", (source,), {"self": source, "size": stated}, sizes)
+
+    def _part(
+        self, node: AtenNode, whole: Reference, sizes: Sizes, axis: int, cells: tuple[int, int]
+    ) -> Reference:
+        """The cells of an axis of known size from a first one to the one before another."""
+        start, end = cells
+        left = len(range(int(sizes[axis]))[start:end])
+        stated = {"self": whole, "dim": axis, "start": start, "end": end}
+        return self._new(node, "slice", (whole,), stated, (*sizes[:axis], left, *sizes[axis + 1 :]))
+
     def _new(
         self,
         node: AtenNode,
         op: str,
         inputs: tuple[Reference, ...],
         arguments: Mapping[str, Any],
-        sizes: tuple[int | str, ...],
+        sizes: Sizes,
     ) -> Reference:
         name = f"{node.name}.{len(self.nodes)}"
         self.nodes[name] = AtenNode(
@@ -241,7 +343,7 @@ class _Writer:
         return name, 0
 
 
-def _cells(step: AtenNode, sizes: tuple[int | str, ...]) -> tuple[int, int] | None:
+def _cells(step: AtenNode, sizes: Sizes) -> tuple[int, int] | None:
     """The first cell of a slice, and the one behind its last, which is _END behind all; None where porter
     does not know them.
     """
@@ -253,8 +355,21 @@ def _cells(step: AtenNode, sizes: tuple[int | str, ...]) -> tuple[int, int] | No
     else:
         start, end = (step.arguments.get(name) for name in ("start", "end"))
         start, end = 0 if start is None else start, _END if end is None else end
-        known = isinstance(start, int) and isinstance(end, int) and step.arguments.get("step", 1) == 1
+        known = isinstance(start, int) and isinstance(end, int) and _period(step, sizes) > 0
         if known and isinstance(size, int):
             start, end, _ = slice(start, end).indices(size)
         known = known and (isinstance(size, int) or (start, end) == (0, _END)) and start < end
     return (start, _END if end == size else end) if known else None
+
+
+def _period(step: AtenNode, sizes: Sizes) -> int:
+    """Which of all cells of an axis a slice takes: 1 for those between two, 2 for every second one; 0 where
+    porter does not know how to write into them.
+    """
+    times, size = step.arguments.get("step", 1), sizes[step.arguments.get("dim", 0)]
+    if times == 1:
+        return 1
+    if not isinstance(times, int) or not isinstance(size, int) or size % times:
+        return 0
+    cells = range(size)[slice(step.arguments.get("start"), step.arguments.get("end"), times)]
+    return times if len(cells) == size // times else 0

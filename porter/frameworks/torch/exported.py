@@ -30,10 +30,11 @@ from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
 _RUN = frozenset(
-    {*READERS, *EVALUATORS, *INNER, "copy", "fill", "zero", "new_zeros", "new_ones", "new_full", "one_hot"}
+    {*READERS, *EVALUATORS, *INNER, *("type_as", "one_hot", "copy", "fill", "zero", "slice_scatter")}
+    | {*("select_scatter", "empty", "empty_like", "new_empty", "new_zeros", "new_ones", "new_full")}
 )
-"""The closed list: what porter reads, and what it reads as something else (porter.formats.torch_export.writes
-and one_hots).
+"""The closed list: what porter reads, and what it reads as something else (porter.formats.torch_export.casts,
+one_hots and writes).
 """
 _FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
 """MemoryFormat (torch/_export/serde/schema.py)."""

@@ -66,6 +66,46 @@ def split_attention(m: Any, x: torch.Tensor) -> torch.Tensor:
     return (parts * gate.reshape(len(x), -1).view(len(x), -1, 1, 1).reshape(len(x), 2, 3, 1, 1)).sum(1)
 
 
+def with_places(x: torch.Tensor) -> torch.Tensor:
+    """Where each cell lies, as CoordConv's maps say it: before the channels and behind them."""
+    images, _, rows, columns = x.shape
+    across = torch.arange(columns).type_as(x).expand(images, 1, rows, columns)
+    down = (torch.arange(rows).repeat(1, columns, 1) / 8 - 1).view(1, 1, columns, rows)
+    down = down.repeat(images, 1, 1, 1).transpose(2, 3).type_as(x)
+    return torch.cat([across, x, down, x.tanh()], 1)
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    """As temporal shifts move some channels by a row or a column, over zeros."""
+    found = torch.zeros_like(x)
+    found[:, :2, :-1] = x[:, :2, 1:]
+    found[:, 2:4, :, 1:] = x[:, 2:4, :, :-1]
+    found[:, 4:] = x[:, 4:]
+    return found
+
+
+def marked(x: torch.Tensor) -> torch.Tensor:
+    """Numbers and values in parts of a value."""
+    found = x.clone()
+    found[:, :2], found[:, :, 2], found[:, 1:3, :2] = 0.5, x.mean(2), torch.arange(2.0)[:, None]
+    found[:, -1] = x[:, :3].amax(1)
+    return found
+
+
+def masked(x: torch.Tensor) -> torch.Tensor:
+    found = x.new_ones(x.shape)
+    found[:, :, 3:5, 2:], found[:, 1] = 0, 2
+    return found
+
+
+def woven(x: torch.Tensor) -> torch.Tensor:
+    """Four maps as the cells of one, as an inverse Haar transform writes them."""
+    found = x.new_zeros(len(x), 6, 2 * x.shape[2], 2 * x.shape[3])
+    found[:, :, 0::2, 0::2], found[:, :, 1::2, 0::2] = x, x.tanh()
+    found[:, :, 0::2, 1::2], found[:, :, 1::2, 1::2] = x * 2, x.sigmoid()
+    return found
+
+
 def test_ops_that_torch_calls_views_are_views() -> None:
     """And those of the others that share memory sometimes: what torch declares is not all."""
     for op in READERS:
@@ -225,6 +265,11 @@ WHOLE_ONLY: dict[str, Case] = {
 }
 """Decomposed, they are lookups by computed places, choices by bounds, or parts of a CELU, all refused."""
 FIXED_ONLY: dict[str, Case] = {
+    "places beside channels": lambda m, x: with_places(x),
+    "written over zeros": lambda m, x: shifted(x),
+    "written into parts": lambda m, x: marked(x),
+    "written into every second cell": lambda m, x: woven(x),
+    "by a mask that is written": lambda m, x: x * masked(x),
     "turned round": lambda m, x: x.flip((2, 3)) + x.flip(3) + x.rot90(2, (2, 3)) + x.rot90(4, (2, 3)),
     "copies of rows": lambda m, x: x.repeat(1, 1, 2, 1)[:, :, 3:] + x.repeat_interleave(2, 2)[:, :, 3:],
     "sums of rows": lambda m, x: x.cumsum(2) + x.prod(3, keepdim=True),
