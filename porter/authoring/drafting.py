@@ -20,7 +20,7 @@ from porter.base.options import CONVERT, RECIPE_CHECK
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
-from porter.files import write_whole
+from porter.files import behind_links, write_whole
 from porter.fitting.alignment import without_cells
 from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import Wishes
@@ -175,7 +175,7 @@ def new_recipe(
         except MappingError as error:
             problem = str(error).replace(folder, str(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, draft.text)
+    write_whole(behind_links(path), draft.text)
     if problem is not None:
         return NewRecipe(path, variant, zoo, draft, _check_command(path, weights or given), tensors, problem)
     member = load_recipe(path).member(variant, zoo)
@@ -246,7 +246,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         except (RecipeError, GraphError, MappingError) as error:  # what is not known has to be decided first
             problem = error.message.replace(folder, str(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, draft.text)
+    write_whole(behind_links(path), draft.text)
     return NewRecipe(path, variant, zoo, draft, _check_command(path, checkpoint.path), tensors, problem)
 
 

@@ -12,7 +12,7 @@ from porter.data.photos import Failure, Photo
 from porter.evaluation.ranking import TOP
 from porter.evaluation.results import OfPort
 from porter.evaluation.scoring import Scores
-from porter.files import write_whole
+from porter.files import behind_links, write_whole
 from porter.port import Record
 
 _HEAD = (
@@ -57,7 +57,7 @@ def write_results(path: Path, results: Sequence[OfPort]) -> None:
                 *_of_timm(each),
             ]
         )
-    write_whole(path, text.getvalue())
+    write_whole(behind_links(path), text.getvalue())
 
 
 def _of_timm(each: OfPort) -> tuple[object, ...]:
@@ -98,4 +98,4 @@ def write_predictions(
         table.writerow(cells)
     for failure in failed:
         table.writerow([failure.name])
-    write_whole(path, text.getvalue())
+    write_whole(behind_links(path), text.getvalue())

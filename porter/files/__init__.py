@@ -16,4 +16,4 @@ from porter.files.weights import (
     fetch,
     is_published,
 )
-from porter.files.whole import expect_folder, write_whole
+from porter.files.whole import behind_links, expect_folder, write_whole

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from porter.base.errors import FileError
@@ -12,14 +14,23 @@ left.
 """
 
 
+def behind_links(path: Path) -> Path:
+    """The place of a file that the user names: a link stays, and its target is replaced."""
+    return Path(os.path.realpath(path))  # links may point to each other
+
+
 def expect_folder(path: Path) -> None:
-    """Refuses, before a long run, a file that could not be written at its end.
+    """Refuses, before a long run, a file that the user names and that could not be written at its end.
 
     Raises:
-        FileError: its folder is not there, or a folder stands in its place.
+        FileError: its folder is not there, or a folder, a device, a pipe or a socket stands in its place.
     """
+    path = behind_links(path)
     if path.is_dir():
-        raise FileError("this is a folder, expected the name of a file to write", where=str(path))
+        raise FileError(
+            "this is a folder, expected the name of a file to write", where=str(path), next="add a name to it"
+        )
+    _expect_no_device(path)
     if not path.parent.is_dir():
         raise FileError(
             f"there is no folder {path.parent} to write it into",
@@ -29,11 +40,13 @@ def expect_folder(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes `text` in UTF-8 to `path`, whose old content stands until the new one is complete.
+    """Writes `text` in UTF-8 to `path`, whose old content stands until the new one is complete. A link that
+    stands there is replaced, and its target stays as it is.
 
     Raises:
-        FileError: nothing can be written there.
+        FileError: nothing can be written there, or a device, a pipe or a socket stands there.
     """
+    _expect_no_device(path)
     fresh = path.with_name(f".{path.name}{NEW}")
     try:
         try:
@@ -44,4 +57,20 @@ def write_whole(path: Path, text: str) -> None:
         finally:
             fresh.unlink(missing_ok=True)
     except OSError as error:
-        raise FileError(f"cannot be written: {error.strerror}", where=str(path)) from None
+        raise FileError(
+            f"cannot be written: {error.strerror}", where=str(path), next="choose another place for it"
+        ) from None
+
+
+def _expect_no_device(path: Path) -> None:
+    """A file would take the place of the device: root's `--predictions /dev/null` would remove /dev/null."""
+    try:
+        kind = path.lstat().st_mode
+    except OSError:
+        return  # nothing stands there, or writing says why not
+    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind) or stat.S_ISDIR(kind)):
+        raise FileError(
+            "expected a file to replace, found a device, a pipe or a socket",
+            where=str(path),
+            next="give the name of a file",
+        )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from porter.base.errors import FileError, UsageError
-from porter.files import AnyPath, is_plain, write_whole
+from porter.files import AnyPath, behind_links, is_plain, write_whole
 from porter.reporting.page import missing, page, page_of_two, sections
 from porter.reporting.records import read_contents
 
@@ -59,8 +58,7 @@ def report(folder: AnyPath, out: AnyPath | None = None, other: AnyPath | None = 
             else f"{folder.resolve().name}-and-{second.folder.resolve().name}.html"
         )
     )
-    # If the user names a link, its target is replaced and the link stays; a link in the port is a stranger's.
-    target = path if out is None else Path(os.path.realpath(path))  # links may point to each other
+    target = path if out is None else behind_links(path)  # a link in the port is a stranger's
     _refuse(target)
     write_whole(target, page(contents) if second is None else page_of_two(contents, second))
     return Report(path, sections(contents), dict(missing(contents, str(folder))) if second is None else {})
