@@ -57,9 +57,10 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
     parities: list[Parity] = []
     source: SourceValues = ported(check.port.record, reference)
     notes, rounding, graph = reference.notes, _rounding(reference), check.port.graph
+    of_logits = None if reference.ending is None else reference.ending.of_logits
     for dtype in sorted(check.dtypes, reverse=True):  # float64 first: it decides what the function is
         rough = SMOOTH if parities else check.rough  # what does not decide is measured on photos
-        (parity,) = replace(check, dtypes=(dtype,), rough=rough).against(source, sizes, reference.ending)
+        (parity,) = replace(check, dtypes=(dtype,), rough=rough).against(source, sizes, of_logits)
         if dtype == "float64" and rounding and not parity.ok:
             notes += (f"{reference.name} is compared in float32: {rounding}",)
             continue
@@ -79,7 +80,7 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
             parity, source = parity.without(misnamed.keys()), Shifted(source, {}, misnamed)
         parities.insert(0, parity)
     if not parities:
-        parities = list(replace(check, dtypes=("float32",)).against(source, sizes, reference.ending))
+        parities = list(replace(check, dtypes=("float32",)).against(source, sizes, of_logits))
     if reference.named and _differs_inside_only(parities[-1], graph):
         notes += (
             "the outputs are equal: if this layer of the reference is not the port's, give it another name",

@@ -44,7 +44,19 @@ _WHOLE = 1e-4
 _LEAST = -80.0
 """Logarithms of probabilities below it are taken for it: float32 has no digits left there."""
 
-Ending = Callable[[Array], Array]
+
+@dataclass(frozen=True)
+class Ending:
+    """An activation in which a reference ends and which its source's port lacks: what is compared in place of
+    the logits.
+
+    Attributes:
+        of_logits: from the port's logits.
+        of_outputs: from the reference's outputs.
+    """
+
+    of_logits: Callable[[Array], Array]
+    of_outputs: Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,7 @@ class UserReference:
         apart: how far a file's weights are from the source's (porter.verification.pairing.weight_distances).
         sizes: those at which it runs.
         graph: of the source.
-        ending: makes a port's logits comparable with its outputs.
+        ending: makes a port's logits and its outputs comparable; None if they are.
         shown: runs it on a batch, in a type.
         dropped: path of the head whose row 0 the port lacks.
         named: its layers are paired with nodes by their names only.
@@ -138,10 +150,8 @@ class UserReference:
         outputs = dict(zip(self.graph.outputs, shown.outputs, strict=True))
         if self.dropped is not None:
             outputs[self.dropped] = outputs[self.dropped][:, 1:]
-        if self.ending is log_softmax:
-            with np.errstate(divide="ignore"):
-                # Also without the row.
-                outputs = {path: log_softmax(np.log(value)) for path, value in outputs.items()}
+        if self.ending is not None:
+            outputs = {path: self.ending.of_outputs(value) for path, value in outputs.items()}
         return {**shown.values, **outputs}
 
 
@@ -368,19 +378,38 @@ def _ending(
     """
     value = outputs[0].reshape(len(outputs[0]), -1).astype(np.float64)
     kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
-    if kept or len(outputs) > 1 or value.min() < 0 or value.max() > 1:
+    if kept or len(outputs) > 1:
         return None, ()
-    if value.shape[1] > 1 and np.allclose(value.sum(axis=1), 1, rtol=0, atol=_WHOLE):
-        logarithms = (
-            "the logarithms of the probabilities are compared, which are equal too if all logits "
-            "differ by one number"
-        )
-        return log_softmax, (f"{given.name} ends in a softmax, which the port lacks: {logarithms}",)
-    if opened.facts.activation == "sigmoid":
-        return sigmoid, (
+    for name, ending, shares in (
+        ("softmax", Ending(log_softmax, _of_probabilities), value),
+        ("log_softmax", Ending(log_softmax, log_softmax), np.exp(np.minimum(value, 1))),
+    ):
+        if _sum_to_one(shares):
+            logarithms = (
+                "the logarithms of the probabilities are compared, which are equal too if all logits "
+                "differ by one number"
+            )
+            return ending, (f"{given.name} ends in a {name}, which the port lacks: {logarithms}",)
+    if opened.facts.activation == "sigmoid" and value.min() >= 0 and value.max() <= 1:
+        return Ending(sigmoid, _same), (
             f"{given.name} ends in a sigmoid, which the port lacks: the probabilities are compared",
         )
     return None, ()
+
+
+def _sum_to_one(shares: Array) -> bool:
+    return (
+        shares.shape[1] > 1 and shares.min() >= 0 and np.allclose(shares.sum(axis=1), 1, rtol=0, atol=_WHOLE)
+    )
+
+
+def _of_probabilities(probabilities: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return log_softmax(np.log(probabilities))  # they sum to less than 1 if a row was dropped
+
+
+def _same(value: Array) -> Array:
+    return value
 
 
 def log_softmax(logits: Array) -> Array:

@@ -190,6 +190,7 @@ ENDINGS: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], Any], int]] = {
     "a list": (lambda logits, maps: [maps, logits], 2),
     "a mapping": (lambda logits, maps: {"logits": logits, "maps": (maps,)}, 2),
     "a dataclass": (lambda logits, maps: Found(logits), 1),
+    "a log_softmax": (lambda logits, maps: logits.log_softmax(1), 1),
 }
 
 
