@@ -144,7 +144,7 @@ class FactsSection(Section):
     options: Options = {}
     ignore: Annotated[Values, Holds(table_of(either(_TEXT, ref("ignore"))))] = {}
     labels: LabelMap = None
-    activation: Literal["softmax", "sigmoid"] | None = None
+    activation: Literal["softmax", "log_softmax", "sigmoid"] | None = None
     licence: str | None = None
     protocols: Annotated[dict[Word, Values], Holds(table_of(ref("preprocess")))] = {}
     protocol: Protocol = None

@@ -9,10 +9,13 @@ from porter.data.statements import read_preprocess, stated
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation, Study
 from porter.frameworks import WITH_DROPOUTS
+from porter.graph import OF_LOGITS
 from porter.padding import ANY
 from porter.padding.sizes import size_text
 from porter.port import Record
 from porter.reporting.records import Contents
+
+_OF_LOGITS = {op.name for op in OF_LOGITS}
 
 
 def convert(record: Record, folder: str) -> str:
@@ -32,7 +35,7 @@ def convert(record: Record, folder: str) -> str:
         out=folder,
         padding=record.padding if whose is None else None,
         input_size=_input_size(record),
-        keep_activation=of_graph and record.activation is None and ends in (["softmax"], ["sigmoid"]),
+        keep_activation=of_graph and record.activation is None and not _OF_LOGITS.isdisjoint(ends),
         outputs=record.ended_at if of_graph else (),
         origin=record.zoo
         if record.origin is not None and record.origin.by == "user" and whose is None

@@ -219,7 +219,7 @@ class Net(torch.nn.Module):
         self.units, self.fc = torch.nn.Sequential(*(Unit() for _ in range(3))), torch.nn.Linear(4, 5)
 
     def forward(self, x):
-        return self.fc(self.units(x).mean((2, 3)))
+        return self.fc(self.units(x).mean((2, 3))).log_softmax(1)
 """
 
 
@@ -230,7 +230,8 @@ def test_trained_scales_that_no_layer_holds_have_names(cli: Cli, tmp_path: Path)
     torch.export.save(torch.export.export(net, (torch.rand(1, 4, 8, 8),)), tmp_path / "mine.pt2")
     ran = cli("recipe", "new", "mine", "--from-model", "mine.pt2", "--weights", "mine.pth", "--json")
     assert json.loads(ran.out)["tensors"]["used"] == 11, ran.err
-    assert '{name: "units.{u}", tensor: gamma}' in (tmp_path / "mine.yaml").read_text()
+    text = (tmp_path / "mine.yaml").read_text()
+    assert '{name: "units.{u}", tensor: gamma}' in text and "activation: log_softmax" in text
     given = ("--weights", "mine.pth", "--recipes", ".", "--reference", "network.py:Net")
     ported = cli("convert", "mine", "--from", "own", "--to", "tf", *given)
     assert "float64: same function as the given network.py:Net" in ported.out, ported.err
