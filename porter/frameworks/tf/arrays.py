@@ -53,6 +53,8 @@ def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Sym
             )
             for place, part in enumerate(("query", "key", "value"))
         ]
+    if any(value.shape[1:-1].count(None) > 1 for value in parts):  # a Reshape of Keras leaves one size open
+        return _head_by_head(maker, op, name, parts)
     axes = inputs[0].ndim - 1
     turn = (*range(1, axes - 1), axes, axes - 1, axes + 1)
     heads = []
@@ -64,19 +66,37 @@ def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Sym
         )
         split = maker.layer("Reshape", maker.name(f"{name}_{part}_of_heads"), value, target_shape=target)
         heads.append(maker.layer("Permute", maker.name(f"{name}_{part}"), split, dims=turn))
-    query, key, value = heads
-    products = _matmul(maker, ops.MatMul(transpose=True), maker.name(f"{name}_products"), [query, key], False)
-    scaled = LAYERS[ops.Affine](
-        maker, ops.Affine((op.scale,), (0.0,)), maker.name(f"{name}_scaled"), [products]
-    )
-    shares = LAYERS[ops.Softmax](maker, ops.Softmax(), maker.name(f"{name}_shares"), [scaled])
-    mixed = maker.operation("matmul", maker.name(f"{name}_mixed"), shares, value)
+    mixed = _attended(maker, op.scale, name, maker.name(f"{name}_mixed"), heads)
     turned = maker.layer("Permute", maker.name(f"{name}_turned"), mixed, dims=turn)
     target = (
         *(-1 if size is None else size for size in turned.shape[1:-2]),
         turned.size(-2) * turned.size(-1),
     )
     return maker.layer("Reshape", name, turned, target_shape=target)
+
+
+def _head_by_head(maker: LayerMaker, op: ops.Attention, name: str, parts: list[Symbol]) -> Symbol:
+    """Each head's channels are cut out, because no reshape can give the heads an axis."""
+    if op.heads == 1:
+        return _attended(maker, op.scale, name, name, parts)
+    mixed = []
+    for head in range(op.heads):
+        cut = []
+        for value, part in zip(parts, ("queries", "keys", "values"), strict=True):
+            width = value.size(-1) // op.heads
+            channels = (..., slice(width * head, width * (head + 1)))
+            cut.append(maker.part(value, channels, maker.name(f"{name}_{part}_{head}")))
+        mixed.append(_attended(maker, op.scale, f"{name}_{head}", maker.name(f"{name}_mixed_{head}"), cut))
+    return maker.layer("Concatenate", name, mixed, axis=-1)
+
+
+def _attended(maker: LayerMaker, scale: float, name: str, last: str, parts: list[Symbol]) -> Symbol:
+    """Of queries, keys and values ... x tokens x channels; `last` is the name of the result."""
+    query, key, value = parts
+    products = _matmul(maker, ops.MatMul(transpose=True), maker.name(f"{name}_products"), [query, key], False)
+    scaled = LAYERS[ops.Affine](maker, ops.Affine((scale,), (0.0,)), maker.name(f"{name}_scaled"), [products])
+    shares = LAYERS[ops.Softmax](maker, ops.Softmax(), maker.name(f"{name}_shares"), [scaled])
+    return maker.operation("matmul", last, shares, value)
 
 
 def _multiply_array(

@@ -343,7 +343,7 @@ def _take(maker: LayerMaker, value: Symbol, order: Any, name: str) -> Symbol:
     return maker.operation("take", name, value, order.ravel().tolist(), axis=-1)
 
 
-def _resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, inputs: list[Symbol]) -> Symbol:
+def resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of powers of
     two.
     """
@@ -361,6 +361,13 @@ def _resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, input
             return maker.spatial(
                 "UpSampling2D", name, inputs[0], size=(rows, columns), interpolation="bicubic"
             )
+    return resize_by_operations(maker, op, name, inputs)
+
+
+def resize_by_operations(
+    maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, inputs: list[Symbol]
+) -> Symbol:
+    """A resize whose cells and shares are computed from the size of the map."""
 
     def do(function: str, *arguments: Any, **options: Any) -> Symbol:
         return maker.operation(function, maker.name(f"{name}_{function}"), *arguments, **options)
@@ -429,7 +436,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.DepthToSpace: _depth_to_space,
     ops.SpaceToDepth: _space_to_depth,
     ops.Upsample: _spatial("UpSampling2D", lambda op: {"size": (op.rows, op.columns)}),
-    ops.Resize: _resize,
-    ops.ResizeLike: _resize,
+    ops.Resize: resize,
+    ops.ResizeLike: resize,
 }
 """Every op without a padding site: the value of a node, from its op, its name and its inputs."""

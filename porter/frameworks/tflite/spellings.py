@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from porter.base.dtypes import Array
+from porter.frameworks.tf.layers import resize, resize_by_operations
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.model import Spelling
 from porter.frameworks.tf.statement import Symbol
@@ -47,7 +48,14 @@ def _softplus(maker: LayerMaker, op: ops.Softplus, name: str, inputs: list[Symbo
     return maker.operation("add", name, maker.layer("ReLU", maker.name(f"{name}_relu"), inputs[0]), rest)
 
 
+def _resize(maker: LayerMaker, op: ops.Resize, name: str, inputs: list[Symbol]) -> Symbol:
+    """Keras's UpSampling2D asks whether the new size is above 0, which no graph of an open size answers."""
+    spelling = resize_by_operations if None in inputs[0].shape[1:3] and not op.size else resize
+    return spelling(maker, op, name, inputs)
+
+
 SPELLINGS: Mapping[type[Op], Spelling] = {
+    ops.Resize: _resize,
     ops.Softplus: _softplus,
     ops.AddArray: _add,
     ops.MultiplyArray: _multiply,

@@ -38,24 +38,34 @@ def ending_at(graph: Graph, paths: list[str]) -> Graph:
     )
 
 
-def cases(every: bool) -> list[str]:
-    """The outputs that TensorFlow Lite has: `every` one, otherwise one of each op for maps, and one for
-    others. A converter that sees GELUs of both kinds of one value computes a part of them once, and no longer
-    knows the exact one.
+def cases(every: bool, open: bool) -> list[str]:
+    """The outputs that TensorFlow Lite has, or those of them whose rows and columns may be open: `every` one,
+    otherwise one of each op for maps, and one for others. A converter that sees GELUs of both kinds of one
+    value computes a part of them once, and no longer knows the exact one.
     """
     found = [
         path
         for path in WHOLE.outputs
         if path not in REFUSED and WHOLE.by_path[path].op != ops.Gelu(approximate=True)
     ]
-    kinds = {(type(WHOLE.by_path[path].op), len(WHOLE.open_shapes[path])): path for path in found}
+    if open:
+        plans = {path: make_plan(ending_at(WHOLE, [path]), SIZE, framework.CAPABILITIES) for path in found}
+        found = [path for path, plan in plans.items() if plan.only_size is None]
+    of = {path: WHOLE.by_path[path].op for path in found}
+    # Each resize has a layer or operations of its own.
+    kinds = {
+        (op if isinstance(op, ops.Resize) else type(op), len(WHOLE.open_shapes[path])): path
+        for path, op in of.items()
+    }
     return found if every else [*kinds.values()]
 
 
+@pytest.mark.parametrize("open", [False, True])
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_the_value_of_every_op(every: bool) -> None:
-    graph = ending_at(WHOLE, cases(every))
+def test_the_value_of_every_op(every: bool, open: bool) -> None:
+    graph = ending_at(WHOLE, cases(every, open))
     plan, tensors = make_plan(graph, SIZE, framework.CAPABILITIES), tensors_of(graph)
+    assert (plan.only_size is None) == open
     content, wanted = convert(plan, tensors), evaluate(graph, tensors, images())
     for delegated in (True, False):
         found = LiteModel(plan, content, delegated).values(images(), [node.path for node in graph.nodes])
