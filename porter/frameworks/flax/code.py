@@ -191,9 +191,8 @@ def model_source(plan: Plan) -> str:
     standard += "from pathlib import Path\n" + (
         "from typing import Any\n" if re.search(r"\bAny\b", own) else ""
     )
-    imports = "import jax\n" * bool(re.search(r"\bjax\.", own + body)) + "import jax.numpy as jnp\n" * (
-        "jnp." in own + body
-    )
+    uses_jax = draws or re.search(r"\bjax\.", own + body) is not None
+    imports = "import jax\n" * uses_jax + "import jax.numpy as jnp\n" * ("jnp." in own + body)
     head = docstring(plan, tree, "N x H x W x {channels}")
     imports += "from flax import nnx\nfrom safetensors.flax import load_file\n"
     return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
@@ -239,18 +238,15 @@ def load(folder=None):
     model = nnx.merge(graph, nnx.from_flat_state(filled){more})
     model.eval()
     return model'''
-_LASTING = {
-    "split": (
-        "model = nnx.eval_shape(lambda: Model(rngs=nnx.Rngs(0)))  # takes no memory\n    graph, "
-        "state = nnx.split(model)"
-    ),
-    "more": "",
-}
+_SHAPED = "model = nnx.eval_shape(lambda: Model(rngs=nnx.Rngs(0)))  # takes no memory"
+_LASTING = {"split": f"{_SHAPED}\n    graph, state = nnx.split(model)", "more": ""}
 _DRAWING = {
     "split": (
-        "model = Model(rngs=nnx.Rngs(0))\n    graph, state, random = nnx.split(model, "
-        "nnx.Not(nnx.RngState), ...)"
+        f"{_SHAPED}\n    graph, state, _ = nnx.split(model, nnx.Not(nnx.RngState), ...)\n"
+        "    random = jax.jit(lambda: nnx.state(Model(rngs=nnx.Rngs(0)), nnx.RngState))()"
     ),
     "more": ", random",
 }
-"""What a model with dropouts says in its place: their random numbers are no weights."""
+"""What a model with dropouts says in its place: their random numbers are no weights, and are
+all that is made.
+"""
