@@ -286,6 +286,8 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
         lines.append(
             "  is         a network that no recipe has; its library, which has to be installed, builds "
             "it from the folder"
+            if result.problem is None
+            else "  is         the model of a port, with tensors of its own"
         )
     elif result.commands:
         lines.append(f"  is         a graph that no recipe has; none is needed; input {size}")

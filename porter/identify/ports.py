@@ -18,16 +18,16 @@ _MOST = 64
 
 def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:
     """The folders of the ports whose models have the file's tensors and were not made from the file: of each
-    graph the first.
+    graph one, which if possible is a port to the file's framework.
     """
     folder = checkpoint.path.parent
     records = [
         record for record in (folder / RECORD, *sorted(folder.glob(f"*/{RECORD}"))) if record.is_file()
     ]
+    fitting = [port for record in records[:_MOST] if (port := _fitting(record.parent, checkpoint))]
     ports: list[Port] = []
-    for record in records[:_MOST]:
-        port = _fitting(record.parent, checkpoint)
-        if port is not None and all(port.graph != other.graph for other in ports):
+    for port in sorted(fitting, key=lambda port: port.record.framework != checkpoint.dialect):
+        if all(port.graph != other.graph for other in ports):
             ports.append(port)
     return tuple(port.folder for port in ports)
 

@@ -304,10 +304,11 @@ def test_ports_of_other_shapes_are_left_out_and_of_twins_each_is_named(
         next(layer for layer in config["layers"] if layer["name"] == "stem")["config"].update(change)
         keras.Model.from_config(config).save(tmp_path / f"{name}.keras")
         porter.convert(tmp_path / f"{name}.keras", to="torch", out=tmp_path / name, check=False)
-    porter.convert(tmp_path / "again.keras", to="tf", out=tmp_path / "also", check=False)
+    porter.convert(tmp_path / "again.keras", to="tf", out=tmp_path / "above", check=False)  # is first by name
     found = porter.inspect(tmp_path / "tuned.pth")
     assert [Path(line.split()[2]).name for line in found.commands] == ["again", "twin"]
     assert found.tuned is None and "their graphs differ" in str(found.problem)
+    assert "is         the model of a port, with tensors" in cli("inspect", tmp_path / "tuned.pth").out
     refused(cli("convert", tmp_path / "tuned.pth", "--to", "tf"), *found.commands)
     shutil.rmtree(tmp_path / "twin")
     found = porter.inspect(tmp_path / "tuned.pth")
