@@ -72,7 +72,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         raise GraphError(
             f"{fixed.op.words} fixes the input's size",
             where=fixed.path,
-            next="give --input-size the model's own size",
+            next="give --input-size the size that the model was trained at",
         )
     try:
         if not capabilities.adaptive_pools:

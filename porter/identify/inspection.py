@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import MappingError, PorterError
+from porter.base.errors import GraphError, MappingError, PaddingError, PorterError
 from porter.base.options import CONVERT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
@@ -15,8 +15,9 @@ from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
-from porter.frameworks import CONVERTED, TRAINED, other_than
+from porter.frameworks import CONVERTED, TRAINED, get_destination, other_than
 from porter.graph import head_of
+from porter.graph.plan import make_plan
 from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, TUNED, Match, Ranked, keeping, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
@@ -251,7 +252,8 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
         return Inspection(
             checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message
         )
-    typed = None if size is None else size_text(size)
+    to = other_than(opened.framework)
+    typed = None if size is None else size_text(PROBE if size == ANY and not _any_size(opened, to) else size)
     return Inspection(
         checkpoint,
         (),
@@ -261,8 +263,17 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
         size=opened.built_size,
         head=opened.fitted.fit.head if opened.fitted else None,
         activation=opened.facts.activation,
-        commands=(CONVERT.line(subject=checkpoint.path, to=other_than(opened.framework), input_size=typed),),
+        commands=(CONVERT.line(subject=checkpoint.path, to=to, input_size=typed),),
     )
+
+
+def _any_size(opened: Opened, to: str) -> bool:
+    """Whether the destination can say the graph at every size: Keras has no pools to several cells."""
+    try:
+        make_plan(opened.graph, ANY, get_destination(to).CAPABILITIES)
+    except (PaddingError, GraphError):
+        return False
+    return True
 
 
 def _of_opened(

@@ -161,6 +161,9 @@ def test_pools_to_so_many_cells(to: str, tmp_path: Path) -> None:
         with pytest.raises(PorterError, match="fixes the input's size") as caught:
             porter.convert(tmp_path / "model.pt2", to=to, input_size="any")
         assert "input_size" in (caught.value.next or "")
+    if to == "tf":  # what a .pt2 is ported to first
+        (command,) = porter.inspect(tmp_path / "model.pt2").commands
+        assert command.endswith("--to tf --input-size 224x224")
     size = "any" if to == "torch" else "21x34"
     made = porter.convert(tmp_path / "model.pt2", to=to, out=tmp_path / "port", input_size=size)
     assert made.port.record.proved and made.port.record.input.size == (None if to == "torch" else (21, 34))
