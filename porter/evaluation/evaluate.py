@@ -433,7 +433,10 @@ def _evaluation(
         else []
     )
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
-    beside, warnings = None, (*doubted(record, record.zoo), *rescaled(record, protocol), *measured.warnings)
+    beside, warnings = (
+        None,
+        (*doubted(record, record.zoo, record.input.size), *rescaled(record, protocol), *measured.warnings),
+    )
     if measured.earlier:
         went_on = (
             f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"

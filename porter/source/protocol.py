@@ -85,11 +85,15 @@ def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: Any
     )
 
 
-def doubted(facts: Facts, zoo: str | None) -> tuple[str, ...]:
-    """One line where photos are prepared as a zoo prepares them, and the file is not the zoo's."""
+def doubted(facts: Facts, zoo: str | None, only: tuple[int, int] | None = None) -> tuple[str, ...]:
+    """One line where photos are prepared as a zoo prepares them, and the file is not the zoo's.
+
+    Args:
+        only: the rows and columns that a port takes, if it takes one size.
+    """
     if facts.preprocess is None or facts.protocol_by != "recipe":
         return ()
-    words = in_words(facts.preprocess)
+    words = in_words(facts.preprocess if only is None else _for_squares(facts.preprocess, only))
     return (
         (
             f"photos are prepared as {zoo}'s ({words}), because the file does not say how to prepare them; "
@@ -104,10 +108,14 @@ def in_proportion(
     """The zoo's protocol; in proportion if the model was built for squares of another size than the recipe's
     `native` one.
     """
-    if protocol is None or built == native or built[0] != built[1]:
+    return protocol if protocol is None or built == native else _for_squares(protocol, built)
+
+
+def _for_squares(protocol: Preprocess, size: tuple[int, int]) -> Preprocess:
+    if size[0] != size[1]:
         return protocol
     try:
-        return protocol.at(built[0])
+        return protocol.at(size[0])
     except ProtocolError:
         # Too large for the protocol, as predict and eval say if the port takes only this size.
         return protocol
