@@ -89,13 +89,22 @@ def unsqueeze(walk: Walk[N], node: N, source: Reference, places: Collection[int]
 
 
 def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -> Read:
-    filled = walk.repeated.get(source)
-    if filled is not None and not walk.is_value(source) and walk.flow.number(filled.before) is not None:
-        sizes = Items(filled.sizes)
-        return Lacks(
-            f"{node.op} of a constant", repeated=replace(filled, sizes=tuple(sizes[axis] for axis in order))
-        )
+    constant = None if walk.is_value(source) else _turned_constant(walk, node, source, order)
+    if constant is not None:
+        return Lacks(f"{node.op} of a constant", repeated=constant)
     return walk.view(source).transposed(order) or Lacks()
+
+
+def _turned_constant(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -> Repeated | None:
+    """A constant that is repeated, with its axes in another order."""
+    filled = walk.repeated.get(source)
+    numbers = walk.flow.value(filled.before) if filled is not None else None
+    if filled is None or numbers is None:
+        return None
+    wide = numbers.reshape([1] * (len(filled.sizes) - numbers.ndim) + [*numbers.shape])
+    sizes = Items(filled.sizes)
+    turned = walk.flow.stated(f"{node.name}:turned", wide.transpose(order))
+    return Repeated(turned, tuple(sizes[axis] for axis in order))
 
 
 def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> Read:
@@ -122,8 +131,6 @@ def interleave(walk: Walk[N], node: N, source: Reference, place: int, times: int
     if not rank or times < 1:
         return Lacks()
     at = place_of(place, rank)
-    if walk.views.has_channels(view, at) and isinstance(size := sizes[at], int):
-        return gather(walk, node, source, at, [cell for cell in range(size) for _ in range(times)])
     wide = view.with_axes([at + 1]).repeated([times if axis == at + 1 else 1 for axis in range(rank + 1)])
     whole = wide and wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
     return whole or Lacks()
@@ -371,7 +378,11 @@ def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
-        return _with_zeros(walk, node, sources, place) or _with_constants(walk, node, sources, place)
+        return (
+            _with_zeros(walk, node, sources, place)
+            or _of_constants(walk, node, sources, place)
+            or _with_constants(walk, node, sources, place)
+        )
     views = [view for source in sources if (view := walk.kept(source)).axes is not None]
     cells = [cell for view in views if (cell := view.without([place])) is not None]
     stacked = _stacked(walk, node, cells, place) if len(cells) == len(sources) else None
@@ -418,6 +429,20 @@ def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int
     return (
         _padded(walk, node, found, {place: (first, last)}, fills.pop()) if isinstance(found, View) else None
     )
+
+
+def _of_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Lacks | None:
+    """Constants beside each other, of which some are repeated, as one; None where values are among them."""
+    found = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
+    whole = [each for each in found if each is not None]
+    sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
+    if len(whole) < len(sources) or not sizes:
+        return None
+    numbers = np.concatenate(whole, place)
+    constant = walk.flow.stated(f"{node.name}:constants", numbers)
+    axis = place_of(place, numbers.ndim)
+    joined = tuple(numbers.shape[at] if at == axis else size for at, size in enumerate(sizes[0]))
+    return Lacks(f"{node.op} of constants", repeated=Repeated(constant, joined))
 
 
 def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
@@ -479,10 +504,11 @@ def _whole(walk: Walk[N], source: Reference) -> Numbers | None:
     """A constant, also one that is repeated along axes of known size: once, where it is the same for each
     image.
     """
-    tensor = walk.flow.weights(walk.unrepeated(source))
-    if tensor is None:
+    before = walk.unrepeated(source)
+    tensor = walk.flow.weights(before)
+    numbers = walk.flow.value(before) if tensor is None else walk.flow.held(tensor.name)
+    if numbers is None:
         return None
-    numbers = walk.flow.held(tensor.name)
     if source in walk.repeated:
         first, *rest = walk.repeated[source].sizes
         sizes = [1 if isinstance(first, Open) else first, *(size for size in rest if isinstance(size, int))]
@@ -693,6 +719,58 @@ def each_image(walk: Walk[N], node: N, source: Reference, times: int) -> Read:
         walk.builder.add(node.name, Upsample(times, 1), cell), ("batch", "rows", "columns", "channels")
     )
     return (rows and rows.reshaped([sizes[0] * times, *sizes[1:]])) or Lacks()
+
+
+def windows(walk: Walk[N], node: N, source: Reference, place: int, size: int, step: int) -> Read:
+    """Parts of an axis, each so many cells behind the one before it, in the axis's place, and the cells of
+    each as the last axis.
+    """
+    view = walk.view(source)
+    cells, at = view.size(place), place_of(place, len(view.axes or ()))
+    if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
+        return Lacks(f"{node.op} along an axis of open size, or of fewer cells")
+    count = (cells - size) // step + 1
+    if size == step:
+        whole = cut(walk, node, source, {at: slice(0, count * size)}) if cells > count * size else view
+        sizes = [*(whole.sizes or ())] if isinstance(whole, View) else []
+        if not isinstance(whole, View) or not sizes:
+            return whole
+        apart = whole.reshaped([*sizes[:at], count, size, *sizes[at + 1 :]])
+        order = [axis for axis in range(len(sizes) + 1) if axis != at + 1]
+        return (apart and apart.transposed([*order, at + 1])) or Lacks()
+    if size > MOST_PARTS:
+        return Lacks(f"{node.op} by parts of more than {MOST_PARTS} cells that overlap")
+    parts = [
+        cut(walk, within(node, str(first)), source, {at: slice(first, first + (count - 1) * step + 1, step)})
+        for first in range(size)
+    ]
+    views = [part.with_axes([-1]) for part in parts if isinstance(part, View)]
+    if len(views) < size:
+        return next(part for part in parts if not isinstance(part, View))
+    return _beside(walk, node, views, -1)
+
+
+def diagonal(walk: Walk[N], node: N, source: Reference, places: tuple[int, int], offset: int) -> Read:
+    """The cells of two axes that have the same place in both, or in the second one `offset` cells behind, as
+    the last axis: in both axes as one, each lies a row and a cell behind the one before it.
+    """
+    view = walk.view(source)
+    rank = len(view.axes or ())
+    last = [place_of(place, rank) for place in places]
+    turned = view.transposed([*(axis for axis in range(rank) if axis not in last), *last])
+    sizes = turned.sizes if turned is not None else None
+    cells = [size for size in (sizes or ())[-2:] if isinstance(size, int)]
+    if turned is None or sizes is None or len(cells) < 2:
+        return Lacks(f"{node.op} of axes of open size")
+    rows, columns = cells
+    first = offset if offset >= 0 else -offset * columns
+    count = min(rows + min(offset, 0), columns - max(offset, 0))
+    flat = turned.reshaped([*sizes[:-2], rows * columns])
+    if flat is None or count < 1:
+        return Lacks(f"{node.op} without cells, or over the batch")
+    return cut(
+        walk, node, flat, {rank - 2: slice(first, first + (count - 1) * (columns + 1) + 1, columns + 1)}
+    )
 
 
 def cells_as_channels(

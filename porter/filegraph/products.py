@@ -15,6 +15,7 @@ from porter.filegraph.arithmetic import combine, is_vector, of_values, with_arra
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers, product
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.functions import within
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Source, Walk
@@ -275,6 +276,27 @@ def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Re
     equation, kernel = Equation(f"{places}km", "nk", f"{places}nm"), Kernel(matrix.name, shape)
     found = with_kernel(walk, node.name, walk.kept(source), equation, kernel)
     return found or Lacks(f"{node.op} of a constant of other axes and a value")
+
+
+def bilinear(
+    walk: Walk[N], node: N, sources: Sequence[Reference], kernel: Reference, bias: Reference | None
+) -> Read:
+    """The products of each feature of a value with each of another one, by a stored matrix for each unit: a
+    dense layer over all of these products.
+
+    Args:
+        kernel: units×features×features.
+    """
+    tensor, places = walk.flow.weights(kernel), "abcdefgh"[: len(walk.sizes(sources[0]) or ()) - 1]
+    vector = None if bias is None else walk.flow.weights(bias)
+    if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
+        return Lacks(f"{node.op} of a constant, or by matrices that are computed")
+    inner = Equation(f"{places}x", f"{places}y", f"{places}xy")
+    products = _each_by_each(walk, within(node, "products"), inner, [walk.kept(each) for each in sources])
+    whole = Equation(inner.result, "oxy", f"{places}o")
+    held = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
+    found = None if products is None else with_kernel(walk, node.name, products, whole, held)
+    return found or Lacks(f"{node.op} of values of different axes")
 
 
 def mixed(walk: Walk[N], node: N, source: Source, place: int, matrix: Numbers) -> Read:

@@ -60,6 +60,8 @@ class Piece(NamedTuple):
     stride: int = 1
 
 
+_MOST_COPIES = 64
+"""Of all channels beside each other: each is an input of a node, however short the file is."""
 Axes = tuple[tuple[Piece, ...], ...]
 Names = tuple[Literal["batch"] | Axis, ...]
 
@@ -498,26 +500,36 @@ class Views:
         return self.builder.add(name, op, view.value, tap=tap)
 
     def spread(self, name: str, view: View) -> View:
-        """A tensor that has each row or each column of a map several times, over the map that has them so;
-        another one as it is.
+        """A tensor that has each row, column or channel of a map several times, or all channels, over the map
+        that has them so; another one as it is.
         """
+        channels, *cells = self._pieces(view.value)[1:] or [Piece("C", 1)]
         found = [
-            (axis[max(at - 1, 0)], piece)
+            (axis[at - 1] if at else channels if axis[1:2] == (channels,) else piece, piece)
             for axis in view.axes or ()
             for at, piece in enumerate(axis)
             if piece.axis == "R"
         ]
-        if (
-            not found
-            or not view.value.is_map
-            or not all(before in self._pieces(view.value)[2:] for before, _ in found)
-        ):
+        if not found or not view.value.is_map or not all(before in (channels, *cells) for before, _ in found):
             return view
         times = {before.axis: _stated(piece.size) for before, piece in found}
-        whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), view.value)
+        whole, copies = view.value, times.get("C", 1)
+        if copies > _MOST_COPIES:
+            return view
+        if copies > 1:
+            whole = self.builder.concat(f"{name}:channels", *[whole] * copies)
+        if {*times} - {"C"}:
+            whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), whole)
         wide = dict(zip("HW", self._pieces(whole)[2:], strict=True))
+        copied = {piece for before, piece in found if before == channels}
+        behind = Piece("C", copies, view.value.channels or 1)
         axes = [
-            [wide.get(piece.axis, piece) for piece in axis if piece.axis != "R"] for axis in view.axes or ()
+            [
+                behind if piece in copied else wide.get(piece.axis, piece)
+                for piece in axis
+                if piece.axis != "R" or piece in copied
+            ]
+            for axis in view.axes or ()
         ]
         return View(whole, joined(axes))
 

@@ -14,7 +14,7 @@ from porter.filegraph.choices import choose
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import softplus
-from porter.filegraph.products import Product, attention, by_matrix, dense, matmul, with_matrices
+from porter.filegraph.products import Product, attention, bilinear, by_matrix, dense, matmul, with_matrices
 from porter.filegraph.reductions import norm, reduce
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, apply
@@ -304,6 +304,11 @@ def _given(node: AtenNode, **roles: str) -> dict[str, Reference]:
 def read_linear(walk: Walk, node: AtenNode) -> Read:
     product = Product(node.arguments["weight"], "OI", node.arguments.get("bias"))
     return dense(walk, node, node.arguments["input"], product)
+
+
+def read_bilinear(walk: Walk, node: AtenNode) -> Read:
+    sources = [node.arguments[name] for name in ("input1", "input2")]
+    return bilinear(walk, node, sources, node.arguments["weight"], node.arguments.get("bias"))
 
 
 def read_product(walk: Walk, node: AtenNode) -> Read:

@@ -37,12 +37,13 @@ def _is_size(stated: Any) -> bool:
 
 
 _NAMES: Mapping[Kind, str] = {
-    _is_value: """input weight bias running_mean running_var mask condition query key attn_mask
+    _is_value: """input input1 input2 weight bias running_mean running_var mask condition query key attn_mask
         tensor1 tensor2 mat1 mat2 vec batch1 batch2 grid""",
     _is_number: """self other value exponent min max a b eps alpha beta p momentum scale input_scale
         threshold min_val max_val dropout_p""",
     _list_of(_is_value): "tensors indices",
-    _is_whole: "dim0 dim1 axis0 axis1 start_dim end_dim groups upscale_factor downscale_factor",
+    _is_whole: """dimension offset diagonal dim0 dim1 dim2 axis0 axis1 start_dim end_dim groups
+        upscale_factor downscale_factor""",
     _one_or_several(
         _is_whole
     ): "dim dims shifts kernel_size stride dilation output_padding split_sizes normalized_shape",

@@ -346,6 +346,17 @@ def read_moved_axes(walk: Walk, node: AtenNode) -> Read:
     return moves.transpose(walk, node, taken(node), order)
 
 
+def read_windows(walk: Walk, node: AtenNode) -> Read:
+    """unfold: parts of an axis."""
+    dimension, size, step = (node.arguments[name] for name in ("dimension", "size", "step"))
+    return moves.windows(walk, node, taken(node), dimension, size, step)
+
+
+def read_diagonal(walk: Walk, node: AtenNode) -> Read:
+    places = node.arguments.get("dim1", 0), node.arguments.get("dim2", 1)
+    return moves.diagonal(walk, node, taken(node), places, node.arguments.get("offset", 0))
+
+
 def read_quarter_turns(walk: Walk, node: AtenNode) -> Read:
     """rot90."""
     first, second = node.arguments.get("dims", [0, 1])

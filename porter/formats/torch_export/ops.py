@@ -48,6 +48,8 @@ VIEWS: Mapping[str, Reader] = {
     "slice": moves.read_slice,
     "select": moves.read_select,
     "narrow": moves.read_narrow,
+    "unfold": moves.read_windows,
+    "diagonal": moves.read_diagonal,
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind"), moves.read_split),
 }
 """Ops whose values may be the memory of what they take."""
@@ -79,6 +81,7 @@ READERS: Mapping[str, Reader] = {
     "instance_norm": arithmetic.read_instance_norm,
     **dict.fromkeys(("mm", "bmm", "matmul", "addmm"), arithmetic.read_product),
     "linear": arithmetic.read_linear,
+    "bilinear": arithmetic.read_bilinear,
     "einsum": lambda walk, node: einsum(walk, node, str(node.arguments["equation"]), node.inputs),
     "scaled_dot_product_attention": arithmetic.read_attention,
     **dict.fromkeys(("addcmul", "addcdiv"), arithmetic.read_scaled_sum),

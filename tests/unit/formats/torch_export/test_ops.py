@@ -270,6 +270,14 @@ FIXED_ONLY: dict[str, Case] = {
     "written into parts": lambda m, x: marked(x),
     "written into every second cell": lambda m, x: woven(x),
     "by a mask that is written": lambda m, x: x * masked(x),
+    "parts side by side": lambda m, x: x.unfold(2, 5, 5).unfold(3, 3, 3).tanh().mean((-1, -2)),
+    "parts that overlap": lambda m, x: (
+        F.pad(x, (1, 1, 0, 1)).unfold(2, 3, 2).unfold(3, 2, 3).permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
+    ),
+    "diagonals": lambda m, x: (
+        torch.cat([x.diagonal(2, 2, 3), x.diagonal(-3, 2, 3), x.diagonal(-1, -1, -2)], -1)
+        * x.diagonal(0, 1, 2).sum((1, 2), keepdim=True)
+    ),
     "turned round": lambda m, x: x.flip((2, 3)) + x.flip(3) + x.rot90(2, (2, 3)) + x.rot90(4, (2, 3)),
     "copies of rows": lambda m, x: x.repeat(1, 1, 2, 1)[:, :, 3:] + x.repeat_interleave(2, 2)[:, :, 3:],
     "sums of rows": lambda m, x: x.cumsum(2) + x.prod(3, keepdim=True),
@@ -301,6 +309,10 @@ WHOLE_AND_FIXED: dict[str, Case] = {
     "a map that patches do not fill": lambda m, x: F.fold(
         F.unfold(x, 3, (1, 2), 1, 3).tanh(), SIZE, 3, (1, 2), 1, 3
     ),
+    "pairs of features": lambda m, x: (
+        F.bilinear(x.mean((2, 3)), x.amax((2, 3)), m.pairs, m.b4)
+        + F.bilinear(x.permute(0, 2, 3, 1), x.permute(0, 2, 3, 1), m.pairs).mean((1, 2))
+    ),
     "learned queries": lambda m, x: m.dense.tile(len(x), 1, 1) @ x.flatten(2) + m.dense @ x.flatten(2),
 }
 SHAPES = {
@@ -319,6 +331,7 @@ SHAPES = {
         "along": (6, 1, 1),
         "one": (1,),
         "dense": (8, 6),
+        "pairs": (4, 6, 6),
         "wide": (3, 6 * SIZE[0] * SIZE[1]),
     },
 }
