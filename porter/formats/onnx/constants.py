@@ -103,6 +103,18 @@ def _expanded(node: OnnxNode, value: Numbers, shape: Numbers) -> Numbers:
     return np.broadcast_to(value, np.broadcast_shapes(value.shape, tuple(sizes)))
 
 
+def _tiled(node: OnnxNode, value: Numbers, times: Numbers) -> Numbers:
+    if value.size * math.prod(times.ravel().tolist()) > MOST_COMPUTED:
+        raise ValueError("more numbers than a model states")
+    return np.tile(value, times.ravel().tolist())
+
+
+def _summed(node: OnnxNode, value: Numbers, axis: Numbers) -> Numbers:
+    if node.integer("exclusive") or node.integer("reverse"):
+        raise ValueError("sums from the end, or without each number itself")
+    return np.add.accumulate(value, int(axis.item()))
+
+
 def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -> list[slice]:
     """What a Slice takes of each of `rank` axes. `numbers` are its starts, ends, axes and steps.
 
@@ -182,7 +194,9 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "ConstantOfShape": _filled,
     "Concat": lambda node, *values: np.concatenate(values, node.integer("axis")),
     "Flatten": lambda node, value: value.reshape(int(np.prod(value.shape[: node.integer("axis", 1)])), -1),
+    "CumSum": _summed,
     "Expand": _expanded,
+    "EyeLike": lambda node, value: np.eye(value.shape[0], value.shape[1], node.integer("k")),
     "Gather": _gathered,
     "Pad": _padded,
     "Range": _range,
@@ -198,6 +212,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Slice": _sliced,
     "Split": _split,
     "Squeeze": lambda node, value, axes=None: np.squeeze(value, _axes(node, axes) or None),
+    "Tile": _tiled,
     "Transpose": lambda node, value: value.transpose(node.integers("perm") or None),
     "Unsqueeze": lambda node, value, axes=None: np.expand_dims(value, _axes(node, axes)),
 }

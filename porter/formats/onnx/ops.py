@@ -12,7 +12,16 @@ from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.choices import COMPARISONS, both, choice, comparison, either, is_truth, opposite
 from porter.filegraph.dims import BATCH, PLACE, known, product
-from porter.filegraph.functions import equality, hard_shrink, made, reader, remainder, soft_shrink, triangle
+from porter.filegraph.functions import (
+    MADE,
+    equality,
+    hard_shrink,
+    made,
+    reader,
+    remainder,
+    soft_shrink,
+    triangle,
+)
 from porter.filegraph.places import place_of
 from porter.filegraph.products import einsum
 from porter.filegraph.reductions import (
@@ -64,10 +73,15 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
     """Casts between real numbers of single and double precision change nothing, and of truths to truths;
-    halves round and integers cut.
+    halves round. One to whole numbers and back cuts, as torch writes a whole quotient.
     """
-    same = is_cast(node) or (node.integer("to") == _TRUTH and is_truth(walk, node.inputs[0]))
-    return walk.view(node.inputs[0]) if same else Lacks(f"Cast to type {node.integer('to')}")
+    kind = node.integer("to")
+    if is_cast(node) or (kind == _TRUTH and is_truth(walk, node.inputs[0])):
+        return walk.view(node.inputs[0])
+    back = walk.flow.readers[node.name]
+    if kind in _WHOLE and back and all(map(is_cast, back)):
+        return made(walk, node, node.inputs[0], MADE["trunc"])
+    return Lacks(f"Cast to type {kind}")
 
 
 def _over_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -263,8 +277,8 @@ def _triangle(walk: Walk, node: OnnxNode) -> Read:
     return triangle(walk, node, node.inputs[0], bool(node.integer("upper", 1)), int(offset))
 
 
-_TRUTH = 9
-"""TensorProto.BOOL."""
+_TRUTH, _WHOLE = 9, (6, 7)
+"""TensorProto.BOOL, INT32 and INT64."""
 READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: unary(row.read) for kind, row in PLAIN.items()},
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), arithmetic.read_binary),
@@ -274,6 +288,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "BatchNormalization": arithmetic.read_batch_norm,
     "Cast": _cast,
     "Clip": arithmetic.read_clip,
+    "Col2Im": windows.read_patches_map,
     "Concat": lambda walk, node: moves.concat(walk, node, node.inputs, node.integer("axis")),
     "Attention": read_attention,
     "ConstantOfShape": _blank,

@@ -11,6 +11,7 @@ from porter.filegraph.dims import Dim, Open, Undecided, known
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import of_row, part, row
 from porter.filegraph.moves import cut, extend, pad
+from porter.filegraph.patches import map_of_patches
 from porter.filegraph.places import Items
 from porter.filegraph.products import along_channels
 from porter.filegraph.resampling import resize
@@ -221,6 +222,16 @@ def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cell
     pads: Pads = (top, bottom, left, right)
     rounding: Rounding = "ceil" if node.integer("ceil_mode") else "floor"
     return Convention.stated(pads, fill, average, rounding)
+
+
+def read_patches_map(walk: Walk, node: OnnxNode) -> Read:
+    """Col2Im: the map whose patches a tensor N×(C·rows·columns)×patches has."""
+    size, kernel = node.dims(walk.flow, "image_shape", 1), node.stated(walk.flow, "block_shape", 2)
+    if not size or not kernel or len(size) != 2 or len(kernel) != 2:
+        return Lacks("Col2Im of other maps than rows and columns")
+    top, left, bottom, right = _pads(node)
+    pads = top, bottom, left, right
+    return map_of_patches(walk, node, node.inputs[0], size, _window(node, kernel), pads)
 
 
 def read_pad(walk: Walk, node: OnnxNode) -> Read:

@@ -128,6 +128,25 @@ NUMBERS: Mapping[str, Any] = {
         "factors": np.array([2, 3], np.float32),
         "roi": np.zeros(0, np.float32),
     },
+    **{
+        "axis2": np.array([2], np.int64),
+        "thrice": np.array([1, 1, 3, 1, 1], np.int64),
+        "channels18": np.array([0, 18, 9, 11], np.int64),
+        "ends14": np.array([14], np.int64),
+        "one_each": np.array([0, 6, 99], np.int64),
+        "rows18": np.array([18, 33], np.int64),
+        "rows10": np.array([10, 13], np.int64),
+        "rows8": np.array([8, 11], np.int64),
+        "block23": np.array([2, 3], np.int64),
+        "square9": np.zeros((9, 11), np.float32),
+        "row11": np.arange(11, dtype=np.float32),
+        "column9": np.arange(9, dtype=np.float32)[:, None] / 4,
+        "two_maps": np.array([2, 1, 9, 11], np.int64),
+        "turned_maps": np.array([2, 1, 11, 9], np.int64),
+        "back1": np.int64(-1),
+        "axes01": np.array([0, 1], np.int64),
+        "axis_all": np.array([1, 1, 11, 1], np.int64),
+    },
 }
 """What models read that nothing in them gives."""
 
@@ -462,6 +481,42 @@ def _moves() -> Iterator[Case]:
     yield Case("Shape", "s = Shape <start=2, end=-1> (x) c = Cast <to=1> (s) y = Mul (x, c)", 15)
     yield Case("Size", "s = Size (x) c = Cast <to=1> (s) y = Div (x, c)")
     yield Case("Cast", "c = Cast <to=1> (x) y = Relu (c)")
+    yield Case("Cast", "t = Mul (x, three) w = Cast <to=7> (t) c = Cast <to=1> (w) y = Add (c, x)")
+    yield Case("Cast", "g = Greater (x, zero) c = Cast <to=1> (g) y = Mul (c, x)", 9)
+    # As torch writes repeat_interleave, and the slice behind it.
+    for repeat in ("Expand", "Tile"):
+        yield Case(
+            repeat,
+            f"u = Unsqueeze (x, axis2) e = {repeat} (u, thrice) r = Reshape (e, channels18) "
+            "y = Slice (r, axis1, ends14, axis1)",
+            13,
+        )
+    for size, stated in (
+        ("rows18", "strides=[2, 3]"),
+        ("rows10", "dilations=[1, 1]"),
+        ("rows8", "pads=[1, 0, 1, 2]"),
+    ):
+        # Each number of a channel is one of the six cells of a patch of an only one.
+        text = f"r = Reshape (x, one_each) y = Col2Im <{stated}> (r, {size}, block23)"
+        yield Case("Col2Im", text, 18)
+    # Maps of places, as CoordConv's.
+    yield Case(
+        "Concat",
+        "a = Expand (row11, two_maps) b = Expand (column9, two_maps) c = Concat <axis=1> (a, b) "
+        "r = Relu (x) y = Concat <axis=1> (c, x, a, r)",
+        13,
+    )
+    yield Case(
+        "Transpose",
+        "s = Shape (x) n = Gather (s, axis0) r = Concat <axis=0> (n, axis1, axis1, axis1) "
+        "t = Transpose (column9) u = Unsqueeze (t, axes01) v = Tile (u, axis_all) "
+        "m = Tile (v, r) w = Transpose <perm=[0, 1, 3, 2]> (m) y = Concat <axis=1> (x, w)",
+        13,
+    )
+    yield Case("EyeLike", "e = EyeLike <k=2> (square9) y = Mul (x, e)", 9)
+    yield Case("EyeLike", "e = EyeLike <k=-1> (square9) y = Mul (x, e)", 9)
+    yield Case("CumSum", "y = CumSum (x, back1)", 11)
+    yield Case("CumSum", "c = CumSum (row11, zeroi) y = Mul (x, c)", 11)
 
 
 def _pads() -> Iterator[Case]:
