@@ -204,6 +204,29 @@ def remainder(divisor: float, mode: str) -> Maker:
     return make
 
 
+def by_number(walk: Walk[N], node: N, source: Source, divisor: float | None, mode: str, whole: bool) -> Read:
+    """The `rounded_quotient` of a value by a number, or what it leaves.
+
+    Args:
+        divisor: None where the file has no single number.
+        mode: floor or trunc.
+        whole: it is the quotient.
+    """
+    if not divisor or not (isinstance(source, View) or walk.is_value(source)):
+        return Lacks(f"{node.op} by something that is not one number other than 0")
+    return made(walk, node, source, (rounded_quotient if whole else remainder)(divisor, mode))
+
+
+def there_and_back(walk: Walk[N], node: N, source: Source, goes_back: Callable[[N], bool]) -> Read:
+    """A cast to whole numbers of which every reader casts them to real ones: the next whole number towards
+    0.
+    """
+    readers = walk.flow.readers[node.name]
+    if not readers or not all(map(goes_back, readers)):
+        return Lacks(f"{node.op} to whole numbers")
+    return made(walk, node, source, MADE["trunc"])
+
+
 # Functions of several values, of which some may be constants.
 
 
@@ -271,12 +294,16 @@ def equal(walk: Walk[N], node: N, first: Source, second: Source, holds: bool = T
     return then(walk, node, apart, *links)
 
 
-def triangle(walk: Walk[N], node: N, source: Reference, upper: bool, offset: int) -> Read:
-    """The numbers of the last two axes that lie on one side of a diagonal, and zeros elsewhere."""
+def band(walk: Walk[N], node: N, source: Reference, least: int | None, most: int | None) -> Read:
+    """The numbers of the last two axes whose column lies between so many cells behind their row, and zeros
+    elsewhere; None is no bound.
+    """
     cells = [size for size in (walk.sizes(source) or ())[-2:] if isinstance(size, int)]
     if len(cells) < 2 or not walk.flow.affords(8 * math.prod(cells)):
         return Lacks(f"{node.op} over axes of open size, or of too many cells")
-    ones = (np.triu if upper else np.tril)(np.ones(cells), offset)
+    ones = np.ones(cells)
+    ones = ones if least is None else np.triu(ones, least)
+    ones = ones if most is None else np.tril(ones, most)
     return combine(walk, node, "Mul", (source, walk.flow.stated(f"{node.name}:ones", ones)))
 
 

@@ -750,7 +750,7 @@ def windows(walk: Walk[N], node: N, source: Reference, place: int, size: int, st
     return _beside(walk, node, views, -1)
 
 
-def diagonal(walk: Walk[N], node: N, source: Reference, places: tuple[int, int], offset: int) -> Read:
+def diagonal(walk: Walk[N], node: N, source: Source, places: tuple[int, int], offset: int) -> Read:
     """The cells of two axes that have the same place in both, or in the second one `offset` cells behind, as
     the last axis: in both axes as one, each lies a row and a cell behind the one before it.
     """

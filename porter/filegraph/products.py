@@ -5,18 +5,20 @@ equation such as `abc,cd->abd`, as Keras, TensorFlow and others write the layers
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
 from porter.filegraph.dataflow import N, Reference, Tensor
-from porter.filegraph.dims import Dim, Numbers, product
+from porter.filegraph.dims import Dim, Numbers, Open, product
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.functions import within
 from porter.filegraph.places import place_of
+from porter.filegraph.reductions import reduce
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Source, Walk
 from porter.graph import (
@@ -28,6 +30,9 @@ from porter.graph import (
     Tanh,
 )
 from porter.padding import Convention, Window
+
+_MOST_SUMMED = 1024
+"""More cells than sums are kept of: a matrix has the square of it."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +229,9 @@ def read_equation(text: str, rank: int) -> Equation | None:
 
 
 def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> Read:
-    """The product of two values, or of a value and a stored kernel; of one value its axes turned."""
+    """The product of two values, or of a value and a stored kernel; of one value its axes turned, and sums
+    and diagonals of it.
+    """
     if len(sources) == 1:
         return _of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
@@ -312,6 +319,22 @@ def mixed(walk: Walk[N], node: N, source: Source, place: int, matrix: Numbers) -
     return with_kernel(walk, node.name, view, equation, Kernel(held.name, held.shape)) or Lacks()
 
 
+def running_sums(
+    walk: Walk[N], node: N, source: Reference, place: int, reverse: bool = False, exclusive: bool = False
+) -> Read:
+    """The sums of the numbers of an axis up to each of them, by a matrix of ones.
+
+    Args:
+        reverse: from the last one on.
+        exclusive: without each number itself.
+    """
+    size = walk.view(source).size(place)
+    if isinstance(size, Open) or size > _MOST_SUMMED:
+        return Lacks(f"{node.op} along an axis of open size, or of more than {_MOST_SUMMED} cells")
+    matrix = np.tri(size, k=-exclusive)
+    return mixed(walk, node, source, place, matrix.T if reverse else matrix)
+
+
 def _scaled(
     walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None
 ) -> Read:
@@ -379,8 +402,16 @@ def _by_groups(walk: Walk[N], name: str, view: View, equation: Equation, kernel:
 
 
 def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference]) -> View | None:
-    x, y, result = equation
-    views = [walk.kept(source) for source in sources]
+    wide = [walk.kept(source) for source in sources]
+    own, other = ({*letters} | {*equation.result} for letters in equation[:2])
+    first, second = (
+        _summed(walk, node, view, letters, kept)
+        for view, letters, kept in zip(wide, equation[:2], (other, own), strict=True)
+    )
+    if first is None or second is None:
+        return None
+    (x, left_view), (y, right_view), result = first, second, equation.result
+    views = [left_view, right_view]
     shared, summed = (
         [axis for axis in x if axis in y and axis in result],
         [axis for axis in x if axis in y and axis not in result],
@@ -389,7 +420,7 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
     if sorted(result) != sorted(shared + left + right) or not shared:
         return None
     if not summed:
-        return _each_by_each(walk, node, equation, views)
+        return _each_by_each(walk, node, Equation(x, y, result), views)
     sizes = _sizes(x, views[0]) | _sizes(y, views[1])
     of_batch = {
         letter
@@ -397,11 +428,11 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
         if any(piece.axis == "N" for piece in axis)
     }
     shared.sort(key=lambda axis: axis not in of_batch)
-    first = _joined(views[0], x, [*([axis] for axis in shared), left, summed], sizes)
-    second = _joined(views[1], y, [*([axis] for axis in shared), summed, right], sizes)
-    if first is None or second is None:
+    rows = _joined(views[0], x, [*([axis] for axis in shared), left, summed], sizes)
+    columns = _joined(views[1], y, [*([axis] for axis in shared), summed, right], sizes)
+    if rows is None or columns is None:
         return None
-    found = _of_matrices(walk, node, (first, second))
+    found = _of_matrices(walk, node, (rows, columns))
     return (
         _apart(found, [*([axis] for axis in shared), left, right], result, sizes)
         if isinstance(found, View)
@@ -411,9 +442,29 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
 
 def _of_one(walk: Walk[N], node: N, text: str, source: Reference) -> Read:
     x, _, result = text.replace(" ", "").partition("->")
-    if not x.isalpha() or len({*x}) < len(x) or sorted(x) != sorted(result):
+    view: Read = walk.kept(source)
+    for letter in sorted({*x}):
+        if x.count(letter) == 2 and isinstance(view, View):
+            places = x.index(letter), x.rindex(letter)
+            view = moves.diagonal(walk, within(node, f"diagonal_{letter}"), view, places, 0)
+            x = x.replace(letter, "") + letter
+    if not x.isalpha() or not {*result} <= {*x} or len({*result}) < len(result) or not isinstance(view, View):
         return _unsaid(node, text)
-    return walk.view(source).transposed([x.index(axis) for axis in result]) or _unsaid(node, text)
+    left = _summed(walk, node, view, x, result)
+    turned = left and left[1].transposed([left[0].index(axis) for axis in result])
+    return turned or _unsaid(node, text)
+
+
+def _summed(
+    walk: Walk[N], node: N, view: View, letters: str, kept: Collection[str]
+) -> tuple[str, View] | None:
+    """A value, and the letters of its axes, without those that nothing else has: these are summed."""
+    gone = [place for place, axis in enumerate(letters) if axis not in kept]
+    if not gone:
+        return letters, view
+    found = reduce(walk, within(node, "sum"), view, "sum", gone, False)
+    left = "".join(axis for axis in letters if axis in kept)
+    return (left, found) if isinstance(found, View) else None
 
 
 def _each_by_each(walk: Walk[N], node: N, equation: Equation, views: Sequence[View]) -> View | None:

@@ -9,15 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Open, product
 from porter.filegraph.functions import pair, then, within
 from porter.filegraph.places import place_of
-from porter.filegraph.products import mixed
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
 from porter.graph import (
@@ -37,8 +34,6 @@ from porter.graph import (
 from porter.graph.ops import AXES, Function
 
 Reduction = Function | Literal["sum", "min"]
-_MOST_SUMMED = 1024
-"""More cells than sums are kept of: a matrix has the square of it."""
 
 
 def reduce(
@@ -261,24 +256,25 @@ def norm(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: 
     return then(walk, node, total, Power(1 / order))
 
 
-def factors(walk: Walk[N], node: N, source: Reference, place: int, keep: bool) -> Read:
-    """The product of the numbers along an axis of few cells."""
-    size = walk.view(source).size(place)
+def factors(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
+    """The product of the numbers along axes of few cells."""
+    found: Read = walk.view(source)
+    for place in places:
+        if isinstance(found, View):
+            found = _factors_along(walk, node, found, place)
+    return found if keep or not isinstance(found, View) else found.without(places) or Lacks()
+
+
+def _factors_along(walk: Walk[N], node: N, view: View, place: int) -> Read:
+    """The product of the numbers along an axis, which stays with one cell."""
+    size = view.size(place)
     if isinstance(size, Open) or not 0 < size <= moves.MOST_PARTS:
         return Lacks(f"{node.op} over an axis of open size, or of more than {moves.MOST_PARTS} cells")
-    found: Read = moves.cut(walk, within(node, "cell"), source, {place: slice(0, 1)})
+    found: Read = moves.cut(walk, within(node, "cell"), view, {place: slice(0, 1)})
     for cell in range(1, size):
-        part = moves.cut(walk, within(node, "cell"), source, {place: slice(cell, cell + 1)})
+        part = moves.cut(walk, within(node, "cell"), view, {place: slice(cell, cell + 1)})
         found = pair(walk, node if cell == size - 1 else within(node, "product"), "Mul", found, part)
-    return found if keep or not isinstance(found, View) else found.without([place]) or Lacks()
-
-
-def running_sums(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
-    """The sums of the numbers of an axis up to each of them: a product with a matrix of ones."""
-    size = walk.view(source).size(place)
-    if isinstance(size, Open) or size > _MOST_SUMMED:
-        return Lacks(f"{node.op} along an axis of open size, or of more than {_MOST_SUMMED} cells")
-    return mixed(walk, node, source, place, np.tri(size))
+    return found
 
 
 def glu(walk: Walk[N], node: N, source: Reference, place: int) -> Read:

@@ -13,7 +13,7 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import known
 from porter.filegraph.moves import concat, gather, pad, squeeze, take, transpose, turned_round, unsqueeze
 from porter.filegraph.places import place_of
-from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
+from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul, running_sums
 from porter.filegraph.reductions import (
     Reduction,
     factors,
@@ -21,7 +21,6 @@ from porter.filegraph.reductions import (
     norm,
     over_norm,
     reduce,
-    running_sums,
     variance,
 )
 from porter.filegraph.walk import Lacks, NoOp, Read, apply
@@ -200,11 +199,9 @@ def _pair(layer: Layer) -> Read:
 
 def _rounded(layer: Layer) -> Read:
     """mod and floor_divide, by a number."""
-    divisor = numbers_in(layer.operands[1]) if len(layer.operands) == 2 else None
-    if divisor is None or divisor.size != 1 or not divisor.all():
-        raise NoOp(f"{layer.op} by something that is not one number other than 0")
-    make = functions.remainder if layer.op == "mod" else functions.rounded_quotient
-    return functions.made(layer.walk, layer, layer.source, make(float(divisor.ravel()[0]), "floor"))
+    numbers = numbers_in(layer.operands[1]) if len(layer.operands) == 2 else None
+    divisor = None if numbers is None or numbers.size != 1 else float(numbers.ravel()[0])
+    return functions.by_number(layer.walk, layer, layer.source, divisor, "floor", whole=layer.op != "mod")
 
 
 def _log_sum(layer: Layer) -> Read:
@@ -214,9 +211,9 @@ def _log_sum(layer: Layer) -> Read:
 
 def _product_along(layer: Layer) -> Read:
     places = _places(layer, layer.arguments.get("axis"))
-    if len(places) > 1 or layer.arguments.get("dtype") is not None:
-        raise NoOp("prod over several axes, or to another type")
-    return factors(layer.walk, layer, layer.source, places[0], bool(layer.arguments.get("keepdims")))
+    if layer.arguments.get("dtype") is not None:
+        raise NoOp("prod to another type")
+    return factors(layer.walk, layer, layer.source, places, bool(layer.arguments.get("keepdims")))
 
 
 def _running_sums(layer: Layer) -> Read:
@@ -234,7 +231,8 @@ def _quarter_turns(layer: Layer) -> Read:
 
 def _triangle(layer: Layer) -> Read:
     offset = whole(layer.arguments.get("k", 0))
-    return functions.triangle(layer.walk, layer, layer.source, layer.op == "triu", offset)
+    bounds = (offset, None) if layer.op == "triu" else (None, offset)
+    return functions.band(layer.walk, layer, layer.source, *bounds)
 
 
 def _roll(layer: Layer) -> Read:

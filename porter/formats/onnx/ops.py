@@ -13,24 +13,23 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.choices import COMPARISONS, both, choice, comparison, either, is_truth, opposite
 from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.functions import (
-    MADE,
+    band,
+    by_number,
     equality,
     hard_shrink,
     made,
     reader,
-    remainder,
     soft_shrink,
-    triangle,
+    there_and_back,
 )
 from porter.filegraph.places import place_of
-from porter.filegraph.products import einsum
+from porter.filegraph.products import einsum, running_sums
 from porter.filegraph.reductions import (
     Reduction,
     factors,
     log_softmax,
     over_norm,
     reduce,
-    running_sums,
     softmax,
 )
 from porter.filegraph.views import View
@@ -78,10 +77,11 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
     kind = node.integer("to")
     if is_cast(node) or (kind == _TRUTH and is_truth(walk, node.inputs[0])):
         return walk.view(node.inputs[0])
-    back = walk.flow.readers[node.name]
-    if kind in _WHOLE and back and all(map(is_cast, back)):
-        return made(walk, node, node.inputs[0], MADE["trunc"])
-    return Lacks(f"Cast to type {kind}")
+    return (
+        there_and_back(walk, node, node.inputs[0], is_cast)
+        if kind in _WHOLE
+        else Lacks(f"Cast to type {kind}")
+    )
 
 
 def _over_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -240,25 +240,23 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
 
 def _running_sums(walk: Walk, node: OnnxNode) -> Read:
     axis = walk.flow.number(node.inputs[1])
-    if axis is None or node.integer("exclusive") or node.integer("reverse"):
-        return Lacks("CumSum from the end, or without each number itself")
-    return running_sums(walk, node, node.inputs[0], int(axis))
+    if axis is None:
+        return Lacks("CumSum along an axis that the model computes as it runs")
+    reverse, exclusive = (bool(node.integer(name)) for name in ("reverse", "exclusive"))
+    return running_sums(walk, node, node.inputs[0], int(axis), reverse, exclusive)
 
 
 def _remainder(walk: Walk, node: OnnxNode) -> Read:
     """Mod by a number: of the sign of the divisor, or with `fmod` of the dividend."""
-    divisor = walk.flow.number(node.inputs[1])
-    if not divisor or not walk.is_value(node.inputs[0]):
-        return Lacks("Mod by something that is not one number other than 0")
     mode = "trunc" if node.integer("fmod") else "floor"
-    return made(walk, node, node.inputs[0], remainder(divisor, mode))
+    return by_number(walk, node, node.inputs[0], walk.flow.number(node.inputs[1]), mode, whole=False)
 
 
 def _product_along(walk: Walk, node: OnnxNode) -> Read:
     axes = node.stated(walk.flow, "axes", 1)
-    if not axes or len(axes) > 1:
-        return Lacks("ReduceProd over several axes")
-    return factors(walk, node, node.inputs[0], axes[0], bool(node.integer("keepdims", 1)))
+    if not axes:
+        return Lacks("ReduceProd of everything")
+    return factors(walk, node, node.inputs[0], axes, bool(node.integer("keepdims", 1)))
 
 
 def _shrunk(walk: Walk, node: OnnxNode) -> Read:
@@ -274,7 +272,8 @@ def _triangle(walk: Walk, node: OnnxNode) -> Read:
     offset = 0.0 if node.input(1) is None else walk.flow.number(node.inputs[1])
     if offset is None:
         return Lacks("Trilu by a diagonal that the model computes as it runs")
-    return triangle(walk, node, node.inputs[0], bool(node.integer("upper", 1)), int(offset))
+    bounds = (int(offset), None) if node.integer("upper", 1) else (None, int(offset))
+    return band(walk, node, node.inputs[0], *bounds)
 
 
 _TRUTH, _WHOLE = 9, (6, 7)

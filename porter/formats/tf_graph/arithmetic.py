@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from porter.filegraph.arithmetic import batch_norm, clip, combine
-from porter.filegraph.functions import made, remainder, rounded_quotient
-from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
-from porter.filegraph.reductions import factors, running_sums, softmax, unit_of
+from porter.filegraph.functions import band, by_number
+from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul, running_sums
+from porter.filegraph.reductions import factors, log_sum_exp, softmax, unit_of
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
@@ -20,6 +20,9 @@ _PEAK = "Max of axes", "x", "#axes"
 _FINITE = "Where", ("IsFinite", _PEAK), _PEAK
 _SOFTMAX = "Exp", ("Sub", "x", ("Add", ("Log", ("Sum", ("Exp", ("Sub", "x", _FINITE)), "#axes")), _FINITE))
 """exp(x - reduce_logsumexp(x)), with the largest number taken off and put back."""
+_POWERS = "Log", ("Sum", ("Exp", ("Sub", "x", _FINITE)), "#axes")
+_LOG_SUMS = (True, ("Add", _POWERS, _FINITE)), (False, ("Add", _POWERS, ("Reshape", _FINITE)))
+"""reduce_logsumexp, by whether it keeps the axes, with the largest number taken off and put back."""
 _FUSED_EPSILON = 0.0001
 """The default of FusedBatchNorm's epsilon (tensorflow/core/ops/nn_ops.cc)."""
 
@@ -30,6 +33,10 @@ def kind_of(node: GraphNode) -> str:
 
 
 def read_binary(walk: Walk, node: GraphNode) -> Read:
+    if kind_of(node) == "Add":
+        for keep, pattern in _LOG_SUMS:
+            if (found := walk.flow.match(node, pattern)) is not None:
+                return log_sum_exp(walk, node, found["x"], found["#axes"], keep)
     unit = unit_of(walk, node) if node.op == "Mul" else None
     return wrong_layout(node) or (combine(walk, node, kind_of(node), node.inputs) if unit is None else unit)
 
@@ -87,25 +94,33 @@ def read_einsum(walk: Walk, node: GraphNode) -> Read:
 
 def read_rounded(walk: Walk, node: GraphNode) -> Read:
     """A quotient by a number as a whole number, and what such a quotient leaves."""
-    divisor = walk.flow.number(node.inputs[1])
-    if not divisor or not walk.is_value(node.inputs[0]):
-        return Lacks(f"{node.op} by something that is not one number other than 0")
-    make = rounded_quotient if node.op == "FloorDiv" else remainder
     mode = "floor" if node.op.startswith("Floor") else "trunc"
-    return made(walk, node, node.inputs[0], make(divisor, mode))
+    divisor = walk.flow.number(node.inputs[1])
+    return by_number(walk, node, node.inputs[0], divisor, mode, whole=node.op == "FloorDiv")
 
 
 def read_running_sums(walk: Walk, node: GraphNode) -> Read:
     """Cumsum."""
     axis = walk.flow.number(node.inputs[1])
-    if axis is None or node.flag("exclusive") or node.flag("reverse"):
-        return Lacks("Cumsum from the end, or without each number itself")
-    return running_sums(walk, node, node.inputs[0], int(axis))
+    if axis is None:
+        return Lacks("Cumsum along an axis that is computed")
+    return running_sums(walk, node, node.inputs[0], int(axis), node.flag("reverse"), node.flag("exclusive"))
 
 
 def read_product_along(walk: Walk, node: GraphNode) -> Read:
-    """Prod over an axis."""
+    """Prod over axes."""
     places = walk.flow.integers(node.inputs[1])
-    if not places or len(places) > 1:
-        return Lacks("Prod over several axes")
-    return factors(walk, node, node.inputs[0], places[0], node.flag("keep_dims"))
+    if not places:
+        return Lacks("Prod of everything")
+    return factors(walk, node, node.inputs[0], places, node.flag("keep_dims"))
+
+
+def read_band(walk: Walk, node: GraphNode) -> Read:
+    """MatrixBandPart: so many diagonals below and above the main one; all of them where a number is below
+    0.
+    """
+    below, above = (walk.flow.number(source) for source in node.inputs[1:3])
+    if below is None or above is None:
+        return Lacks("MatrixBandPart by numbers that are computed")
+    bounds = None if below < 0 else -int(below), None if above < 0 else int(above)
+    return band(walk, node, node.inputs[0], *bounds)

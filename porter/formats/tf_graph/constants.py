@@ -22,9 +22,9 @@ _BIG = 1024
 
 _TEXT = 64
 """Bytes that a text takes besides its letters."""
-_INTEGERS = (3, 9)
+INTEGERS = (3, 9)
 """types.proto: DT_INT32 and DT_INT64."""
-_TRUTH = 10
+TRUTH = 10
 WIDE_FLOATS = (1, 2)
 """types.proto: DT_FLOAT and DT_DOUBLE."""
 
@@ -60,9 +60,9 @@ def is_cast(node: GraphNode) -> bool:
 
 
 def _cast(node: GraphNode, value: Numbers) -> Numbers:
-    if node.type("DstT") == _TRUTH:
+    if node.type("DstT") == TRUTH:
         return value.astype(np.bool_)
-    return as_whole(value) if node.type("DstT") in _INTEGERS else as_real(value)
+    return as_whole(value) if node.type("DstT") in INTEGERS else as_real(value)
 
 
 def _diagonal(
@@ -79,11 +79,18 @@ def _diagonal(
     return np.where(np.eye(value.size, dtype=bool), value, fill)
 
 
+def _band(node: GraphNode, value: Numbers, below: Numbers, above: Numbers) -> Numbers:
+    """Some diagonals of the last two axes; those of a side are all where their number is below 0."""
+    found = value if below < 0 else np.triu(value, -int(below))
+    return found if above < 0 else np.tril(found, int(above))
+
+
 EVALUATORS: Mapping[str, Evaluator] = {
     "Cast": _cast,
     "Reshape": lambda node, value, shape: value.reshape(shape.ravel().tolist()),
     "ExpandDims": lambda node, value, axis: np.expand_dims(value, int(axis)),
     "Squeeze": lambda node, value: np.squeeze(value, node.integers("squeeze_dims") or None),
+    "MatrixBandPart": _band,
     "MatrixDiagV3": _diagonal,
     "Mean": _reduced(np.mean),
     "Range": lambda node, *numbers: numbers_from(*numbers),

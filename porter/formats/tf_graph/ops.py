@@ -11,16 +11,16 @@ from typing import Any
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, ones, square, squared_difference
 from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
-from porter.filegraph.choices import both, choice, comparison, either, opposite
+from porter.filegraph.choices import both, choice, comparison, either, is_truth, opposite
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
-from porter.filegraph.functions import equality, reader
+from porter.filegraph.functions import equality, reader, there_and_back
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction, log_softmax, reduce, root, softmax
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
 from porter.filegraph.walk import Lacks, Read, Reader, Repeated, always, by_numbers, by_sizes, unary
 from porter.formats.tf_graph import arithmetic, windows
-from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, masks_of
+from porter.formats.tf_graph.constants import INTEGERS, TRUTH, WIDE_FLOATS, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import (
     Abs,
@@ -59,8 +59,16 @@ def _sizes(walk: Walk, node: GraphNode) -> list[Read]:
 
 
 def _cast(walk: Walk, node: GraphNode) -> Read:
-    """Casts between single and double precision change nothing; halves round and integers cut."""
-    return walk.view(node.inputs[0]) if node.type("SrcT") in WIDE_FLOATS and is_cast(node) else Lacks()
+    """Casts between single and double precision change nothing, and of truths to numbers; halves round. One
+    to whole numbers and back cuts.
+    """
+    source, kinds = node.inputs[0], (node.type("SrcT"), node.type("DstT"))
+    truth = kinds[0] == TRUTH and is_truth(walk, source)
+    if is_cast(node) and (truth or kinds[0] in WIDE_FLOATS or walk.flow.nodes[source[0]].op == "Cast"):
+        return walk.view(source)
+    if kinds[1] in INTEGERS and (truth or kinds[0] in WIDE_FLOATS):
+        return there_and_back(walk, node, source, is_cast)
+    return Lacks()
 
 
 def _reduce(walk: Walk, node: GraphNode) -> Read:
@@ -125,6 +133,14 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
     if not shape:
         return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
     return moves.gather(walk, node, node.inputs[0], place_of(int(axis), len(sizes)), places)
+
+
+def _diagonal(walk: Walk, node: GraphNode) -> Read:
+    """MatrixDiagPartV3 of one diagonal: value, its place, what fills up shorter ones."""
+    offset = walk.flow.number(node.inputs[1])
+    if offset is None:
+        return Lacks(f"{node.op} of several diagonals")
+    return moves.diagonal(walk, node, node.inputs[0], (-2, -1), int(offset))
 
 
 def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -> Read:
@@ -251,6 +267,8 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Equal": equality(True),
     "NotEqual": equality(False),
     "Cumsum": arithmetic.read_running_sums,
+    "MatrixBandPart": arithmetic.read_band,
+    "MatrixDiagPartV3": _diagonal,
     "Prod": arithmetic.read_product_along,
     "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),

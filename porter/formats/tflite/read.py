@@ -18,11 +18,21 @@ from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import FileGraph, completed
+from porter.filegraph.functions import by_number, equality
 from porter.filegraph.layers import part
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
-from porter.filegraph.products import Product, dense, matmul
-from porter.filegraph.reductions import Reduction, log_softmax, over_norm, reduce, root, softmax, unit_of
+from porter.filegraph.products import Product, dense, matmul, running_sums
+from porter.filegraph.reductions import (
+    Reduction,
+    factors,
+    log_softmax,
+    over_norm,
+    reduce,
+    root,
+    softmax,
+    unit_of,
+)
 from porter.filegraph.tensorflow import further_image, read_slice, read_split, read_stack
 from porter.filegraph.walk import (
     Image,
@@ -276,6 +286,27 @@ def _filled(walk: Walk[Operator], node: Operator) -> Read:
     return Lacks(zeros=tuple(sizes) if sizes is not None and walk.flow.number(node.inputs[1]) == 0 else None)
 
 
+def _rounded(walk: Walk[Operator], node: Operator) -> Read:
+    """FLOOR_DIV and FLOOR_MOD."""
+    divisor = walk.flow.number(node.inputs[1])
+    return by_number(walk, node, node.inputs[0], divisor, "floor", whole=node.op == "FLOOR_DIV")
+
+
+def _running_sums(walk: Walk[Operator], node: Operator) -> Read:
+    """CUMSUM, whose options are whether it leaves each number itself out, and whether it goes backwards."""
+    axis = walk.flow.number(node.inputs[1])
+    if axis is None:
+        return Lacks("CUMSUM along an axis that the model computes as it runs")
+    exclusive, reverse = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
+    return running_sums(walk, node, node.inputs[0], int(axis), reverse, exclusive)
+
+
+def _factors(walk: Walk[Operator], node: Operator) -> Read:
+    """REDUCE_PROD."""
+    places = walk.flow.integers(node.inputs[1])
+    return factors(walk, node, node.inputs[0], places, bool(node.scalar(0, "B"))) if places else Lacks()
+
+
 def _cast(walk: Walk[Operator], node: Operator) -> Read:
     return walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else Lacks()
 
@@ -308,12 +339,15 @@ READERS: Mapping[str, Reader[Operator]] = {
     "CAST": _cast,
     "CEIL": always(ops.Ceil()),
     "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
+    "CUMSUM": _running_sums,
     "DEPTH_TO_SPACE": of_map(lambda node: ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
     "ELU": always(ops.Elu()),
+    "EQUAL": equality(True),
     "EXP": always(ops.Exp()),
     "EXPAND_DIMS": by_numbers(moves.unsqueeze),
     "FILL": _filled,
     "FLOOR": always(ops.Floor()),
+    **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD"), _rounded),
     "FULLY_CONNECTED": _dense,
     "GATHER": _gather,
     "GELU": unary(lambda node: ops.Gelu(bool(node.scalar(0, "B")))),
@@ -324,9 +358,11 @@ READERS: Mapping[str, Reader[Operator]] = {
     "LOG": always(ops.Log()),
     "LOG_SOFTMAX": lambda walk, node: log_softmax(walk, node, node.inputs[0], -1),
     "LOGISTIC": always(ops.Sigmoid()),
+    "NOT_EQUAL": equality(False),
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PACK": lambda walk, node: read_stack(walk, node, node.scalar(1, "i")),
     "PRELU": lambda walk, node: slopes(walk, node, node.inputs[0], node.inputs[1]),
+    "REDUCE_PROD": _factors,
     "RELU": always(ops.Relu()),
     "RELU6": always(ops.Relu6()),
     "RELU_0_TO_1": always(ops.Clip(0.0, 1.0)),

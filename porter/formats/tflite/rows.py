@@ -244,6 +244,14 @@ def _response(operator: Operator, x: Numbers) -> Any:
     return channels_last(values.response_norm)(x, size, alpha * size, beta, bias)
 
 
+def _summed(operator: Operator, x: Numbers, axis: Any) -> Any:
+    """Running sums: the first option leaves each number itself out, the second begins at the end."""
+    (place,), (exclusive, backwards) = _counts(axis), (operator.scalar(field, "B") for field in (0, 1))
+    turned = np.flip(x, place) if backwards else x
+    found = np.cumsum(turned, place) - (turned if exclusive else 0)
+    return np.flip(found, place) if backwards else found
+
+
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda operator, *inputs: function(*inputs)
 
@@ -269,6 +277,7 @@ _OF_NUMBERS: Mapping[str, Callable[..., Any]] = {
     },
     **{
         "EQUAL": np.equal,
+        "NOT_EQUAL": np.not_equal,
         "LESS": np.less,
         "GREATER": np.greater,
         "LESS_EQUAL": np.less_equal,
@@ -310,6 +319,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "CAST": lambda operator, x: x if operator.scalar(1, "b") == 0 else np.trunc(x).astype(np.int64),
     "CONCATENATION": lambda operator, *several: np.concatenate(several, operator.scalar(0, "i")),
     "CONV_2D": _conv,
+    "CUMSUM": _summed,
     "DEPTHWISE_CONV_2D": _by_channel,
     "DEPTH_TO_SPACE": _spread,
     "EXPAND_DIMS": _each(lambda x, axis: np.expand_dims(x, _counts(axis)[0])),

@@ -108,11 +108,9 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
 def read_rounded(walk: Walk, node: AtenNode) -> Read:
     """A quotient by a number that is rounded, and what such a quotient leaves."""
     divisor = walk.flow.number(node.arguments["other"])
-    if not divisor or not walk.is_value(node.arguments["self"]):
-        return Lacks(f"{node.op} by something that is not one number other than 0")
     mode = node.arguments.get("rounding_mode") or ("trunc" if node.op == "fmod" else "floor")
-    make = functions.remainder if node.op in ("remainder", "fmod") else functions.rounded_quotient
-    return functions.made(walk, node, node.arguments["self"], make(divisor, mode))
+    whole = node.op not in ("remainder", "fmod")
+    return functions.by_number(walk, node, node.arguments["self"], divisor, mode, whole)
 
 
 def read_made(walk: Walk, node: AtenNode) -> Read:

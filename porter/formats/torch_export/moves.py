@@ -12,8 +12,9 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known, ratio
-from porter.filegraph.functions import triangle, within
+from porter.filegraph.functions import band, within
 from porter.filegraph.places import place_of
+from porter.filegraph.products import running_sums
 from porter.filegraph.reductions import (
     Reduction,
     factors,
@@ -22,7 +23,6 @@ from porter.filegraph.reductions import (
     log_sum_exp,
     norm,
     reduce,
-    running_sums,
     softmax,
     variance,
 )
@@ -323,7 +323,7 @@ def read_product_along(walk: Walk, node: AtenNode) -> Read:
     """prod over an axis."""
     if "dim" not in node.arguments or node.arguments.get("dtype") not in EXACT_TYPES:
         return Lacks("prod of everything, or to another type")
-    return factors(walk, node, taken(node), node.arguments["dim"], bool(node.arguments.get("keepdim")))
+    return factors(walk, node, taken(node), [node.arguments["dim"]], bool(node.arguments.get("keepdim")))
 
 
 def read_running_sums(walk: Walk, node: AtenNode) -> Read:
@@ -365,7 +365,9 @@ def read_quarter_turns(walk: Walk, node: AtenNode) -> Read:
 
 def read_triangle(walk: Walk, node: AtenNode) -> Read:
     """tril and triu."""
-    return triangle(walk, node, taken(node), node.op == "triu", int(node.arguments.get("diagonal", 0)))
+    offset = int(node.arguments.get("diagonal", 0))
+    bounds = (offset, None) if node.op == "triu" else (None, offset)
+    return band(walk, node, taken(node), *bounds)
 
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:

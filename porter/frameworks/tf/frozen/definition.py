@@ -83,6 +83,8 @@ PURE_OPS = frozenset(
             "SpaceToBatch",
             "BatchToSpace",
             "BroadcastTo",
+            "MatrixBandPart",
+            "MatrixDiagPartV3",
             "MatrixDiagV3",
             "Fill",
             "OnesLike",

@@ -558,6 +558,14 @@ def stacked(x: Any) -> Any:
     return tf.stack([first, second, first * second], axis=1)[:, 1:, ::2]
 
 
+def bands(x: Any) -> list[Any]:
+    """Matrices with some of their diagonals, and a diagonal that is multiplied by them."""
+    linalg = tensorflow().linalg
+    bounds = (0, -1), (2, 1), (-1, 0), (3, -1)
+    diagonal = linalg.diag_part(x, k=-2)[..., None, :9] + linalg.diag_part(x, k=2)[..., None, :]
+    return [diagonal * linalg.band_part(x, *each)[..., :9] for each in bounds]
+
+
 ARRAYS: dict[str, tuple[Make, bool]] = {
     "boxes": (boxes, True),
     "a transformer": (transformer, False),
@@ -568,6 +576,43 @@ ARRAYS: dict[str, tuple[Make, bool]] = {
         lambda x: tensorflow().matmul(
             tensorflow().tile(variable("queries", 1, 5, 132), [tensorflow().shape(x)[0], 1, 1]),
             tensorflow().reshape(conv(x), [-1, 132, 4]),
+        ),
+        False,
+    ),
+    "casts of truths": (
+        lambda x: (
+            tensorflow().cast(x > 0.2, x.dtype) * x
+            + tensorflow().cast(tensorflow().cast(tensorflow().equal(x, abs(x)), "int32"), x.dtype)
+        ),
+        True,
+    ),
+    "cut to whole numbers": (lambda x: tensorflow().cast(tensorflow().cast(x * 3, "int64"), x.dtype), True),
+    "sums by letters": (
+        lambda x: sum(
+            tensorflow().einsum(f"{equation}->nc", x, *others)
+            for equation, *others in (
+                ("nhwc,nhwd", x),
+                ("nhwc,ndwh", tensorflow().transpose(x, [0, 3, 2, 1])),
+                ("nhwc",),
+            )
+        ),
+        False,
+    ),
+    "a trace": (lambda x: tensorflow().einsum("nhhc->nc", x[:, :11]), False),
+    "bands": (lambda x: sum(bands(tensorflow().transpose(x, [0, 3, 1, 2]))), False),
+    "sums from the end": (
+        lambda x: sum(
+            tensorflow().cumsum(x, 2, exclusive, backwards)
+            for exclusive in (False, True)
+            for backwards in (False, True)
+        ),
+        False,
+    ),
+    "products of cells": (lambda x: tensorflow().reduce_prod(x[:, :3, :4] + 1, [1, 2]), False),
+    "logarithms of sums": (
+        lambda x: (
+            tensorflow().reduce_logsumexp(x, -1, keepdims=True)
+            + tensorflow().reduce_logsumexp(x, [1, 2])[:, None, None]
         ),
         False,
     ),

@@ -22,6 +22,7 @@ from porter.formats.tflite import model
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file
 from porter.graph import Softmax
+from tests.support.filegraph.values import values_of
 from tests.support.random_models import keras_model, keras_model_of_any_size
 
 SIZE = (17, 22)
@@ -115,8 +116,8 @@ def interpreted(data: bytes, image: Any) -> dict[str, Any]:
 
 
 def compared(file: Path, size: tuple[int, int] = SIZE, of_logits: bool = False) -> int:
-    """How many values of operators are what TensorFlow's interpreter computes; `of_logits`, without the
-    softmax, which turns their absolute errors into relative ones.
+    """How many values of operators are what TensorFlow's interpreter computes, and what porter reads them
+    as; `of_logits`, without the softmax, which turns their absolute errors into relative ones.
     """
     images = np.random.default_rng(1).uniform(-1, 1, (2, *size, 3)).astype(np.float32)
     checkpoint = read_checkpoint(file)
@@ -124,7 +125,15 @@ def compared(file: Path, size: tuple[int, int] = SIZE, of_logits: bool = False) 
     inner = {operator.inner for operator in read_model(graph.definition).operators}
     shown = [node for node in graph.nodes if node.tap and node.tap not in inner]
     taps = tuple(str(node.tap) for node in shown if not (of_logits and isinstance(node.op, Softmax)))
-    own = build_file(checkpoint, "float64", size)(images.transpose(0, 3, 1, 2).astype(float), taps)
+    batch = images.transpose(0, 3, 1, 2).astype(float)
+    own, read = (
+        build_file(checkpoint, "float64", size)(batch, taps),
+        values_of(graph, checkpoint.tensors, batch),
+    )
+    for node in shown:
+        if node.tap in own:
+            apart = np.abs(own[node.tap] - read[node.name]).max()
+            assert apart <= 1e-10 * np.abs(read[node.name]).max(), node.tap
     assert of_logits or {*graph.output_names} <= {*taps}
     for place, image in enumerate(images):
         wanted = interpreted(file.read_bytes(), image[None])
@@ -222,12 +231,25 @@ def test_rarer_operators(tmp_path: Path) -> None:
             tf.where((x >= 0.1) & ~(tf.sin(x) < 0.5) | (tf.cos(x) <= 0.7), tf.round(x * 3), 0.25),
             tf.sign(x - 0.1) * x,
         ]
+        ends += [x // 0.25, tf.math.floormod(x, -0.375), tf.reduce_prod(x[..., :3] + 0.5, [1, 3])]
+        ends += [
+            tf.cumsum(x, axis, exclusive, backwards)
+            for axis, exclusive, backwards in ((1, False, False), (-1, True, False), (2, True, True))
+        ]
+        peak = tf.reduce_max(x, -1, keepdims=True)
+        ends += [tf.cast(tf.equal(x, peak), tf.float32) * x, tf.where(tf.not_equal(x, peak), x, 0.5)]
         return [tf.identity(end, f"end{place}") for place, end in enumerate(ends)]
 
     file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, *SIZE, 3), tf.float32)])))
     written = {operator.op for operator in read_model(file.read_bytes()).operators}
     assert {
         "ABS",
+        "CUMSUM",
+        "EQUAL",
+        "FLOOR_DIV",
+        "FLOOR_MOD",
+        "NOT_EQUAL",
+        "REDUCE_PROD",
         "GATHER",
         "L2_NORMALIZATION",
         "REDUCE_MIN",
