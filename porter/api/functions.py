@@ -13,6 +13,7 @@ from weakref import finalize
 
 from porter.api.port import Ported, open_port
 from porter.api.speaking import public
+from porter.base.errors import UsageError
 from porter.conversion import convert as conversion
 from porter.evaluation import evaluate as evaluation, prediction
 from porter.evaluation.padding_study import study as studies
@@ -21,6 +22,7 @@ from porter.frameworks.in_memory import Held, is_model
 from porter.identify import inspection
 from porter.port.folder import load as _load
 from porter.recipe import sound_recipes
+from porter.recipe.spelling import hint
 from porter.reporting import write
 from porter.verification import reverify
 
@@ -74,12 +76,17 @@ def list_models(
         name: of a variant, with `*` and `?` for any letters.
         zoo: only those of this zoo.
         recipes: as `convert`.
+
+    Raises:
+        UsageError: no recipe has the zoo.
     """
-    return [
+    listed = [
         (variant, each)
         for recipe in sound_recipes(path_of(recipes))
         for variant in recipe.variants
-        if fnmatchcase(variant, name)
         for each in recipe.zoos_of(variant)
-        if zoo in (None, each)
     ]
+    zoos = {each for _, each in listed}
+    if zoo is not None and zoo not in zoos:
+        raise UsageError(f"there is no zoo '{zoo}'", where="zoo", next=hint(zoo, zoos))
+    return [(variant, each) for variant, each in listed if fnmatchcase(variant, name) and zoo in (None, each)]

@@ -102,7 +102,8 @@ def _left_out(layers: Sequence[LeftOut]) -> list[str]:
         for layer in layers[:LISTED]
     ]
     more = f" and {len(layers) - LISTED} more (--json names all)" if len(layers) > LISTED else ""
-    return [f"  left out {', '.join(shown)}{more}: they act in training only"] if layers else []
+    act = "it acts" if len(layers) == 1 else "they act"
+    return [f"  left out {', '.join(shown)}{more}: {act} in training only"] if layers else []
 
 
 def _size(record: Record) -> str:

@@ -172,7 +172,10 @@ def convert(
         raise UsageError(reason, where="--keep-dropout", next="leave it out")
     if not is_model(subject) and not isinstance(subject, str | PathLike):
         expected = "a variant, a file, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto"
-        raise UsageError(f"this is a {type(subject).__name__}, expected {expected}", next="give one of them")
+        next = "give one of them"
+        if isinstance(subject, Mapping):
+            next = "of a state_dict give the model, or save it and name its variant: weights=FILE"
+        raise UsageError(f"got an object of {type(subject).__name__}, expected {expected}", next=next)
     named = fspath(subject) if isinstance(subject, str | PathLike) else ""
     given: ReferenceName | None = None
     if reference is not None:

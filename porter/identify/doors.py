@@ -292,7 +292,7 @@ def expect_no_recipe(needing: Sequence[str]) -> None:
     """Refuses options that need a recipe, where what is ported carries its graph."""
     if needing:
         wanted = "porter convert VARIANT --from ZOO --to FRAMEWORK --weights FILE"
-        raise UsageError(f"{needing[0]} needs a recipe's variant", where=needing[0], next=wanted)
+        raise UsageError("this needs a recipe's variant", where=needing[0], next=wanted)
 
 
 def expect_file(subject: str, recipes: Path | None) -> Path:

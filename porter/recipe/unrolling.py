@@ -12,7 +12,7 @@ from typing import Any
 
 from porter.base.errors import GraphError, RecipeError, some
 from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape, expect_inputs
-from porter.graph.ops import LARGER, OPS, channels_in
+from porter.graph.ops import LARGER, OPS, Flatten, channels_in
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in, is_expression
 from porter.recipe.model import Recipe
@@ -271,6 +271,7 @@ class Unrolling:
         except GraphError as error:
             advice = "pad its input, or give a smaller kernel" if error.next == LARGER else error.next
             advice = f"make {some(inputs)} alike" if len(inputs) > 1 else advice
+            advice = "state its rows and columns" if isinstance(op, Flatten) else advice
             raise RecipeError(
                 f"{path}: {error.message}", where=self.source.where(step.location), next=advice
             ) from None

@@ -114,7 +114,11 @@ def compare(
         UsageError: the tolerance is out of range. CheckFailed: the source does not show an output.
     """
     if tolerance is not None and not 0 < tolerance < 1:
-        raise UsageError(f"a tolerance must be between 0 and 1, got {tolerance}", where="--tolerance")
+        raise UsageError(
+            f"expected a number above 0 and below 1, got {tolerance}",
+            where="--tolerance",
+            next="leave it out for the usual limits",
+        )
     # The types one after the other, because models are large.
     order = sorted(batches, key=lambda dtype: dtype != "float64")
     seen = {dtype: _Worst() for dtype in batches}

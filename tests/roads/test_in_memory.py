@@ -431,7 +431,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
 
 
 def test_what_is_no_model_is_refused(convert: Callable[..., Any]) -> None:
-    for subject in (3, None, lambda images: images, torch.zeros(3)):
+    for subject in (3, None, lambda images: images, torch.zeros(3), {"weight": torch.zeros(3)}):
         with pytest.raises(UsageError, match=r"expected a variant, a file, a torch\.nn\.Module"):
             convert(subject)
     for given in (
@@ -440,7 +440,7 @@ def test_what_is_no_model_is_refused(convert: Callable[..., Any]) -> None:
         {"options": {"classes": 3}},
         {"padding": "trained"},
     ):
-        with pytest.raises(UsageError, match=rf"{next(iter(given))} needs a recipe's variant"):
+        with pytest.raises(UsageError, match=rf"{next(iter(given))}: this needs a recipe's variant"):
             convert(seeded(Net), input_size=SIDE, **given)
 
 

@@ -93,7 +93,9 @@ class Program:
                 what = "the pads of this model are right for" if fixed else "the layers of this model fit"
                 raise UsageError(
                     f"{what} an input of {rows}x{columns} only, got {x.shape[1]}x{x.shape[2]}",
-                    next="convert with --input-size any, or with this size" if fixed else "give it this size",
+                    next="convert again for any input size, or for this one"
+                    if fixed
+                    else "give it this size",
                 )
         return inputs
 

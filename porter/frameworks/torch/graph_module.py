@@ -114,6 +114,9 @@ class GraphModule(nn.Module):
         return found if len(found) > 1 else found[0]
 
     def _checked(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
+        if not isinstance(x, torch.Tensor):
+            message = f"the input is a torch.Tensor, got an object of {type(x).__name__}"
+            raise UsageError(message, next="give it as torch.from_numpy(x)")
         if not is_map(shape):
             if not torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
                 expect_axes(x.shape, shape)
@@ -139,7 +142,7 @@ class GraphModule(nn.Module):
             )
             raise UsageError(
                 f"{right} an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",
-                next="convert with --input-size any, or with this size"
+                next="convert again for any input size, or for this one"
                 if self._plan.fixed_by_pads
                 else "give it this size",
             )

@@ -47,6 +47,8 @@ def test_the_models_that_there_are() -> None:
     of_timm = porter.list_models(zoo="timm")
     assert of_timm and {zoo for _, zoo in of_timm} == {"timm"} and len(of_timm) < len(porter.list_models())
     assert porter.list_models("nothing*") == []
+    with pytest.raises(porter.UsageError, match=r"there is no zoo 'kears' \(did you mean 'keras'\?\)"):
+        porter.list_models(zoo="kears")
 
 
 def test_every_error_is_at_the_top() -> None:

@@ -20,7 +20,7 @@ SAID = {
         "add input_size=N, or any for pads that are computed"
     ),
     "give --input-size a fixed size": "give input_size a fixed size",
-    "convert with --input-size any, or with this size": 'convert with input_size="any", or with this size',
+    "convert again with --input-size any": 'convert again with input_size="any"',
     "write the port without a proof: --no-check": "write the port without a proof: check=False",
     "convert without --stock": "convert without stock",
     "use --device cpu, or a GPU": 'use device="cpu", or a GPU',

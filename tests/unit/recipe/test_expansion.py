@@ -290,6 +290,7 @@ def test_a_list_of_inputs_joins(tmp_path: Path) -> None:
             "one scale or one for each of 4 channels .*got 3",
         ),
         ("  - {global_max_pool: a}\n  - {global_max_pool: b}\n", 7, "rank 3"),
+        ("  - {flatten: a}\n", 6, r"a: expected a map of 1x1, got 4x32x48: .* \(state its rows and columns"),
         ("  - {relu: a}\n  - {relu6: b, from: [input, a]}\n", 7, "b: takes one input, got 2"),
         ("  - {relu: a}\n  - {add: b, from: [a]}\n", 7, "b: takes two inputs or more, got 1"),
     ],

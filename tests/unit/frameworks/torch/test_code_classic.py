@@ -123,5 +123,7 @@ def test_a_flattened_map_fixes_the_size():
         UsageError, match=r"N x C x 32 x 32, got 2 x 3072 \(give it as x.reshape\(len\(x\), -1, 32, 32\)\)"
     ):
         framework.ENGINE.build(plan, tensors, {}, "float32")(torch.zeros(2, 3072))
+    with pytest.raises(UsageError, match=r"got an object of ndarray \(give it as torch.from_numpy\(x\)\)"):
+        framework.ENGINE.build(plan, tensors, {}, "float32")(np.zeros((2, 3, 32, 32), np.float32))
     with pytest.raises(ValueError, match=r"the layers fit 32x32 only, got \(33, 32\)"):
         model_of(model_source(plan))(torch.zeros(1, 3, 33, 32, dtype=torch.float64))
