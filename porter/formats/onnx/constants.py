@@ -28,6 +28,11 @@ def is_cast(node: OnnxNode) -> bool:
     return node.op == "Cast" and node.integer("to") in (1, 11)
 
 
+def cuts(node: OnnxNode) -> bool:
+    """Whether a Cast is one to INT32 or INT64."""
+    return node.op == "Cast" and node.integer("to") in (6, 7)
+
+
 def _cast(node: OnnxNode, value: Numbers) -> Numbers:
     kind = node.integer("to")
     if kind == _TRUTH:

@@ -36,7 +36,7 @@ from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Reader, Source, apply, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.attention import read_attention
-from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
+from porter.formats.onnx.constants import cuts, filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.plain import PLAIN
 from porter.graph import Abs, DepthToSpace, Exp, LocalResponseNorm, Log, Multiply
@@ -78,9 +78,7 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
     if is_cast(node) or (kind == _TRUTH and is_truth(walk, node.inputs[0])):
         return walk.view(node.inputs[0])
     return (
-        there_and_back(walk, node, node.inputs[0], is_cast)
-        if kind in _WHOLE
-        else Lacks(f"Cast to type {kind}")
+        there_and_back(walk, node, node.inputs[0], is_cast) if cuts(node) else Lacks(f"Cast to type {kind}")
     )
 
 
@@ -276,8 +274,8 @@ def _triangle(walk: Walk, node: OnnxNode) -> Read:
     return band(walk, node, node.inputs[0], *bounds)
 
 
-_TRUTH, _WHOLE = 9, (6, 7)
-"""TensorProto.BOOL, INT32 and INT64."""
+_TRUTH = 9
+"""TensorProto.BOOL."""
 READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: unary(row.read) for kind, row in PLAIN.items()},
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), arithmetic.read_binary),

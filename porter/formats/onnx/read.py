@@ -17,7 +17,7 @@ from porter.filegraph.walk import begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions
-from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
+from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, cuts, is_cast
 from porter.formats.onnx.images import MappedInput, further_image, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
@@ -181,8 +181,12 @@ def _read_graph(
         operands,
         passed=message.passed,
     )
-    # A copy's name comes after the first.
-    taps = {source: name for name, source in reversed([*message.given.items()])}
+    # A copy's name comes after the first. What runs the file gives no whole numbers.
+    taps = {
+        source: name
+        for name, source in reversed([*message.given.items()])
+        if source[0] not in nodes or not cuts(nodes[source[0]])
+    }
     first, *further = (each.image for each in given)
     walk = begin(flow, first, message.arrays, taps.get, further={image.source[0]: image for image in further})
     read_nodes(walk, READERS.get)
