@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from porter.base.errors import FileError
 from porter.formats.keras.config import is_foreign, wrapped
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
-from porter.formats.keras.versions import DEFAULTS, MODELS, OPERATION, is_operation, modern
+from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
 from porter.formats.limits import MOST_NODES, Members, read_json
 
 LayerNames = tuple[str, ...]
@@ -331,7 +331,7 @@ def _call(
     if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
         arguments = {**DEFAULTS.get(kind, {}), **arguments}
     if is_operation(layer):
-        kind = f"{OPERATION}{kind}"
+        kind, arguments = operation(kind, arguments)
     return [calls.add(Call(path, kind, arguments, given, index, training))]
 
 

@@ -18,6 +18,12 @@ OPERATION = "keras.ops."
 """Prefix of an operation's class, because some layers have the same name: both have an Add."""
 _OPERATIONS: Mapping[str, str] = {"divide": "true_divide", "rms_norm": "rms_normalization"}
 """Operations of Keras 3 whose function has another name, by their class in snake case."""
+_OF_LAYERS: Mapping[str, str] = {
+    "MaxPool": "MaxPooling2D",
+    "AveragePool": "AveragePooling2D",
+    "Resize": "Resizing",
+}
+"""Operations of Keras 3 that are layers of maps too, by their classes."""
 _FUNCTIONS: Mapping[str, str] = {
     "getitem": "get_item",
     "reduce_mean": "mean",
@@ -92,6 +98,21 @@ def operation_name(kind: str, arguments: Mapping[str, Any]) -> str | None:
     return _OPERATIONS.get(name, name)
 
 
+def operation(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """An operation's class and arguments as those of a call, of the layer that is the same where there is
+    one.
+
+    Raises:
+        ValueError: its size is not that of rows and columns.
+    """
+    if kind != "Resize":
+        return _OF_LAYERS.get(kind, f"{OPERATION}{kind}"), arguments
+    size = arguments.get("size")
+    if not isinstance(size, list) or len(size) != 2:
+        raise ValueError(f"a size of {size!r:.40}")
+    return _OF_LAYERS[kind], {**arguments, "height": size[0], "width": size[1]}
+
+
 def is_operation(layer: Mapping[str, Any]) -> bool:
     """Whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the module
     that says so.
@@ -100,7 +121,8 @@ def is_operation(layer: Mapping[str, Any]) -> bool:
     if isinstance(module, str):
         return module.startswith("keras.src.ops.")
     by_keras_3 = isinstance(nodes, list) and bool(nodes) and isinstance(nodes[0], dict)
-    known = operation_name(f"{OPERATION}{layer['class_name']}", {}) in OPERATIONS
+    kind = layer["class_name"]
+    known = kind in _OF_LAYERS or operation_name(f"{OPERATION}{kind}", {}) in OPERATIONS
     return by_keras_3 and known and "trainable" not in layer["config"]
 
 

@@ -360,6 +360,22 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "rows turned round, and copies": lambda layers, ops, x: (
         ops.flip(x, axis=1) + ops.tile(x, [1, 1, 2, 1])[:, :, : x.shape[2]]
     ),
+    "pools that are called": lambda layers, ops, x: [
+        ops.max_pool(x, (3, 2), (2, 1), padding="same"),
+        ops.max_pool(x, 2),
+        ops.average_pool(x, 3, 2, padding="same"),
+        ops.average_pool(x, (2, 1)),
+    ],
+    "resizes that are called": lambda layers, ops, x: [
+        ops.image.resize(x, (9, 13)),
+        ops.image.resize(x, (4, 9), interpolation="nearest"),
+        ops.image.resize(x, (4, 9), crop_to_aspect_ratio=True),
+    ],
+    "products and parts of several axes": lambda layers, ops, x: (
+        ops.prod(ops.tanh(x[:, :3]) + 1.5, axis=(1, 3), keepdims=True) * x
+        + ops.einsum("nhwc->nc", x)[:, None, None]
+        + ops.einsum("nhwc,nhwd->nd", x, x)[:, None, None]
+    ),
     "images as Caffe takes them": _as_caffe,
     "vectors beside arrays": _vectors_beside_arrays,
     "constants on either side": _by_constants,
@@ -435,6 +451,8 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "thresholds": lambda layers, ops, x: layers.ReLU(threshold=0.3)(x) + ops.relu(x),
 }  # fmt: skip
 """Cases that only Keras 3 has."""
+BETWEEN_CELLS = ("other cells", "resizes that are called")
+"""Cases that TensorFlow computes in float32."""
 RESIZING = ("other cells", "the nearest cells", "a kept aspect", "a padded aspect")
 """Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm
 then trains.
