@@ -451,13 +451,16 @@ def _train_block(module: nn.Module) -> nn.Module:
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
 @pytest.mark.parametrize("reason", REFUSED)
-def test_what_cannot_be_ported_is_one_clear_error(convert: Callable[..., Any], reason: str) -> None:
+def test_what_cannot_be_ported_is_one_clear_error(
+    convert: Callable[..., Any], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     make, how, said = REFUSED[reason]
     module = make()
     if reason == "a branch on values":
         module.eval()
     with pytest.raises(UsageError, match=said):
         convert(module, **how)
+    assert "def forward" not in capsys.readouterr().err  # torch.export prints the program that it refuses
 
 
 def test_models_of_keras(convert: Callable[..., Any]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -315,11 +316,14 @@ def _first_shape(program: torch.export.ExportedProgram) -> Sequence[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch logs of sizes that it fixes: it is asked for open ones first."""
+    """Without what torch logs of sizes that it fixes, and the programs that it prints where it refuses: it is
+    asked for open ones first.
+    """
     logger = logging.getLogger("torch")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with redirect_stderr(StringIO()):
+            yield
     finally:
         logger.setLevel(before)
