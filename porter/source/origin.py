@@ -149,15 +149,14 @@ def undecided(opened: Opened) -> tuple[str, ...]:
 
 
 def as_stated(candidate: Candidate, known: Provenance | None = None) -> Candidate:
-    """The variant as the zoo has it that the weights are stated to come from, if that is a twin; otherwise
-    the candidate.
+    """The variant as the zoo has it that the weights are stated to come from, if that is a twin or computes
+    the same; otherwise the candidate.
     """
     member, origin = candidate.member, (known or origin_of(candidate)).origin
-    if (
-        origin is None
-        or origin.variant != member.variant
-        or origin.zoo not in {twin.zoo for twin in candidate.twins}
-    ):
+    if origin is None or origin.variant != member.variant:
+        return candidate
+    same = (member.variant, origin.zoo) in candidate.equals
+    if not same and origin.zoo not in {twin.zoo for twin in candidate.twins}:
         return candidate
     return Candidate.of(member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint)
 

@@ -202,6 +202,16 @@ def test_a_config_of_something_else_says_nothing(
     assert origin_of(placed(made(VARIANT, "timm"), tmp_path / "folder", config=config), "timm") is None
 
 
+def test_of_zoos_that_compute_the_same_the_stated_one_has_the_weights(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    """It was the first zoo of the recipe, also where a config.json says that the weights are timm's."""
+    file = made("resnet18", "torchvision")
+    for zoo, config in (("torchvision", None), ("timm", {"architecture": "resnet18"})):
+        match = porter.inspect(placed(file, tmp_path / zoo, config=config)).match
+        assert match is not None and match.member.zoo.name == zoo
+
+
 def test_a_name_of_any_length_is_said_short(made: Callable[[str, str], Path], tmp_path: Path) -> None:
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config={"architecture": "a" * 100_000})
     with pytest.raises(UsageError) as refused:
