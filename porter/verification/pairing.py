@@ -60,7 +60,7 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
             return Pairs(
                 {nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded
             )
-    return Pairs(_by_names(opened, translated), named=True)
+    return _by_names(opened, translated)
 
 
 def _aligned(graph: Graph, file: FileGraph, end: str, size: tuple[int, int]) -> Pairs:
@@ -117,12 +117,22 @@ def weight_distances(
     return distances
 
 
-def _by_names(opened: Opened, translated: Translated) -> dict[str, str]:
-    """Layers that have the names of nodes, and are of their kinds."""
+def _by_names(opened: Opened, translated: Translated) -> Pairs:
+    """Layers that have the names of nodes, and are of their kinds; without those before a norm that only one
+    of the graphs has, because the other one's layer has taken it in.
+    """
     others = translated.graph.by_path
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
-    alike = {path: name for path, name in own.items() if name in others}
     kinds = {path: type(node.op) for path, node in opened.graph.by_path.items()}
-    return {
-        path: translated.names[name] for path, name in alike.items() if type(others[name].op) is kinds[path]
+    alike = {
+        path: name for path, name in own.items() if name in others and type(others[name].op) is kinds[path]
     }
+    normed, others_normed = _normed(opened.graph), _normed(translated.graph)
+    folded = {path for path, name in alike.items() if (path in normed) != (name in others_normed)}
+    layers = {path: translated.names[name] for path, name in alike.items() if path not in folded}
+    return Pairs(layers, rounded=bool(folded), named=True)
+
+
+def _normed(graph: Graph) -> set[str]:
+    """Paths of the values that a norm reads."""
+    return {node.inputs[0] for node in graph.nodes if isinstance(node.op, BatchNorm)}

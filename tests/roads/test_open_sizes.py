@@ -119,10 +119,16 @@ def test_models_at_every_size_that_they_take(
 
 @pytest.mark.parametrize("to", ["torch", "onnx"])
 def test_pools_of_windows_that_differ_in_size_as_torch_onnx_writes_them(to: str, tmp_path: Path) -> None:
-    """By the places of their cells, at one size."""
+    """By the places of their cells, at one size. The file is also the reference of the program, whose norm
+    its first layer has taken in, and whose pool is another op.
+    """
     pytest.importorskip("onnx")
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d((2, 4)), nn.Conv2d(8, 4, 1)).eval()
+    norm = nn.BatchNorm2d(8)
+    nn.init.uniform_(norm.running_mean, -0.5, 0.5)  # type: ignore[arg-type]
+    nn.init.uniform_(norm.running_var, 0.5, 2.0)  # type: ignore[arg-type]
+    pool = nn.AdaptiveAvgPool2d((2, 4))
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), norm, nn.ReLU(), pool, nn.Conv2d(8, 4, 1)).eval()
     file, image = tmp_path / "model.onnx", torch.randn(1, 3, 11, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -133,6 +139,12 @@ def test_pools_of_windows_that_differ_in_size_as_torch_onnx_writes_them(to: str,
     np.testing.assert_allclose(
         np.asarray(found.detach() if to == "torch" else found), network(image).detach(), rtol=0, atol=1e-5
     )
+    torch.export.save(torch.export.export(network, (image,)), tmp_path / "model.pt2")
+    given = porter.convert(
+        tmp_path / "model.pt2", to=to, out=tmp_path / "again", reference=file
+    ).verdict.given
+    assert given is not None and given.parities[-1].ok and given.parities[-1].dtype == "float32"
+    assert "0" not in {node.path for node in given.parities[-1].nodes}
 
 
 class Pyramid(nn.Module):
