@@ -26,6 +26,7 @@ _CHANGES = frozenset(
 """Ops that compute a part anew from what it was, such as `table[..., 0] += x`."""
 _MADE = ("zeros", "ones", "full")
 """What makes a value of one number; others do with `new_` before and `_like` behind these names."""
+_EMPTY = ("empty", "empty_permuted")
 _PARTS = ("slice", "select")
 _SCATTERS = {"slice_scatter": "slice", "select_scatter": "select"}
 """Ops that give a value with something else in a part of it, and what gives that part."""
@@ -102,7 +103,12 @@ def _with_whole_values(program: Program) -> Program:
             before = program.nodes[node.inputs[0][0]]
             if before.op not in VIEWS and before.target not in _WRITES:
                 names[name, 0] = node.inputs[0]
-    given = {name: names.get(source, source) for name, source in program.given.items()}
+    # The value has its own name: another one would show it after the write.
+    given = {
+        name: names.get(source, source)
+        for name, source in program.given.items()
+        if source not in names or name in program.outputs
+    }
     return replace(program, nodes=nodes, given=given)
 
 
@@ -144,7 +150,7 @@ def _with_bases_made(program: Program) -> Program:
 def _made(node: AtenNode, kind: int | None) -> AtenNode:
     """A value of one number by its sizes, and its ScalarType."""
     plain = node.op.removeprefix("new_").removesuffix("_like")
-    op = "zeros" if plain == "empty" else plain
+    op = "zeros" if plain in _EMPTY else plain
     if op not in _MADE or not _is_known(node.sizes[0]):
         return node
     stated = {name: value for name, value in node.arguments.items() if name == "fill_value"}
@@ -273,7 +279,7 @@ class _Writer:
         return self._new(node, "full", (), made, sizes)
 
     def _sizes(self, source: Reference) -> Sizes:
-        return self.program.nodes[source[0]].sizes[source[1]]
+        return self.nodes[source[0]].sizes[source[1]]
 
     def _joined(self, node: AtenNode, step: AtenNode, source: Reference) -> Reference:
         """What a slice was taken from, with `source` in its place."""

@@ -106,6 +106,16 @@ def woven(x: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def rewritten(x: torch.Tensor) -> torch.Tensor:
+    """What was written into as a whole and in parts, over what `empty` makes, which is written into again."""
+    whole, found = x.sigmoid(), torch.empty_like(x)
+    whole[:, :] *= -1
+    whole[:, :, 3:] *= 2
+    found[:] = whole
+    found[:, 1:, 2:] = x[:, 1:, 2:]
+    return found
+
+
 def test_ops_that_torch_calls_views_are_views() -> None:
     """And those of the others that share memory sometimes: what torch declares is not all."""
     for op in READERS:
@@ -269,6 +279,7 @@ FIXED_ONLY: dict[str, Case] = {
     "written over zeros": lambda m, x: shifted(x),
     "written into parts": lambda m, x: marked(x),
     "written into every second cell": lambda m, x: woven(x),
+    "written again": lambda m, x: rewritten(x),
     "by a mask that is written": lambda m, x: x * masked(x),
     "parts side by side": lambda m, x: x.unfold(2, 5, 5).unfold(3, 3, 3).tanh().mean((-1, -2)),
     "parts that overlap": lambda m, x: (
