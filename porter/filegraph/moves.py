@@ -167,7 +167,7 @@ def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]
     blank = None if isinstance(source, View) else walk.blank.get(source)
     sizes = [*(blank or walk.view(source).sizes or ())]
     parts = {
-        place: _slice(part, sizes[place]) if sizes and isinstance(part, slice) else part
+        place: _slice(part, sizes[place_of(place, len(sizes))]) if sizes and isinstance(part, slice) else part
         for place, part in parts.items()
     }
     for place, part in parts.items():

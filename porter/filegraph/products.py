@@ -448,7 +448,8 @@ def _of_one(walk: Walk[N], node: N, text: str, source: Reference) -> Read:
             places = x.index(letter), x.rindex(letter)
             view = moves.diagonal(walk, within(node, f"diagonal_{letter}"), view, places, 0)
             x = x.replace(letter, "") + letter
-    if not x.isalpha() or not {*result} <= {*x} or len({*result}) < len(result) or not isinstance(view, View):
+    once = x.isalpha() and all(len({*letters}) == len(letters) for letters in (x, result))
+    if not once or not {*result} <= {*x} or not isinstance(view, View):
         return _unsaid(node, text)
     left = _summed(walk, node, view, x, result)
     turned = left and left[1].transposed([left[0].index(axis) for axis in result])

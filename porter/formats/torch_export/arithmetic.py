@@ -306,6 +306,8 @@ def read_linear(walk: Walk, node: AtenNode) -> Read:
 
 def read_bilinear(walk: Walk, node: AtenNode) -> Read:
     sources = [node.arguments[name] for name in ("input1", "input2")]
+    if None in sources:
+        raise ValueError("a product of nothing")
     return bilinear(walk, node, sources, node.arguments["weight"], node.arguments.get("bias"))
 
 

@@ -16,8 +16,14 @@ def with_types(program: Program) -> Program:
 
 
 def _stated(node: AtenNode, kind: int | None) -> AtenNode:
-    """A node whose value has this ScalarType."""
+    """A node whose value has this ScalarType.
+
+    Raises:
+        ValueError: it casts no value.
+    """
     if node.op not in ("type_as", "to") or "other" not in node.arguments or kind is None:
         return node
     source = node.arguments["self"]
+    if not isinstance(source, tuple):
+        raise ValueError(f"a cast of {source!r:.40}")
     return replace(node, op="to", inputs=(source,), arguments={"self": source, "dtype": kind})

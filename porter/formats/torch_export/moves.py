@@ -236,7 +236,7 @@ def read_slice(walk: Walk, node: AtenNode) -> Read:
         walk,
         node,
         taken(node),
-        {node.arguments.get("dim", 0): slice(start, end, node.arguments.get("step", 1))},
+        {node.arguments.get("dim") or 0: slice(start, end, node.arguments.get("step", 1))},
     )
 
 
@@ -348,13 +348,16 @@ def read_moved_axes(walk: Walk, node: AtenNode) -> Read:
 
 def read_windows(walk: Walk, node: AtenNode) -> Read:
     """unfold: parts of an axis."""
-    dimension, size, step = (node.arguments[name] for name in ("dimension", "size", "step"))
-    return moves.windows(walk, node, taken(node), dimension, size, step)
+    (size,), (step,) = (whole_numbers(walk, node, name) for name in ("size", "step"))
+    return moves.windows(walk, node, taken(node), node.arguments["dimension"], size, step)
 
 
 def read_diagonal(walk: Walk, node: AtenNode) -> Read:
-    places = node.arguments.get("dim1", 0), node.arguments.get("dim2", 1)
-    return moves.diagonal(walk, node, taken(node), places, node.arguments.get("offset", 0))
+    (first,), (second,), (offset,) = (
+        whole_numbers(walk, node, name) if name in node.arguments else [default]
+        for name, default in (("dim1", 0), ("dim2", 1), ("offset", 0))
+    )
+    return moves.diagonal(walk, node, taken(node), (first, second), offset)
 
 
 def read_quarter_turns(walk: Walk, node: AtenNode) -> Read:

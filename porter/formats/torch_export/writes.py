@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from porter.filegraph.dataflow import Reference
+from porter.formats.limits import Members
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Program, Sizes
 from porter.formats.torch_export.ops import VIEWS
@@ -117,7 +118,7 @@ def _renamed(node: AtenNode, names: Mapping[Reference, Reference]) -> AtenNode:
 
     def read(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {name: read(each) for name, each in value.items()}
+            return Members((name, read(each)) for name, each in value.items())
         if isinstance(value, list):
             return [read(each) for each in value]
         return names.get(value, value) if isinstance(value, tuple) else value
@@ -218,6 +219,7 @@ class _Writer:
         """What `copy` gives, the second value in the sizes of the first; None where it casts it to whole
         numbers, or where porter does not know the sizes.
         """
+        self._expect_values(node, "src")
         source = node.arguments["src"]
         kinds = (*EXACT_TYPES, self.types.get(source))
         fits = self._sizes(source) == node.sizes[0] or _is_known(node.sizes[0])
@@ -237,11 +239,18 @@ class _Writer:
         """What a program that writes nothing has in the place of a write; None where porter does not know the
         part.
         """
-        part = {name: value for name, value in node.arguments.items() if name != "src"}
+        self._expect_values(node, "self", "src")
+        part = Members((name, value) for name, value in node.arguments.items() if name != "src")
         step = replace(node, op=_SCATTERS[node.op], inputs=(part["self"],), arguments=part)
         if _cells(step, self._sizes(part["self"])) is None:
             return None
         return self._joined(node, step, self._since(node.arguments["src"]))
+
+    def _expect_values(self, node: AtenNode, *names: str) -> None:
+        """Raises ValueError: an argument is no value."""
+        for name in names:
+            if not isinstance(node.arguments[name], tuple):
+                raise ValueError(f"its argument '{name}' is {node.arguments[name]!r:.40}")
 
     def _since(self, source: Reference) -> Reference:
         return self.now.get(source, source)
@@ -375,7 +384,7 @@ def _period(step: AtenNode, sizes: Sizes) -> int:
     times, size = step.arguments.get("step", 1), sizes[step.arguments.get("dim", 0)]
     if times == 1:
         return 1
-    if not isinstance(times, int) or not isinstance(size, int) or size % times:
+    if not isinstance(times, int) or not isinstance(size, int) or times < 1 or size % times:
         return 0
     cells = range(size)[slice(step.arguments.get("start"), step.arguments.get("end"), times)]
     return times if len(cells) == size // times else 0
