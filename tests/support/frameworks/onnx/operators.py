@@ -519,6 +519,28 @@ def _moves() -> Iterator[Case]:
     yield Case("CumSum", "c = CumSum (row11, zeroi) y = Mul (x, c)", 11)
 
 
+def _in_parts() -> Iterator[Case]:
+    """What porter says by several of its ops."""
+    yield Case("Tan", "t = Tanh (x) y = Tan (t)", 9)  # far from where it has no bounds
+    for op in ("Asinh", "Cosh", "Sinh"):
+        yield Case(op, f"y = {op} (x)", 9)
+    yield Case("Acosh", "a = Abs (x) b = Add (a, two) y = Acosh (b)", 9)
+    yield Case("Atanh", "t = Tanh (x) h = Mul (t, half) y = Atanh (h)", 9)
+    for op in ("Equal", "Greater", "Less"):
+        yield Case(op, f"r = Relu (x) g = {op} (x, r) y = Where (g, x, low)", 11)
+    for op in ("GreaterOrEqual", "LessOrEqual"):
+        yield Case(op, f"g = {op} (x, zero) y = Where (g, x, low)", 12)
+    for op in ("And", "Or"):
+        yield Case(op, f"a = Less (x, half) b = Greater (x, low) c = {op} (a, b) y = Where (c, x, low)", 9)
+    yield Case("Not", "a = Less (x, half) b = Not (a) y = Where (b, x, low)", 9)
+    for upper in (0, 1):
+        yield Case("Trilu", f"y = Trilu <upper={upper}> (x, onei)", 14)
+    for stated in ("lambd=0.3", "lambd=0.3, bias=0.3"):
+        yield Case("Shrink", f"y = Shrink <{stated}> (x)", 9)
+    for op in ("ReduceLogSum", "ReduceLogSumExp"):
+        yield Case(op, f"a = Abs (x) y = {op} <axes=[1]> (a)", until=17)
+
+
 def _pads() -> Iterator[Case]:
     for mode in ("constant", "edge", "reflect"):
         yield Case("Pad", f'y = Pad <mode="{mode}", pads=[0, 0, 1, 0, 0, 0, 0, 2]> (x)', until=10)
@@ -626,6 +648,7 @@ def cases() -> Iterator[Case]:
         _norms,
         _products,
         _moves,
+        _in_parts,
         _pads,
         _resizes,
         _constants,
