@@ -102,7 +102,7 @@ def graph() -> tuple[Any, Any]:
     def net(image: Any) -> Any:
         low = tf.nn.relu(tf.nn.conv2d(image, kernel, 2, "SAME"), name="low")
         return {
-            "sums": tf.cumsum(tf.reduce_mean(low, [1, 2]), axis=1, reverse=True),
+            "sums": tf.math.cumulative_logsumexp(tf.reduce_mean(low, [1, 2]), axis=1),
             "low": tf.nn.max_pool2d(low, 2, 2, "SAME"),
         }
 
