@@ -51,8 +51,14 @@ _FUNCTIONS: Mapping[str, Reduction] = {
 
 
 def taken(node: AtenNode) -> Reference:
-    """The value that a node works on."""
-    found: Reference = node.arguments["self" if "self" in node.arguments else "input"]
+    """The value that a node works on.
+
+    Raises:
+        ValueError: it works on something else.
+    """
+    found = node.arguments["self" if "self" in node.arguments else "input"]
+    if not isinstance(found, tuple):
+        raise ValueError(f"it works on {found!r:.40}")
     return found
 
 
@@ -231,13 +237,9 @@ def read_expand(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_slice(walk: Walk, node: AtenNode) -> Read:
-    start, end = (_number(walk, node, name) for name in ("start", "end"))
-    return moves.cut(
-        walk,
-        node,
-        taken(node),
-        {node.arguments.get("dim") or 0: slice(start, end, node.arguments.get("step", 1))},
-    )
+    (place,) = [0] if node.arguments.get("dim") is None else whole_numbers(walk, node, "dim")
+    start, end, step = (_number(walk, node, name) for name in ("start", "end", "step"))
+    return moves.cut(walk, node, taken(node), {place: slice(start, end, step)})
 
 
 def read_select(walk: Walk, node: AtenNode) -> Read:
