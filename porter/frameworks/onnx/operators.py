@@ -14,6 +14,7 @@ in every opset. Wrong in onnx 1.23, with the distance from onnxruntime (relative
 - ConvTranspose fails with `output_shape`, and with groups (https://github.com/onnx/onnx/pull/8446).
 - MaxPool has other sizes with SAME_LOWER, with pads that differ, and with `ceil_mode` (18 cells of 16 in
   GoogLeNet); AveragePool with VALID and a dilation.
+- LpNormalization of order 1 divides by the sum of the numbers, not of their sizes (0.99).
 - GlobalMaxPool is over other axes where its input has more or fewer than four.
 - Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize
   before 11 always; a later Resize calls Python for each cell.
@@ -94,6 +95,11 @@ def _run(operator: Operator, *inputs: Any, **attributes: Any) -> tuple[Array]:
 
 
 # Over axes.
+
+
+def _over_norm(x: Numbers, axis: int, p: int) -> Any:
+    size = np.linalg.norm(x, p, axis, keepdims=True)
+    return np.divide(x, size, out=np.zeros_like(x), where=size != 0)
 
 
 def _from_axis(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: int) -> Any:
@@ -265,6 +271,7 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "BatchNormalization": (_batch_norm, 14),
     "GroupNormalization": (_group_norm, _NEVER),
     "LRN": (values.response_norm, _NEVER),
+    "LpNormalization": (_over_norm, _NEVER),
     "GlobalMaxPool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), _NEVER),
     "Erf": (values.erf, _NEVER),
     "Gelu": (lambda x, approximate: values.gelu(x, approximate == "tanh"), _NEVER),

@@ -79,6 +79,8 @@ NUMBERS: Mapping[str, Any] = {
         "low": np.float32(-0.3),
         "two": np.float32(2),
     },
+    "middle": np.array([5, 14], np.int64),
+    "cells": np.stack(np.meshgrid([0, 7, 4], [9, 1], indexing="ij"), -1),
     **{"twenty": np.float32(20), "even": np.array([0, 0, 0, 0, 0, 0, 1, 1], np.int64)},
     **{"three": np.float32(3), "point": np.float32(0.7), "zeroi": np.int64(0), "onei": np.int64(1)},
     **{
@@ -539,6 +541,17 @@ def _in_parts() -> Iterator[Case]:
         yield Case("Shrink", f"y = Shrink <{stated}> (x)", 9)
     for op in ("ReduceLogSum", "ReduceLogSumExp"):
         yield Case(op, f"a = Abs (x) y = {op} <axes=[1]> (a)", until=17)
+    for order in (1, 2):
+        yield Case("LpNormalization", f"y = LpNormalization <axis={order}, p={order}> (x)", until=21)
+    for order in (1, 2, 3):
+        stated = f"kernel_shape=[3, 2], p={order}, strides=[2, 1], pads=[1, 1, 0, 0]"
+        yield Case("LpPool", f"a = Abs (x) y = LpPool <{stated}> (a)", until=21)
+        yield Case("LpPool", f"y = LpPool <{stated}> (x)", until=21)
+    yield Case("CenterCropPad", "y = CenterCropPad <axes=[2, 3]> (x, middle)", 18)
+    yield Case("Attention", "y = Attention <scale=0.5> (x, x, x)", 23)
+    # As torch writes an adaptive pool.
+    text = "t = Transpose <perm=[2, 3, 0, 1]> (x) g = GatherND (t, cells)"
+    yield Case("GatherND", f"{text} y = Transpose <perm=[2, 3, 0, 1]> (g)", 12)
 
 
 def _pads() -> Iterator[Case]:
@@ -641,6 +654,7 @@ def cases() -> Iterator[Case]:
         yield from _pools(op)
     for op in ("GlobalAveragePool", "GlobalMaxPool"):
         yield Case(op, f"y = {op} (x)")
+        yield Case(op, f"r = Reshape (x, grouped) y = {op} (r)")
     for made in (
         _convolutions,
         _transposed,
