@@ -247,7 +247,7 @@ class _Writer:
         return self._joined(node, step, self._since(node.arguments["src"]))
 
     def _expect_values(self, node: AtenNode, *names: str) -> None:
-        """Raises ValueError: an argument is no value."""
+        """Raises ValueError: an argument is not a value of the program."""
         for name in names:
             if not isinstance(node.arguments[name], tuple):
                 raise ValueError(f"its argument '{name}' is {node.arguments[name]!r:.40}")

@@ -247,6 +247,6 @@ _DRAWING = {
     ),
     "more": ", random",
 }
-"""What a model with dropouts says in its place: their random numbers are no weights, and are
-all that is made.
+"""What a model with dropouts says in its place: the file does not hold their random numbers, so these
+are made, and nothing else is.
 """

@@ -143,8 +143,8 @@ def build_model(
         split: Any = nnx.split(nnx.eval_shape(made), nnx.Not(nnx.RngState), ...)
         graph, state, random = split
         if any(isinstance(node.op, Dropout) for node in plan.graph.nodes):
-            # Their random numbers are no weights. Compiled, nothing else is made: the layers' first numbers
-            # of an EfficientNet-B0 took 18 s.
+            # The file does not hold their random numbers. Compiled, they are all that is made: the first
+            # numbers of an EfficientNet-B0's layers took 18 s.
             random = jax.jit(drawn, compiler_options=QUICKLY)()
         filled = [
             (path, variable.replace(jax.device_put(_cast(arrays[".".join(map(str, path))], dtype), on)))
