@@ -29,13 +29,15 @@ if TYPE_CHECKING:
     from porter.api.port import Port as Port, Ported as Ported
     from porter.base.dtypes import OverflowsError as OverflowsError
     from porter.base.errors import (
+        CannotRun as CannotRun,
         CheckFailed as CheckFailed,
         ChecksumError as ChecksumError,
+        Contradiction as Contradiction,
         DownloadError as DownloadError,
         FileError as FileError,
         GraphError as GraphError,
         MappingError as MappingError,
-        MissingFramework as MissingFramework,
+        NotInstalled as NotInstalled,
         PaddingError as PaddingError,
         PorterError as PorterError,
         RecipeError as RecipeError,
@@ -50,25 +52,27 @@ _MODULES = {
     **dict.fromkeys(("Port", "Ported"), "porter.api.port"),
     "OverflowsError": "porter.base.dtypes",
     **dict.fromkeys(
-        ("CheckFailed", "ChecksumError", "DownloadError", "FileError", "GraphError"), "porter.base.errors"
+        ("CannotRun", "CheckFailed", "ChecksumError", "Contradiction", "DownloadError"), "porter.base.errors"
     ),
     **dict.fromkeys(
-        ("MappingError", "MissingFramework", "PaddingError", "PorterError"), "porter.base.errors"
+        ("FileError", "GraphError", "MappingError", "NotInstalled", "PaddingError"), "porter.base.errors"
     ),
-    **dict.fromkeys(("RecipeError", "UsageError"), "porter.base.errors"),
+    **dict.fromkeys(("PorterError", "RecipeError", "UsageError"), "porter.base.errors"),
 }
 
 __all__ = [
     *(
+        "CannotRun",
         "CheckFailed",
         "ChecksumError",
+        "Contradiction",
         "DownloadError",
         "FileError",
         "GraphError",
-        "MappingError",
-        "MissingFramework",
     ),
     *(
+        "MappingError",
+        "NotInstalled",
         "OverflowsError",
         "PaddingError",
         "Port",

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from porter.base.errors import CheckFailed, MappingError, MissingFramework, PorterError, some
+from porter.base.errors import CannotRun, CheckFailed, MappingError, NotInstalled, PorterError, some
 from porter.conversion.convert import write_trial
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.naming import tensor_names
@@ -77,7 +77,7 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     with TemporaryDirectory() as folder:
         try:
             verdict, _ = check_against(Check(write_trial(Path(folder), opened)), opened)
-        except MissingFramework as error:
+        except (NotInstalled, CannotRun) as error:
             return WeightsTrial(opened, skipped=str(error))
     if verdict.ok:
         return WeightsTrial(opened, verdict)

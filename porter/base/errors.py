@@ -164,10 +164,38 @@ class PaddingError(PorterError):
     code = "padding"
 
 
-class MissingFramework(PorterError):
-    """A framework is needed and is not installed."""
+class NotInstalled(PorterError):
+    """A package is needed and cannot be imported; `next` says what to install. A check that needs it may be
+    skipped.
+    """
 
     code = "framework"
+
+
+class CannotRun(PorterError):
+    """An implementation, which is installed, does not run this model, or not here. The next reference is
+    tried in its place.
+    """
+
+    code = "cannot_run"
+
+
+class Contradiction(PorterError):
+    """What porter reads differs from itself: two readings of a file, a file and its witness, or two programs
+    that run it, by more than each one's own rounding. It never ends in a port.
+    """
+
+    code = "contradiction"
+    status = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        next: str = "this is a mistake of porter's reader: report it, with the file",
+    ) -> None:
+        super().__init__(message, where=where, next=next)
 
 
 class CheckFailed(PorterError):

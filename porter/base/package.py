@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from porter.base.errors import MissingFramework
+from porter.base.errors import NotInstalled
 
 __version__ = "0.2.0"
 """pyproject.toml, the command line and the record of a port read it here."""
@@ -48,7 +48,7 @@ def expect_installed(package: str, next: str) -> None:
     """Refuses to go on without a package; it is not imported.
 
     Raises:
-        MissingFramework: it is not installed; `next` says what installs it.
+        NotInstalled: it is not installed; `next` says what installs it.
     """
     if find_spec(package) is None:
-        raise MissingFramework(f"{package} is not installed", next=next)
+        raise NotInstalled(f"{package} is not installed", next=next)

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import DTYPES, Dtype
-from porter.base.errors import CheckFailed, GraphError, MissingFramework, PaddingError, UsageError
+from porter.base.errors import (
+    CannotRun,
+    CheckFailed,
+    Contradiction,
+    GraphError,
+    NotInstalled,
+    PaddingError,
+    UsageError,
+)
 from porter.base.options import items
 from porter.base.package import TENSORFLOW, __version__, page
 from porter.conversion.writing import Target, Written, write_plain, write_stock
@@ -373,21 +381,24 @@ def _check(
     """The comparison, what port.json has of it, and warnings.
 
     Raises:
-        MissingFramework: a framework that it needs is not installed, and it is `required`, or a reference is
-            `given`.
+        NotInstalled, CannotRun: nothing that the port can be compared with runs here, and the comparison is
+            `required`, or a reference is `given`.
+        Contradiction: what porter reads of the source differs from itself.
+        CheckFailed: the port is not the source's function, or nothing shows that it is.
     """
     from porter.verification.check import Check
     from porter.verification.reverify import check_against
 
     try:
         verdict, warnings = check_against(Check(port), opened, given, size)
-    except MissingFramework as error:
+    except (NotInstalled, CannotRun) as error:
         if required or given is not None:
             raise
         return None, {"check": f"skipped: {error}"}, (str(error),)
     if not verdict.ok:
         advice = verdict.advice or f"{page('outputs-differ.md')} lists likely causes"
-        raise CheckFailed(verdict.failure(), where=port.record.name, next=f"no port was written; {advice}")
+        failure = CheckFailed if verdict.disagreement is None else Contradiction
+        raise failure(verdict.failure(), where=port.record.name, next=f"no port was written; {advice}")
     outcome = ROUNDED if port.record.quantize else PASSED if verdict.proof.proves else AGREES
     reference = verdict.given.file if verdict.given else None
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from porter.base.errors import MissingFramework
+from porter.base.errors import NotInstalled
 from porter.base.package import install
 
 if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neither numpy nor Pillow
@@ -21,12 +21,12 @@ def fast_decoder() -> Callable[..., NDArray[np.uint8]]:
     """simplejpeg's decode_jpeg.
 
     Raises:
-        MissingFramework: it is not installed.
+        NotInstalled: it is not installed.
     """
     try:
         from simplejpeg import decode_jpeg
     except ImportError as error:
-        raise MissingFramework(
+        raise NotInstalled(
             f"simplejpeg, which the protocol's jpeg=fast needs, cannot be imported: {error}",
             next=install("data"),
         ) from None

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from porter.base.errors import FileError, MissingFramework
+from porter.base.errors import FileError, NotInstalled
 from porter.base.package import install
 from porter.data.parquet_footer import ColumnChunk, row_groups, unpacked_bytes
 
@@ -72,7 +72,7 @@ def read_table(path: Path) -> ParquetTable:
     Raises:
         FileError: it is no Parquet file, broken, lacks these columns, or exceeds _MAX_ROWS, _MAX_TEXT or
             _MAX_NAME.
-        MissingFramework: pyarrow is not installed.
+        NotInstalled: pyarrow is not installed.
     """
     with _opened(path) as file:
         columns = _columns(file)
@@ -133,7 +133,7 @@ def read_cell(path: Path, row_group: int, row: int) -> bytes:
 
     Raises:
         FileError: there is no such row, it has no bytes, or as `read_table`.
-        MissingFramework: pyarrow is not installed.
+        NotInstalled: pyarrow is not installed.
     """
     try:
         status = path.stat()
@@ -223,7 +223,7 @@ def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise MissingFramework(
+        raise NotInstalled(
             f"pyarrow, which reads Parquet files, cannot be imported: {error}", next=install("data")
         ) from None
     # pyarrow raises a KeyError for two columns of one name.

@@ -220,7 +220,7 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
     Raises:
         FileError: there is no such file, it is no image of a known format, it is broken, or it has too many
             pixels.
-        MissingFramework: simplejpeg, which decodes fast, is not installed.
+        NotInstalled: simplejpeg, which decodes fast, is not installed.
     """
     from PIL import Image, UnidentifiedImageError
 

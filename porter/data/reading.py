@@ -19,7 +19,7 @@ def read_bytes(place: Place) -> bytes:
     Raises:
         FileError: it cannot be read, is no regular file, ends early, has more than MAX_BYTES, or lies in a
             damaged record.
-        MissingFramework: the photo is in a Parquet file, and pyarrow is not installed.
+        NotInstalled: the photo is in a Parquet file, and pyarrow is not installed.
     """
     if isinstance(place, Cell):
         content = read_cell(place.path, place.row_group, place.row)

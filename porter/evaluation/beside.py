@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import CannotRun, UsageError
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.port import Port
@@ -24,7 +24,7 @@ def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: 
     file's numbers and the shipped pads.
 
     Raises:
-        MissingFramework: none of them can run here, or only porter's own build can, which is the port.
+        CannotRun: none of them can run here, or only porter's own build can, which is the port.
     """
     side, output = protocol.square, opened.graph.output
     note = "" if opened.shipped is None else ", with the shipped pads"
@@ -32,7 +32,7 @@ def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: 
     def run(form: Form) -> Beside:
         if not form.takes((side, side)):
             next = "convert with an --input-size that it takes"
-            raise MissingFramework(f"{form.name} cannot be run at {side}x{side}", next=next)
+            raise CannotRun(f"{form.name} cannot be run at {side}x{side}", next=next)
         warnings: tuple[str, ...] = ()
         if isinstance(form, OwnBuild):
             form = replace(form, graph=opened.shipped or opened.graph)

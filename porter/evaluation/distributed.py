@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from porter.base.errors import MissingFramework, PorterError, UsageError, first_line
+from porter.base.errors import NotInstalled, PorterError, UsageError, first_line
 from porter.base.package import install
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
 
     Raises:
         PorterError: the other processes cannot be reached, or one of them failed.
-        MissingFramework: torch, whose gloo joins the processes, is not installed.
+        NotInstalled: torch, whose gloo joins the processes, is not installed.
     """
     if process.world == 1:
         yield lambda own: [own]
@@ -111,7 +111,7 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
 
 def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
     if find_spec("torch") is None:
-        raise MissingFramework("several processes need torch, which is not installed", next=install("torch"))
+        raise NotInstalled("several processes need torch, which is not installed", next=install("torch"))
     from porter.frameworks.torch.processes import join_processes
 
     try:

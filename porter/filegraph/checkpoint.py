@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.base.dtypes import Array
-from porter.base.errors import MissingFramework
+from porter.base.errors import CannotRun
 from porter.filegraph.file_graph import FileGraph
 from porter.files import Digests
 
@@ -61,10 +61,10 @@ class Checkpoint:
         """Its graph, to be run.
 
         Raises:
-            MissingFramework: it carries none.
+            CannotRun: it carries none.
         """
         if self.graph is None:
-            raise MissingFramework("this file carries no graph", where=str(self.path))
+            raise CannotRun("this file carries no graph", where=str(self.path))
         return self.graph
 
     @property

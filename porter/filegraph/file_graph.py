@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.base.dtypes import Array
-from porter.base.errors import GraphError, MappingError, MissingFramework
+from porter.base.errors import CannotRun, GraphError, MappingError
 from porter.base.left_out import LeftOut
 from porter.graph import (
     INPUT,
@@ -201,7 +201,7 @@ class FileGraph:
         names of those that the file gives. Other nodes are never compared.
 
         Raises:
-            MissingFramework: there are none.
+            CannotRun: there are none.
         """
         foreign: set[str] = set()
         for node in self.nodes:
@@ -209,7 +209,7 @@ class FileGraph:
                 foreign.add(node.name)
         taps = [node.tap for node in self.nodes if node.tap is not None and node.name not in foreign]
         if not taps:
-            raise MissingFramework(
+            raise CannotRun(
                 f"the graph begins with layers that porter has no op for: {', '.join(sorted(foreign))[:200]}"
             )
         ends = [name for name, node in self.given.items() if node not in foreign]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from keyword import iskeyword
 
-from porter.base.errors import GraphError, MappingError, MissingFramework
+from porter.base.errors import CannotRun, GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, Stored, with_momentum
 from porter.filegraph.names import Names
 from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, Shape, is_call, shapes
@@ -220,7 +220,7 @@ def expect_batch(file: FileGraph, images: int, size: tuple[int, int]) -> None:
         size: of the images, rows and columns.
 
     Raises:
-        MissingFramework: their values have too many numbers together, so that the file's graph cannot be run.
+        CannotRun: their values have too many numbers together, so that the file's graph cannot be run.
     """
     try:
         graph = to_graph(replace(file, size=size), keep_activation=True).graph
@@ -232,4 +232,4 @@ def expect_batch(file: FileGraph, images: int, size: tuple[int, int]) -> None:
             f"the file takes {images} images at once, whose values have {images * each} numbers, "
             f"more than {MOST_IN_ALL}"
         )
-        raise MissingFramework(message, next="export it for fewer images, or for any number")
+        raise CannotRun(message, next="export it for fewer images, or for any number")

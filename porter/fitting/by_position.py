@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from porter.base.dtypes import Array
-from porter.base.errors import MappingError, MissingFramework
+from porter.base.errors import MappingError, NotInstalled
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import WeightsFile
 from porter.fitting.candidate import Candidate
@@ -35,7 +35,7 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     Raises:
         MappingError: the file has more or fewer tensors than the zoo's code makes, or one of another shape or
             role.
-        MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not
+        NotInstalled: the file's names are not the zoo's, and the zoo's code, which has the order, is not
             installed.
     """
     member, checkpoint = candidate.member, candidate.checkpoint
@@ -51,12 +51,12 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     arrays = _gamma_first(tensors)
     try:
         wanted = own_variables(member.variant, tensors[list(tensors)[-1]].size)
-    except MissingFramework as error:
+    except NotInstalled as error:
         message = (
             f"the file's names are not those of zoo '{zoo.name}', and the zoo's code has their "
             f"order: {error.message}"
         )
-        raise MissingFramework(message, where=str(checkpoint.path), next=error.next) from None
+        raise NotInstalled(message, where=str(checkpoint.path), next=error.next) from None
     if len(arrays) != len(wanted):
         message = (
             f"none of the file's {len(arrays)} names is one of the zoo's {len(wanted)}, such as "

@@ -53,7 +53,7 @@ def read_checkpoint(
         MappingError: the tensors of `weights` are not those of the graph.
         FileError: the file does not exist, is damaged, has a format that porter does not read, or has no
             tensors it can use.
-        MissingFramework: it is a graph of TensorFlow's, and TensorFlow is not installed.
+        NotInstalled: it is a graph of TensorFlow's, and TensorFlow is not installed.
     """
     checkpoint = _as_stored(path, outputs, size, weights)
     if checkpoint.format not in ("torch", "safetensors"):

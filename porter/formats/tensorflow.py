@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import MissingFramework
+from porter.base.errors import NotInstalled
 from porter.base.package import install
 from porter.formats.triton import load_triton
 
@@ -21,7 +21,7 @@ def import_tensorflow() -> Any:
     """The `tensorflow` module, imported without its start-up messages.
 
     Raises:
-        MissingFramework: TensorFlow is not installed.
+        NotInstalled: TensorFlow is not installed.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")  # TensorFlow imports Keras, if it is installed
@@ -33,7 +33,7 @@ def import_tensorflow() -> Any:
         with quiet_stderr():
             return import_module("tensorflow")
     except ImportError as error:
-        raise MissingFramework(f"TensorFlow cannot be imported: {error}", next=install("tf")) from None
+        raise NotInstalled(f"TensorFlow cannot be imported: {error}", next=install("tf")) from None
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class Engine(Protocol):
         tensors of `checkpoint`, for `run_reference`.
 
         Raises:
-            MissingFramework: this version of the framework cannot run it. Only layers or ops on a closed list
+            CannotRun: this version of the framework cannot run it. Only layers or ops on a closed list
                 are looked up or run.
         """
 

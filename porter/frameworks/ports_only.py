@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from porter.base.errors import MissingFramework
+from porter.base.errors import CannotRun
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from collections.abc import Mapping
@@ -22,10 +22,10 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """None is built.
 
     Raises:
-        MissingFramework: always.
+        CannotRun: always.
     """
     of = checkpoint.carried and checkpoint.format
-    raise MissingFramework(
+    raise CannotRun(
         f"porter runs its own ports in this framework, and no {of} file", where=str(checkpoint.path)
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from porter.base.errors import MappingError, MissingFramework, PorterError, UsageError
+from porter.base.errors import MappingError, NotInstalled, PorterError, UsageError
 from porter.base.options import INSPECT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
@@ -277,7 +277,7 @@ def _open_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -
 
     try:
         built = read_built(checkpoint, wishes.outputs, wishes.size)
-    except MissingFramework as error:
+    except NotInstalled as error:
         error.next = (
             f"{error.next}, which builds the network of this folder; or {no_graph(checkpoint, recipes).next}"
         )

@@ -103,6 +103,7 @@ def warn(contents: Contents) -> list[str]:
     if verdict is not None and verdict.given is not None:
         sentences += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
     if verdict is not None:
+        sentences += [f"{reason[0].upper()}{reason[1:]}." for reason in verdict.not_run]
         sentences += [
             f"The {dtype} error is above its limit from {result.rounds_from} on: the logits at "
             f"{written(result.logits.rel_l2)}, and the source’s own rounding is "

@@ -51,7 +51,7 @@ def read_built(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size |
     of a library that porter knows.
 
     Raises:
-        MissingFramework: the library is not installed.
+        NotInstalled: the library is not installed.
         PorterError: as porter.zoos.folders.build_stated and porter.source.in_memory.read_model.
     """
     built = build_stated(config_beside(checkpoint.path), checkpoint)

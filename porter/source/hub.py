@@ -89,7 +89,7 @@ def fetched(repository: Repository) -> Path:
     """The folder in huggingface_hub's cache that has what porter reads of a repository.
 
     Raises:
-        MissingFramework: huggingface_hub is not installed.
+        NotInstalled: huggingface_hub is not installed.
         DownloadError: there is no such repository or revision, it may not be read, or it is not in the cache
             and cannot be reached.
         FileError: an index is damaged.

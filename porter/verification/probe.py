@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
-from porter.base.errors import MissingFramework
+from porter.base.errors import CannotRun
 from porter.frameworks import Alone, Tensors
 from porter.frameworks.images import as_maps
 from porter.graph import INPUT, Graph, Node, Op, shapes
@@ -67,7 +67,7 @@ class Probe:
         others = [graph.by_path[path] for path in parity.unreached if path in compared - known]
         try:
             apart = self._activations(bounds) | self._pools_and_norms(others)
-        except MissingFramework:  # an operator refuses there what it takes in the network
+        except CannotRun:  # an operator refuses there what it takes in the network
             return parity
         nodes = {node.path: node for node in parity.nodes}
         nodes |= {

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import FP32, Array, Dtype, is_floating, storage_type
-from porter.base.errors import CheckFailed, escaped, some
+from porter.base.errors import CheckFailed, Contradiction, escaped, some
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels import values as kernels
@@ -43,7 +43,6 @@ from porter.zoos.implementation import Implementation, get_implementation
 
 _AS_GIVEN = "given: "
 """Begins no path of a graph: what the source itself gives, under a name."""
-_READ_WRONGLY = "this is a mistake of porter's reader: report it, with the file"
 
 
 class SourceValues(Protocol):
@@ -269,11 +268,10 @@ class FileGraphSource:
         stated = dict.fromkeys(each.path for each in self.fit.given.values() if each.path in outputs)
         ported = [*dict.fromkeys(path for path in outputs if path in stated)]  # a file may give a value twice
         if [*stated] != ported:
-            raise CheckFailed(
+            raise Contradiction(
                 f"expected the outputs in the file's order, {some([*stated])}, got {some(ported)} from "
                 "the port",
                 where=str(self.checkpoint.path),
-                next=_READ_WRONGLY,
             )
 
     def _expect_given(
@@ -297,10 +295,9 @@ class FileGraphSource:
             shown, wanted = shape_text(given.shape[1:]), shape_text(tuple(n or 0 for n in known[taken.path]))
             wrong = f"it is {shown} for each image in the file, and {wanted} in the port"
         if wrong is not None:
-            raise CheckFailed(
+            raise Contradiction(
                 f"the file gives '{escaped(name)}', for which porter takes '{taken.path}': {wrong}",
                 where=str(self.checkpoint.path),
-                next=_READ_WRONGLY,
             )
 
     def disagreement(self, batch: Array) -> str | None:

@@ -215,6 +215,7 @@ class VerdictRecord(Parity):
     range: str = ""
     disagreement: str | None = None
     held: tuple[str, ...] = ()
+    not_run: tuple[str, ...] = ()
     dtypes: Mapping[str, DtypeRecord] = field(kw_only=True)
     shipped: ShippedRecord | None = None
     given: GivenRecord | None = None

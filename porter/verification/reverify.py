@@ -12,7 +12,7 @@ from os import fspath
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import CheckFailed, MissingFramework, some
+from porter.base.errors import CannotRun, CheckFailed, NotInstalled, some
 from porter.files import AnyPath, path_of
 from porter.frameworks import CONVERTED
 from porter.frameworks.in_memory import Model
@@ -139,8 +139,9 @@ def check_against(
 
     Raises:
         UsageError: the reference that is given cannot be run, or has other outputs than the source.
-        MissingFramework: no reference can run here, and porter's own build in the source's framework is the
-            port itself; or what the reference that is given needs is not installed.
+        NotInstalled, CannotRun: no reference can run here, and porter's own build in the source's framework
+            is the port itself; or the reference that is given cannot run.
+        Contradiction: what porter reads of the source differs from itself.
     """
     port, (rows, columns), given = check.port, size, given or model_itself(opened)
     record = port.record
@@ -154,7 +155,7 @@ def check_against(
         own = isinstance(form, OwnBuild)
         sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, check.dtypes)
         if sizes is None:
-            raise MissingFramework(
+            raise CannotRun(
                 f"{form.name} cannot be run at the port's size",
                 next="convert with an --input-size that it takes",
             )
@@ -167,6 +168,9 @@ def check_against(
             check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes)
         )
 
+    def held_to(verdict: Verdict) -> tuple[str, ...]:
+        return testimony(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
+
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
         proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
@@ -174,23 +178,23 @@ def check_against(
         verdict = with_loss(
             check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
         )
-        return verdict, (*(() if without_given else failures), *_cautions(port, verdict))
-    verdict, failures = with_fallback(opened, record.framework, dtype, against)
+        verdict = replace(verdict, held=held_to(verdict), not_run=tuple(map(str, failures)))
+        return verdict, (*verdict.not_run, *_cautions(port, verdict))
+    verdict, not_run = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)
     failed = not verdict.ok and verdict.proof.silent is None
-    said = testimony(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
-    verdict = replace(verdict, disagreement=said.disagreement, held=said.held)
-    if verdict.disagreement is None and (failed or _rests_on_rounding(verdict)):
+    verdict = replace(verdict, held=held_to(verdict), not_run=not_run)
+    if failed or _rests_on_rounding(verdict):
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         references = references_of(opened, dtype)
         of_two = _disagreement(references, against, image) if failed else _of_two_programs(references, image)
         verdict = replace(verdict, disagreement=of_two)
     cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:
-        return verdict, cautions
+        return verdict, (*not_run, *cautions)
     build = f"porter's own build of the source in {opened.framework}"
     caution = f"compared with {build}: the two frameworks agree, which does not prove the graph"
-    return verdict, (*failures, caution, *cautions)
+    return verdict, (*not_run, caution, *cautions)
 
 
 def _rests_on_rounding(verdict: Verdict) -> bool:
@@ -208,7 +212,7 @@ def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], ima
     if said := _of_two_programs(references, image):
         return said
     for form in references[1:]:
-        with suppress(MissingFramework):
+        with suppress(NotInstalled, CannotRun):
             if against(form).ok:
                 return (
                     f"{references[0].name} and {form.name} disagree, and the port is the function of "
@@ -220,7 +224,7 @@ def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], ima
 def _of_two_programs(forms: Iterable[Form], image: Array) -> str | None:
     """What the programs that run the first reference disagree on."""
     first = next(iter(forms), None)
-    with suppress(MissingFramework):  # one of the two cannot run
+    with suppress(NotInstalled, CannotRun):  # one of the two cannot run
         return first.disagreement(image) if isinstance(first, FileGraphSource) else None
     return None
 

@@ -5,11 +5,11 @@ own build.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MissingFramework
+from porter.base.errors import CannotRun, NotInstalled
 from porter.frameworks import DESTINATION_NAMES, engine_name, get_destination, get_engine
 from porter.source.opened import Opened
 from porter.verification.references import (
@@ -62,18 +62,29 @@ def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:
     return OwnBuild(get_destination(_builder(opened)), opened.graph, rounded_tensors(opened.tensors, dtype))
 
 
-def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[str, ...]]:
-    """What `use` gives for the first form that it can run, and why it cannot run those before; None if it can
-    run none.
+@dataclass(frozen=True)
+class NotRun:
+    """A form of the source that does not run, and why."""
 
-    `use` raises MissingFramework for a form that it cannot run.
+    form: str
+    error: NotInstalled | CannotRun
+
+    def __str__(self) -> str:
+        return f"{self.form} was not run: {self.error}"
+
+
+def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[NotRun, ...]]:
+    """What `use` gives for the first form that it can run, and those before, which it cannot run; None if it
+    can run none.
+
+    `use` raises NotInstalled or CannotRun for a form that it cannot run.
     """
-    failures: list[str] = []
+    failures: list[NotRun] = []
     for form in forms:
         try:
             return use(form), tuple(failures)
-        except MissingFramework as error:
-            failures.append(str(error))
+        except (NotInstalled, CannotRun) as error:
+            failures.append(NotRun(form.name, error))
     return None, tuple(failures)
 
 
@@ -81,22 +92,23 @@ def with_fallback(
     opened: Opened, destination: str, dtype: Dtype, use: Callable[[Form], T]
 ) -> tuple[T, tuple[str, ...]]:
     """What `use` gives for the file's own graph, otherwise for the zoo's implementation, otherwise for
-    porter's own build in the source's framework; and for porter's own build, why neither of the others can
-    run.
+    porter's own build in the source's framework; and why those before cannot run, in sentences.
 
     Args:
         destination: the port's framework.
         dtype: the file's tensors are rounded to this type.
 
     Raises:
-        MissingFramework: neither of the first two can run, and porter's own build is the port itself, or
-            porter only reads the source's format.
+        NotInstalled: neither of the first two can run, one of them because a package is missing, and porter's
+            own build is the port itself, or porter only reads the source's format.
+        CannotRun: neither can run here at all, and porter's own build is no other either.
     """
     result, failures = first_that_runs(references_of(opened, dtype), use)
+    reasons = tuple(map(str, failures))
     if result is not None:
-        return result, ()
+        return result, reasons
     if opened.file.format == "port":
-        failures = (OF_A_PORT, *failures)
+        reasons = (OF_A_PORT, *reasons)
     only = None
     if destination == _builder(opened):
         only = f"only porter's own build of the source in {destination} is left, and that is the port itself"
@@ -107,5 +119,6 @@ def with_fallback(
             "give another implementation to porter convert: --reference FILE.py:CALLABLE, or a file "
             "with its graph"
         )
-        raise MissingFramework("; ".join([*failures, only]), next=instead)
-    return use(own_build(opened, dtype)), failures
+        missing = any(isinstance(each.error, NotInstalled) for each in failures)
+        raise (NotInstalled if missing else CannotRun)("; ".join([*reasons, only]), next=instead)
+    return use(own_build(opened, dtype)), reasons

@@ -50,7 +50,7 @@ def check_trained(
         as_ported: gives a source its values under the port's paths.
 
     Raises:
-        MissingFramework: the reference cannot be run here.
+        NotInstalled: the reference cannot be run here.
     """
     destination, output = own.destination, shipped.output
     before, after = _Kept(reference, output), _Kept(replace(own, name=_name(own.graph, shipped)), output)

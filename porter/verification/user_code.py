@@ -13,7 +13,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from porter.base.errors import MissingFramework, PorterError, UsageError, first_line
+from porter.base.errors import NotInstalled, PorterError, UsageError, first_line
 from porter.base.package import install
 from porter.formats.triton import load_triton
 from porter.frameworks.given import framework_of
@@ -43,7 +43,7 @@ def running_code(file: Path) -> Iterator[None]:
     an exception is told with the line of the user's code where it was raised.
 
     Raises:
-        UsageError: the code raised an exception. MissingFramework: the code imports a framework that is not
+        UsageError: the code raised an exception. NotInstalled: the code imports a framework that is not
             installed.
     """
     load_triton()  # the code may import TensorFlow
@@ -73,7 +73,7 @@ def _told(error: BaseException, file: Path) -> PorterError:
     text = next(iter(str(error).strip().splitlines()), "")
     message = f"{type(error).__name__}: {text:.300}" if text else type(error).__name__
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
-        return MissingFramework(message, where=where, next=_EXTRAS[error.name])
+        return NotInstalled(message, where=where, next=_EXTRAS[error.name])
     return UsageError(message, where=where, next="this is the reference's own code, which --reference runs")
 
 
@@ -81,7 +81,7 @@ def maker(file: Path, name: str) -> Callable[[], Any]:
     """Runs a Python file and gives its callable `name`, which makes a model.
 
     Raises:
-        UsageError: the code raises an exception, or has no such callable. MissingFramework: as
+        UsageError: the code raises an exception, or has no such callable. NotInstalled: as
             `running_code`.
     """
     spec = spec_from_file_location(f"reference_{file.stem}", file)

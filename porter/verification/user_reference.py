@@ -161,7 +161,7 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
     Raises:
         UsageError: the code raises an exception or gives no model, or the outputs are not those of the
             source.
-        MissingFramework: a framework that it needs is not installed, or does not run it.
+        NotInstalled: a framework that it needs is not installed, or does not run it.
         FileError, MappingError: the file cannot be read, or carries no graph that porter knows.
     """
     of_code = given.held is not None or given.maker is not None

@@ -81,10 +81,10 @@ class Verdict:
         loss: of the port's output by the rounding of its weights, where it was measured.
         given: the proof by the user's own reference; `parities` is empty if no other reference can run.
         disagreement: what two implementations that porter did not write disagree on, if the comparison
-            failed or only rounding explains it; one is wrong, so that nothing is proved. Or what porter and
-            another program read otherwise in the source's file.
+            failed or only rounding explains it; one is wrong, so that nothing is proved.
         held: to what other programs the reading is held that both sides share
             (porter.verification.witnesses), in sentences.
+        not_run: better references than the one of `parities`, and why they were not run, in sentences.
     """
 
     parities: tuple[Parity, ...]
@@ -96,6 +96,7 @@ class Verdict:
     given: UserProof | None = None
     disagreement: str | None = None
     held: tuple[str, ...] = ()
+    not_run: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -131,7 +132,9 @@ class Verdict:
     @property
     def advice(self) -> str | None:
         """What to do next where the reference's values tell nothing."""
-        if self.proof.silent is None and self.disagreement is None:
+        if self.disagreement is not None:
+            return "compare the port with another implementation: --reference FILE.py:CALLABLE"
+        if self.proof.silent is None:
             return None
         if self._is_alike:
             return (
@@ -207,6 +210,7 @@ class Verdict:
             range=self.fed.words,
             disagreement=self.disagreement,
             held=self.held,
+            not_run=self.not_run,
             dtypes=_summaries(self.parities or (self.given.parities if self.given else ())),
             shipped=self.shipped.record() if self.shipped else None,
             given=self.given.record() if self.given else None,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from porter.base.errors import MissingFramework, escaped
+from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped
 from porter.filegraph.checkpoint import Checkpoint
 from porter.source.opened import Opened
 
@@ -31,7 +31,8 @@ class Witness(Protocol):
             whole: the outputs are those of the file, not values that a user names.
 
         Raises:
-            MissingFramework: it is not installed, or does not read this file.
+            NotInstalled: it is not installed.
+            CannotRun: it does not read this file.
         """
 
 
@@ -59,28 +60,21 @@ SHARED: Mapping[str, Shared] = {
 """By format. Of others, docs/proof.md says what is shared."""
 
 
-@dataclass(frozen=True)
-class Testimony:
-    """What a witness said.
+def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> tuple[str, ...]:
+    """What of a source's file was held to which witness, or why it was not, in sentences. See `Witness`.
 
-    Attributes:
-        disagreement: as `Witness.disagreement`.
-        held: what was held to whom, or why it was not; in sentences.
+    Raises:
+        Contradiction: the witness reads something else than porter.
     """
-
-    disagreement: str | None = None
-    held: tuple[str, ...] = ()
-
-
-def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> Testimony:
-    """What is said of a source's file. See `Witness`."""
     checkpoint = opened.fitted.checkpoint if opened.fitted else None
     shared = SHARED.get(checkpoint.format) if checkpoint else None
     if checkpoint is None or shared is None or (shared.named and not whole):
-        return Testimony()
+        return ()
     witness = cast(Witness, import_module(shared.witness))
     try:
         found = witness.disagreement(checkpoint, size, whole)
-    except MissingFramework as error:
-        return Testimony(held=(f"{shared.what}: by porter's reading only, because {escaped(error.message)}",))
-    return Testimony(found, () if found else (f"{shared.what}: held to {witness.NAME}",))
+    except (NotInstalled, CannotRun) as error:
+        return (f"{shared.what}: by porter's reading only, because {escaped(error.message)}",)
+    if found is not None:
+        raise Contradiction(found, where=str(checkpoint.path))
+    return (f"{shared.what}: held to {witness.NAME}",)

@@ -38,7 +38,7 @@ class Library(Protocol):
 
         Raises:
             UsageError: the library has no such model, or it does not take these tensors.
-            MissingFramework: the library is not installed.
+            NotInstalled: the library is not installed.
         """
 
 
@@ -68,7 +68,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     """The model of a folder; None if its config.json names none of a library that porter knows.
 
     Raises:
-        UsageError, MissingFramework: as Library.build_stated.
+        UsageError, NotInstalled: as Library.build_stated.
     """
     library = _library(config)
     if library is None:

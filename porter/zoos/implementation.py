@@ -60,7 +60,7 @@ class Build(Protocol):
         Raises:
             UsageError: it has no such variant, or refuses the size.
             MappingError: checkpoint and model do not cover each other, or a shape differs.
-            MissingFramework: a package that it needs is not installed, or it cannot be built with these
+            NotInstalled: a package that it needs is not installed, or it cannot be built with these
                 options.
         """
 

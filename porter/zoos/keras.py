@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import MappingError, MissingFramework, UsageError
+from porter.base.errors import CannotRun, MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import RETURNED
@@ -58,7 +58,7 @@ def build_by(
         options: Mapping[str, Any] = {},
     ) -> Any:
         if options:
-            raise MissingFramework(
+            raise CannotRun(
                 f"porter cannot build {library} with another value of {', '.join(options)}", next=OTHER_CODE
             )
         with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
@@ -236,7 +236,7 @@ def write_stock(
 
     Raises:
         MappingError: `arrays` and the class do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow or Keras is not installed.
+        CannotRun: TensorFlow or Keras is not installed.
     """
     assert plan.only_size is not None, "a class of keras.applications is built for one size"
     return save(build_stock(model, plan.only_size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.frameworks.tf.runtime import import_keras
 from porter.zoos.implementation import Implementation
 from porter.zoos.keras import build_by
@@ -26,7 +26,7 @@ def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
 
     Raises:
         UsageError: there is no such variant, or the package refuses the size.
-        MissingFramework: Keras or the package is not installed.
+        NotInstalled: Keras or the package is not installed.
     """
     if variant not in KERAS_APPLICATIONS:
         raise UsageError(
@@ -37,7 +37,7 @@ def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
     try:
         code = import_module("keras_applications.resnext")
     except ImportError as error:
-        raise MissingFramework(
+        raise NotInstalled(
             f"keras-applications cannot be imported: {error}", next=f"pip install {_PACKAGE}"
         ) from None
     backend = SimpleNamespace(  # functions that Keras 3's lacks or has renamed

@@ -9,7 +9,7 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.base.package import expect_installed, install
 from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
@@ -29,7 +29,7 @@ def import_keras_hub() -> Any:
     """keras_hub.models, on Keras's TensorFlow backend.
 
     Raises:
-        MissingFramework: it or TensorFlow cannot be imported.
+        NotInstalled: it or TensorFlow cannot be imported.
     """
     expect_installed("tensorflow", install("tf"))
     expect_installed("keras_hub", _INSTALL)
@@ -39,7 +39,7 @@ def import_keras_hub() -> Any:
     try:
         return import_module("keras_hub").models
     except ImportError as error:
-        raise MissingFramework(f"keras_hub cannot be imported: {error}", next=_INSTALL) from None
+        raise NotInstalled(f"keras_hub cannot be imported: {error}", next=_INSTALL) from None
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.data.timm_config import CONFIG_FILE, to_timm, unlike_timm
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph.plan import Plan
@@ -37,13 +37,13 @@ def import_timm() -> ModuleType:
     """timm.models, which needs torchvision; see `import_models`.
 
     Raises:
-        MissingFramework: it or torchvision cannot be imported.
+        NotInstalled: it or torchvision cannot be imported.
     """
     import_models()
     try:
         return import_module("timm.models")
     except (ImportError, RuntimeError) as error:
-        raise MissingFramework(f"timm cannot be imported: {error}", next="pip install timm") from None
+        raise NotInstalled(f"timm cannot be imported: {error}", next="pip install timm") from None
 
 
 def implementation(builders: Mapping[str, Call]) -> Implementation:

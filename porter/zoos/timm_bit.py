@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MissingFramework
+from porter.base.errors import CannotRun
 from porter.filegraph.checkpoint import Checkpoint
 from porter.zoos.implementation import OTHER_CODE, Implementation
 from porter.zoos.tables import TIMM_BIT
@@ -31,7 +31,7 @@ def build(
 ) -> nn.Module:
     """See porter.zoos.implementation.Build."""
     if options:
-        raise MissingFramework(
+        raise CannotRun(
             f"porter cannot build timm's BiT with another value of {', '.join(sorted(options))}",
             next=OTHER_CODE,
         )

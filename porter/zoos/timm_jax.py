@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MappingError, MissingFramework
+from porter.base.errors import CannotRun, MappingError
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
 from porter.zoos.implementation import OTHER_CODE, Implementation
@@ -43,10 +43,10 @@ def settings_of(classes: int, size: tuple[int, int], options: Mapping[str, Any])
     """What timm's transformers are built with to be Google's.
 
     Raises:
-        MissingFramework: they cannot be, with these options.
+        CannotRun: they cannot be, with these options.
     """
     if foreign := sorted(options.keys() - {SIDE, "tanh_gelu"}):
-        raise MissingFramework(
+        raise CannotRun(
             f"porter cannot build timm's transformer with another value of {', '.join(foreign)}",
             next=OTHER_CODE,
         )

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import MappingError, MissingFramework, UsageError
+from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError
 from porter.base.package import expect_installed, install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.triton import load_triton
@@ -47,7 +47,7 @@ def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], Mo
         name, arguments = builders[variant]
         options = {option: value for option, value in options.items() if option != SIDE}  # `size` has it
         if foreign := sorted(options.keys() - arguments.keys()):
-            raise MissingFramework(
+            raise CannotRun(
                 f"porter cannot build {library}.{name} with another value of {', '.join(foreign)}",
                 next=OTHER_CODE,
             )
@@ -120,7 +120,7 @@ def import_models() -> ModuleType:
     operators for detection. No classifier uses them, so it is enough to define their schemas.
 
     Raises:
-        MissingFramework: it cannot be imported.
+        NotInstalled: it cannot be imported.
     """
     load_triton()
     try:
@@ -132,7 +132,7 @@ def import_models() -> ModuleType:
             _define_detection_operators()
             return import_module("torchvision.models")
     except (ImportError, RuntimeError) as error:
-        raise MissingFramework(
+        raise NotInstalled(
             f"torchvision cannot be imported: {error}",
             next="pip install the torchvision that belongs to your torch",
         ) from None

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MappingError, MissingFramework, UsageError, some
+from porter.base.errors import CannotRun, MappingError, UsageError, some
 from porter.base.package import expect_installed, install
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
@@ -41,16 +41,16 @@ def import_transformers() -> ModuleType:
     """transformers, which imports torchvision where it finds it; see `import_models`.
 
     Raises:
-        MissingFramework: it cannot be imported.
+        CannotRun: it cannot be imported.
     """
     expect_installed("torch", install("torch"))
     expect_installed("transformers", _INSTALL)
-    with suppress(MissingFramework):  # only its image processors need torchvision
+    with suppress(CannotRun):  # only its image processors need torchvision
         import_models()
     try:
         return import_module("transformers")
     except (ImportError, RuntimeError) as error:
-        raise MissingFramework(f"transformers cannot be imported: {error}", next=_INSTALL) from None
+        raise CannotRun(f"transformers cannot be imported: {error}", next=_INSTALL) from None
 
 
 def implementation(calls: Mapping[str, Call]) -> Implementation:
@@ -211,11 +211,11 @@ def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """transformers' settings that say options of a recipe.
 
     Raises:
-        MissingFramework: one has none.
+        CannotRun: one has none.
     """
     named = {setting.option: (name, setting.values) for name, setting in SETTINGS[kind].items()}
     if foreign := sorted(options.keys() - named.keys()):
-        raise MissingFramework(
+        raise CannotRun(
             f"porter cannot build transformers' {kind} with another value of {', '.join(foreign)}",
             next=OTHER_CODE,
         )

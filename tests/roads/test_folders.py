@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import porter
-from porter.base.errors import FileError, MissingFramework, PorterError, UsageError
+from porter.base.errors import FileError, NotInstalled, PorterError, UsageError
 from porter.zoos import transformers as zoo
 from porter.zoos.timm import import_timm
 from porter.zoos.transformers import import_transformers
@@ -258,11 +258,11 @@ def test_without_the_library_it_is_said(
     made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> None:
-        raise MissingFramework("transformers is not installed", next="pip install transformers")
+        raise NotInstalled("transformers is not installed", next="pip install transformers")
 
     monkeypatch.setattr(zoo, "import_transformers", missing)
     with pytest.raises(
-        MissingFramework, match="pip install transformers, which builds the network of this folder"
+        NotInstalled, match="pip install transformers, which builds the network of this folder"
     ):
         porter.convert(made("vit")[0], to="torch", out=tmp_path / "port")
     read = porter.convert(made("mobilenet")[0], to="torch", out=tmp_path / "port", check=False)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import porter
-from porter.base.errors import MissingFramework, PorterError
+from porter.base.errors import NotInstalled, PorterError
 from porter.zoos import keras_hub as zoo
 
 SIDE = 32
@@ -235,7 +235,7 @@ def test_without_the_library_it_is_said(
     made: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(package: str, next: str) -> None:
-        raise MissingFramework(f"{package} is not installed", next=next)
+        raise NotInstalled(f"{package} is not installed", next=next)
 
     folder, _ = made("ResNet")
     monkeypatch.setattr(
@@ -243,8 +243,6 @@ def test_without_the_library_it_is_said(
         "expect_installed",
         lambda package, next: missing(package, next) if package == "keras_hub" else None,
     )
-    with pytest.raises(
-        MissingFramework, match="pip install keras-hub, which builds the network of this folder"
-    ):
+    with pytest.raises(NotInstalled, match="pip install keras-hub, which builds the network of this folder"):
         porter.convert(folder, to="torch", out=tmp_path / "port")
     assert porter.inspect(folder).commands

@@ -80,7 +80,7 @@ def open_photos(
         UsageError: arguments that do not fit each other, or classes that do not fit the port's.
         FileError: no such path, no layout that porter knows, no photos, none with a label, or files that
             cannot be read.
-        MissingFramework: Parquet files without pyarrow.
+        NotInstalled: Parquet files without pyarrow.
     """
     if limit is not None and limit < 1:
         raise UsageError(f"expected at least 1 photo, got {limit}")

@@ -19,7 +19,7 @@ def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
 
     Raises:
         FileError: a file cannot be read, or see porter.data.classes.named_labels.
-        MissingFramework: pyarrow is not installed.
+        NotInstalled: pyarrow is not installed.
     """
     candidates = []
     for file in files:

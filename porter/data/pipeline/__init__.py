@@ -111,7 +111,7 @@ def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Genera
         UsageError: ten crops of a protocol that does not crop; a protocol whose results differ in size.
         FileError: while iterating: the cache cannot be written, or the system ends the workers whatever they
             decode.
-        MissingFramework: the protocol's decoder is not installed.
+        NotInstalled: the protocol's decoder is not installed.
     """
     if protocol.crop is None and (feed.crops == 10 or protocol.fed_side is None):
         raise UsageError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from porter.base.errors import FileError, MissingFramework, escaped
+from porter.base.errors import CannotRun, FileError, escaped
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.apart import run_apart
@@ -31,7 +31,7 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
     """See porter.verification.witnesses.Witness.
 
     Raises:
-        MissingFramework: h5py is not installed, or does not read the file.
+        CannotRun: h5py is not installed, or does not read the file.
     """
     expect_installed("h5py", "pip install h5py")
     with TemporaryDirectory() as folder:
@@ -62,7 +62,7 @@ def _by_h5py(path: Path, target: Path) -> tuple[dict[str, _Described], list[_Des
         arguments = (path.absolute(), target, *_NOT_THE_MODEL)
         run_apart(hdf5_digests.__file__, arguments, path.stat().st_size, NAME)
     except ValueError as error:
-        raise MissingFramework(str(error), where=str(path)) from None
+        raise CannotRun(str(error), where=str(path)) from None
     found = json.loads(target.read_text())
     return found["datasets"], found["kernels"]
 

@@ -40,7 +40,7 @@ def read_msgpack(path: Path) -> Checkpoint:
 
     Raises:
         FileError: it is damaged, or holds extensions or types that Flax does not write.
-        MissingFramework: msgpack is not installed.
+        NotInstalled: msgpack is not installed.
     """
     with refusing_damage(path, what="this tree of arrays"):
         parts, leaves = read_tree(path)
@@ -60,7 +60,7 @@ def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
 
     Raises:
         Exception: of many kinds, where the file is damaged (porter.formats.damage).
-        MissingFramework: msgpack is not installed.
+        NotInstalled: msgpack is not installed.
     """
     expect_installed("msgpack", "pip install msgpack")
     data, count = path.read_bytes(), _Count()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import FileError, MissingFramework
+from porter.base.errors import FileError, NotInstalled
 from porter.base.left_out import LeftOut
 from porter.base.package import install
 from porter.filegraph.dataflow import Reference
@@ -63,7 +63,7 @@ def read_message(path: Path, refuse: Refuse) -> Message:
     Raises:
         FileError: it is damaged or too large, its operators are older than opset 7, it calls functions of its
             own, a tensor does not hold what it declares, or keeps its numbers outside the folder.
-        MissingFramework: the package `onnx` is not installed.
+        NotInstalled: the package `onnx` is not installed.
     """
     proto = parse(path, import_onnx().ModelProto(), "export with external data")
     opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
@@ -236,12 +236,12 @@ def import_onnx() -> Any:
     """The package `onnx`, which parses the files.
 
     Raises:
-        MissingFramework: it is not installed.
+        NotInstalled: it is not installed.
     """
     try:
         return import_module("onnx")
     except ImportError as error:
-        raise MissingFramework(f"onnx cannot be imported: {error}", next=install("onnx")) from None
+        raise NotInstalled(f"onnx cannot be imported: {error}", next=install("onnx")) from None
 
 
 @dataclass

@@ -47,7 +47,7 @@ def read_onnx(
         MappingError: a tensor of `weights` is missing, or is none of the model's.
         FileError: as porter.formats.onnx.proto.read_message, or the image is given in whole numbers.
         UsageError: the graph lacks one of `outputs`.
-        MissingFramework: the package `onnx` is not installed.
+        NotInstalled: the package `onnx` is not installed.
     """
 
     def refuse(message: str, next: str) -> FileError:

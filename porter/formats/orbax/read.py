@@ -43,7 +43,7 @@ def read_orbax(path: Path) -> Checkpoint:
 
     Raises:
         FileError: it is damaged, or the folder has several trees.
-        MissingFramework: tensorstore is not installed.
+        NotInstalled: tensorstore is not installed.
     """
     expect_installed("tensorstore", "pip install orbax-checkpoint")
     folder, *further = trees_in(path)

@@ -44,7 +44,7 @@ def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None
     Raises:
         FileError: it is no GraphDef, too large or damaged, or has variables without values.
         UsageError: the graph lacks one of `outputs`.
-        MissingFramework: TensorFlow is not installed.
+        NotInstalled: TensorFlow is not installed.
     """
     graph = parse(path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MOST_PARTS)
     return read_definition(Checkpoint(path, "frozen-graph", "tf", {}), graph, outputs, size)
@@ -93,7 +93,7 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     Raises:
         FileError: it is no SavedModel, has no graph to serve, or its variables are incomplete or damaged.
         UsageError: the graph lacks one of `outputs`.
-        MissingFramework: TensorFlow is not installed.
+        NotInstalled: TensorFlow is not installed.
     """
     file = path / "saved_model.pb" if path.is_dir() else path
     refuse = _refusal(path)

@@ -32,7 +32,7 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
     Raises:
         FileError: it is damaged, or a shard is missing.
         UsageError: the graph lacks one of `outputs`.
-        MissingFramework: it is a graph model, and TensorFlow is not installed.
+        NotInstalled: it is a graph model, and TensorFlow is not installed.
     """
     with refusing_damage(path, _AGAIN, further=OF_JSON):
         text = read_bounded(path, _MOST_TEXT).decode()

@@ -57,7 +57,7 @@ def read_archive(path: Path) -> Archive:
     Raises:
         FileError: it is damaged, holds no program or several, is of another schema, or a tensor does not hold
             what it declares.
-        MissingFramework: it is of torch 2.8 or older, and torch is not installed.
+        NotInstalled: it is of torch 2.8 or older, and torch is not installed.
     """
     with open_zip(path, "torch.export archive") as archive:
         flat, budget = _OLD in archive.namelist(), most_bytes(path.stat().st_size)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import FP32, Array, Dtype, Run, is_floating
-from porter.base.errors import MissingFramework, UsageError, first_line
+from porter.base.errors import CannotRun, Contradiction, UsageError, first_line
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import Numbers, first, last
@@ -53,8 +53,8 @@ class NumpyModel:
         so.
 
         Raises:
-            MissingFramework: porter has no row for an operator that they need, or it does not take its
-                inputs.
+            CannotRun: porter has no row for an operator that they need.
+            Contradiction: a row does not take the inputs of an operator that porter reads.
         """
         if self.program.single and len(batch) > 1:
             each = [self(image[None], names) for image in batch]
@@ -78,7 +78,7 @@ class NumpyModel:
             if read in needed and needed.isdisjoint(images):
                 value = layer.value.astype(self.dtype)
                 known = {read: value if read in self.arrays else self._own(value)}
-                with suppress(MissingFramework):  # of another shape than in the network
+                with suppress(CannotRun, Contradiction):  # of another shape than in the network
                     (found[path],) = self._computed(steps, known, (layer.tap,)).values()
         return found
 
@@ -108,7 +108,7 @@ class NumpyModel:
         order. It reads other values as the steps before it give them.
 
         Raises:
-            MissingFramework: as a call.
+            CannotRun, Contradiction: as a call.
         """
         unused = last_uses((*step.inputs, *step.outputs) for step in self.program.steps)
         known = dict(given)
@@ -139,14 +139,15 @@ class NumpyModel:
     def _run(self, step: Step, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
         row = self.program.rows.get(step.op)
         if row is None:
-            raise MissingFramework(f"porter's own engine has no operator '{step.op}'", where=step.outputs[0])
+            raise CannotRun(f"porter's own engine has no operator '{step.op}'", where=step.outputs[0])
         try:
             with np.errstate(all="ignore"):
                 given = row(step.attributes, *(self._value(name, known) for name in step.inputs))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
-            raise MissingFramework(
-                f"porter's own engine cannot run this '{step.op}': {reason}", where=step.outputs[0]
+            raise Contradiction(
+                f"porter reads this '{step.op}', and its own engine cannot run it: {reason}",
+                where=step.outputs[0],
             ) from None
         return given if isinstance(given, tuple) else (given,)
 
@@ -165,7 +166,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     """
     graph, format = checkpoint.carried, FORMATS.get(checkpoint.format)
     if format is None or format.rows is None:
-        raise MissingFramework(
+        raise CannotRun(
             f"porter's own engine does not run {checkpoint.format} files", where=str(checkpoint.path)
         )
     if dtype not in ("float32", "float64"):

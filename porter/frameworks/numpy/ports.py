@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, Run
-from porter.base.errors import CheckFailed, MissingFramework, UsageError
+from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.kernels.program import Program
 from porter.frameworks import Classifier, expect_run
@@ -88,7 +88,7 @@ def run(model: PortModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]
         return engine.run_reference(
             model.net, as_taken(batch, model.plan.graph)[0], {path: model.values[path] for path in taps}
         )
-    except MissingFramework as error:  # of a source it would be no verdict
+    except (CannotRun, Contradiction) as error:  # of a source it would be no verdict
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
 
 

@@ -59,7 +59,7 @@ def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | N
         batch: N×C×H×W; one image is enough.
 
     Raises:
-        MissingFramework: one of the two does not run this model.
+        CannotRun: one of the two does not run this model.
     """
     return next((found for found in distances(checkpoint, batch) if not found.distance <= _ROUNDING), None)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, is_floating
-from porter.base.errors import MissingFramework, first_line
+from porter.base.errors import CannotRun, first_line
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.onnx.operators import own_operators
 from porter.frameworks.onnx.session import Session
@@ -33,7 +33,7 @@ def make_reference(
             of the attribute.
 
     Raises:
-        MissingFramework: the reference implementation lacks an op of the model, or, when called, refuses what
+        CannotRun: the reference implementation lacks an op of the model, or, when called, refuses what
             an op takes.
     """
     evaluator, names = _evaluator(model, exact), [value.name for value in model.graph.input]
@@ -76,7 +76,7 @@ def replay(
     by name.
 
     Raises:
-        MissingFramework: as `make_reference`.
+        CannotRun: as `make_reference`.
     """
     evaluator = _evaluator(model, {})
     known = {"": None, **evaluator.rt_inits_, **tensors, **values}
@@ -102,13 +102,13 @@ def _evaluator(model: Any, exact: Mapping[str, Mapping[str, float]]) -> Any:
     return evaluator
 
 
-def _refusal(error: Exception) -> MissingFramework:
+def _refusal(error: Exception) -> CannotRun:
     text = (
         f"{type(error).__name__}: {first_line(error)}"
         if isinstance(error, LookupError)
         else first_line(error)
     )
-    return MissingFramework(
+    return CannotRun(
         f"ONNX's reference implementation cannot run this model: {text}",
         next="export the model again with a current exporter, or convert it with --no-check",
     )

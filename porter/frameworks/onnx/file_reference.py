@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, is_floating
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import CannotRun, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import expect_batch
@@ -37,7 +37,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
     """See porter.frameworks.Engine.build_file.
 
     Raises:
-        MissingFramework: onnx or onnxruntime is not installed, or does not run this model.
+        CannotRun: onnx or onnxruntime is not installed, or does not run this model.
         UsageError: it is not run in this type.
     """
     if dtype not in ("float32", "float64"):
@@ -129,7 +129,7 @@ class OnnxRunner:
         for path, layer in fed.items():
             if layer.reads is None:
                 continue
-            with suppress(MissingFramework):  # of another shape than in the network
+            with suppress(CannotRun):  # of another shape than in the network
                 value = run_part(self._model, {layer.reads: layer.value.astype(np.float64)}, layer.tap)
                 found |= {} if value is None else {path: value}
         return found

@@ -58,7 +58,7 @@ def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dt
 
     Raises:
         MappingError: the tensors and the graph do not cover each other, or a shape differs.
-        MissingFramework: the package `onnx` is not installed.
+        CannotRun: the package `onnx` is not installed.
     """
     onnx, graph, kind = import_onnx(), plan.graph, storage_type(dtype)
     names, known = tensor_names(graph), shapes(graph, plan.only_size or ANY)
@@ -155,7 +155,7 @@ def run_model(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: 
     tensors.
 
     Raises:
-        MissingFramework: as `make_session` and `make_reference`.
+        CannotRun: as `make_session` and `make_reference`.
     """
     onnx = import_onnx()
     proto = onnx.ModelProto()

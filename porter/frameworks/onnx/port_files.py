@@ -38,7 +38,7 @@ def write(
     Raises:
         UsageError: onnxruntime has no convolution in this type. MappingError: the tensors do not fit the
             graph.
-        MissingFramework: the package `onnx` is not installed.
+        NotInstalled: the package `onnx` is not installed.
     """
     if dtype not in ("float32", "float16"):
         raise UsageError(
@@ -81,7 +81,7 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     Raises:
         FileError: `model.onnx` is missing or cannot be read. MappingError: it lacks a tensor, or one has
             another shape.
-        MissingFramework: the package `onnx` is not installed.
+        NotInstalled: the package `onnx` is not installed.
     """
     path = folder / MODEL_FILE
 

@@ -85,7 +85,7 @@ def build(
 
     Raises:
         UsageError: the device is another one, or onnxruntime does not run this number type.
-        MappingError: the tensors do not fit the graph. MissingFramework: onnx or onnxruntime is not
+        MappingError: the tensors do not fit the graph. NotInstalled: onnx or onnxruntime is not
             installed.
     """
     expect_installed("onnxruntime", install("onnx"))

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from porter.base.dtypes import Array
-from porter.base.errors import MissingFramework, first_line
+from porter.base.errors import CannotRun, NotInstalled, first_line
 from porter.base.package import install
 
 Session = Callable[..., list[Array]]
@@ -22,12 +22,12 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
         optimised: with onnxruntime's default optimisations, otherwise with none.
 
     Raises:
-        MissingFramework: onnxruntime is not installed, or does not run this model.
+        CannotRun: onnxruntime is not installed, or does not run this model.
     """
     try:
         runtime = import_module("onnxruntime")
     except ImportError as error:
-        raise MissingFramework(f"onnxruntime cannot be imported: {error}", next=install("onnx")) from None
+        raise NotInstalled(f"onnxruntime cannot be imported: {error}", next=install("onnx")) from None
     options = runtime.SessionOptions()
     if not optimised:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -41,7 +41,7 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
             model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
         )
     except Exception as error:  # onnxruntime's errors have no common base
-        raise MissingFramework(f"onnxruntime cannot run this model: {first_line(error)}") from None
+        raise CannotRun(f"onnxruntime cannot run this model: {first_line(error)}") from None
     names = [value.name for value in model.graph.input]
 
     def run(*batches: Array) -> list[Array]:
@@ -49,7 +49,7 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
         try:
             found: list[Array] = session.run(None, dict(zip(names, batches, strict=True)))
         except Exception as error:  # as above
-            raise MissingFramework(f"onnxruntime cannot run this model: {first_line(error)}") from None
+            raise CannotRun(f"onnxruntime cannot run this model: {first_line(error)}") from None
         return found
 
     return run

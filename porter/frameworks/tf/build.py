@@ -29,7 +29,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     Raises:
         MappingError, GraphError: as `state_model`; or the chain of layers is too deep, or this version of
         Keras lacks one.
-        MissingFramework: TensorFlow or Keras is not installed.
+        NotInstalled: TensorFlow or Keras is not installed.
         UsageError: no such device.
     """
     statement = state_model(plan, tensors, layers, dtype)
@@ -44,7 +44,7 @@ def connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
     """The model with its weights, and the symbolic value of every path.
 
     Raises:
-        GraphError, MissingFramework: as `build`.
+        GraphError, NotInstalled: as `build`.
     """
     keras, caller = import_keras(), _Caller(statement)
     for call in statement.calls:

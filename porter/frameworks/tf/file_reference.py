@@ -16,7 +16,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     of `checkpoint`, for `run_reference`.
 
     Raises:
-        MissingFramework: the file carries no graph, or one that this TensorFlow or Keras does not run; a
+        CannotRun: the file carries no graph, or one that this TensorFlow or Keras does not run; a
             layer or an op that is not on a closed list is named.
         UsageError: it is not run in this type.
         MappingError: graph and tensors do not fit each other.

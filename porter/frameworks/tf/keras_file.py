@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, cast, storage_type
-from porter.base.errors import MappingError, MissingFramework, first_line
+from porter.base.errors import CannotRun, Contradiction, MappingError, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
@@ -111,7 +111,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     Layers with channels first are called as the config states them, and not as porter's reader turns them.
 
     Raises:
-        MissingFramework: TensorFlow or Keras is not installed, or the file's model begins with such a layer.
+        CannotRun: TensorFlow or Keras is not installed, or the file's model begins with such a layer.
         MappingError: a layer's tensor is not in the checkpoint, or its shape differs.
         FileError: the config cannot be read.
     """
@@ -119,15 +119,15 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     read = read_calls(graph.definition, where) if graph is not None else None
     flow = read_flow(graph.definition, where) if graph is not None else None
     if graph is None or read is None or flow is None:
-        raise MissingFramework("the file carries no Keras model's config", where=where)
+        raise CannotRun("the file carries no Keras model's config", where=where)
     if (wrong := misread(flow, graph.definition)) is not None:
-        raise MissingFramework(f"porter reads the file's config in two ways: {wrong}", where=where)
+        raise Contradiction(f"porter reads the file's config in two ways: {wrong}", where=where)
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype), undrawn():
         builder = _Builder(checkpoint, graph, dtype, size, flow, _order(read, flow))
         for named in name_calls(_ordered(flow), checkpoint.tensors):
             builder.add(named)
         if not builder.taps:
-            raise MissingFramework(
+            raise CannotRun(
                 f"the file's own model cannot be run: {'; '.join(builder.refused[:3])}", where=where
             )
         model = import_keras().Model([builder.source, *builder.further.values()], list(builder.taps.values()))
@@ -235,7 +235,7 @@ class _Builder:
         except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
             text = first_line(error)
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {text:.200}"
-            raise MissingFramework(message, where=str(self._checkpoint.path)) from None
+            raise CannotRun(message, where=str(self._checkpoint.path)) from None
 
     def _shown(self, call: Call, found: Any) -> Any:
         """A call's first value, with its channels last where the reader has them so."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.base.package import install
 from porter.formats.tensorflow import import_tensorflow
 
@@ -29,16 +29,16 @@ def import_keras() -> Any:
     """The `keras` module on its TensorFlow backend.
 
     Raises:
-        MissingFramework: TensorFlow or Keras is not installed, or Keras runs on another backend in this
+        NotInstalled: TensorFlow or Keras is not installed, or Keras runs on another backend in this
             process.
     """
     import_tensorflow()
     try:
         keras = import_module("keras")
     except ImportError as error:
-        raise MissingFramework(f"Keras 3 cannot be imported: {error}", next=install("tf")) from None
+        raise NotInstalled(f"Keras 3 cannot be imported: {error}", next=install("tf")) from None
     if keras.config.backend() != "tensorflow":
-        raise MissingFramework(
+        raise NotInstalled(
             f"Keras runs on its '{keras.config.backend()}' backend in this process",
             next="set KERAS_BACKEND=tensorflow",
         )

@@ -54,7 +54,7 @@ def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], weights: Wei
 
     Raises:
         GraphError: the converter has no operator for an op.
-        MappingError: the tensors do not fit the graph. MissingFramework: TensorFlow or Keras is not
+        MappingError: the tensors do not fit the graph. NotInstalled: TensorFlow or Keras is not
             installed.
     """
     tensorflow = import_tensorflow()

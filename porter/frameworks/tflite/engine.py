@@ -35,7 +35,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
 
     Raises:
         UsageError: the device is another one than the CPU, or the tensors are not there in float64.
-        MissingFramework: TensorFlow or Keras is not installed.
+        NotInstalled: TensorFlow or Keras is not installed.
         GraphError: the converter has no operator for an op.
     """
     if device != "cpu":

@@ -31,7 +31,7 @@ def write(
         about: has the source's own rows and columns, and how weights are rounded to 8 bits.
 
     Raises:
-        UsageError: TensorFlow Lite does not compute in this type. GraphError, MappingError, MissingFramework:
+        UsageError: TensorFlow Lite does not compute in this type. GraphError, MappingError, NotInstalled:
             as `convert`.
     """
     if dtype not in ("float32", "float16"):

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, is_floating
-from porter.base.errors import MissingFramework, escaped
+from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped
 from porter.base.package import install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
@@ -48,11 +48,11 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
     """See porter.verification.witnesses.Witness.
 
     Raises:
-        MissingFramework: neither TensorFlow nor LiteRT is installed, or the interpreter does not run the
+        CannotRun: neither TensorFlow nor LiteRT is installed, or the interpreter does not run the
             model.
     """
     if not (find_spec("ai_edge_litert") or find_spec("tensorflow")):
-        raise MissingFramework("neither tensorflow nor ai-edge-litert is installed", next=install("tf"))
+        raise NotInstalled("neither tensorflow nor ai-edge-litert is installed", next=install("tf"))
     graph = checkpoint.carried
     with TemporaryDirectory() as folder:
         recorded = _record(checkpoint.path, Path(folder), size)
@@ -68,7 +68,7 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
             wanted = given | dict(zip(names, (run.get(place) for place in recorded.outputs), strict=False))
             try:
                 found = _first_apart(reading, given, wanted, recorded.kinds)
-            except MissingFramework as error:  # porter's engine ran it from its own values
+            except (CannotRun, Contradiction) as error:  # porter's engine ran it from its own values
                 return f"porter's engine cannot run the model from the values of {NAME}: {error}"
             if found is not None:
                 return f"porter and {NAME} disagree on {found}"
@@ -112,7 +112,7 @@ def _record(path: Path, folder: Path, size: tuple[int, int]) -> _Recorded:
     try:
         run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)
     except ValueError as error:
-        raise MissingFramework(str(error), where=str(path)) from None
+        raise CannotRun(str(error), where=str(path)) from None
     stated = json.loads((folder / "described").read_text())
     data, at, runs = np.memmap(folder / "values", np.uint8, "r"), 0, list[dict[int, Array]]()
     for described in stated["runs"]:

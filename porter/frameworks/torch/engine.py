@@ -54,7 +54,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """The program of a .pt2 as a module; see porter.frameworks.torch.exported.
 
     Raises:
-        MissingFramework: the file has no such program, because what other torch files compute is Python code;
+        CannotRun: the file has no such program, because what other torch files compute is Python code;
             or porter does not run one of its ops.
     """
     _expect_torch()

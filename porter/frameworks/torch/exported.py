@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import MissingFramework, first_line
+from porter.base.errors import CannotRun, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import expect_batch
 from porter.formats.torch_export.aliases import changed_inputs
@@ -46,7 +46,7 @@ def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
     """The program of a .pt2, with the tensors of `checkpoint`, in eval mode.
 
     Raises:
-        MissingFramework: it needs an op that is not on the closed list, or that this torch lacks.
+        CannotRun: it needs an op that is not on the closed list, or that this torch lacks.
     """
     graph = checkpoint.carried
     program = read_program(parsed(graph.definition, str(checkpoint.path)))
@@ -197,7 +197,7 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     name, _, overload = rest.rpartition(".")
     packet = getattr(torch.ops.aten, name, None) if library == "aten" and node.op in _RUN else None
     if packet is None or overload not in packet.overloads() or UNKNOWN in node.arguments.values():
-        raise MissingFramework(f"porter does not run '{node.target}' with this torch", where=node.name)
+        raise CannotRun(f"porter does not run '{node.target}' with this torch", where=node.name)
     # A view asks for memory in one piece, which a module moved to channels last does not have.
     function = (
         torch.ops.aten.reshape.default if node.target == "aten.view.default" else getattr(packet, overload)
@@ -209,12 +209,12 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments: Mapping[str, Any]) -> Any:
-    """Raises MissingFramework where torch refuses the arguments."""
+    """Raises CannotRun where torch refuses the arguments."""
     try:
         return function(arguments)
     except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
         reason = first_line(error)
-        raise MissingFramework(
+        raise CannotRun(
             f"torch cannot run '{node.target}' as the program has it: {reason}", where=node.name
         ) from None
 

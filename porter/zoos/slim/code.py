@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from porter.base.errors import MissingFramework
+from porter.base.errors import NotInstalled
 from porter.formats.tensorflow import import_tensorflow
 
 _MODELS = "mmdnn/conversion/examples/tensorflow/models"
@@ -33,7 +33,7 @@ def import_slim() -> Any:
     """The `tf_slim` module, able to make batch norms.
 
     Raises:
-        MissingFramework: tf-slim or tf_keras is not installed.
+        NotInstalled: tf-slim or tf_keras is not installed.
     """
     import_tensorflow()
     wanted, actual = _NORMALISATION
@@ -45,7 +45,7 @@ def import_slim() -> Any:
                 _ = import_module("tensorflow.python.layers.normalization").BatchNormalization
             return import_module("tf_slim")
     except (ImportError, AttributeError) as error:
-        raise MissingFramework(f"tf-slim cannot be imported: {error}", next=pip_line()) from None
+        raise NotInstalled(f"tf-slim cannot be imported: {error}", next=pip_line()) from None
 
 
 @cache
@@ -53,7 +53,7 @@ def import_net(name: str) -> ModuleType:
     """The module `tf_slim.nets.NAME`: the networks that were part of slim itself.
 
     Raises:
-        MissingFramework: tf-slim or tf_keras is not installed.
+        NotInstalled: tf-slim or tf_keras is not installed.
     """
     import_slim()
     with warnings.catch_warnings():
@@ -61,7 +61,7 @@ def import_net(name: str) -> ModuleType:
         try:
             return import_module(f"tf_slim.nets.{name}")
         except (ImportError, AttributeError) as error:
-            raise MissingFramework(f"tf-slim's {name} cannot be imported: {error}", next=pip_line()) from None
+            raise NotInstalled(f"tf-slim's {name} cannot be imported: {error}", next=pip_line()) from None
 
 
 @cache
@@ -69,7 +69,7 @@ def import_mobilenet_v1() -> ModuleType:
     """The module `nets.mobilenet_v1` of tensorflow/models.
 
     Raises:
-        MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
+        NotInstalled: tf-slim, tf_keras or mmdnn is not installed.
     """
     with old_tensorflow(import_slim()):
         return _load("mobilenet_v1.py")
@@ -80,7 +80,7 @@ def import_mobilenet_v2() -> ModuleType:
     """The module `nets.mobilenet.mobilenet_v2` of tensorflow/models.
 
     Raises:
-        MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
+        NotInstalled: tf-slim, tf_keras or mmdnn is not installed.
     """
     package = ModuleType(_MOBILENET)
     with old_tensorflow(import_slim()), modules_as({_MOBILENET: package}):
@@ -102,14 +102,10 @@ def _load(file: str) -> ModuleType:
     try:
         path = Path(str(distribution("mmdnn").locate_file(f"{_MODELS}/{file}")))
     except PackageNotFoundError:
-        raise MissingFramework(
-            "mmdnn, which has slim's MobileNets, is not installed", next=pip_line()
-        ) from None
+        raise NotInstalled("mmdnn, which has slim's MobileNets, is not installed", next=pip_line()) from None
     spec = spec_from_file_location(f"slim_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise MissingFramework(
-            "this version of mmdnn lacks slim's MobileNets", where=str(path), next=pip_line()
-        )
+        raise NotInstalled("this version of mmdnn lacks slim's MobileNets", where=str(path), next=pip_line())
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

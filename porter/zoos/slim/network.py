@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MappingError, MissingFramework
+from porter.base.errors import CannotRun, MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import RETURNED
@@ -78,7 +78,7 @@ def _build_by(library: str, construct: Construct) -> Build:
         options: Mapping[str, Any] = {},
     ) -> GraphRunner:
         if options:
-            raise MissingFramework(
+            raise CannotRun(
                 f"porter cannot build {library} with another value of {', '.join(options)}", next=OTHER_CODE
             )
         frozen, network = _frozen_network(construct, variant, classes, size)

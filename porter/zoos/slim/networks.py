@@ -29,7 +29,7 @@ def construct(variant: str, images: Any, classes: int) -> Network:
 
     Raises:
         UsageError: no such variant.
-        MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
+        NotInstalled: tf-slim, tf_keras or mmdnn is not installed.
     """
     if variant not in TF_SLIM:
         raise UsageError(

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from porter.base.dtypes import Array
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.zoos.slim.code import import_slim, modules_as, old_tensorflow, pip_line
 from porter.zoos.slim.network import Network, graph_variables, implementation, old_variables
@@ -41,7 +41,7 @@ def construct(variant: str, images: Any, classes: int) -> Network:
 
     Raises:
         UsageError: no such variant.
-        MissingFramework: TensorFlow, tf-slim, tf_keras or tensornets is not installed.
+        NotInstalled: TensorFlow, tf-slim, tf_keras or tensornets is not installed.
     """
     if variant not in TENSORNETS:
         raise UsageError(
@@ -64,7 +64,7 @@ def _import(name: str) -> ModuleType:
         found = distribution("tensornets")
     except PackageNotFoundError:
         message = "tensornets, TensorNets' own code, is not installed"
-        raise MissingFramework(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
+        raise NotInstalled(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
     package = ModuleType(_PACKAGE)
     package.__path__ = [str(found.locate_file("tensornets"))]
     # For ever, because its code imports more of itself when a network is made.
@@ -88,7 +88,7 @@ def _import(name: str) -> ModuleType:
             return import_module(f"{_PACKAGE}.{name}")
         except (ImportError, AttributeError) as error:
             message = f"tensornets {found.version} cannot be imported: {error}"
-            raise MissingFramework(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
+            raise NotInstalled(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
 
 
 class _SharedConstants(ModuleType):

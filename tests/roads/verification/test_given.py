@@ -4,6 +4,7 @@ too few, or takes it for another one, is not proved by a reference that is read 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import CheckFailed
+from porter.base.errors import CheckFailed, Contradiction
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Walk
+from porter.formats.caffe.rows import _ROWS
 from porter.frameworks import RETURNED
 from porter.graph import Flatten, Graph, Softmax, Tanh
 from porter.graph.record import to_record
@@ -24,6 +26,7 @@ from porter.padding import Convention
 from porter.verification.inputs import SIGNED, make_images
 from tests.support.arrays import Array
 from tests.support.caffe_files import write_caffe
+from tests.support.fixtures import Cli
 from tests.support.formats.tf_graph.file_graphs import frozen, variable
 from tests.support.formats.torch_export.exports import export
 from tests.support.mxnet_files import write_mxnet
@@ -242,7 +245,7 @@ def test_a_reader_that_ends_elsewhere_is_refused(
 ) -> None:
     plant(CHANGES[change], monkeypatch)
     with pytest.raises(
-        CheckFailed, match=r"the file gives '.*', for which porter takes '.*': their relative"
+        Contradiction, match=r"the file gives '.*', for which porter takes '.*': their relative"
     ):
         convert(file, tmp_path / "port")
     assert not (tmp_path / "port").exists()
@@ -253,7 +256,7 @@ def test_a_reader_that_gives_other_axes_is_refused(tmp_path: Path, monkeypatch: 
     assert convert(file, tmp_path / "port").verdict is not None
     plant(without_cells, monkeypatch)
     said = r"the file gives 'mean', for which porter takes 'end': it is 5x1x1 for each image in the file"
-    with pytest.raises(CheckFailed, match=said):
+    with pytest.raises(Contradiction, match=said):
         convert(file, tmp_path / "other")
 
 
@@ -270,7 +273,8 @@ def test_outputs_come_in_the_file_s_order(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Walk, "finish", turned)
     with pytest.raises(
-        CheckFailed, match="expected the outputs in the file's order, end, flat, got flat, end from the port"
+        Contradiction,
+        match="expected the outputs in the file's order, end, flat, got flat, end from the port",
     ):
         convert(file, tmp_path / "other")
 
@@ -320,3 +324,54 @@ def test_what_is_compared_is_what_the_folder_says(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("porter.conversion.convert.to_record", lossy)
     with pytest.raises(CheckFailed, match="conv is the first node that differs"):
         convert(file, tmp_path / "port")
+
+
+def said(*_: object) -> str:
+    """What a witness says that reads a file otherwise."""
+    return "it reads 'conv' otherwise"
+
+
+def fails(*_: object) -> Any:
+    raise ValueError("its shapes do not fit")
+
+
+KINDS: dict[str, tuple[Callable[[Path], Path], Mapping[str, Any]]] = {
+    "two readings of a config": (FILES["keras"], {"porter.frameworks.tf.keras_file.misread": said}),
+    "h5py": (FILES["h5"], {"porter.formats.keras.witness.disagreement": said}),
+    "the interpreter": (FILES["tflite"], {"porter.frameworks.tflite.witness.disagreement": said}),
+    "TensorFlow's definitions": (
+        FILES["frozen graph"],
+        {"porter.frameworks.tf.frozen.witness.disagreement": said},
+    ),
+    "two programs": (
+        FILES["onnx"],
+        {
+            "porter.verification.references.FileGraphSource.disagreement": said,
+            "porter.verification.reverify._rests_on_rounding": lambda verdict: True,
+        },
+    ),
+    "the engine and the reader": (
+        FILES["caffe"],
+        {"porter.formats.caffe.rows._ROWS": {**_ROWS, "TanH": fails}},
+    ),
+}
+"""What porter can find that differs from itself: a file, and what says so."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_contradiction_is_never_a_port(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    write, planted = KINDS[kind]
+    file, other = write(tmp_path / "model"), keras_file(".keras", False)(tmp_path / "other")
+    right = convert(file, tmp_path / "right").port.folder
+    for name, value in planted.items():
+        monkeypatch.setattr(name, value)
+    for framework in ("torch", "tf"):
+        ran = cli("convert", file, "--to", framework, "--input-size", "12x11", "--out", "port", "--json")
+        assert ran.status == 1 and json.loads(ran.out)["error"]["code"] == "contradiction", ran.out
+    if kind != "two programs":  # a reference of the user's own is a third one
+        with pytest.raises(porter.Contradiction):
+            porter.convert(file, to="onnx", out=tmp_path / "port", input_size="12x11", reference=other)
+    assert not (tmp_path / "port").exists()
+    assert cli("verify", right, "--weights", file).status == 1

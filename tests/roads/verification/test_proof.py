@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 import porter
 from porter.base.dtypes import Dtype
-from porter.base.errors import CheckFailed, MissingFramework
+from porter.base.errors import CannotRun, CheckFailed
 from porter.frameworks.onnx.model import Model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.frameworks.torch import engine
@@ -245,7 +245,7 @@ def test_a_port_that_rounds_more_than_it_should_is_written_and_that_is_said(
 
 
 def not_to_be_run(source: object, batch: Array) -> NoReturn:
-    raise MissingFramework("onnxruntime does not run this model")
+    raise CannotRun("onnxruntime does not run this model")
 
 
 @pytest.mark.usefixtures("one_recipe")

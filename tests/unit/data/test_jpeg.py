@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import FileError, MissingFramework
+from porter.base.errors import FileError, NotInstalled
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import Feed, batches
 from porter.data.preprocess import Preprocess, open_image
@@ -73,9 +73,9 @@ def test_other_photos_and_broken_ones_are_as_before(photos: list[Path], tmp_path
 
 def test_without_the_decoder_nothing_runs(photos: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "simplejpeg", None)
-    with pytest.raises(MissingFramework, match="jpeg=fast") as caught:
+    with pytest.raises(NotInstalled, match="jpeg=fast") as caught:
         batches([], FAST, Feed())
     assert "simplejpeg" in str(caught.value.next)
-    with pytest.raises(MissingFramework):
+    with pytest.raises(NotInstalled):
         open_image(photos[0], "fast")
     assert open_image(photos[0]).size == (201, 131)

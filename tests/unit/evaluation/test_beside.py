@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from porter.base.dtypes import FP32, Run
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import CannotRun, NotInstalled, UsageError
 from porter.evaluation.beside import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu
@@ -35,7 +35,7 @@ class Stub:
 
     def build(self, *arguments: Any) -> str:
         if self.missing:
-            raise MissingFramework("the library is not installed")
+            raise NotInstalled("the library is not installed")
         self.asked.append(arguments)
         return "reference"
 
@@ -117,7 +117,9 @@ def test_porters_own_build_where_nothing_else_runs() -> None:
     source = opened([reference(Stub(missing=True))])
     name, run, warnings = beside(source)
     assert name == "self" and run[0] is source.graph
-    assert warnings[0] == "the library is not installed" and "own build" in warnings[1]
+    assert (
+        warnings[0] == "torchvision was not run: the library is not installed" and "own build" in warnings[1]
+    )
 
 
 def test_a_source_whose_framework_sees_no_gpu_runs_on_the_cpu() -> None:
@@ -128,7 +130,7 @@ def test_a_source_whose_framework_sees_no_gpu_runs_on_the_cpu() -> None:
 
 
 def test_a_port_beside_itself_proves_nothing() -> None:
-    with pytest.raises(MissingFramework, match="that is the port itself"):
+    with pytest.raises(CannotRun, match="that is the port itself"):
         beside(opened([], zoo="torch"))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import MappingError, MissingFramework
+from porter.base.errors import MappingError, NotInstalled
 from porter.port import read_port
 from porter.zoos.slim import tensornets
 from tests.support.arrays import Array
@@ -124,13 +124,11 @@ def test_its_own_names_win(tmp_path: Path) -> None:
 
 def test_without_tensornets_code_there_is_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: object) -> NoReturn:
-        raise MissingFramework("tensornets is not installed", next="pip install tensornets")
+        raise NotInstalled("tensornets is not installed", next="pip install tensornets")
 
     code = tensornets.IMPLEMENTATION
     monkeypatch.setattr(tensornets, "IMPLEMENTATION", replace(code, variables=absent))
-    with pytest.raises(
-        MissingFramework, match="and the zoo's code has their order: tensornets is not installed"
-    ):
+    with pytest.raises(NotInstalled, match="and the zoo's code has their order: tensornets is not installed"):
         convert(
             save_pair(tmp_path / "other.npz", ["a", "b"], [np.zeros((2, 3)), np.zeros(3)]), tmp_path / "port"
         )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from porter.base.errors import DownloadError, FileError, MissingFramework, UsageError
+from porter.base.errors import DownloadError, FileError, NotInstalled, UsageError
 from porter.source import hub
 from porter.source.beside import weights_in
 from porter.source.hub import Repository, repository_of
@@ -169,10 +169,10 @@ def test_a_repository_without_them_is_said(lacking: str, server: HubServer) -> N
 
 def test_without_the_library_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(package: str, next: str) -> None:
-        raise MissingFramework(f"{package} is not installed", next=next)
+        raise NotInstalled(f"{package} is not installed", next=next)
 
     monkeypatch.setattr(hub, "expect_installed", missing)
-    with pytest.raises(MissingFramework, match="pip install huggingface_hub"):
+    with pytest.raises(NotInstalled, match="pip install huggingface_hub"):
         weights_in(Path(f"hf://{OWNED}"))
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 import porter
 from porter.authoring.trial import try_weights
-from porter.base.errors import FileError, MissingFramework, UsageError
+from porter.base.errors import CannotRun, FileError, UsageError
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.dialects import get_dialect
@@ -386,7 +386,7 @@ def test_advice_follows_the_origin(
         assert next in str(refused.value.next)
 
     def skipped(*_: object) -> None:
-        raise MissingFramework("not compared here")
+        raise CannotRun("not compared here")
 
     monkeypatch.setattr(reverify, "check_against", skipped)
     tried = try_weights(find_recipe(VARIANT), said)

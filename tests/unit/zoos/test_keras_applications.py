@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.zoos.keras_applications import construct
 
 
@@ -22,6 +22,6 @@ def test_a_variant_or_a_size_that_it_does_not_have() -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keras_applications.resnext", None)
-    with pytest.raises(MissingFramework, match="keras-applications cannot be imported") as caught:
+    with pytest.raises(NotInstalled, match="keras-applications cannot be imported") as caught:
         construct("resnext50_32x4d", 10, (64, 64))
     assert caught.value.next == "pip install Keras-Applications==1.0.8"

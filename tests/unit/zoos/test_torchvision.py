@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import MappingError, MissingFramework, UsageError
+from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError
 from porter.base.package import install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import get_dialect
@@ -117,9 +117,7 @@ def test_timm_has_no_width_of_1_3() -> None:
 
 def test_an_option_that_a_builder_lacks_has_a_next_step() -> None:
     weights = Checkpoint(Path("w.pth"), "torch", "torch", {})
-    with pytest.raises(
-        MissingFramework, match=r"another value of transform_input .*--reference FILE\.py:CALLABLE"
-    ):
+    with pytest.raises(CannotRun, match=r"another value of transform_input .*--reference FILE\.py:CALLABLE"):
         get_implementation("timm").build(
             "mobilenet_v2", 10, SIZE, weights, "float32", {"transform_input": True}
         )
@@ -130,7 +128,7 @@ def test_an_option_that_a_builder_lacks_has_a_next_step() -> None:
 )
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch, package: str, next: str) -> None:
     monkeypatch.setattr("porter.base.package.find_spec", lambda name: None if name == package else object())
-    with pytest.raises(MissingFramework, match=rf"{package} is not installed.*{re.escape(next)}"):
+    with pytest.raises(NotInstalled, match=rf"{package} is not installed.*{re.escape(next)}"):
         get_implementation("timm").build(
             "mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32"
         )
@@ -151,7 +149,7 @@ def test_a_library_that_cannot_be_imported(
     monkeypatch: pytest.MonkeyPatch, module: str, load: Callable[[], Any]
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingFramework, match="cannot be imported"):
+    with pytest.raises(NotInstalled, match="cannot be imported"):
         load()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from importlib import import_module
 from typing import Any
 
-from porter.base.errors import FileError, GraphError, MissingFramework
+from porter.base.errors import CannotRun, FileError, GraphError
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.ops import PLAIN
 from porter.graph.walks import upstream
@@ -149,7 +149,7 @@ def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
     Raises:
         FileError: these bytes are no GraphDef.
         GraphError: an op's name is used twice, or an op does not exist.
-        MissingFramework: an op is not on `PURE_OPS`, or this processor cannot run it; the op is named.
+        CannotRun: an op is not on `PURE_OPS`, or this processor cannot run it; the op is named.
     """
     tensorflow = import_tensorflow()
     whole = tensorflow.compat.v1.GraphDef()
@@ -199,7 +199,7 @@ def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
 def _expect_pure(graph: Any) -> None:
     for node in graph.node:
         if node.op not in PURE_OPS:
-            raise MissingFramework(
+            raise CannotRun(
                 f"porter does not run the op '{node.op[:60]}'",
                 where=node.name,
                 next="freeze a graph whose ops only compute numbers",
@@ -212,12 +212,12 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
     for key, value in node.attr.items():
         types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)
         if not numbers.issuperset(types):
-            raise MissingFramework(
+            raise CannotRun(
                 f"porter does not run a '{node.op}' whose {key} is not a type of numbers", where=node.name
             )
     if "data_format" in node.attr and node.attr["data_format"].s != b"NHWC":
         layout = node.attr["data_format"].s.decode(errors="replace")[:20]
-        raise MissingFramework(
+        raise CannotRun(
             f"TensorFlow does not run '{node.op}' with data_format {layout} on a CPU", where=node.name
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import FileError, MappingError, MissingFramework
+from porter.base.errors import CannotRun, FileError, MappingError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name, output_index
 from porter.frameworks.tf.keras_operations import keras_do
@@ -83,7 +83,7 @@ def in_dtype(
             the file stores.
 
     Raises:
-        MissingFramework: a batch norm normalises by the batch itself, or an op reads its other outputs.
+        CannotRun: a batch norm normalises by the batch itself, or an op reads its other outputs.
     """
     tensorflow = import_tensorflow()
     target = getattr(tensorflow, dtype).as_datatype_enum
@@ -119,14 +119,14 @@ def in_dtype(
 def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
     # The default of is_training is True (core/ops/nn_ops.cc).
     if node.name in fused and ("is_training" not in node.attr or node.attr["is_training"].b):
-        raise MissingFramework(
+        raise CannotRun(
             f"this {node.op} normalises by the batch that it sees",
             where=node.name,
             next="freeze it for inference",
         )
     for source in node.input:
         if output_index(source) and op_name(source) in fused:
-            raise MissingFramework(
+            raise CannotRun(
                 f"reads the batch statistics '{source}'", where=node.name, next="freeze it for inference"
             )
 

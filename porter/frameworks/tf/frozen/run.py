@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import MissingFramework, UsageError, first_line
+from porter.base.errors import CannotRun, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Alone
@@ -50,7 +50,7 @@ class GraphRunner:
             those of placeholders.
 
         Raises:
-            MissingFramework: TensorFlow is not installed, or does not run this graph; an op that is not pure
+            CannotRun: TensorFlow is not installed, or does not run this graph; an op that is not pure
                 maths is named.
             UsageError: such graphs are not run in this type.
             MappingError, FileError, GraphError: as `read_definition` and `read_constants`.
@@ -158,7 +158,7 @@ class GraphRunner:
                 {name: _output(self.values[name]) for name in names}, fed
             )
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
-            raise MissingFramework(
+            raise CannotRun(
                 f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}"
             ) from None
         except tensorflow.errors.OpError as error:
@@ -179,16 +179,16 @@ def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple
     found = [node for node in graph.node if node.op == "Placeholder" and node.name not in further]
     if len(found) != 1:
         names = ", ".join(node.name for node in found) or "none"
-        raise MissingFramework(f"porter runs graphs with one placeholder; this one has {names}")
+        raise CannotRun(f"porter runs graphs with one placeholder; this one has {names}")
     (node,) = found
     if not tensorflow.as_dtype(node.attr["dtype"].type).is_floating:
-        raise MissingFramework("porter runs graphs whose input is of a floating type", where=node.name)
+        raise CannotRun("porter runs graphs whose input is of a floating type", where=node.name)
     shape = node.attr["shape"].shape if "shape" in node.attr else None
     # A shape without dimensions is how old graphs say "any".
     if shape is None or shape.unknown_rank or not shape.dim:
         return node.name, (None, None, None, None)
     if len(shape.dim) != 4:
-        raise MissingFramework(
+        raise CannotRun(
             f"porter feeds images N×H×W×C; this input has {len(shape.dim)} dimensions", where=node.name
         )
     return node.name, tuple(int(dimension.size) if dimension.size > 0 else None for dimension in shape.dim)
@@ -204,7 +204,7 @@ def _session(tensorflow: Any, graph: Any) -> Any:
         with built.as_default():
             tensorflow.graph_util.import_graph_def(graph, name="")
     except (ValueError, TypeError, tensorflow.errors.OpError) as error:
-        raise MissingFramework(
+        raise CannotRun(
             f"TensorFlow {tensorflow.__version__} does not take this graph: {first_line(error)}"
         ) from None
     return v1.Session(graph=built, config=config)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from porter.base.errors import MissingFramework, escaped
+from porter.base.errors import CannotRun, escaped
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.protobuf import parse
 from porter.formats.tensorflow import import_tensorflow
@@ -30,13 +30,13 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
     """See porter.verification.witnesses.Witness.
 
     Raises:
-        MissingFramework: TensorFlow is not installed, or the graph calls functions.
+        CannotRun: TensorFlow is not installed, or the graph calls functions.
     """
     graph = parse(checkpoint.path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MOST_PARTS)
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name for function in graph.library.function}
     if any(node.op in functions or _has_functions(node) for node in graph.node):
-        raise MissingFramework("the graph calls functions", where=str(checkpoint.path))
+        raise CannotRun("the graph calls functions", where=str(checkpoint.path))
     reads = {
         name: [op_name(source) for source in node.input if not source.startswith("^")]
         for name, node in nodes.items()

@@ -17,7 +17,7 @@ import pytest
 from flax import nnx
 
 from porter.base import package
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.frameworks.flax import destination as framework
 from porter.frameworks.flax.code import model_source
 from porter.frameworks.flax.compiler import QUICKLY
@@ -137,5 +137,5 @@ def test_other_inputs_are_refused(model: Any) -> None:
 
 def test_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "find_spec", lambda name: None)
-    with pytest.raises(MissingFramework, match="jax is not installed"):
+    with pytest.raises(NotInstalled, match="jax is not installed"):
         framework.ENGINE.build(PLAN, TENSORS, {}, "float32")

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 import porter.data.parquet
-from porter.base.errors import FileError, MissingFramework
+from porter.base.errors import FileError, NotInstalled
 from porter.base.package import install
 from porter.data.classes import Classes
 from porter.data.labels import Labels
@@ -286,7 +286,7 @@ def test_without_pyarrow_the_error_says_what_to_install(
 ) -> None:
     path = table(tmp_path / "x.parquet", [(None, 1)])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingFramework) as caught:
+    with pytest.raises(NotInstalled) as caught:
         opened(path)
     assert caught.value.next == install("data")
 

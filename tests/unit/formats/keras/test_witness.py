@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import CheckFailed, MissingFramework
+from porter.base.errors import Contradiction, NotInstalled
 from porter.formats.keras import hdf5_values
 from porter.formats.keras.witness import disagreement
 from porter.formats.reading import read_checkpoint
@@ -64,7 +64,7 @@ def test_the_proof_refuses_it_and_says_what_is_held(
         "porter.formats.keras.hdf5.read_values",
         lambda values, dtype: right(values, dtype) * np.float32(1.001),
     )
-    with pytest.raises(CheckFailed, match="not proved: porter and h5py read other numbers of 'model_weights"):
+    with pytest.raises(Contradiction, match="porter and h5py read other numbers of 'model_weights"):
         porter.convert(files["h5"], to="torch", out=tmp_path / "wrong")
 
 
@@ -87,5 +87,5 @@ def test_files_of_every_type_of_numbers(tmp_path: Path) -> None:
 def test_without_h5py(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = read_checkpoint(files["h5"])
     monkeypatch.setattr("porter.base.package.find_spec", lambda name: None)
-    with pytest.raises(MissingFramework, match="h5py is not installed"):
+    with pytest.raises(NotInstalled, match="h5py is not installed"):
         disagreement(checkpoint, SIZE, True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import FileError, MissingFramework
+from porter.base.errors import FileError, NotInstalled
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.msgpack import read as module
 from porter.formats.reading import read_checkpoint
@@ -115,8 +115,8 @@ def test_hostile_trees_are_one_error(name: str, reading: Reader) -> None:
 
 def test_without_msgpack_it_is_said(reading: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(package: str, next: str) -> None:
-        raise MissingFramework(f"{package} is not installed", next=next)
+        raise NotInstalled(f"{package} is not installed", next=next)
 
     monkeypatch.setattr(module, "expect_installed", missing)
-    with pytest.raises(MissingFramework, match=r"msgpack is not installed.*pip install msgpack"):
+    with pytest.raises(NotInstalled, match=r"msgpack is not installed.*pip install msgpack"):
         reading({"a": array(np.ones(3))})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from porter.base.dtypes import FP32, Run
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import CannotRun, UsageError
 from porter.data.pipeline import normalise
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import destination as framework
@@ -51,7 +51,7 @@ def test_what_onnxruntime_cannot_run_is_one_error_and_not_printed(capsys: pytest
     opset = onnx.helper.make_opsetid("", 20)
     model = onnx.helper.make_model(onnx.parser.parse_graph(text), ir_version=9, opset_imports=[opset])
     model.ParseFromString(model.SerializeToString().replace(b"alpha", b"alph\xff"))
-    with pytest.raises(MissingFramework, match="onnxruntime cannot run this model"):
+    with pytest.raises(CannotRun, match="onnxruntime cannot run this model"):
         make_session(model, {}, optimised=False)
     assert capsys.readouterr().out == ""
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import FileError, MappingError, MissingFramework, UsageError
+from porter.base.errors import FileError, MappingError, NotInstalled, UsageError
 from porter.frameworks import get_destination
 from porter.frameworks.onnx import destination as framework, port_files
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node, PadMap
@@ -165,10 +165,10 @@ def test_a_plan_of_another_framework_is_refused() -> None:
 def test_writing_needs_onnx_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     framework.write(tmp_path, PLAN, TENSORS, {}, "float32", {})
-    with pytest.raises(MissingFramework, match="onnxruntime is not installed"):
+    with pytest.raises(NotInstalled, match="onnxruntime is not installed"):
         framework.ENGINE.build(PLAN, TENSORS, {}, "float32")(BATCH)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingFramework, match="onnx cannot be imported"):
+    with pytest.raises(NotInstalled, match="onnx cannot be imported"):
         framework.write(tmp_path, PLAN, TENSORS, {}, "float32", {})
 
 

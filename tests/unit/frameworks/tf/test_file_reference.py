@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import MappingError, MissingFramework
+from porter.base.errors import CannotRun, MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileNode, Foreign
 from porter.formats.reading import read_checkpoint
@@ -95,7 +95,7 @@ def test_what_follows_a_foreign_layer_is_not_run(frozen: Checkpoint) -> None:
     after = FileNode("after", graph.nodes[2].op, ("strange",), tap="no/such/op")
     longer = replace(frozen, graph=replace(graph, nodes=(*graph.nodes, strange, after)))
     assert np.array_equal(logits(longer)["logits"], logits(frozen)["logits"])
-    with pytest.raises(MissingFramework, match="begins with layers that porter has no op for: strange"):
+    with pytest.raises(CannotRun, match="begins with layers that porter has no op for: strange"):
         tf.ENGINE.build_file(
             replace(frozen, graph=replace(graph, nodes=(replace(strange, inputs=("input",)),))),
             "float64",
@@ -105,5 +105,5 @@ def test_what_follows_a_foreign_layer_is_not_run(frozen: Checkpoint) -> None:
 
 def test_files_without_a_graph_are_refused(frozen: Checkpoint) -> None:
     for name in ENGINE_NAMES:
-        with pytest.raises(MissingFramework, match="this file carries no graph"):
+        with pytest.raises(CannotRun, match="this file carries no graph"):
             get_engine(name).build_file(replace(frozen, graph=None), "float64", SIZE)

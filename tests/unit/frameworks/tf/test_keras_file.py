@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import MappingError, MissingFramework
+from porter.base.errors import CannotRun, MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.formats.keras import read_keras
@@ -157,7 +157,7 @@ def test_what_is_on_no_list_is_neither_run_nor_looked_up(unknown: Mapping[str, A
         model, np.ones((1, 3, 8, 8)), {"conv": "conv", "unknown": "unknown", "behind": "behind"}
     )
     assert list(found) == ["conv"]
-    with pytest.raises(MissingFramework, match="layer 'unknown'"):
+    with pytest.raises(CannotRun, match="layer 'unknown'"):
         build_keras_file(small(unknown, behind), "float64", (8, 8))
 
 
@@ -194,7 +194,7 @@ def test_dropout_that_stays_on_is_not_run() -> None:
     checkpoint = small(CONV)
     definition = json.dumps({"class_name": "Functional", "config": config}).encode()
     checkpoint = replace(checkpoint, graph=replace(graph_of(checkpoint), definition=definition))
-    with pytest.raises(MissingFramework, match=r"'drop' \(Dropout\) is called with training=True"):
+    with pytest.raises(CannotRun, match=r"'drop' \(Dropout\) is called with training=True"):
         build_keras_file(checkpoint, "float32", (8, 8))
 
 
@@ -221,7 +221,7 @@ def test_weights_may_be_rounded_first() -> None:
 
 
 def test_a_layer_without_its_tensors_is_named() -> None:
-    with pytest.raises(MissingFramework, match="layer 'other' is Conv2D without its weights in the file"):
+    with pytest.raises(CannotRun, match="layer 'other' is Conv2D without its weights in the file"):
         build_keras_file(small(layer("Conv2D", "other", filters=2, kernel_size=3)), "float32", (8, 8))
 
 
@@ -251,7 +251,7 @@ def test_keras_is_left_as_it_was() -> None:
 
 
 def test_no_graph(tmp_path: Path) -> None:
-    with pytest.raises(MissingFramework, match="no Keras model's config"):
+    with pytest.raises(CannotRun, match="no Keras model's config"):
         build_keras_file(replace(small(CONV), graph=None), "float32", (8, 8))
     assert INPUT not in (node.name for node in graph_of(small(layer("ReLU", INPUT))).nodes)
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.base.package import install
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf import destination as tf
@@ -18,11 +18,11 @@ from tests.support.frameworks.tf.models import network, random_tensors
 OTHER_BACKEND = """
 import os
 os.environ["KERAS_BACKEND"] = "torch"
-from porter.base.errors import MissingFramework
+from porter.base.errors import NotInstalled
 from porter.frameworks.tf.runtime import import_keras
 try:
     import_keras()
-except MissingFramework as error:
+except NotInstalled as error:
     print(error)
 """
 
@@ -33,18 +33,16 @@ def test_an_absent_package_is_named_with_the_way_to_get_it(
 ) -> None:
     import_keras()
     monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(
-        MissingFramework, match=rf"cannot be imported: .*{absent}.*{re.escape(install('tf'))}"
-    ):
+    with pytest.raises(NotInstalled, match=rf"cannot be imported: .*{absent}.*{re.escape(install('tf'))}"):
         import_keras()
     graph = network()
-    with pytest.raises(MissingFramework):
+    with pytest.raises(NotInstalled):
         tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
 
 
 def test_another_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_keras().config, "backend", lambda: "torch")
-    with pytest.raises(MissingFramework, match="its 'torch' backend in this process"):
+    with pytest.raises(NotInstalled, match="its 'torch' backend in this process"):
         import_keras()
 
 

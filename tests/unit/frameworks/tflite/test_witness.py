@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import CheckFailed, MissingFramework
+from porter.base.errors import CannotRun, Contradiction
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tflite import model
@@ -111,9 +111,7 @@ def test_the_proof_refuses_it_and_says_what_is_held(
     assert made.verdict.held == ("the file's operators and tensors: held to TensorFlow Lite's interpreter",)
     with monkeypatch.context() as wrong:
         wrong.setattr(model, "_LATER", swapped(model._LATER, "GELU", "SIGN"))
-        with pytest.raises(
-            CheckFailed, match="not proved: porter and TensorFlow Lite's interpreter disagree"
-        ):
+        with pytest.raises(Contradiction, match="porter and TensorFlow Lite's interpreter disagree"):
             porter.convert(file, to="torch", out=tmp_path / "wrong")
     monkeypatch.setattr("porter.frameworks.tflite.witness.find_spec", lambda name: None)
     made = porter.convert(file, to="torch", out=tmp_path / "without")
@@ -149,5 +147,5 @@ def test_what_the_interpreter_does_not_run(file: Path, tmp_path: Path) -> None:
     checkpoint = read_checkpoint(file)
     broken = tmp_path / "model.tflite"
     broken.write_bytes(file.read_bytes()[:2000])
-    with pytest.raises(MissingFramework, match="TensorFlow Lite's interpreter cannot read it"):
+    with pytest.raises(CannotRun, match="TensorFlow Lite's interpreter cannot read it"):
         disagreement(replace(checkpoint, path=broken), SIZE, True)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import MappingError, MissingFramework, UsageError
+from porter.base.errors import MappingError, NotInstalled, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination
@@ -213,14 +213,14 @@ def test_packages_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "tf_slim", None)
-        with pytest.raises(MissingFramework, match="tf-slim cannot be imported") as caught:
+        with pytest.raises(NotInstalled, match="tf-slim cannot be imported") as caught:
             slim_code.import_slim.__wrapped__()
     assert caught.value.next is not None and caught.value.next.startswith(
         "pip install --no-deps tf-slim==1.1.0 'tf_keras==2."
     )
     monkeypatch.setattr(slim_code, "distribution", absent)
     for load in (slim_code.import_mobilenet_v1, slim_code.import_mobilenet_v2):
-        with pytest.raises(MissingFramework, match="mmdnn, which has slim's MobileNets, is not installed"):
+        with pytest.raises(NotInstalled, match="mmdnn, which has slim's MobileNets, is not installed"):
             load.__wrapped__()
     assert sys.modules["tensorflow"] is import_tensorflow()
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import NotInstalled, UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.zoos.slim import tensornets
 from porter.zoos.slim.network import _frozen_network, variables_of
@@ -27,9 +27,7 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="reference 'tensornets' has no variant 'resnet18'"):
         variables_of(tensornets.construct, "resnet18", 1000, (64, 64))
     monkeypatch.setattr(tensornets, "distribution", absent)
-    with pytest.raises(
-        MissingFramework, match="tensornets, TensorNets' own code, is not installed"
-    ) as caught:
+    with pytest.raises(NotInstalled, match="tensornets, TensorNets' own code, is not installed") as caught:
         tensornets._import.__wrapped__("resnets")
     assert caught.value.next is not None and caught.value.next.endswith("tensornets==0.4.6")
     assert sys.modules["tensorflow"] is import_tensorflow()
@@ -46,7 +44,7 @@ def test_a_release_that_has_other_code(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(tensornets, "distribution", lambda _: Found())
     monkeypatch.setattr(tensornets, "_PACKAGE", "porter_tensornets_9")
     with pytest.raises(
-        MissingFramework, match="tensornets 9 cannot be imported: No module named 'porter_tensornets_9"
+        NotInstalled, match="tensornets 9 cannot be imported: No module named 'porter_tensornets_9"
     ):
         tensornets._import.__wrapped__("resnets")
     monkeypatch.delitem(sys.modules, "porter_tensornets_9")

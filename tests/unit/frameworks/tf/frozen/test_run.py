@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import FileError, GraphError, MappingError, MissingFramework, PorterError, UsageError
+from porter.base.errors import CannotRun, FileError, GraphError, MappingError, PorterError, UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import PURE_OPS
 from porter.frameworks.tf.frozen.run import GraphRunner
@@ -212,7 +212,7 @@ def _call_a_function() -> None:
     ids=lambda value: value.__name__ if callable(value) else value,
 )
 def test_ops_that_are_not_pure_maths_are_refused_by_name(make: Callable[[], Any], op: str) -> None:
-    with pytest.raises(MissingFramework, match=f"porter does not run the op '.*({op}).*'"):
+    with pytest.raises(CannotRun, match=f"porter does not run the op '.*({op}).*'"):
         run(definition(make))
 
 
@@ -306,37 +306,37 @@ def _no_input() -> None:
         (broken(_enlarge), FileError, "big: the constants of this graph are larger"),
         (
             broken(_text),
-            MissingFramework,
+            CannotRun,
             "out: porter does not run a 'Relu' whose T is not a type of numbers",
         ),
         (broken(_twice), GraphError, "out: two ops have this name"),
         (broken(_nowhere), GraphError, "out: reads 'gone'"),
         (
             broken(_channels_first, network),
-            MissingFramework,
+            CannotRun,
             "conv: TensorFlow does not run 'Conv2D' with data_format NCHW on a CPU",
         ),
         (
             broken(_default_training, network),
-            MissingFramework,
+            CannotRun,
             "norm: this FusedBatchNormV3 normalises by the batch",
         ),
         (
             broken(_nothing, lambda: network(training=True)),
-            MissingFramework,
+            CannotRun,
             "norm: this FusedBatchNormV3 normalises by the batch",
         ),
-        (broken(_statistics, network), MissingFramework, "out: reads the batch statistics 'norm:1'"),
-        (broken(_nothing, _two_inputs), MissingFramework, "one placeholder; this one has x, keep_prob"),
-        (broken(_nothing, _no_input), MissingFramework, "one placeholder; this one has none"),
+        (broken(_statistics, network), CannotRun, "out: reads the batch statistics 'norm:1'"),
+        (broken(_nothing, _two_inputs), CannotRun, "one placeholder; this one has x, keep_prob"),
+        (broken(_nothing, _no_input), CannotRun, "one placeholder; this one has none"),
         (
             broken(_nothing, dtype=tf.int32),
-            MissingFramework,
+            CannotRun,
             "x: porter runs graphs whose input is of a floating type",
         ),
         (
             broken(_nothing, shape=(None, 12)),
-            MissingFramework,
+            CannotRun,
             "x: porter feeds images N×H×W×C; this input has 2 dimensions",
         ),
         (
@@ -364,7 +364,7 @@ def test_graphs_that_tensorflow_refuses_are_reported() -> None:
         run(definition(make))
     graph = definition(relu)
     graph.versions.min_consumer = 1 << 30
-    with pytest.raises(MissingFramework, match=r"TensorFlow .* does not take this graph"):
+    with pytest.raises(CannotRun, match=r"TensorFlow .* does not take this graph"):
         run(graph)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import CheckFailed, MissingFramework
+from porter.base.errors import CannotRun, Contradiction
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph import read
@@ -104,7 +104,7 @@ def test_the_proof_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     named = porter.convert(file, to="torch", outputs="prob", out=tmp_path / "named")
     assert named.verdict is not None and named.verdict.ok and not named.verdict.held
     monkeypatch.setattr(read, "loose_ends", lambda nodes, image: loose_ends(nodes, image)[:1])
-    with pytest.raises(CheckFailed, match="not proved: the graph ends at 'second' too, which porter leaves"):
+    with pytest.raises(Contradiction, match="the graph ends at 'second' too, which porter leaves"):
         porter.convert(file, to="torch", out=tmp_path / "wrong")
 
 
@@ -114,5 +114,5 @@ def test_a_graph_that_calls_functions(tmp_path: Path) -> None:
         return tf.nn.relu(x)
 
     file = written(tmp_path / "model.pb", lambda image: tf.nn.softmax(tf.reduce_mean(inner(image), [1, 2])))
-    with pytest.raises(MissingFramework, match="the graph calls functions"):
+    with pytest.raises(CannotRun, match="the graph calls functions"):
         disagreement(read_checkpoint(file), (9, 8), True)
