@@ -66,6 +66,8 @@ def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> tuple[str, 
     Raises:
         Contradiction: the witness reads something else than porter.
     """
+    if opened.in_memory is not None:  # its file is gone, and the port is compared with the model itself
+        return ()
     checkpoint = opened.fitted.checkpoint if opened.fitted else None
     shared = SHARED.get(checkpoint.format) if checkpoint else None
     if checkpoint is None or shared is None or (shared.named and not whole):
