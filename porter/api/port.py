@@ -84,6 +84,11 @@ class Port(PathLike[str]):
         """The comparison with the source, as port.json has it; None if none was made."""
         return read_contents(self.folder).comparison
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What `convert` warned of: what a reader has to know."""
+        return tuple(map(in_python, read_port(self.folder).record.warnings))
+
     @public
     def model(self, device: str = "cpu") -> LoadedModel:
         """The model: torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays
@@ -140,11 +145,6 @@ class Ported(Port):
         self.port: ReadPort = made.port
         self.verdict: Verdict | None = made.verdict
         self._made, self._held = made, held
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader has to know."""
-        return tuple(map(in_python, self._made.warnings))
 
     def record(self) -> dict[str, object]:
         """As `porter convert --json` prints it."""

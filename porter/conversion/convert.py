@@ -64,15 +64,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A finished port, the warnings about it, and the comparison with its source, if one was made."""
+    """A finished port, and the comparison with its source, if one was made."""
 
     port: Port
     verdict: Verdict | None
-    warnings: tuple[str, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader has to know."""
+        return self.port.record.warnings
 
     def record(self) -> dict[str, Any]:
         """As `porter convert --json` prints it."""
-        return {"port": str(self.port.folder), **self.port.record.summary(), "warnings": list(self.warnings)}
+        return {"port": str(self.port.folder), **self.port.record.summary()}
 
 
 def convert(
@@ -183,6 +187,8 @@ def convert(
         next = "give one of them"
         if isinstance(subject, Mapping):
             next = "of a state_dict give the model, or save it and name its variant: weights=FILE"
+        if type(subject).__name__ == "ExportedProgram":
+            next = "give its module(), or the file that torch.export.save writes of it"
         raise UsageError(f"got an object of {type(subject).__name__}, expected {expected}", next=next)
     named = fspath(subject) if isinstance(subject, str | PathLike) else ""
     given: ReferenceName | None = None
@@ -252,14 +258,11 @@ def convert(
             on_disk = read_port(building, held=False)
             verdict, checked, warnings = _check(on_disk, opened, given, check is True, size)
             made = replace(made, record=made.record.model_copy(update=checked))
+        own = _record_warnings(made.record, opened, framework, wishes.size)
+        warnings = (*opened.warnings, *written.warnings, *own, *warnings)
+        made = replace(made, record=made.record.model_copy(update={"warnings": warnings}))
         write_record(building, made.record)
-    warnings = (
-        *opened.warnings,
-        *written.warnings,
-        *_record_warnings(made.record, opened, framework, wishes.size),
-        *warnings,
-    )
-    return Conversion(replace(made, folder=port), verdict, warnings)
+    return Conversion(replace(made, folder=port), verdict)
 
 
 def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> Port:

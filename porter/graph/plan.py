@@ -37,12 +37,15 @@ class Plan:
         only_size: the only input size (rows, columns) at which the graph and every pad are right; None if
             they are at every size.
         notes: by path, what code says at the node (porter.graph.left_out).
+        usual_size: the size (rows, columns) that the source of a port was built for; None where no port
+            states it.
     """
 
     graph: Graph
     realisations: Mapping[str, Realisation]
     only_size: tuple[int, int] | None
     notes: Mapping[str, str] = field(default_factory=dict)
+    usual_size: tuple[int, int] | None = None
 
     @property
     def fixed_by_pads(self) -> bool:

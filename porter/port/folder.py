@@ -255,6 +255,7 @@ class Record(Facts, RecordHead):
             None for porter's own names.
         parity: the comparison with the source (porter.verification.results.VerdictRecord); None if none was
             made.
+        warnings: what `convert` warned of; none in ports of older porters.
         evaluation: the last accuracy measured, or that over more of the same photos in the same way
             (porter.evaluation.results.Evaluation.summary); None if none was.
         evaluations: a line for each accuracy measured, the last MOST_LINES
@@ -283,6 +284,7 @@ class Record(Facts, RecordHead):
     reference: GivenFile | None = None
     parity: dict[str, Any] | None
     check: str
+    warnings: tuple[str, ...] = ()
     versions: dict[str, str]
     evaluation: dict[str, Any] | None = None
     evaluations: tuple[dict[str, Any], ...] = ()
@@ -481,7 +483,10 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at
     # every size.
-    plan = replace(plan, only_size=record.input.size, notes=notes_on(record.left_out))
+    stated = record.input
+    plan = replace(
+        plan, only_size=stated.size, usual_size=stated.native_size, notes=notes_on(record.left_out)
+    )
     return Port(folder, record, graph, plan, destination)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from porter.base.options import in_python
 from porter.reporting.records import Contents
 from porter.reporting.words import conclude
 
@@ -13,7 +14,9 @@ _MOST = 10
 
 
 def card(contents: Contents) -> str:
-    """What the port is, the verdict on it, and its pads that are not the layers' own."""
+    """What the port is, the verdict on it, what its reader has to know, and its pads that are not the layers'
+    own.
+    """
     record, verdict = contents.record, conclude(contents)
     shown = [pad for pad in record.pads if pad.kind != "native"]
     rows = Markup("").join(
@@ -21,11 +24,12 @@ def card(contents: Contents) -> str:
         for pad in shown[:_MOST]
     )
     head = Markup("<tr><th>site</th><th>source</th><th>{}</th></tr>").format(record.framework)
+    warned = Markup("").join(map(Markup("<p>Warning: {}</p>").format, map(in_python, record.warnings)))
     hidden = f"; sites that need more and are not shown: {len(shown) - _MOST}" if len(shown) > _MOST else ""
     more = f"sites with the layers' own padding: {len(record.pads) - len(shown)}{hidden}"
     return str(
         Markup(
-            '<div><b>{}</b> to {} in <code>{}</code><p><b style="color:{}">{}</b>. {}</p>{}<p>{}</p></div>'
+            '<div><b>{}</b> to {} in <code>{}</code><p><b style="color:{}">{}</b>. {}</p>{}{}<p>{}</p></div>'
         ).format(
             record.name,
             record.framework,
@@ -33,6 +37,7 @@ def card(contents: Contents) -> str:
             _COLOURS[verdict.standing],
             verdict.word,
             verdict.sentence,
+            warned,
             Markup("<table>{}{}</table>").format(head, rows) if shown else "",
             more,
         )

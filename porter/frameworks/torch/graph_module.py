@@ -149,8 +149,12 @@ class GraphModule(nn.Module):
         return x
 
 
+def plan_of(model: GraphModule) -> Plan:
+    return model._plan
+
+
 def graph_of(model: GraphModule) -> Graph:
-    return model._plan.graph
+    return plan_of(model).graph
 
 
 def build_model(
