@@ -41,6 +41,7 @@ class Saved:
             sizes.
         copied: makes a copy of the model, in inference mode on the CPU, that takes the images of the file's
             graph in their order and gives its outputs; None where the file itself is the model.
+        batch: so many images its graph, and therefore a copy, takes at once; None for any number.
         calls: by the file's name of a value, the layer that gives it and which of its calls does, from 0:
             `layer1.0.relu@1`. Where it is empty, the file's names are the layers' own.
         notes: what the copy lacks of the model, one line each.
@@ -56,6 +57,7 @@ class Saved:
     graph: str
     size: tuple[int, int] | None = None
     copied: Callable[[], Any] | None = None
+    batch: int | None = None
     calls: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     rounded: bool = False

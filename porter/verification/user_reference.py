@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import MappingError, PorterError, UsageError
+from porter.base.errors import CheckFailed, MappingError, PorterError, UsageError
 from porter.filegraph.to_graph import to_graph
 from porter.files import digest
 from porter.formats.reading import read_weights
 from porter.formats.recognition import READABLE
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.given import Shown, framework_of, given_models
-from porter.frameworks.images import as_taken
+from porter.frameworks.images import as_taken, in_parts
 from porter.frameworks.in_memory import Saved
 from porter.graph import OF_LOGITS, Graph, shapes
 from porter.graph.ops import is_map
@@ -226,8 +226,12 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
         return runner
 
     def shown(batch: Array, dtype: Dtype) -> Shown:
+        parts = in_parts(batch.astype(dtype), held.batch if held is not None else None)
         with running():
-            return framework.show(model(dtype), as_taken(batch.astype(dtype), opened.graph), layers, arrays)
+            found = [
+                framework.show(model(dtype), as_taken(part, opened.graph), layers, arrays) for part in parts
+            ]
+        return found[0] if len(found) == 1 else _joined(found, len(batch))
 
     shown(image, "float32")
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
@@ -235,6 +239,14 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     return UserReference(
         given.name, file, opened.graph, sizes, shown, tuple(notes), rounded=rounds, named=not held
     )
+
+
+def _joined(parts: Sequence[Shown], count: int) -> Shown:
+    """The outputs of a model that takes so many images at once. Values inside it may have other axes than
+    that of the images, so they are left out.
+    """
+    outputs = zip(*(part.outputs for part in parts), strict=True)
+    return Shown(tuple(np.concatenate(each)[:count] for each in outputs), {})
 
 
 def _calls(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:
@@ -344,26 +356,27 @@ def _expect_outputs(
             if given.maker
             else "give a model with the same outputs"
         )
-        raise UsageError(
-            f"expected {len(graph.outputs)} outputs, as the source gives, got {len(outputs)} from "
-            f"{given.name}",
-            where=str(given.file),
-            next=next,
-        )
+        raise _other(given, f"{len(graph.outputs)} outputs", str(len(outputs)), next)
     dropped = None
     for path, value in zip(graph.outputs, outputs, strict=True):
         wanted, got = tuple(size or 0 for size in known[path]), value.shape[1:]
-        if got == (wanted[0] + 1,) and opened.fitted is not None and drops_background(opened.fitted.fit):
+        with_row = (wanted[0] + 1,) if len(wanted) == 1 else None
+        if got == with_row and opened.fitted is not None and drops_background(opened.fitted.fit):
             dropped = path
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
             shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"
             next = "a reference computes the source's function, without resizing or cropping"
-            raise UsageError(
-                f"expected {_text((IMAGES, *wanted))}, as the source gives, got {shown} from {given.name}",
-                where=str(given.file),
-                next=next,
-            )
+            raise _other(given, _text((IMAGES, *wanted)), shown, next)
     return dropped
+
+
+def _other(given: ReferenceName, expected: str, got: str, next: str) -> PorterError:
+    """The error of a reference that is another function; what a model in memory gives is the source's own."""
+    if given.held is not None:
+        message = f"it gives {got}, and porter reads a graph that gives {expected}"
+        return CheckFailed(message, where=given.name, next="this is a mistake of porter's: report it")
+    message = f"expected {expected}, as the source gives, got {got} from {given.name}"
+    return UsageError(message, where=str(given.file), next=next)
 
 
 def _text(shape: tuple[int, ...]) -> str:

@@ -17,6 +17,7 @@ from torch.nn.utils import parametrizations, prune, weight_norm
 
 import porter
 from porter.base.errors import PorterError, UsageError
+from porter.frameworks.torch.running import tensors_in
 from porter.graph import Conv
 
 SIDE = 24
@@ -341,13 +342,64 @@ def test_what_is_lacking_at_open_sizes_is_drawn_for_one(
     )
 
 
-def test_hooks_of_the_users_are_neither_run_nor_ported(convert: Callable[..., Any]) -> None:
-    seen: list[object] = []
-    module: Any = seeded(Net)
-    module.block.register_forward_hook(lambda _module, _given, value: seen.append(value))
+class Layers(Net):
+    """It gives what hooks collect, which it adds when it is first called, as transformers' models do for
+    `output_hidden_states`.
+    """
+
+    found: tuple[torch.Tensor, ...] | None = None
+
+    def forward(self, images: torch.Tensor) -> Any:
+        if self.found is None:
+            for each in (self.stem, self.block):
+                each.register_forward_hook(self._collect)
+        self.found = ()
+        returned = {"logits": super().forward(images), "layers": self.found}
+        self.found = ()
+        return returned
+
+    def _collect(self, _: nn.Module, __: object, value: torch.Tensor) -> None:
+        assert self.found is not None
+        self.found += (value,)
+
+
+def _called(module: nn.Module) -> nn.Module:
+    with torch.no_grad():
+        module(torch.zeros(1, 3, SIDE, SIDE))
+    return module
+
+
+def _hooked(hook: Callable[..., Any]) -> nn.Module:
+    module = seeded(Net)
+    module.block.register_forward_hook(hook)  # type: ignore[union-attr]
+    return module
+
+
+HOOKED: dict[str, tuple[Callable[[], nn.Module], int, int]] = {
+    # what makes it, how many values it gives, how many warnings say that hooks are left out
+    "collect outputs": (lambda: seeded(Layers), 3, 0),
+    "collect outputs, called before": (lambda: _called(seeded(Layers)), 3, 0),
+    "give another value": (lambda: _hooked(lambda _, __, value: value * 2 + 1), 1, 0),
+    "look at a value": (lambda: _hooked(lambda *_: None), 1, 1),
+}
+
+
+@pytest.mark.parametrize("what", HOOKED)
+def test_a_port_is_of_the_module_with_its_hooks(convert: Callable[..., Any], what: str) -> None:
+    make, count, left_out = HOOKED[what]
+    module = make()
     made = convert(module, input_size=SIDE)
-    assert not seen and len(module.block._forward_hooks) == 1
-    assert any("hooks of your own at 'block' are left out" in warning for warning in made.warnings)
+    images = torch.randn(2, 3, 31, 26)
+    with torch.no_grad():
+        wanted, got = ([*tensors_in(each(images))] for each in (module, made.model()))
+    assert len(got) == len(wanted) == count
+    assert all(torch.allclose(*each, rtol=0, atol=1e-5) for each in zip(wanted, got, strict=True))
+    said = [
+        each
+        for each in porter.open(made.folder).warnings
+        if "hooks of your own at 'block' are left out" in each
+    ]
+    assert len(said) == left_out and all(each.replace("'", "&#39;") in made._repr_html_() for each in said)
 
 
 class Branching(nn.Module):
@@ -390,9 +442,9 @@ def test_what_is_given_may_have_been_changed(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
     "training mode": (lambda: seeded(Net).train(), {"input_size": SIDE}, "call model.eval"),
     "a part in training mode": (
-        lambda: _train_block(seeded(Net)),
+        lambda: _train_norm(seeded(Net)),
         {"input_size": SIDE},
-        "'block' of it is in training mode",
+        "'norm' of it is in training mode",
     ),
     "no numbers": (
         lambda: seeded(Net).to("meta"),
@@ -408,12 +460,17 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
     "another size": (
         lambda: seeded(Fixed),
         {"input_size": 32},
-        "does not take the example of 1x3x32x32: RuntimeError",
+        "does not take the example of 1x3x32x32 or 1x1x32x32: RuntimeError",
     ),
     "a script": (
         lambda: torch.jit.script(nn.Sequential(nn.ReLU()).eval()),
         {"input_size": SIDE},
-        "takes no ScriptModule",
+        "it is a ScriptModule, and torch.export takes none",
+    ),
+    "a script inside": (
+        lambda: nn.Sequential(torch.jit.script(nn.Conv2d(3, 4, 3).eval()), nn.ReLU()).eval(),
+        {"input_size": SIDE},
+        "'0' of it is a ScriptModule",
     ),
     "an example of text": (
         lambda: seeded(Net),
@@ -444,8 +501,8 @@ def test_what_is_no_model_is_refused(convert: Callable[..., Any]) -> None:
             convert(seeded(Net), input_size=SIDE, **given)
 
 
-def _train_block(module: nn.Module) -> nn.Module:
-    module.block.train()  # type: ignore[union-attr]
+def _train_norm(module: nn.Module) -> nn.Module:
+    module.norm.train()  # type: ignore[union-attr]
     return module
 
 

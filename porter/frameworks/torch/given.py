@@ -35,7 +35,9 @@ def prepare(
 
     model: nn.Module = make()
     weights = _load(model, checkpoint)
-    return model.to("cpu", getattr(torch, stored)).to(getattr(torch, dtype)).eval(), weights
+    if any(each.training for each in model.modules()):  # a GraphModule of torch.export refuses eval()
+        model.eval()
+    return model.to("cpu", getattr(torch, stored)).to(getattr(torch, dtype)), weights
 
 
 def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from copy import deepcopy
 from functools import partial
+from inspect import Parameter, signature
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,15 @@ import numpy as np
 import torch
 from torch import nn
 from torch.fx.experimental import _config as export_config
-from torch.nn.utils import parametrize
 
-from porter.base.errors import UsageError, first_line, some
+from porter.base.errors import UsageError, first_line
 from porter.formats.torch_export.archive import read_archive
 from porter.formats.torch_export.calls import calls_in
 from porter.frameworks.in_memory import Saved
+from porter.frameworks.torch.copies import copies_of, tensors_of, unwrapped
+from porter.frameworks.torch.graph_module import GraphModule, plan_of
 from porter.frameworks.torch.running import tensors_in
+from porter.graph import input_shapes
 from porter.padding import ANY, Size
 
 _MOST_GUARDS = 64
@@ -39,31 +41,28 @@ and the axes that torch.export is asked to leave open, one choice after the othe
 """
 _PROBE = (224, 224)
 """Rows and columns of the example for a module of any size."""
-_WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
-"""Modules that compute what the one in them does, and where it is."""
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-_BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
 
 
 def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
     """The module as torch.export writes it: `.pt2`, of any number of images, rows and columns where the
     module allows it.
     """
-    module = _unwrapped(model)
+    module = unwrapped(model)
     name = type(module).__name__
     expect_ready(module, name)
-    copy, hooked = _copy(module, name)
-    images = _images(copy, name, example, size)
+    copies = copies_of(model, name, _candidates(module, name, example, size))
     # Readers give a program's images before its other inputs.
-    order = sorted(range(len(images)), key=lambda place: images[place].dim() != 4)
-    as_tensors = _expect_runs(copy, images, name)
+    order = sorted(range(len(copies.images)), key=lambda place: copies.images[place].dim() != 4)
+    made = copies.make()
+    images, as_tensors = _run(made, copies.images, name)
     fitted = partial(_fitted, order=order, as_tensors=as_tensors)
-    left = f"hooks of your own at {some(hooked)} are left out: the port is of the module without them"
+    copy = fitted(made)
+    takes_any = _takes(copy, [torch.cat([images[place], images[place]]) for place in order])
 
     def saved(level: int) -> Saved:
         said, choices = _OPEN[level]
         program, is_last = (
-            _exported(fitted(copy), [images[place] for place in order], name, choices),
+            _exported(copy, [images[place] for place in order], name, choices),
             level + 1 == len(_OPEN),
         )
         path = folder / f"{name}{said}.pt2"
@@ -73,32 +72,30 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
             if is_last:
                 raise
             return saved(level + 1)
+        batch, *sides = _first_shape(program)
         return Saved(
             name,
             path,
             "the graph that torch.export draws",
-            (images[order[0]].shape[2], images[order[0]].shape[3]) if images[order[0]].dim() == 4 else None,
-            copied=lambda: fitted(_copy(module, name)[0]),
-            calls=calls_in(read_archive(path).program, _same(copy)),
-            notes=(left,) if hooked else (),
+            (images[order[0]].shape[2], images[order[0]].shape[3]) if len(sides) == 3 else None,
+            copied=lambda: fitted(copies.make()),
+            batch=None if takes_any and not isinstance(batch, int) else len(images[order[0]]),
+            calls=_calls(path, copy),
+            notes=copies.notes,
             fixed=None if is_last else lambda: saved(level + 1),
         )
 
     return saved(0)
 
 
-def _same(module: nn.Module) -> dict[str, str]:
-    """Of each path of a module in it the first one that it has."""
+def _calls(program: Path, module: nn.Module) -> dict[str, str]:
+    """See Saved.calls. A program that was exported twice still names the modules of the first."""
     first: dict[int, str] = {}
-    return {
+    same = {
         path: first.setdefault(id(each), path) for path, each in module.named_modules(remove_duplicate=False)
     }
-
-
-def _unwrapped(module: nn.Module) -> nn.Module:
-    while (inner := _WRAPPERS.get(type(module).__name__)) is not None:
-        module = getattr(module, inner)
-    return module
+    calls = calls_in(read_archive(program).program, same)
+    return {tap: call for tap, call in calls.items() if call.rpartition("@")[0] in same}
 
 
 def expect_ready(module: nn.Module, name: str) -> None:
@@ -107,16 +104,21 @@ def expect_ready(module: nn.Module, name: str) -> None:
     Raises:
         UsageError: with the way round.
     """
-    if isinstance(module, torch.jit.ScriptModule):
-        raise UsageError(
-            "torch.export takes no ScriptModule", where=name, next="give the module that it was made from"
-        )
-    training = next((path for path, each in module.named_modules() if each.training), None)
+    for path, each in module.named_modules():
+        where = f"'{path}' of it" if path else "it"
+        if isinstance(each, torch.jit.ScriptModule):
+            reason = f"{where} is a ScriptModule, and torch.export takes none"
+        elif type(each).__module__.startswith("torch.ao.nn.") and "quantized" in type(each).__module__:
+            reason = f"{where} is quantized, and porter takes modules of floating-point numbers"
+        else:
+            continue
+        raise UsageError(reason, where=name, next="give the module that it was made from")
+    training = next((path for path, each in module.named_modules() if _acts_in_training(each)), None)
     if training is not None:
         where = f"'{training}' of it" if training else "it"
         next_step = "call model.eval() first: norms and dropouts compute something else in training"
         raise UsageError(f"{where} is in training mode", where=name, next=next_step)
-    for path, tensor in (*module.named_parameters(), *module.named_buffers()):
+    for path, tensor in tensors_of(module):
         if nn.parameter.is_lazy(tensor):
             next_step = "call the module on a batch first"
             raise UsageError(f"'{path}' has no shape yet", where=name, next=next_step)
@@ -127,140 +129,124 @@ def expect_ready(module: nn.Module, name: str) -> None:
             )
 
 
-def _copy(module: nn.Module, name: str) -> tuple[nn.Module, list[str]]:
-    """A copy of a module on the CPU, with its weights as it computes them, and the paths of the hooks that it
-    lacks.
-
-    Parametrisations and the norms of weights, which torch computes from other tensors at each call, are the
-    weights that they give. Half precision becomes float32.
+def _acts_in_training(module: nn.Module) -> bool:
+    """Whether a module is a norm or a dropout in training mode. Where another one computes something else in
+    training, a copy of the model gives something else.
     """
-    try:
-        copy: nn.Module = deepcopy(module, dict(_tensors_on_cpu(module)))
-    except Exception as error:  # whatever the module's own code raises
-        next_step = (
-            "save it by torch.export.save(torch.export.export(module, (example,)), FILE), and convert FILE"
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return module.training and module.running_mean is not None
+    return isinstance(module, nn.modules.dropout._DropoutNd) and module.training and module.p > 0
+
+
+def _candidates(
+    module: nn.Module, name: str, example: Sequence[Any], size: Size | None
+) -> list[list[torch.Tensor]]:
+    """What the module may be called with, likeliest first: the example, or what a port's graph takes, or an
+    image of 3 channels, of 1, or of those that a convolution takes.
+    """
+    like = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
+    found = (
+        _of_example(name, example) if example else _of_program(module, size) or _of_size(module, name, size)
+    )
+    in_types = [[each.to(like) if each.is_floating_point() else each for each in found] for found in found]
+    telling = [[_telling(each) for each in images] for images in in_types]
+    return [*telling, *in_types, *found]
+
+
+def _of_example(name: str, example: Sequence[Any]) -> list[list[torch.Tensor]]:
+    wrong = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
+    if wrong is not None:
+        next_step = "give a batch that the module takes, or a tuple with one for each input"
+        raise UsageError(
+            f"the example has a {type(wrong).__name__}, expected tensors", where=name, next=next_step
         )
-        raise UsageError(f"it cannot be copied: {first_line(error)}", where=name, next=next_step) from None
-    copy.cpu()
-    if any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in copy.state_dict().values()):
-        copy.float()
-    copy.requires_grad_(False)
-    hooked = list[str]()
-    with torch.no_grad():
-        for path, each in list(copy.named_modules()):
-            if parametrize.is_parametrized(each):
-                _settle(each)
-            if _without_hooks(each):
-                hooked.append(f"'{path}'" if path else "its top")
-    return copy.requires_grad_(False), hooked
+    tensors = [each if isinstance(each, torch.Tensor) else torch.from_numpy(each) for each in example]
+    return [[each.detach().cpu() for each in tensors]]
 
 
-def _settle(module: nn.Module) -> None:
-    """Gives a module the tensors that its parametrisations compute.
-    torch.nn.utils.parametrize.remove_parametrizations would take them from the class too, which a copy shares
-    with the user's module.
-    """
-    computed = {name: getattr(module, name) for name in module.parametrizations}  # type: ignore[union-attr]
-    module.__class__ = type(module).__bases__[0]
-    del module.parametrizations
-    for name, tensor in computed.items():
-        module.register_parameter(name, nn.Parameter(tensor, requires_grad=False))
+def _of_program(module: nn.Module, size: Size | None) -> list[list[torch.Tensor]]:
+    """What a module takes that torch.export or torch.fx made, where its graph says it."""
+    if not isinstance(module, torch.fx.GraphModule):
+        return []
+    stated = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    if not stated or not all(isinstance(each, torch.Tensor) for each in stated):
+        return []
+    given = [None, None, *(size or ANY)]
+
+    def sizes(value: torch.Tensor) -> list[int]:
+        asked = given if value.dim() == 4 else [None] * value.dim()
+        return [n if isinstance(n, int) else own or 2 for n, own in zip(value.shape, asked, strict=True)]
+
+    return [[torch.zeros(sizes(value), dtype=value.dtype) for value in stated]]
 
 
-def _tensors_on_cpu(module: nn.Module) -> Iterator[tuple[int, torch.Tensor]]:
-    """By id, a copy of each plain tensor of a module, as deepcopy takes them: it refuses those that were
-    computed from others, and it would copy those of a GPU on the GPU.
-    """
-    for each in module.modules():
-        for held in (each._parameters, each._buffers, vars(each)):
-            for value in held.values():
-                if type(value) is nn.Parameter:
-                    yield id(value), nn.Parameter(value.detach().cpu().clone(), requires_grad=False)
-                elif type(value) is torch.Tensor:
-                    yield id(value), value.detach().cpu().clone()
-
-
-def _without_hooks(module: nn.Module) -> bool:
-    """Takes the hooks off a module: torch's own, such as a norm of weights, become the weights; whether there
-    were others.
-    """
-    others = False
-    for name in _HOOKS:
-        hooks: dict[int, Any] = getattr(module, name)
-        for key, hook in list(hooks.items()):
-            own = type(hook).__module__.startswith("torch.")
-            if own and not hasattr(hook, "remove"):
-                continue
-            if own:
-                hook.remove(module)
-            others |= not own
-            module_hooks: dict[int, Any] = getattr(module, name)
-            module_hooks.pop(key, None)
-    for name in _BACKWARD:
-        getattr(module, name).clear()
-    return others
-
-
-def _images(module: nn.Module, name: str, example: Sequence[Any], size: Size | None) -> list[torch.Tensor]:
-    """What the module is called with: the example, otherwise an image of zeros."""
-    like = next((each for each in module.parameters() if each.is_floating_point()), torch.zeros(()))
-    if example:
-        wrong = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
-        if wrong is not None:
-            next_step = "give a batch that the module takes, or a tuple with one for each input"
-            raise UsageError(
-                f"the example has a {type(wrong).__name__}, expected tensors", where=name, next=next_step
-            )
-        found = [each if isinstance(each, torch.Tensor) else torch.from_numpy(each) for each in example]
-        return [
-            each.detach().cpu().to(like.dtype) if each.is_floating_point() else each.detach().cpu()
-            for each in found
-        ]
+def _of_size(module: nn.Module, name: str, size: Size | None) -> list[list[torch.Tensor]]:
+    plan = plan_of(module) if isinstance(module, GraphModule) else None
+    if size is None and plan is not None:
+        size = plan.usual_size
     if size is None:
         next_step = "give example, a batch that the module takes, or input_size"
         raise UsageError("nothing says what size its images have", where=name, next=next_step)
-    rows, columns = _PROBE if size == ANY else size
-    channels = next((each.in_channels for each in module.modules() if isinstance(each, nn.Conv2d)), 3)
-    return [torch.zeros(1, channels, rows or _PROBE[0], columns or _PROBE[1], dtype=like.dtype)]
+    rows, columns = _PROBE if size == ANY else (size[0] or _PROBE[0], size[1] or _PROBE[1])
+    if plan is not None:
+        return [
+            [torch.zeros(1, *shape) for shape in input_shapes(plan.graph, (rows, columns)).values()]  # type: ignore[arg-type]
+        ]
+    taken = (each.in_channels for each in module.modules() if isinstance(each, nn.Conv2d))
+    return [[torch.zeros(1, channels, rows, columns)] for channels in dict.fromkeys((3, 1, *taken))]
 
 
-def _expect_runs(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> bool:
-    """Runs the module once; whether it returns something else than one tensor or a tuple of them.
+def _telling(given: torch.Tensor) -> torch.Tensor:
+    """Numbers in place of an example of zeros, which would show little of what a module computes."""
+    if not given.is_floating_point() or not given.numel() or bool((given != given.flatten()[0]).any()):
+        return given
+    return torch.rand(given.shape, generator=torch.Generator().manual_seed(0)).to(given.dtype)
+
+
+def _run(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> tuple[list[torch.Tensor], bool]:
+    """Runs a copy once, which is in float32 where the module is in half precision; the images in its type,
+    and whether it returns something else than one tensor or a tuple of them.
 
     Raises:
-        UsageError: it does not take these images, or returns no tensors.
+        UsageError: it does not take these images.
     """
+    like = next((each.dtype for each in module.parameters() if each.is_floating_point()), torch.float32)
+    given = [each.to(like) if each.is_floating_point() else each for each in images]
     try:
         with torch.no_grad():
-            returned = module(*images)
-    except Exception as error:  # whatever the module's own code raises
-        taken = " and ".join("x".join(map(str, each.shape)) for each in images)
-        reason = f"it does not take the example of {taken}: {type(error).__name__}: {first_line(error)}"
-        raise UsageError(reason, where=name, next="give example, a batch that the module takes") from None
-    if not list(tensors_in(returned)):
+            returned = module(*(each.clone() for each in given))
+    except Exception as error:
+        reason = f"it does not run in {like}: {type(error).__name__}: {first_line(error)}"
         raise UsageError(
-            f"it returns a {type(returned).__name__} without tensors",
-            where=name,
-            next="give a module that returns some",
-        )
-    return not isinstance(returned, torch.Tensor) and not (
-        isinstance(returned, tuple) and all(isinstance(each, torch.Tensor) for each in returned)
+            reason, where=name, next="call model.float(), and leave casts to half precision out of its code"
+        ) from None
+    is_plain = isinstance(returned, torch.Tensor) or (
+        type(returned) is tuple and all(isinstance(each, torch.Tensor) for each in returned)
     )
+    return given, not is_plain
+
+
+def _takes(module: nn.Module, images: Sequence[torch.Tensor]) -> bool:
+    try:
+        with torch.no_grad():
+            module(*images)
+    except Exception:  # whatever the module's own code raises
+        return False
+    return True
 
 
 def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Module:
-    """The copy of a module, which then takes its images in another order, and gives a tuple of tensors."""
-    moved = list(order) != sorted(order)
-    if not as_tensors and not moved:
-        return module
-    own: Callable[..., Any] = module.forward
-
-    def forward(*images: torch.Tensor) -> Any:
-        given = [images[order.index(place)] for place in range(len(order))]
-        returned = own(*given)
-        return tuple(tensors_in(returned)) if as_tensors else returned
-
-    module.forward = forward
+    """The copy of a module, which then takes its images in another order, and gives a tuple of tensors. The
+    hooks that it has take and give what they did.
+    """
+    if list(order) != sorted(order):
+        own: Callable[..., Any] = module.forward
+        module.forward = lambda *images: own(*images)
+        module.register_forward_pre_hook(
+            lambda _, images: tuple(images[order.index(place)] for place in range(len(order))), prepend=True
+        )
+    if as_tensors:
+        module.register_forward_hook(lambda _, __, returned: tuple(tensors_in(returned)))
     return module
 
 
@@ -299,8 +285,9 @@ def _exported(
 
 
 def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> torch.export.ExportedProgram:
-    if axes is not None and "forward" in vars(module):
-        axes = (tuple(axes),)  # of one parameter, *images
+    kinds = [each.kind for each in signature(module.forward).parameters.values()]
+    if axes is not None and kinds == [Parameter.VAR_POSITIONAL]:
+        axes = (tuple(axes),)
     # An export that fails leaves the open axes marked on its tensors.
     unmarked = tuple(each.clone() for each in images)
     with torch.no_grad():

@@ -128,17 +128,22 @@ def record(
 
 
 def tensors_in(returned: Any) -> Iterator[torch.Tensor]:
-    """The tensors in what a module returns, in its own order: a tensor, or those of a tuple, a list, a
-    mapping or a dataclass.
+    """The tensors in what a module returns, in its own order."""
+    return (each for each in leaves_in(returned) if isinstance(each, torch.Tensor))
+
+
+def leaves_in(returned: Any) -> Iterator[Any]:
+    """What a module returns, in its own order; of a tuple, a list, a mapping or a dataclass, what it
+    holds.
     """
-    if isinstance(returned, torch.Tensor):
-        yield returned
-    elif isinstance(returned, Mapping | list | tuple):
+    if isinstance(returned, Mapping | list | tuple):
         for value in returned.values() if isinstance(returned, Mapping) else returned:
-            yield from tensors_in(value)
+            yield from leaves_in(value)
     elif is_dataclass(returned):
         for each in fields(returned):
-            yield from tensors_in(getattr(returned, each.name))
+            yield from leaves_in(getattr(returned, each.name))
+    else:
+        yield returned
 
 
 def to_array(value: torch.Tensor) -> Array:
