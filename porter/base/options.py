@@ -306,8 +306,8 @@ def _command(name: str, help: str, names: str, *own: Option) -> Command:
 
 CONVERT = _command(
     "convert",
-    "Port a variant's weights (--from its zoo), or a file that carries its own graph, to another "
-    "framework and prove the port.",
+    "Port weights to another framework, and prove the port. The subject is a variant, with --from its "
+    "zoo, or a file that carries its own graph.",
     "subject source to weights out overwrite padding input_size dtype quantize allow_overflow "
     "keep_background keep_activation "
     "keep_dropout preprocess class_names outputs mapped options fold_bn stock check reference origin "
@@ -338,25 +338,24 @@ INSPECT = _command(
 )
 PADS = _command(
     "pads",
-    "Print the padding sites: the source's convention, its realisation in the destination, and why; also "
-    "training pads, and what "
-    "the destination refuses.",
+    "Print how a source pads, and how the port does the same. Each site has its convention in the source, "
+    "its realisation in the destination, and why; training pads and what the destination refuses follow.",
     "subject source to input_size all_sites recipes",
 )
 FETCH = _command(
     "fetch",
-    "Download a variant's published weights into the cache, check them and print their path.",
+    "Download and check published weights. They go into the cache, and their path is printed.",
     "variant source recipes",
     replace(_FROM, help="where the weights come from", default=REQUIRED),
 )
 STUDY = _command(
     "study padding",
-    "Measure the same weights under each candidate padding and name the one that they were trained with.",
+    "Name the padding that weights were trained with. The same weights are measured under each candidate.",
     f"variant source data between origin weights sites mapped options {_PHOTOS} port recipes",
 )
 REPORT = _command(
     "report",
-    "Write everything that is recorded about a port as one HTML page.",
+    "Write all that is recorded of a port as one HTML page.",
     "folder other out",
     Option("other", None, "OTHER", "a second port, to show both side by side", Path),
     _option("out", "FILE", "default: DIR/report.html; for two ports ./DIR-and-OTHER.html", Path),
@@ -365,15 +364,16 @@ RECIPE_LIST = _command("recipe list", "List architectures, their variants and zo
 RECIPE_SHOW = _command("recipe show", "Print a recipe; for a variant, its graph and zoos.", "name recipes")
 RECIPE_CHECK = _command(
     "recipe check",
-    "Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures.",
+    "Check every variant of a recipe in every zoo. Its graph, shapes, names, pads, expressions and figures "
+    "are checked.",
     "file weights",
     _argument("file", "FILE", "a recipe"),
     replace(_WEIGHTS, help="try the recipe on this file: mapping and numbers"),
 )
 RECIPE_NEW = _command(
     "recipe new",
-    "Draft a recipe: from a file that carries its own graph, the whole recipe; from a file of weights, one "
-    "with a # TODO at each guess.",
+    "Draft a recipe from a model or from weights. A file that carries its own graph gives the whole "
+    "recipe, a file of weights one with a # TODO at each guess.",
     "name model weights zoo out overwrite input_size",
     _argument("name", "NAME", "of the variant, and of its architecture", str),
     replace(_WEIGHTS, help="try the recipe on this file; without --from-model, draft it from this file"),

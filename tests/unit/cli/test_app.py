@@ -138,6 +138,12 @@ def test_arguments_that_are_missing_point_to_the_help_of_their_command(cli: Cli)
     refused(cli("--nothing"), "see porter --help")
 
 
+@pytest.mark.parametrize("words", [(), ("recipe",), ("study",)])
+def test_help_says_every_command_in_a_whole_sentence(words: tuple[str, ...], cli: Cli) -> None:
+    _, listed = cli(*words, "--help").out.split("Commands:\n")
+    assert all(line.endswith(".") and "..." not in line for line in listed.strip().splitlines())
+
+
 def test_the_help_of_map_spells_layers_in_a_row(cli: Cli) -> None:
     assert "FIRST,relu,LAST=head/logits" in cli("convert", "--help").out
 
