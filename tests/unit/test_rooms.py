@@ -47,9 +47,9 @@ def file_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def imported(path: Path) -> Iterator[str]:
+def imported(path: Path, strings: bool = True) -> Iterator[str]:
     """Every module of porter that a file imports, wherever the import stands, and every one that it names in
-    a string.
+    one of its `strings`.
     """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "porter":
@@ -62,7 +62,8 @@ def imported(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif (
-            isinstance(node, ast.Constant)
+            strings
+            and isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and re.fullmatch(r"porter(\.\w+)+", node.value)
         ):
@@ -174,3 +175,18 @@ def test_every_file_of_unit_tests_names_its_module() -> None:
         ):
             astray.append(str(path.relative_to(ROOT)))
     assert not astray
+
+
+def test_no_two_modules_import_each_other() -> None:
+    """Wherever the imports stand. Packages, which name what they give, are left out."""
+    modules = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts): file
+        for file in (ROOT / "porter").rglob("*.py")
+        if file.stem not in DOORS
+    }
+    ahead = {module: modules.keys() & imported(file, strings=False) for module, file in modules.items()}
+    # What imports only modules that are in no circle is in none.
+    while free := [module for module, names in ahead.items() if names.isdisjoint(ahead)]:
+        for module in free:
+            del ahead[module]
+    assert not ahead

@@ -1,3 +1,8 @@
 """TensorFlow Lite's ports: what TensorFlow's converter makes of porter's Keras build, run by TensorFlow's
 interpreter.
 """
+
+FILE = "model.tflite"
+"""The file of a port, and its path among tensors."""
+WHOLE = "bytes"
+"""The role of the file itself, among tensors."""

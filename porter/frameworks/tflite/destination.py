@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from porter.base.errors import GraphError
 from porter.frameworks.tf.layout import CAPABILITIES as CAPABILITIES
-from porter.frameworks.tflite import engine
+from porter.frameworks.tflite import FILE, engine
 from porter.graph import ops
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 
 NAME = "tflite"
 INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
-MODEL_FILE = engine.FILE
+MODEL_FILE = FILE
 PACKAGE = "tensorflow"
 NAMES_LAYERS = False
 ENGINE: PortEngine = engine

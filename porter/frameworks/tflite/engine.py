@@ -15,6 +15,7 @@ from porter.frameworks.ports_only import (
     twin as twin,
 )
 from porter.frameworks.tf import engine as keras
+from porter.frameworks.tflite import FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
@@ -24,8 +25,6 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 
 NAME = "tflite"
 RUNNER = "TensorFlow Lite"
-FILE, WHOLE = "model.tflite", "bytes"
-"""The path and the role of the file itself, among tensors."""
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:

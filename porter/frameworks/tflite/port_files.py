@@ -16,8 +16,8 @@ from porter.formats.limits import MOST_NODES
 from porter.formats.tflite.flatbuffer import root
 from porter.formats.tflite.model import read_model
 from porter.frameworks import Tensors
+from porter.frameworks.tflite import FILE, WHOLE
 from porter.frameworks.tflite.conversion import convert
-from porter.frameworks.tflite.engine import FILE, WHOLE
 from porter.graph.plan import Plan
 
 

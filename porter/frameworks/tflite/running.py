@@ -18,6 +18,7 @@ from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import Tensors
 from porter.frameworks.images import as_taken, expect_axes, expect_fit
 from porter.frameworks.tf.layout import keras_class, layer_names
+from porter.frameworks.tflite import FILE, WHOLE
 from porter.frameworks.tflite.conversion import (
     SCOPE,
     convert,
@@ -26,7 +27,6 @@ from porter.frameworks.tflite.conversion import (
     is_rounded,
     output_names,
 )
-from porter.frameworks.tflite.engine import FILE, WHOLE
 from porter.graph import INPUT, Node, Op, ops
 from porter.graph.ops import Axes, is_map
 from porter.graph.plan import Plan, taken_shapes
