@@ -26,7 +26,7 @@ from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import CONVERTED, WITH_DROPOUTS, Destination, get_destination
-from porter.frameworks.in_memory import Example, Model, is_model
+from porter.frameworks.in_memory import Example, Model, instead_of, is_model
 from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
@@ -184,12 +184,9 @@ def convert(
         raise UsageError(reason, where="--keep-dropout", next="leave it out")
     if not is_model(subject) and not isinstance(subject, str | PathLike):
         expected = "a variant, a file, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto"
-        next = "give one of them"
-        if isinstance(subject, Mapping):
-            next = "of a state_dict give the model, or save it and name its variant: weights=FILE"
-        if type(subject).__name__ == "ExportedProgram":
-            next = "give its module(), or the file that torch.export.save writes of it"
-        raise UsageError(f"got an object of {type(subject).__name__}, expected {expected}", next=next)
+        raise UsageError(
+            f"got an object of {type(subject).__name__}, expected {expected}", next=instead_of(subject)
+        )
     named = fspath(subject) if isinstance(subject, str | PathLike) else ""
     given: ReferenceName | None = None
     if reference is not None:

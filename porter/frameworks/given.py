@@ -25,7 +25,14 @@ class Shown:
 
 
 class GivenModels(Protocol):
-    """The module-level names of `given.py` in a framework's folder."""
+    """The module-level names of `given.py` in a framework's folder.
+
+    Attributes:
+        KEEPS_TYPES: layers keep the number types that they were made in. In others a model runs as the file
+            that it is saved as.
+    """
+
+    KEEPS_TYPES: bool
 
     def owns(self, model: object) -> bool:
         """Whether it is a model of this framework. The framework is not imported for it: who made the model

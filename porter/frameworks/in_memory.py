@@ -5,7 +5,7 @@ graph, and a copy of it is run beside its port. The user's own model is only rea
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -42,10 +42,14 @@ class Saved:
         copied: makes a copy of the model, in inference mode on the CPU, that takes the images of the file's
             graph in their order and gives its outputs; None where the file itself is the model.
         batch: so many images its graph, and therefore a copy, takes at once; None for any number.
+        itself: runs the model as the user holds it, in inference mode and in its own number types, on a batch
+            for each input of the file's graph, maps as N×C×H×W. It gives the outputs in the file's order, a
+            dict's by the names that the file has for them, maps as N×C×H×W but at the places that are arrays.
+            None where `copied` is run beside a port.
+        whole: whether the model takes whole numbers.
         calls: by the file's name of a value, the layer that gives it and which of its calls does, from 0:
             `layer1.0.relu@1`. Where it is empty, the file's names are the layers' own.
         notes: what the copy lacks of the model, one line each.
-        rounded: whether the graph has numbers of the model's code rounded to float32.
         variables: by the names of its framework's checkpoints, the model's variables, by which a recipe finds
             it where porter lacks an op for its graph; empty where its file has them.
         fixed: saves the model once more, for the example's size only, then for one image; None where it says
@@ -58,9 +62,10 @@ class Saved:
     size: tuple[int, int] | None = None
     copied: Callable[[], Any] | None = None
     batch: int | None = None
+    itself: Callable[[Sequence[Array], Collection[int], Sequence[str]], tuple[Array, ...]] | None = None
+    whole: bool = False
     calls: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    rounded: bool = False
     variables: Mapping[str, Array] = field(default_factory=dict, repr=False)
     fixed: Callable[[], Saved] | None = None
 
@@ -90,6 +95,24 @@ class ModelsInMemory(Protocol):
 
 
 _IN_MEMORY = {name: f"porter.frameworks.{name}.in_memory" for name in ("tf", "torch", "flax", "onnx")}
+
+
+_INSTEAD: Mapping[str, str] = {
+    "builtins.dict": "of a state_dict give the model, or save it and name its variant: weights=FILE",
+    "tf_keras.Model": "it is tf_keras's: save it, model.save('model.keras'), and give the file",
+    "keras.Layer": "give a model: keras.Sequential([keras.Input(SHAPE), layer])",
+    "torch.ExportedProgram": "give its module(), or the file that torch.export.save writes of it",
+    "tensorflow.Module": "save it, tensorflow.saved_model.save(module, 'model'), and give the folder",
+    "tensorflow.AutoTrackable": "give the folder that it was loaded from",
+    "onnxruntime.InferenceSession": "give the file that it was made from",
+}
+"""What to do with an object that is no model here, by its package and a class that it is of."""
+
+
+def instead_of(subject: object) -> str:
+    """What to give in place of an object that is no model in memory."""
+    kinds = (f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(subject).__mro__)
+    return next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), "give one of them")
 
 
 def is_model(subject: object) -> TypeGuard[Model]:

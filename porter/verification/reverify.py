@@ -27,6 +27,7 @@ from porter.source.opened import Opened
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.inputs import make_images
+from porter.verification.itself import held_to_itself
 from porter.verification.loss import with_loss
 from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references import FileGraphSource, OwnBuild
@@ -34,7 +35,13 @@ from porter.verification.sizes import check_sizes
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.trained import check_trained
 from porter.verification.user_check import check_given
-from porter.verification.user_reference import ReferenceName, model_itself, open_given, parse_reference
+from porter.verification.user_reference import (
+    IMAGES,
+    ReferenceName,
+    model_itself,
+    open_given,
+    parse_reference,
+)
 from porter.verification.verdict import Verdict, first_telling
 from porter.verification.witnesses import testimony
 
@@ -169,7 +176,11 @@ def check_against(
         )
 
     def held_to(verdict: Verdict) -> tuple[str, ...]:
-        return testimony(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
+        size, saved = min(verdict.proof.sizes, key=prod), opened.in_memory
+        if saved is None or saved.itself is None or opened.fitted is None:
+            return testimony(opened, size, not record.ended_at)
+        images = make_images(size, IMAGES, record.input.channels, verdict.fed)
+        return held_to_itself(saved, opened.fitted.checkpoint, images)
 
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)

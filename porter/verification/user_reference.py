@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import CheckFailed, MappingError, PorterError, UsageError
+from porter.base.errors import CheckFailed, Contradiction, MappingError, PorterError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import to_graph
 from porter.files import digest
 from porter.formats.reading import read_weights
@@ -31,7 +32,9 @@ from porter.graph.ops import is_map
 from porter.padding import ANY
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
+from porter.source.in_memory import read_model
 from porter.source.opened import Opened
+from porter.verification.itself import held_to_itself
 from porter.verification.pairing import pair, weight_distances
 from porter.verification.references import drops_background, rounded
 from porter.verification.user_code import maker, running_code, running_model
@@ -213,6 +216,11 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
 
     with running():
         framework = given_models(str(framework_of(made())))
+        of_file = framework.KEEPS_TYPES and _of_saved(
+            given, opened, stored, *framework.prepare(made, image, checkpoint, "float64", "float32")
+        )
+    if of_file:
+        return of_file
     kinds = opened.graph.open_shapes
     layers = _calls(held.calls, opened) if held is not None and held.calls else _names(opened)
     arrays: set[str | int] = {path for path, shape in kinds.items() if not is_map(shape)}
@@ -220,7 +228,8 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
 
     @cache
     def model(dtype: Dtype) -> Any:
-        runner, weights = framework.prepare(made, image, checkpoint, stored, dtype)
+        taken: Dtype = "float32" if framework.KEEPS_TYPES else dtype
+        runner, weights = framework.prepare(made, image, checkpoint, stored, taken)
         if not held:
             notes[f"{given.name} ran {weights}"] = None
         return runner
@@ -235,10 +244,8 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
 
     shown(image, "float32")
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-    sizes, rounds = InputSizes(opened.sizes.built), held is not None and held.rounded
-    return UserReference(
-        given.name, file, opened.graph, sizes, shown, tuple(notes), rounded=rounds, named=not held
-    )
+    sizes = InputSizes(opened.sizes.built)
+    return UserReference(given.name, file, opened.graph, sizes, shown, tuple(notes), named=not held)
 
 
 def _joined(parts: Sequence[Shown], count: int) -> Shown:
@@ -247,6 +254,27 @@ def _joined(parts: Sequence[Shown], count: int) -> Shown:
     """
     outputs = zip(*(part.outputs for part in parts), strict=True)
     return Shown(tuple(np.concatenate(each)[:count] for each in outputs), {})
+
+
+def _of_saved(
+    given: ReferenceName, opened: Opened, stored: Dtype, model: Any, weights: str
+) -> UserReference | None:
+    """A model of the code's that is run as the file that its framework saves it as, in every type; None where
+    there is no such file, or porter does not read it.
+
+    Raises:
+        Contradiction: the model itself gives something else than that file.
+    """
+    try:
+        checkpoint, saved = read_model(model)
+        file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
+        reference = _of_checkpoint(given, file, checkpoint, opened, stored)
+    except Contradiction:
+        raise
+    except PorterError:
+        return None
+    held = held_to_itself(saved, checkpoint, _image(opened.graph, reference.sizes.built))
+    return replace(reference, notes=(f"{given.name} ran {weights}", *held))
 
 
 def _calls(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:
@@ -272,6 +300,13 @@ def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
 
 def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     checkpoint = read_weights(given.file, with_md5=False)
+    record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
+    return _of_checkpoint(given, record, checkpoint, opened, stored)
+
+
+def _of_checkpoint(
+    given: ReferenceName, record: GivenFile, checkpoint: Checkpoint, opened: Opened, stored: Dtype
+) -> UserReference:
     file, where = checkpoint.graph, str(given.file)
     if file is None:
         carrying = ", ".join(format.what for format in READABLE if format.engine)
@@ -326,7 +361,6 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
             tuple(values.pop(f"output {place}") for place in range(len(reference.graph.outputs))), values
         )
 
-    record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
     sizes = InputSizes(built, None if file.resizable else file.built_size)
     apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
     return UserReference(

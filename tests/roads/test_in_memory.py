@@ -1,6 +1,4 @@
-"""Models that a user holds are ported: modules of torch, models of Keras and of ONNX. Each is its own
-reference.
-"""
+"""Models that a user holds are ported: modules of torch and models of ONNX. Each is its own reference."""
 
 from __future__ import annotations
 
@@ -520,107 +518,10 @@ def test_what_cannot_be_ported_is_one_clear_error(
     assert "def forward" not in capsys.readouterr().err  # torch.export prints the program that it refuses
 
 
-def test_models_of_keras(convert: Callable[..., Any]) -> None:
-    import keras
-
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential(
-        [
-            keras.Input((SIDE, SIDE, 3)),
-            keras.layers.Conv2D(6, 3, strides=2, padding="same", activation="relu", name="stem"),
-            keras.layers.GlobalAveragePooling2D(),
-            keras.layers.Dense(4, name="top"),
-        ]
-    )
-    before = [weight.tobytes() for weight in model.get_weights()]
-    made = convert(model, to="torch")
-    assert [weight.tobytes() for weight in model.get_weights()] == before
-    assert made.verdict.ok and made.verdict.given.parities[-1].dtype == "float64"
-    assert {"stem_relu", "top"} <= {node.path for node in made.verdict.given.parities[-1].nodes}
-    images = np.random.default_rng(0).normal(size=(2, SIDE, SIDE, 3)).astype("float32")
-    with torch.no_grad():
-        ours = porter.load(made.port.folder)(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
-    assert np.allclose(ours, model(images), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("array_first", [False, True])
-def test_models_of_keras_with_two_inputs(convert: Callable[..., Any], array_first: bool) -> None:
-    import keras
-
-    keras.utils.set_random_seed(0)
-    image, array = keras.Input((SIDE, SIDE, 3)), keras.Input((4,))
-    pooled = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(5, 3, activation="relu")(image))
-    inputs = [array, image] if array_first else [image, array]
-    made = convert(keras.Model(inputs, keras.layers.Multiply()([pooled, keras.layers.Dense(5)(array)])))
-    assert made.verdict.ok and made.verdict.given.parities[-1].dtype == "float64"
-
-
 def test_outputs_inside_a_model(convert: Callable[..., Any]) -> None:
     made = convert(seeded(Net), input_size=SIDE, outputs="conv2d")
     assert made.verdict.ok and made.verdict.given is None and made.port.graph.outputs == ("stem",)
     assert any("gives other outputs" in warning for warning in made.warnings)
-
-
-def test_models_of_classes_that_hide_their_layers(convert: Callable[..., Any]) -> None:
-    """As KerasHub's: their configuration is their own arguments."""
-    import keras
-
-    class Hub(keras.Model):
-        def __init__(self, width: int, nested: Any = None, **named: Any) -> None:
-            image = keras.Input((SIDE, SIDE, 3))
-            maps = (
-                keras.layers.Conv2D(width, 3, activation="relu")(image) if nested is None else nested(image)
-            )
-            super().__init__(image, keras.layers.Conv2D(width, 1)(maps), **named)
-            self.width, self.nested = width, nested
-
-        def get_config(self) -> dict[str, Any]:
-            return {
-                "width": self.width,
-                "nested": self.nested and keras.saving.serialize_keras_object(self.nested),
-            }
-
-        @classmethod
-        def from_config(cls, config: dict[str, Any]) -> Any:
-            nested = config["nested"] and cls.from_config(config["nested"]["config"])
-            return cls(config["width"], nested)
-
-    keras.utils.set_random_seed(0)
-    deep = Hub(4, Hub(5))
-    image = keras.Input((SIDE, SIDE, 3))
-    images = np.random.default_rng(0).normal(size=(2, SIDE, SIDE, 3)).astype("float32")
-    with keras.saving.custom_object_scope({"Hub": Hub}):
-        for model in (deep, keras.Model(image, keras.layers.GlobalAveragePooling2D()(deep(image)))):
-            before = [weight.tobytes() for weight in model.get_weights()]
-            made = convert(model, to="torch")
-            assert [weight.tobytes() for weight in model.get_weights()] == before and made.verdict.ok
-            with torch.no_grad():
-                ours = porter.load(made.port.folder)(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
-            ours = ours.transpose(0, 2, 3, 1) if ours.ndim == 4 else ours
-            assert np.allclose(ours, model(images), rtol=0, atol=1e-5)
-
-
-def test_models_of_keras_without_a_graph(convert: Callable[..., Any]) -> None:
-    import keras
-
-    lazy = keras.Sequential([keras.layers.Conv2D(4, 3)])
-    with pytest.raises(UsageError, match=r"not built.*call it on a batch first"):
-        convert(lazy)
-
-    class Code(keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = keras.layers.Conv2D(4, 3)
-
-        def call(self, images: Any) -> Any:
-            return self.conv(images)
-
-    model = Code()
-    model(np.zeros((1, SIDE, SIDE, 3), "float32"))
-    with pytest.raises(UsageError, match=r"a Code is code.*keras.Model"):
-        convert(model)
-    inputs = keras.Input((SIDE, SIDE, 3))
-    assert convert(keras.Model(inputs, model.call(inputs))).verdict.ok, "the way round that the error says"
 
 
 def test_models_of_onnx(convert: Callable[..., Any]) -> None:

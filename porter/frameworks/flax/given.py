@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from porter.frameworks.flax.tracing.trace import Traced
 
+KEEPS_TYPES = False
+
 
 def owns(model: object) -> bool:
     nnx = sys.modules.get("flax.nnx")

@@ -19,18 +19,14 @@ from porter.formats.keras import FORMATS
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.given import Shown
 from porter.frameworks.tf.frozen.run import channels_first
-from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import tf32
-from porter.frameworks.tf.runtime import (
-    floating,
-    import_keras,
-    keep_constants,
-    quiet_logger,
-    tensorflow_device,
-)
+from porter.frameworks.tf.runtime import floating, import_keras, quiet_logger, tensorflow_device
 
 LOADED = frozenset(format.name for format in FORMATS)
 """The formats that Keras itself loads."""
+
+KEEPS_TYPES = True
+"""Layers keep the number types that they were made in."""
 
 
 def owns(model: object) -> bool:
@@ -46,7 +42,7 @@ def prepare(
     def made() -> Any:
         model = make()
         if not model.built:
-            model(_fed(image.astype(dtype), _shape(model, 0)), training=False)
+            model(_fed(image.astype(dtype)), training=False)
         return model
 
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
@@ -58,20 +54,10 @@ def prepare(
             else:
                 model = made()  # a part of the weights may be loaded already
                 weights += f", because Keras does not load {checkpoint.path.name} into it: {refusal:.200}"
-        if _inputs(model) and any(
-            variable.dtype != dtype for variable in model.weights if _is_real(variable)
-        ):
-            model = _in_dtype(model, dtype)
-        keep_constants(model)
-        for variable in model.weights:
+        for variable in model.weights if stored != "float64" else ():
             if _is_real(variable):
                 variable.assign(np.asarray(variable).astype(storage_type(stored)).astype(variable.dtype))
     return model, weights
-
-
-def _inputs(model: Any) -> list[Any]:
-    """The symbolic inputs of a model of layers; empty for a model that is only code."""
-    return list(getattr(model, "inputs", None) or ())
 
 
 def _load(model: Any, checkpoint: Checkpoint) -> str | None:
@@ -97,76 +83,49 @@ def _is_real(variable: Any) -> bool:
     return is_floating(np.asarray(variable))
 
 
-def _in_dtype(model: Any, dtype: Dtype) -> Any:
-    """The same layers in another type: a model that was loaded from a file has the type that the file
-    says.
-    """
-    keras = import_keras()
-    inputs = [keras.Input(value.shape[1:], dtype=dtype) for value in _inputs(model)]
-    clone = keras.models.clone_model(
-        model,
-        input_tensors=inputs if len(inputs) > 1 else inputs[0],
-        clone_function=lambda layer: type(layer).from_config({**layer.get_config(), "dtype": dtype}),
-    )
-    clone.set_weights(model.get_weights())
-    return clone
-
-
 def show(
     model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]
 ) -> Shown:
-    tensorflow, keras = import_tensorflow(), import_keras()
-    known = _values(model)
-    taps = {
-        path: name
-        for path, names in layers.items()
-        if (name := next((one for one in names if one in known), None))
-    }
-    tapped = (
-        keras.Model(model.inputs, [model.outputs, {path: known[name] for path, name in taps.items()}])
-        if taps
-        else None
-    )
-    with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
-        # Images come before other inputs, as readers give them.
-        order = sorted(range(len(batches)), key=lambda place: len(_shape(model, place)) != 4)
-        fed = {place: _fed(batch, _shape(model, place)) for batch, place in zip(batches, order, strict=True)}
-        feed = fed[0] if len(fed) == 1 else [fed[place] for place in sorted(fed)]
-        outputs, values = (
-            (model(feed, training=False), {}) if tapped is None else tapped(feed, training=False)
-        )
-    found = {
-        **dict(enumerate(map(np.asarray, keras.tree.flatten(outputs)))),
-        **{path: np.asarray(values[path]) for path in values},
-    }
-    shown = {key: value if key in arrays else channels_first(value) for key, value in found.items()}
-    return Shown(
-        tuple(shown[key] for key in shown if isinstance(key, int)), {path: shown[path] for path in values}
-    )
-
-
-def _values(model: Any) -> dict[str, Any]:
-    """By name, the value of each layer that is called once. The name of a layer's `activation` is
-    `layer:relu`.
+    """See porter.frameworks.given.GivenModels.show. A layer with a node's name may be another step, or have
+    other axes, so that only the outputs are shown.
     """
-    linear = import_keras().activations.linear
-    found: dict[str, Any] = {}
-    for name, layer in first_names(model).items() if _inputs(model) else ():
-        if len(layer._inbound_nodes) != 1 or hasattr(layer, "layers"):
-            continue
-        activation = getattr(layer, "activation", linear)
-        fused = activation is not linear and layer.weights
-        found[f"{name}:{getattr(activation, '__name__', 'activation')}" if fused else name] = layer.output
-    return found
+    return Shown(run_as_it_is(model, batches, arrays), {})
 
 
-def _shape(model: Any, place: int) -> tuple[int | None, ...]:
-    """Of an input; empty where the model is only code."""
-    inputs = _inputs(model)
-    return tuple(inputs[place].shape) if inputs else ()
+def run_as_it_is(
+    model: Any, batches: Sequence[Array], arrays: Collection[str | int], names: Sequence[str] = ()
+) -> tuple[Array, ...]:
+    """See porter.frameworks.in_memory.Saved.itself."""
+    tensorflow, keras = import_tensorflow(), import_keras()
+    taken = inputs_of(model)
+    shapes = [tuple(value.shape) for value in keras.tree.flatten(taken)]
+    # Readers give the first map before the other inputs.
+    first = next((place for place, shape in enumerate(shapes) if len(shape) == 4), 0)
+    order = [first, *(place for place in range(len(shapes)) if place != first)]
+    with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
+        fed = {place: _fed(batch, shapes[place]) for place, batch in zip(order, batches, strict=True)}
+        inputs = keras.tree.pack_sequence_as(taken, [fed[place] for place in sorted(fed)])
+        found = model(inputs, training=False)
+    flat = keras.tree.flatten(found)
+    if isinstance(found, dict) and found.keys() == set(names):
+        flat = [found[name] for name in names]
+    outputs = enumerate(map(np.asarray, flat))
+    return tuple(value if place in arrays else channels_first(value) for place, value in outputs)
 
 
-def _fed(batch: Array, shape: tuple[int | None, ...]) -> Any:
+def inputs_of(model: Any) -> Any:
+    """Keras's symbolic values of what a built model takes, in its own structure; of a model that is only code
+    by the shapes of its first call. None where nothing says them.
+    """
+    if inputs := getattr(model, "inputs", None):
+        return getattr(model, "_inputs_struct", inputs[0])  # a Sequential has one
+    keras, shapes = import_keras(), (model.get_build_config() or {}).get("input_shape")
+    return shapes and keras.tree.map_shape_structure(
+        lambda shape: keras.KerasTensor((None, *shape[1:])), shapes
+    )
+
+
+def _fed(batch: Array, shape: tuple[int | None, ...] = ()) -> Any:
     """The batch as an input of a shape takes it: maps as N×H×W×C, unless it states its channels first."""
     channels = batch.shape[1]
     kept = batch.ndim != 4 or (len(shape) == 4 and shape[1] == channels != shape[3])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from porter.base.errors import UsageError, first_line
 from porter.frameworks.in_memory import Saved
+from porter.frameworks.tf.given import inputs_of, run_as_it_is
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import Size
 
@@ -19,26 +22,23 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     """
     keras = import_keras()
     expect_built(model)
-    path = folder / f"{model.name}.keras"
+    taken, path = inputs_of(model), folder / f"{model.name}.keras"
 
-    def copied() -> Any:
-        copy = keras.models.clone_model(model)
-        copy.set_weights(model.get_weights())
-        return copy
+    def saved(path: Path, graph: str, fixed: Callable[[], Saved] | None = None) -> Saved:
+        whole = any("int" in value.dtype for value in keras.tree.flatten(taken))
+        itself = partial(run_as_it_is, model)
+        return Saved(model.name, path, graph, itself=itself, whole=whole, fixed=fixed)
 
     def traced() -> Saved:
-        signature = [keras.InputSpec(value.dtype, _sized(value.shape, size)) for value in model.inputs]
-        model.export(folder / "traced", format="tf_saved_model", input_signature=signature, verbose=False)
-        return Saved(
-            model.name,
-            folder / "traced",
-            "the graph that TensorFlow traces",
-            copied=_copying(copied),
-            rounded=True,
+        signature = keras.tree.map_structure(
+            lambda value: keras.InputSpec(value.dtype, _sized(value.shape, size)), taken
         )
+        model.export(folder / "traced", format="tf_saved_model", input_signature=[signature], verbose=False)
+        return saved(folder / "traced", "the graph that TensorFlow traces")
 
     try:
-        (_opened(keras, copied()) if _hides_layers(keras, model) else model).save(path)
+        with _uncalled(model):
+            _of_layers(keras, model, size).save(path)
     except _REFUSED as error:
         try:
             return traced()
@@ -46,7 +46,7 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
             raise UsageError(
                 f"Keras cannot save it: {first_line(error)}", where=model.name, next=_FUNCTIONAL
             ) from None
-    return Saved(model.name, path, "the graph that Keras saves", copied=copied, fixed=traced)
+    return saved(path, "the graph that Keras saves", traced)
 
 
 def _sized(shape: Sequence[int | None], size: Size | None) -> tuple[int | None, ...]:
@@ -56,13 +56,33 @@ def _sized(shape: Sequence[int | None], size: Size | None) -> tuple[int | None, 
     return shape[0], *(own or given for own, given in zip(shape[1:3], size, strict=True)), shape[3]
 
 
-def _copying(copied: Callable[[], Any]) -> Callable[[], Any] | None:
-    """None where a layer's configuration does not make another one."""
+def _of_layers(keras: ModuleType, model: Any, size: Size | None) -> Any:
+    """A model whose configuration says all of its layers, which are the same objects.
+
+    Raises:
+        ValueError: a layer of a class that is not Keras's does not say its own name.
+    """
+    if not getattr(model, "inputs", None):
+        inputs = keras.tree.map_structure(
+            lambda value: keras.Input(_sized(value.shape, size)[1:]), inputs_of(model)
+        )
+        model = keras.Model(keras.tree.flatten(inputs), model.call(inputs), name=model.name)
+    for layer in model._flatten_layers(include_self=False):
+        if "name" not in layer.get_config():
+            raise ValueError(f"'{layer.name}' is a {type(layer).__name__}, whose class has no get_config()")
+    return _opened(keras, model) if _hides_layers(keras, model) else model
+
+
+@contextmanager
+def _uncalled(model: Any) -> Iterator[None]:
+    """Afterwards the layers of a model remember no calls that were made inside it."""
+    steps = [step for layer in model._flatten_layers() for step in (layer, *getattr(layer, "operations", ()))]
+    known = [(calls, len(calls)) for step in steps for calls in (step._inbound_nodes, step._outbound_nodes)]
     try:
-        copied()
-    except _REFUSED:
-        return None
-    return copied
+        yield
+    finally:
+        for calls, count in known:
+            del calls[count:]
 
 
 _REFUSED = (ValueError, TypeError, AttributeError, NotImplementedError, OSError)
@@ -98,17 +118,11 @@ _FUNCTIONAL = (
 
 
 def expect_built(model: Any) -> None:
-    """Refuses a model that has no weights yet, or no graph.
+    """Refuses a model that has no weights yet, or of whose inputs nothing is known.
 
     Raises:
         UsageError: with the way round.
     """
-    if not model.built:
+    if not model.built or inputs_of(model) is None:
         next_step = "call it on a batch first: model(numpy.zeros((1, ROWS, COLUMNS, CHANNELS)))"
         raise UsageError("the model is not built, so it has no weights yet", where=model.name, next=next_step)
-    if not getattr(model, "inputs", None):
-        raise UsageError(
-            f"a {type(model).__name__} is code, and Keras keeps no graph of it",
-            where=model.name,
-            next=_FUNCTIONAL,
-        )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _COUNTER = "num_batches_tracked"
 """The last part of the name of a counter, which no model computes with and not every file has."""
 
+KEEPS_TYPES = False
+
 
 def owns(model: object) -> bool:
     torch = sys.modules.get("torch")

@@ -1,0 +1,148 @@
+"""Keras models as people hold them, each of many parts: what a port of a model in memory has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+SIDE = 24
+
+
+def partly_single(keras: Any) -> Any:
+    """Layers that Keras computes partly in float32, whatever their type is."""
+    layers = keras.layers
+    image = keras.Input((SIDE, SIDE, 3))
+    x = layers.Conv2D(8, 3, strides=2)(image)
+    tokens = layers.Reshape((-1, 8))(x)
+    return keras.Model(
+        image,
+        [
+            layers.LeakyReLU()(x),
+            layers.Activation("gelu")(x),
+            layers.UpSampling2D(2, interpolation="bilinear")(x),
+            layers.UpSampling2D(2, interpolation="bicubic")(x),
+            layers.Resizing(20, 18)(x),
+            layers.Resizing(20, 12, crop_to_aspect_ratio=True)(x),
+            layers.MultiHeadAttention(2, 4)(tokens, tokens),
+        ],
+    )
+
+
+def named_like_nodes(keras: Any) -> Any:
+    """Layers of several steps, one of which a node has the layer's name for."""
+    layers = keras.layers
+    image = keras.Input((SIDE, SIDE, 3))
+    x = layers.SeparableConv2D(8, 3, dilation_rate=2, padding="same")(image)
+    row = layers.Conv1D(8, 3)(layers.Reshape((SIDE, -1))(layers.LayerNormalization()(x)))
+    pooled, most = layers.GlobalAveragePooling1D()(row), layers.GlobalMaxPooling1D()(row)
+    return keras.Model(
+        image, [layers.Dot(1)([pooled, most]), layers.UnitNormalization()(layers.Dense(8)(pooled))]
+    )
+
+
+def nested(keras: Any) -> Any:
+    """Models in models, tuned in every way, whose outputs are a dict of unsorted keys."""
+    layers, rng = keras.layers, np.random.default_rng(0)
+    taken = keras.Input((SIDE, SIDE, 3))
+    backbone = keras.Model(
+        taken, layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, use_bias=False)(taken)))
+    )
+    backbone.layers[2].moving_variance.assign(rng.uniform(0.3, 2, 8))
+    augmenting = keras.Sequential([layers.RandomFlip(), layers.RandomRotation(0.1), layers.Rescaling(0.5)])
+    scaled = layers.Normalization()
+    scaled.adapt(rng.normal(3, 2, (16, SIDE, SIDE, 3)).astype(np.float32))
+    spectral = layers.SpectralNormalization(layers.Conv2D(6, 3))
+    head = keras.Sequential([layers.GlobalAveragePooling2D(), layers.Dense(6, name="tuned")])
+    image = keras.Input((SIDE, SIDE, 3))
+    features = head(spectral(backbone(scaled(augmenting(image)))))
+    head.get_layer("tuned").enable_lora(2)
+    head.get_layer("tuned").lora_kernel_b.assign(rng.normal(size=(2, 6)))
+    return keras.Model(image, {"z": features, "a": layers.Dense(3)(features)})
+
+
+def of_code(keras: Any) -> Any:
+    """A model that is only code, with a dict of inputs and of outputs, and a layer without get_config."""
+
+    class Scale(keras.layers.Layer):
+        def __init__(self, by: float) -> None:
+            super().__init__()
+            self.by = by
+
+        def call(self, values: Any) -> Any:
+            return values * self.by
+
+    class Code(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = keras.Sequential([keras.layers.Conv2D(4, 3), keras.layers.BatchNormalization()])
+            self.scale, self.pool = Scale(0.3), keras.layers.GlobalAveragePooling2D()
+            self.dense = keras.layers.Dense(4)
+
+        def call(self, given: Any, training: bool | None = None) -> Any:
+            pooled = self.pool(self.scale(self.inner(given["image"], training=training)))
+            return {"z": pooled * self.dense(given["facts"]), "a": pooled}
+
+    model = Code()
+    model({"facts": np.zeros((1, 5), np.float32), "image": np.zeros((1, SIDE, SIDE, 3), np.float32)})
+    return model
+
+
+def code_in_code(keras: Any) -> Any:
+    """A model that is only code, of Keras's own layers and a model of layers."""
+
+    class Code(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            image = keras.Input((SIDE, SIDE, 3))
+            self.body = keras.Model(image, keras.layers.Conv2D(4, 3, activation="relu")(image))
+            self.pool, self.head = keras.layers.GlobalMaxPooling2D(), keras.layers.Dense(3)
+
+        def call(self, images: Any) -> Any:
+            return self.head(self.pool(self.body(images)))
+
+    model = Code()
+    model(np.zeros((1, SIDE, SIDE, 3), np.float32))
+    return model
+
+
+def in_double(keras: Any) -> Any:
+    layers, double = keras.layers, {"dtype": "float64"}
+    return keras.Sequential(
+        [
+            keras.Input((SIDE, SIDE, 3), **double),
+            layers.Conv2D(4, 3, **double),
+            layers.LeakyReLU(**double),
+            layers.GlobalAveragePooling2D(**double),
+        ]
+    )
+
+
+def of_pixels(keras: Any) -> Any:
+    """It takes whole numbers, beside two arrays that come before them."""
+    image, *arrays = keras.Input((SIDE, SIDE, 3), dtype="uint8"), keras.Input((4,)), keras.Input((5,))
+    pooled = keras.layers.GlobalAveragePooling2D()(
+        keras.layers.Conv2D(4, 3)(keras.layers.Rescaling(1 / 127.5, -1)(image))
+    )
+    dense = [keras.layers.Dense(4)(array) for array in arrays]
+    return keras.Model([arrays[0], image, arrays[1]], keras.layers.Add()([pooled, *dense]))
+
+
+KERAS_MODELS: Mapping[str, Callable[[Any], Any]] = {
+    made.__name__: made
+    for made in (partly_single, named_like_nodes, nested, of_code, code_in_code, in_double, of_pixels)
+}
+"""From the module `keras`, a model."""
+
+
+def given_to(name: str) -> Any:
+    """A batch for each input of a model, as it takes them."""
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(2, SIDE, SIDE, 3)).astype(np.float32)
+    arrays = [rng.normal(size=(2, size)).astype(np.float32) for size in (4, 5)]
+    if name == "of_code":
+        return {"facts": arrays[1], "image": image}
+    if name == "of_pixels":
+        return [arrays[0], np.rint(120 + 60 * image).clip(0, 255), arrays[1]]
+    return image
