@@ -114,7 +114,7 @@ class Probe:
             if wanted is None:
                 continue
             tensors = self.tensors or self.port.tensors()
-            held = {} if epsilon is None else {node.path: tensors[node.holder]}
+            held = {} if epsilon is None else {node.path: tensors.get(node.holder, {})}
             got = self._run((Node(node.path, node.op, (INPUT,)),), fed, held)[node.path]
             if wanted.shape == got.shape and norms(wanted[0], got[0]).rel_l2 <= self.limit:
                 found[node.path] = norms(wanted[1], got[1])
