@@ -33,6 +33,7 @@ from porter.verification.parity import compare
 from porter.verification.probe import Probe
 from porter.verification.references import LayeredSource, SourceValues
 from porter.verification.results import NOT_FINITE, Parity
+from porter.verification.scales import Absolute
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 
@@ -83,6 +84,7 @@ class Check:
         fed: the range of the images.
         images: so many at each size, and more where they are small.
         rough: how rough the images are that reach what photos hardly do.
+        proved: whether float64 proves the port, where it is not among `dtypes`.
     """
 
     port: Port
@@ -93,6 +95,7 @@ class Check:
     fed: InputRange = SIGNED
     images: int = 2
     rough: Roughness = ROUGHNESS[0]
+    proved: bool = False
 
     def fed_with(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
         """This check with each range of inputs that a network may take, the one that it states or that
@@ -206,7 +209,8 @@ class Check:
 
         if self.rough != SMOOTH and "float64" in batches:
             batches["float64"] += self._farthest(batches["float64"], look)
-        parities = compare(port.plan, source, run, batches, self.tolerance)
+        errors = Absolute(port, self.tensors).errors
+        parities = compare(port.plan, source, run, batches, self.tolerance, errors, self.proved)
         return tuple(self._probed(parity, source, batches) for parity in parities), batches
 
     def _probed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,10 @@ class Norms:
             max(self.max_abs, other.max_abs),
         )
 
+    def by(self, scale: float) -> Norms:
+        """The same, where the source's values count as no smaller than `scale`, a norm."""
+        return replace(self, source=max(self.source, scale))
+
     @property
     def rel_l2(self) -> float:
         if self.source == 0.0:
@@ -56,16 +60,19 @@ def moved(values: Array, seed: int = 0) -> Array:
     return np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype))
 
 
-def distance(source: Array, port: Array) -> Distance:
+def distance(source: Array, port: Array, scale: float = 0.0) -> Distance:
     """The distance between two arrays of one shape, computed in float64.
 
     Non-finite values count as infinitely far apart unless both sides hold the same ones.
+
+    Args:
+        scale: a norm; the source's values count as no smaller.
     """
     arrays, scores = _difference(source, port), source.ndim == 2
     if arrays is None:
         return Distance(np.inf, np.inf, np.inf, None, None, False if scores else None)
     wanted, got, difference = arrays
-    measured = _norms(wanted, difference)
+    measured = _norms(wanted, difference).by(scale)
     return Distance(
         max_abs=measured.max_abs,
         l1=float(np.abs(difference).mean()),
@@ -76,16 +83,16 @@ def distance(source: Array, port: Array) -> Distance:
     )
 
 
-def top_margin(source: Array, port: Array) -> float:
+def top_margin(source: Array, port: Array, scale: float = 0.0) -> float:
     """By how much the source's largest logit exceeds the one that is the port's largest, in the image where
-    that is most, over the norm of all logits: 0 where the largest are at the same places. Both are N x C and
-    finite.
+    that is most, over the norm of all logits, or `scale` if that is larger: 0 where the largest are at the
+    same places. Both are N x C and finite.
 
     Where `rel_l2` is r, it is below 1.5 r.
     """
     wanted, got = np.asarray(source, np.float64), np.asarray(port, np.float64)
     margins = wanted.max(axis=1) - wanted[np.arange(len(wanted)), got.argmax(axis=1)]
-    return float(margins.max()) / (norm(wanted) or 1.0)
+    return float(margins.max()) / (max(norm(wanted), scale) or 1.0)
 
 
 def norms(source: Array, port: Array) -> Norms:

@@ -4,6 +4,7 @@ port rounds.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -55,14 +56,12 @@ BAR_AFTER = 1.0
 Run = Callable[[Array, Dtype], Mapping[str, Array]]
 
 
-def settle(parities: Sequence[Parity], tolerance: float | None = None) -> tuple[Parity, ...]:
-    """The same comparisons, where float64 decides what the function is, and float32 says how it rounds: if
-    the one in float64 holds, what exceeds its limit in another type by rounding only is no fault. No wrong
-    pad can hide then, so a node may round as many times what the source does there as it does, unless a
-    `tolerance` is given.
+def _settle(parities: Sequence[Parity], tolerance: float | None) -> tuple[Parity, ...]:
+    """Comparisons of a port that float64 proves, because it decides what the function is, and float32 says
+    how it rounds: what exceeds its limit in another type by rounding only is no fault. No wrong pad can hide
+    then, so a node may round as many times what the source does there as it does, unless a `tolerance` is
+    given.
     """
-    if not any(parity.dtype == "float64" and parity.ok for parity in parities):
-        return tuple(parities)
     return tuple(
         _settled(parity, tolerance) if not parity.ok and _rounds_only(parity) else parity
         for parity in parities
@@ -100,6 +99,8 @@ def compare(
     port: Run,
     batches: Mapping[Dtype, Sequence[Array]],
     tolerance: float | None = None,
+    errors: Callable[[Array], Mapping[str, float]] = lambda batch: {},
+    proved: bool = False,
 ) -> tuple[Parity, ...]:
     """Runs both sides over `batches` and compares every node that both show.
 
@@ -109,6 +110,9 @@ def compare(
             time.
         tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger
             of 1e-5 and four times the source's own rounding at that node.
+        errors: see porter.verification.scales. Where float64 proves the port and another type is not within
+            its limits, distances are over values that count as so large that these errors are allowed.
+        proved: whether float64 proves the port, where it is not among `batches`.
 
     Raises:
         UsageError: the tolerance is out of range. CheckFailed: the source does not show an output.
@@ -119,58 +123,86 @@ def compare(
             where="--tolerance",
             next="leave it out for the usual limits",
         )
-    # The types one after the other, because models are large.
-    order = sorted(batches, key=lambda dtype: dtype != "float64")
-    seen = {dtype: _Worst() for dtype in batches}
     release(weights_in(plan.graph))
-    with _progress(sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in order)) as step:
-        for dtype in order:
-            for size, alike in groupby(batches[dtype], key=lambda batch: (batch.shape[2], batch.shape[3])):
-                stated, sums = shapes(plan.graph, size), _Sums()
-                for batch in alike:
-                    wanted = dict(source.run(batch, "float64"))
-                    set_aside(wanted)
-                    step()
-                    if dtype != "float64":
-                        exact, wanted = wanted, dict(source.run(batch, dtype))
-                        sums.add_rounding(exact, wanted)
-                        set_aside(wanted)
-                        step()
-                    values = dict(port(batch, dtype))
-                    seen[dtype].reached.add(plan.graph, {INPUT: batch, **values})
-                    count = sum(value.size for value in values.values())
-                    sums.add(plan.graph, wanted, values, stated)
-                    step()
-                    trim(count)
-                seen[dtype].add(plan.graph, sums, dtype, tolerance)
-    parities = [_parity(plan, source, batches[dtype], dtype, seen[dtype]) for dtype in batches]
-    settled = settle(parities, tolerance)
-    # Otherwise nothing in another type is settled.
-    proved = any(parity.ok for parity in parities if parity.dtype == "float64")
-    if not proved or all(parity.ok or parity.top_changed for parity in settled):
-        return settled
-    return settle(
-        [one if one.ok else _with_more_draws(one, source, batches[one.dtype]) for one in parities], tolerance
-    )
+    steps = sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in batches)
+    with _progress(steps) as step:
+        sides = _Sides(plan, source, port, tolerance, step)
+        # The types one after the other, because models are large.
+        found = {
+            dtype: sides.compared(dtype, batches[dtype], {})
+            for dtype in sorted(batches, key=lambda dtype: dtype != "float64")
+        }
+        # Otherwise nothing in another type is settled.
+        if not (found["float64"].ok if "float64" in found else proved):
+            return tuple(found[dtype] for dtype in batches)
+        settled = _settle([found[dtype] for dtype in batches], tolerance)
+        scales = dict[Dtype, Mapping[str, float]]()
+        for dtype in (parity.dtype for parity in settled if not parity.ok):
+            scales[dtype] = {
+                path: OWN_ROUNDING / FLOAT32_LIMIT * error
+                for path, error in errors(batches[dtype][0]).items()
+            }
+            found[dtype] = sides.compared(dtype, batches[dtype], scales[dtype])
+        settled = _settle([found[dtype] for dtype in batches], tolerance)
+        if all(parity.ok or parity.top_changed for parity in settled):
+            return settled
+        drawn = (
+            one if one.ok else _with_more_draws(one, source, batches[one.dtype], scales[one.dtype])
+            for one in (found[dtype] for dtype in batches)
+        )
+        return _settle([*drawn], tolerance)
 
 
-def _with_more_draws(parity: Parity, source: SourceValues, batches: Sequence[Array]) -> Parity:
+def _with_more_draws(
+    parity: Parity, source: SourceValues, batches: Sequence[Array], scales: Mapping[str, float]
+) -> Parity:
     """With the largest of several draws of the source's own rounding at each node; each moves the inputs by
     one rounding.
     """
     largest = {node.path: node.rounding for node in parity.nodes}
     for seed in range(_DRAWS):
-        sums = _Sums()
+        sums = _Sums(scales)
         for batch in batches:
             exact = dict(source.run(batch, "float64"))
             sums.add_rounding(
                 exact, source.run(moved(batch.astype(np.dtype(parity.dtype)), seed), parity.dtype)
             )
-        largest = {
-            path: max(known, sums.own[path].rel_l2 if path in sums.own else 0.0)
-            for path, known in largest.items()
-        }
+        largest = {path: max(known, sums.rounding(path)) for path, known in largest.items()}
     return replace(parity, nodes=tuple(replace(node, rounding=largest[node.path]) for node in parity.nodes))
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """A source and a port, as `compare` has them. `step` counts a run."""
+
+    plan: Plan
+    source: SourceValues
+    port: Run
+    tolerance: float | None
+    step: Callable[[], object]
+
+    def compared(self, dtype: Dtype, batches: Sequence[Array], scales: Mapping[str, float]) -> Parity:
+        """The comparison in one number type. Args: scales: see `_Sums`."""
+        graph, seen = self.plan.graph, _Worst()
+        for size, alike in groupby(batches, key=lambda batch: (batch.shape[2], batch.shape[3])):
+            stated, sums = shapes(graph, size), _Sums(scales)
+            for batch in alike:
+                wanted = dict(self.source.run(batch, "float64"))
+                set_aside(wanted)
+                self.step()
+                if dtype != "float64":
+                    exact, wanted = wanted, dict(self.source.run(batch, dtype))
+                    sums.add_rounding(exact, wanted)
+                    set_aside(wanted)
+                    self.step()
+                values = dict(self.port(batch, dtype))
+                seen.reached.add(graph, {INPUT: batch, **values})
+                count = sum(value.size for value in values.values())
+                sums.add(graph, wanted, values, stated)
+                self.step()
+                trim(count)
+            seen.add(graph, sums, dtype, self.tolerance)
+        return _parity(self.plan, self.source, batches, dtype, seen)
 
 
 @contextmanager
@@ -186,18 +218,33 @@ class _Sums:
 
     `own` is the source's distance from itself in float64. The outputs are kept, because a Distance cannot be
     summed.
+
+    Attributes:
+        scales: by path, the norm below which no value of one image counts.
+        faint: paths of values that are below.
     """
 
+    scales: Mapping[str, float] = field(default_factory=dict)
     nodes: dict[str, Norms] = field(default_factory=dict)
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     own: dict[str, Norms] = field(default_factory=dict)
     samples: dict[str, Samples] = field(default_factory=lambda: defaultdict(Samples))
     outputs: dict[str, list[tuple[Array, Array]]] = field(default_factory=lambda: defaultdict(list))
+    faint: set[str] = field(default_factory=set)
 
     def add_rounding(self, exact: dict[str, Array], rounded: Mapping[str, Array]) -> None:
         """Adds the source's distance from itself. Values of `exact` are released after they are compared."""
         for path, value in rounded.items():
-            _add(self.own, path, norms(exact.pop(path), value))
+            _add(self.own, path, self._norms(path, exact.pop(path), value))
+
+    def rounding(self, path: str) -> float:
+        """The source's relative distance from itself, 0 where it is not known."""
+        return self.own[path].rel_l2 if path in self.own else 0.0
+
+    def _norms(self, path: str, wanted: Array, got: Array) -> Norms:
+        own, scale = norms(wanted, got), self.scales.get(path, 0.0) * math.sqrt(len(wanted))
+        self.faint |= {path} if own.source < scale else set()
+        return own.by(scale)
 
     def add(
         self, graph: Graph, wanted: dict[str, Array], got: dict[str, Array], stated: Mapping[str, Shape]
@@ -215,7 +262,7 @@ class _Sums:
                 self.shapes[path] = theirs.shape[1:], value.shape[1:]
                 # Infinitely far apart, whatever the port gives: NaN would be equal to NaN.
                 reference, value = np.zeros(value.shape), np.full(value.shape, np.inf)
-            _add(self.nodes, path, norms(reference, value))
+            _add(self.nodes, path, self._norms(path, reference, value))
             self.samples[path].add(theirs)
             if path in graph.outputs:
                 self.outputs[path].append((reference, value))
@@ -238,15 +285,17 @@ class _Worst:
     limit: float = 0.0
     rounding: float = 0.0
     reached: Reached = field(default_factory=Reached)
+    faint: set[str] = field(default_factory=set)
 
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
         self.shapes |= sums.shapes
+        self.faint |= sums.faint
         varying = {path: samples.variation for path, samples in sums.samples.items()}
         self.variations = {
             path: max(variation, self.variations.get(path, 0.0)) for path, variation in varying.items()
         }
         for path, summed in sums.nodes.items():
-            rounding = sums.own[path].rel_l2 if path in sums.own else 0.0
+            rounding = sums.rounding(path)
             node = NodeDistance(
                 path, summed.rel_l2, summed.max_abs, _limit(dtype, rounding, tolerance), rounding
             )
@@ -257,9 +306,9 @@ class _Worst:
                 said = None if path in self.shapes else silence(graph, path, varying, wanted)
                 self.silent = self.silent or (said and f"the reference's {path} {said}")
                 comparable = wanted.ndim == 2 and np.isfinite(wanted).all() and np.isfinite(got).all()
-                self.top_changed |= comparable and top_margin(wanted, got) > 2 * node.limit
+                self.top_changed |= comparable and top_margin(wanted, got, summed.source) > 2 * node.limit
                 if path == graph.output:
-                    logits = distance(wanted, got)
+                    logits = distance(wanted, got, summed.source)
                     self.logits = max(self.logits or logits, logits, key=lambda at: at.rel_l2)
                     self.limit, self.rounding = max(self.limit, node.limit), max(self.rounding, rounding)
 
@@ -287,6 +336,7 @@ def _parity(plan: Plan, source: SourceValues, batches: Sequence[Array], dtype: D
         unreached=seen.reached.unreached(plan.graph),
         silent=seen.silent,
         top_changed=seen.top_changed,
+        faint=tuple(node.path for node in nodes if node.path in seen.faint),
     )
 
 

@@ -110,6 +110,8 @@ class Parity:
         top_changed: an image has another top class, by more than rounding can explain.
         rounds_from: the first node whose float32 error is above its limit, where float64 proves the port.
         run_by: what ran the reference, in words; empty in records of older porters.
+        faint: compared nodes whose values are smaller than what float32 computes them from, whose distances
+            are over what it may be off by (porter.verification.scales).
     """
 
     ok: bool
@@ -129,6 +131,7 @@ class Parity:
     top_changed: bool = False
     rounds_from: str | None = None
     run_by: str = ""
+    faint: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def proves(self) -> bool:

@@ -210,11 +210,13 @@ def check_against(
 
 def _rests_on_rounding(verdict: Verdict) -> bool:
     """Whether a value that is further away than any limit by itself is taken for the source's rounding, which
-    is as far from its own in float64. Where two programs run the source's number types, it can also be a
-    mistake of one of them.
+    is as far from its own in float64, or for what float32 may be off by. Where two programs run the source's
+    number types, it can also be a mistake of one of them.
     """
     nodes = (node for parity in verdict.all for node in parity.nodes)
-    return any(min(node.rel_l2, node.rounding) > MOST_ROUNDING for node in nodes)
+    return any(parity.faint for parity in verdict.all) or any(
+        min(node.rel_l2, node.rounding) > MOST_ROUNDING for node in nodes
+    )
 
 
 def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], image: Array) -> str | None:

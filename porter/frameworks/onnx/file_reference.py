@@ -100,10 +100,10 @@ class OnnxRunner:
             found = found if more < 2 or rest else found.reshape(images, more, *found.shape[1:])
         return found
 
-    def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array]]:
+    def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array, Array | None]]:
         """See porter.frameworks.onnx.disagreement: a model of float32 run by onnxruntime, and each node of it
-        by ONNX's reference implementation, which is given onnxruntime's inputs. Node (NodeProto), name, and
-        onnxruntime's value and the reference's.
+        by ONNX's reference implementation, which is given onnxruntime's inputs. Node (NodeProto), name,
+        onnxruntime's value and the reference's, and the first input, if it is no constant.
         """
         names = [name for node in self._model.proto.graph.node for name in node.output if name]
         session = run_model(
@@ -115,10 +115,10 @@ class OnnxRunner:
         first = self._parts(batch)[0]
         given = dict(zip(names, session(*first), strict=True))
         twin = OnnxRunner(self.definition, self.tensors, "float64")._model
-        taken = zip((value.name for value in twin.proto.graph.input), first, strict=True)
-        for node, values in replay_model(twin, {**dict(taken), **given}):
+        known = dict(zip((value.name for value in twin.proto.graph.input), first, strict=True)) | given
+        for node, values in replay_model(twin, known):
             yield from (
-                (node, name, given[name], value)
+                (node, name, given[name], value, known.get(next(iter(node.input), "")))
                 for name, value in zip(node.output, values, strict=False)
                 if name
             )

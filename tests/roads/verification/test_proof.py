@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 import porter
 from porter.base.dtypes import Dtype
-from porter.base.errors import CannotRun, CheckFailed
+from porter.base.errors import CannotRun, CheckFailed, Contradiction
 from porter.frameworks.onnx.model import Model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.frameworks.torch import engine
@@ -181,6 +181,12 @@ NUMBERS: Mapping[str, Array] = {
     "point": np.random.default_rng(2).normal(0, 1, (4, 3, 1, 1)),
     "none": np.zeros((4, 3)),
     "b": np.arange(4.0),
+    "faint": np.random.default_rng(3).normal(0, 0.002, (4, 3, 3, 3)),
+    "deep": np.array([-17.0, -17.1, -16.9, -16.5]),
+    "shallow": np.array([-5.0, -5.5, -6.0, -6.5]),
+    "ones": np.ones(4),
+    "zeros": np.zeros(4),
+    "cross": np.random.default_rng(4).normal(0, 1, (4, 4, 1, 1)),
 }
 
 
@@ -201,6 +207,79 @@ def test_a_right_port_is_not_refused_for_what_its_outputs_are(name: str, tmp_pat
         made = porter.convert(file, to=framework, out=tmp_path / framework)
         assert made.verdict is not None and made.verdict.ok and made.verdict.proof.dtype == "float64"
         assert all(found.limit <= 1e-4 for found in made.verdict.parities)
+
+
+DEEP = "c = Conv <pads=[1,1,1,1]> (x, faint, deep) "
+SMALL = {
+    "a sigmoid": DEEP + "y = Sigmoid (c)",
+    "a closed gate": DEEP
+    + "s = Sigmoid (c) a = Conv <pads=[1,1,1,1]> (x, k) m = Mul (s, a) y = Conv (m, cross)",
+    "a swish": DEEP + "s = Sigmoid (c) m = Mul (c, s) y = Conv (m, cross)",
+    "a gelu": "c = Conv <pads=[1,1,1,1]> (x, faint, shallow) y = Gelu (c)",
+    "a norm": DEEP + "s = Sigmoid (c) y = InstanceNormalization <epsilon = 1e-30> (s, ones, zeros)",
+    "a softplus": DEEP + "s = Softplus (c) y = Conv (s, cross)",
+}
+"""Values far smaller than the numbers that they come from: float32 computes them as well as it can near 1."""
+
+
+def _small(name: str, path: Path) -> Path:
+    return written(HEAD.replace("13", "20") % ("4,16,16", SMALL[name]), path)
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("name", SMALL)
+def test_values_that_float32_gets_right_in_absolute_terms_only_refuse_no_port(
+    name: str, tmp_path: Path
+) -> None:
+    file = _small(name, tmp_path / "net.onnx")
+    others = {"a closed gate": ("mxnet",), "a softplus": ("tflite",)}.get(name, ())
+    for framework in ("torch", "onnx", *others):
+        made = porter.convert(file, to=framework, keep_activation=True, out=tmp_path / framework)
+        assert made.verdict is not None and made.verdict.ok and made.verdict.proof.dtype == "float64"
+
+
+def test_a_model_in_memory_is_compared_by_the_same(tmp_path: Path) -> None:
+    layer = torch.nn.Conv2d(3, 4, 3)
+    layer.load_state_dict({"weight": torch.tensor(NUMBERS["faint"]), "bias": torch.tensor(NUMBERS["deep"])})
+    model = torch.nn.Sequential(layer, torch.nn.Sigmoid()).eval()
+    made = porter.convert(model, to="onnx", example=torch.zeros(1, 3, 16, 16), out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("name", ["a sigmoid", "a closed gate"])
+@pytest.mark.parametrize(
+    ("dtype", "wrong"),
+    [
+        (torch.float64, lambda x: torch.sigmoid(1.0001 * x)),
+        (torch.float64, torch.tanh),
+        (torch.float32, torch.tanh),
+        (torch.float32, lambda x: torch.sigmoid(x) + 1e-5),
+    ],
+    ids=["another slope", "another function", "another function in float32", "an offset in float32"],
+)
+def test_a_mistake_in_small_values_is_refused(
+    dtype: torch.dtype, wrong: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        torch.nn.Sigmoid, "forward", lambda self, x: wrong(x) if x.dtype == dtype else torch.sigmoid(x)
+    )
+    with pytest.raises(CheckFailed, match=f"s|y is the first node that differs.*{str(dtype)[6:]}"):
+        porter.convert(_small(name, tmp_path / "net.onnx"), keep_activation=True, out=tmp_path / "port")
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_another_function_in_one_of_two_programs_is_told_where_values_are_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
+        for node in model.proto.graph.node if dtype == "float32" else ():
+            node.op_type = "Tanh" if node.op_type == "Sigmoid" else node.op_type
+        return run_model(model, dtype, outputs, optimised=optimised)
+
+    monkeypatch.setattr("porter.frameworks.onnx.file_reference.run_model", other)
+    with pytest.raises(Contradiction, match=r"disagree on 'y' \(Sigmoid"):
+        porter.convert(_small("a sigmoid", tmp_path / "net.onnx"), keep_activation=True, out=tmp_path / "p")
 
 
 @pytest.mark.usefixtures("one_recipe")

@@ -228,6 +228,25 @@ def test_a_source_that_rounds_by_chance_is_asked_again(off: float, ok: bool) -> 
     assert found[0].ok is ok and all(np.allclose(batch, BATCH, rtol=1e-6) for batch in seen)
 
 
+@pytest.mark.parametrize(("error", "ok"), [(0.0, False), (1e-9, False), (1e-5, True)])
+@pytest.mark.parametrize("proved", [True, False])
+def test_values_are_compared_with_what_float32_may_be_off_by(error: float, ok: bool, proved: bool) -> None:
+    """The source's value is 0 in float32, where the port's is not."""
+    small = {**values(), "pool": 1e-5 * np.arange(1.0, 9.0).reshape(2, 4)}
+    source = Fake(lambda dtype: small if dtype == "float64" else {**small, "pool": np.zeros((2, 4))})
+
+    def port(batch: Array, dtype: Dtype) -> dict[str, Array]:
+        return small if dtype == "float64" and proved else {**small, "pool": 2 * small["pool"]}
+
+    batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
+    found = compare(plan(), source, port, batches, errors=lambda batch: {"pool": error})
+    assert found[0].ok is (ok and proved) and found[1].ok is proved
+    alone = compare(
+        plan(), source, port, {"float32": [BATCH]}, errors=lambda batch: {"pool": error}, proved=proved
+    )
+    assert alone[0].ok is (ok and proved)
+
+
 @pytest.mark.parametrize(("margin", "changed"), [(1e-6, False), (1e-3, True)])
 def test_a_top_class_may_change_in_a_tie_only(margin: float, changed: bool) -> None:
     logits, moved = np.array([[5.0, 5.0 + margin], [1.0, 2.0]]), np.array([[margin, -margin], [0.0, 0.0]])

@@ -1,0 +1,98 @@
+"""What float32's errors are measured by where values are far smaller than the numbers that they come from.
+
+A detector's sigmoids lie near 1e-8 where nothing is to be seen. Float32 computes them to 1e-7, one runtime
+otherwise than another, and what follows them inherits that. So a port is run once more in float64, with such
+errors put in where they arise, which shows how far they reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.base.dtypes import Array
+from porter.base.errors import CannotRun, GraphError, NotInstalled
+from porter.frameworks import Destination, Tensors, get_destination
+from porter.graph import INPUT, AddArray, Affine, Graph, Node
+from porter.graph.plan import make_plan
+from porter.graph.rounding import absolute_error
+from porter.port import Port
+from porter.verification.numbers import norm, norms
+
+
+@dataclass(frozen=True)
+class Absolute:
+    """How far the errors of float32 reach in a port.
+
+    Attributes:
+        tensors: see porter.verification.check.Check.
+    """
+
+    port: Port
+    tensors: Tensors | None
+
+    def errors(self, batch: Array) -> dict[str, float]:
+        """The norm of what they make of each value of the first image, by path.
+
+        Args:
+            batch: N x C x H x W.
+        """
+        graph, own, image = self.port.graph, self.port.destination, batch[:1].astype(np.float64)
+        exact = self._run(own, graph, {}, image)
+        errors = _errors(graph, {INPUT: image, **exact})
+        found = {path: norm(error) for path, error in errors.items()}
+        draws = np.random.default_rng(0)
+        random = {path: error * draws.choice([-1.0, 1.0], error.shape) for path, error in errors.items()}
+        # Errors of one sign add up where others cancel out, and a norm takes them away.
+        for drawn in (errors, random) if errors else ():
+            for destination in (own, get_destination("onnx")):
+                with suppress(GraphError, NotInstalled, CannotRun):  # Caffe and MXNet add no arrays
+                    moved = self._run(destination, *_with_errors(graph, drawn), image)
+                    for path, value in exact.items():
+                        apart = norms(value, moved[path]).difference
+                        found[path] = max(found.get(path, 0.0), apart if np.isfinite(apart) else 0.0)
+                    break
+        return found
+
+    def _run(
+        self, destination: Destination, graph: Graph, added: Tensors, image: Array
+    ) -> Mapping[str, Array]:
+        """The values of the port's nodes in a graph that may have more tensors than the port."""
+        tensors = {**(self.tensors or self.port.tensors()), **added}
+        plan = make_plan(graph, (image.shape[2], image.shape[3]), destination.CAPABILITIES)
+        model = destination.ENGINE.build(plan, tensors, {}, "float64")
+        return destination.ENGINE.run(model, image, [node.path for node in self.port.graph.nodes])
+
+
+def _errors(graph: Graph, known: Mapping[str, Array]) -> dict[str, NDArray[np.float64]]:
+    """By path, by how much float32 may be off in each number of a value, without the batch.
+
+    Args:
+        known: values of one image by path.
+    """
+    found = (
+        (node.path, absolute_error(type(node.op), known[node.inputs[0]].astype(np.float64)))
+        for node in graph.nodes
+        if node.inputs[0] in known
+    )
+    return {path: error[0] for path, error in found if error is not None}
+
+
+def _with_errors(graph: Graph, errors: Mapping[str, Array]) -> tuple[Graph, dict[str, dict[str, Array]]]:
+    """A graph in which errors are added to values, by their paths, and the tensors that hold the errors."""
+    nodes, tensors = list[Node](), dict[str, dict[str, Array]]()
+    for node in graph.nodes:
+        error, right = errors.get(node.path), f"{node.path}_right"
+        while right in graph.by_path:
+            right += "_"
+        if error is None:
+            nodes.append(node)
+            continue
+        adding = AddArray(error.shape) if error.size > 1 else Affine((1.0,), (error.item(),))
+        nodes += replace(node, path=right), Node(node.path, adding, (right,))
+        tensors |= {node.path: {"value": error}} if error.size > 1 else {}
+    return replace(graph, nodes=tuple(nodes), scopes=()), tensors
