@@ -156,22 +156,12 @@ def _pads_summary(pads: Sequence[Pad]) -> str:
 
 
 def _parity_line(parity: Parity) -> str:
-    if not parity.ok:
-        outcome = (
-            f"DIFFERS from {parity.reference}"
-            if parity.silent is None
-            else f"NOT PROVED by {parity.reference}"
-        )
-    elif not parity.proves:
-        outcome = "agrees with porter's own build, which is no proof,"
-    else:
-        outcome = f"same function as {parity.reference}"
     sizes = ", ".join(f"{rows}x{columns}" for rows, columns in parity.sizes)
     worst = parity.worst.rel_l2
     nodes = f"{len(parity.nodes)} nodes" if parity.uncompared or len(parity.nodes) > 1 else "the output only"
     top = f", argmax {parity.argmax}" if parity.argmax else ""
     return (
-        f"{parity.dtype}: {outcome} at {sizes}; {nodes}, the worst {worst:.1e}; logits "
+        f"{parity.dtype}: {parity.outcome} at {sizes}; {nodes}, the worst {worst:.1e}; logits "
         f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}{top}"
     )
 

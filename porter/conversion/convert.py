@@ -36,9 +36,7 @@ from porter.identify.doors import expect_file, expect_no_recipe, open_file, open
 from porter.padding import ANY, Size
 from porter.padding.sizes import AnySize, parse_size
 from porter.port import (
-    AGREES,
     NOT_MADE,
-    PASSED,
     ROUNDED,
     Input,
     Layout,
@@ -399,7 +397,7 @@ def _check(
         advice = verdict.advice or f"{page('outputs-differ.md')} lists likely causes"
         failure = CheckFailed if verdict.disagreement is None else Contradiction
         raise failure(verdict.failure(), where=port.record.name, next=f"no port was written; {advice}")
-    outcome = ROUNDED if port.record.quantize else PASSED if verdict.proof.proves else AGREES
+    outcome = ROUNDED if port.record.quantize else verdict.check
     reference = verdict.given.file if verdict.given else None
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings
 

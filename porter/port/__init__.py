@@ -9,6 +9,7 @@ from porter.port.folder import (
     PASSED,
     RECORD,
     ROUNDED,
+    UNHELD,
     Facts,
     Gives,
     Input,

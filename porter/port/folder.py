@@ -44,9 +44,10 @@ MOST_LINES = 200
 
 OWN_BUILD = "self"
 """The reference of a comparison with porter's own build of the source, which is no proof."""
-PASSED, AGREES, NOT_MADE = (
+PASSED, AGREES, UNHELD, NOT_MADE = (
     "passed",
     "agrees with porter's own build, which is no proof",
+    "agrees; not held to",
     "not made: --no-check",
 )
 ROUNDED = "the same before its weights were rounded to 8 bits, which is no proof of the port"

@@ -62,6 +62,9 @@ def conclude(contents: Contents) -> Conclusion:
             f"{verdict.reference}. {figures}"
         )
         return Conclusion("unproved", "Not proved", sentence)
+    if verdict.unheld is not None and not record.proved:
+        sentence = f"The port agrees with {verdict.reference}, not held to {verdict.unheld}. {figures}"
+        return Conclusion("unproved", "Not proved", sentence)
     if verdict.reference == OWN_BUILD or not record.proved:
         return Conclusion(
             "unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}"

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from porter.base.dtypes import Dtype
-from porter.port import OWN_BUILD
+from porter.port import AGREES, OWN_BUILD, UNHELD
 
 NOT_FINITE = "is not finite"
 ALIKE = "is the same for every input"
@@ -110,6 +110,8 @@ class Parity:
         top_changed: an image has another top class, by more than rounding can explain.
         rounds_from: the first node whose float32 error is above its limit, where float64 proves the port.
         run_by: what ran the reference, in words; empty in records of older porters.
+        unheld: the program that was not asked whether it reads the file as porter does, which the port and
+            the reference rest on, and why (porter.verification.witnesses).
         faint: compared nodes whose values are smaller than what float32 computes them from, whose distances
             are over what it may be off by (porter.verification.scales).
     """
@@ -132,11 +134,21 @@ class Parity:
     rounds_from: str | None = None
     run_by: str = ""
     faint: tuple[str, ...] = field(default=(), repr=False)
+    unheld: str | None = None
 
     @property
     def proves(self) -> bool:
         """Whether the reference is one that porter did not write, and the port is its function."""
-        return self.ok and self.reference != OWN_BUILD
+        return self.ok and self.reference != OWN_BUILD and self.unheld is None
+
+    @property
+    def outcome(self) -> str:
+        """What the comparison shows, in words that a place can follow."""
+        if not self.ok:
+            return f"{'DIFFERS from' if self.silent is None else 'NOT PROVED by'} {self.reference}"
+        if self.unheld is not None:
+            return f"{UNHELD} {self.unheld}; {self.reference}"
+        return f"same function as {self.reference}" if self.proves else f"{AGREES},"
 
     @property
     def infinite(self) -> bool:

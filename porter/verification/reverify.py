@@ -43,7 +43,7 @@ from porter.verification.user_reference import (
     parse_reference,
 )
 from porter.verification.verdict import Verdict, first_telling
-from porter.verification.witnesses import testimony
+from porter.verification.witnesses import Testimony, testimony
 
 _MANY, _TIMES = 1 << 24, 4
 """So many numbers of a port's values are run in any case; more if they are at most so many times the
@@ -175,12 +175,14 @@ def check_against(
             check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes)
         )
 
-    def held_to(verdict: Verdict) -> tuple[str, ...]:
+    def held_to(verdict: Verdict) -> Verdict:
         size, saved = min(verdict.proof.sizes, key=prod), opened.in_memory
         if saved is None or saved.itself is None or opened.fitted is None:
-            return testimony(opened, size, not record.ended_at)
-        images = make_images(size, IMAGES, record.input.channels, verdict.fed)
-        return held_to_itself(saved, opened.fitted.checkpoint, images)
+            said = testimony(opened, size, not record.ended_at)
+        else:
+            images = make_images(size, IMAGES, record.input.channels, verdict.fed)
+            said = Testimony(held_to_itself(saved, opened.fitted.checkpoint, images))
+        return verdict.held_to(said.held, said.unheld)
 
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
@@ -189,12 +191,12 @@ def check_against(
         verdict = with_loss(
             check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
         )
-        verdict = replace(verdict, held=held_to(verdict), not_run=tuple(map(str, failures)))
+        verdict = replace(held_to(verdict), not_run=tuple(map(str, failures)))
         return verdict, (*verdict.not_run, *_cautions(port, verdict))
     verdict, not_run = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)
     failed = not verdict.ok and verdict.proof.silent is None
-    verdict = replace(verdict, held=held_to(verdict), not_run=not_run)
+    verdict = replace(held_to(verdict), not_run=not_run)
     if failed or _rests_on_rounding(verdict):
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         references = references_of(opened, dtype)
@@ -260,6 +262,8 @@ def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
                 *sizes.pop()
             )
         )
+    if proof.unheld is not None:
+        cautions += verdict.held
     kernels = [path for path in proof.unexcited if "kernel" in tensor_shapes(port.graph).get(path, {})]
     if kernels:
         cautions.append(

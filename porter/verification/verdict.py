@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any, TypeVar
 
 from porter.base.errors import some
-from porter.port import GivenFile
+from porter.port import AGREES, PASSED, UNHELD, GivenFile
 from porter.verification.inputs import InputRange
 from porter.verification.results import (
     ALIKE,
@@ -103,6 +103,13 @@ class Verdict:
         return self.proof.ok and self.disagreement is None
 
     @property
+    def check(self) -> str:
+        """What port.json says of a verdict that is ok; see porter.port.Record.check."""
+        if self.proof.proves or (self.given is not None and self.given.parities[-1].proves):
+            return PASSED
+        return AGREES if self.proof.unheld is None else f"{UNHELD} {self.proof.unheld}"
+
+    @property
     def all(self) -> tuple[Parity, ...]:
         """Every comparison, in the order in which they are judged."""
         return (
@@ -150,6 +157,17 @@ class Verdict:
     def _is_alike(self) -> bool:
         """Whether the network itself, and no reference, is why nothing is proved."""
         return self.disagreement is None and self.given is None and (self.proof.silent or "").endswith(ALIKE)
+
+    def held_to(self, held: tuple[str, ...], unheld: str | None) -> Verdict:
+        """The verdict with what its file was held to, and what it was not, which the user's reference needs
+        not.
+        """
+        own = tuple(replace(parity, unheld=unheld) for parity in self.parities)
+        shipped = self.shipped and replace(
+            self.shipped,
+            parities=tuple(replace(parity, unheld=unheld) for parity in self.shipped.parities),
+        )
+        return replace(self, parities=own, shipped=shipped, held=held)
 
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""

@@ -60,23 +60,39 @@ SHARED: Mapping[str, Shared] = {
 """By format. Of others, docs/proof.md says what is shared."""
 
 
-def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> tuple[str, ...]:
-    """What of a source's file was held to which witness, or why it was not, in sentences. See `Witness`.
+@dataclass(frozen=True)
+class Testimony:
+    """What was asked of a witness.
+
+    Attributes:
+        held: what was held to it, or why it was not, in sentences.
+        unheld: the witness that could not be asked and why, in words.
+    """
+
+    held: tuple[str, ...] = ()
+    unheld: str | None = None
+
+
+def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> Testimony:
+    """What the witness of a source's file says of porter's reading. See `Witness`.
 
     Raises:
         Contradiction: the witness reads something else than porter.
     """
     if opened.in_memory is not None:  # its file is gone, and the port is compared with the model itself
-        return ()
+        return Testimony()
     checkpoint = opened.fitted.checkpoint if opened.fitted else None
     shared = SHARED.get(checkpoint.format) if checkpoint else None
     if checkpoint is None or shared is None or (shared.named and not whole):
-        return ()
+        return Testimony()
     witness = cast(Witness, import_module(shared.witness))
     try:
         found = witness.disagreement(checkpoint, size, whole)
     except (NotInstalled, CannotRun) as error:
-        return (f"{shared.what}: by porter's reading only, because {escaped(error.message)}",)
+        advice = f" ({error.next})" if isinstance(error, NotInstalled) else ""
+        held = f"{shared.what}: by porter's reading only, because {escaped(error.message)}{advice}"
+        why = "is not installed" if isinstance(error, NotInstalled) else "does not run the file"
+        return Testimony((held,), f"{witness.NAME}, which {why}")
     if found is not None:
         raise Contradiction(found, where=str(checkpoint.path))
-    return (f"{shared.what}: held to {witness.NAME}",)
+    return Testimony((f"{shared.what}: held to {witness.NAME}",))

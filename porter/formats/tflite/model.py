@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,6 +200,15 @@ _ACTIVATED = {
     },
 }
 """Where the options of an operator have its activation."""
+_UINT8, _INT8 = 3, 9
+_HYBRID = {
+    **dict.fromkeys(("CONV_2D", "FULLY_CONNECTED"), (_UINT8, _INT8)),
+    **dict.fromkeys(("BATCH_MATMUL", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), (_INT8,)),
+}
+"""Operators of real numbers that take a kernel of whole numbers as it is stored, of these kinds of the
+schema's TensorType. Both are int8 to them, whose zero is 0, whatever the file states: what TensorFlow 1.11 to
+1.13 stored as UINT8 is int8. Others read what DEQUANTIZE makes of such a tensor.
+"""
 _ACTIVATIONS = ("", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
 _PARTS_OF_A_LAYER = frozenset(
     {
@@ -231,6 +240,7 @@ _REAL_TYPE = 0
 """FLOAT32 of the schema's TensorType."""
 EXPECTED = "an image is expected, and beside it only real numbers of stated sizes for each image"
 _WHOLE = "a fully quantised graph computes in whole numbers"
+_AGAIN = "convert the model again with a current TensorFlow"
 _REAL = "name the file that it was made from, or convert the model again without a representative dataset"
 
 
@@ -297,16 +307,17 @@ def read_model(data: bytes) -> Model:
     taken, budget = set[str](), most_bytes(len(data))
     names = [own_name(tensor.text(3) or "tensor", place, taken) for place, tensor in enumerate(tensors)]
     stored, rounded = dict[str, Array](), False
-    for name, tensor in zip(names, tensors, strict=True):
+    codes = [_code(code) for code in file.tables(1, MOST_NODES)]
+    readers = _readers(graph, codes)
+    for number, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
         content = _content(data, buffers, tensor.scalar(2, "I"))
         if content is None:
             continue
-        stored[name] = array = _array(name, tensor, content, budget)
+        stored[name] = array = _array(name, tensor, content, budget, readers.get(number, ()))
         rounded |= _scales(tensor) is not None
         budget -= array.nbytes if array.base is None else 0
         if budget < 0:
             raise ValueError("its tensors unpack to more than the file can hold")
-    codes = [_code(code) for code in file.tables(1, MOST_NODES)]
     images = graph.numbers(1, "i4").tolist()
     known: dict[int, Reference] = {place: (name, 0) for place, name in enumerate(names) if name in stored}
     image = next((place for place in images if len(_sides(tensors[place])) == 4), None)
@@ -367,11 +378,21 @@ def _content(data: bytes, buffers: Sequence[Table], place: int) -> Array | None:
     return held if held.size else None
 
 
-def _array(name: str, tensor: Table, content: Array, most: int) -> Array:
+def _readers(graph: Table, codes: Sequence[str]) -> dict[int, set[str]]:
+    """The operators that read each tensor, by its place."""
+    found = dict[int, set[str]]()
+    for stated in graph.tables(3, MOST_NODES):
+        for place in stated.numbers(1, "i4").tolist():
+            found.setdefault(place, set()).add(codes[stated.scalar(0, "I")])
+    return found
+
+
+def _array(name: str, tensor: Table, content: Array, most: int, readers: Collection[str] = ()) -> Array:
     """A stored tensor; real numbers of a type of half the width, and quantised ones, are float32.
 
     Args:
         most: the bytes that a sparse one may become.
+        readers: the operators that read it.
     """
     kind, shape = _TYPES.get(tensor.scalar(1, "b")), tuple(int(size) for size in tensor.numbers(0, "i4"))
     if kind is None:
@@ -402,6 +423,9 @@ def _array(name: str, tensor: Table, content: Array, most: int) -> Array:
     scale, zero, axis = scales
     if scale.size not in (1, shape[axis] if axis < len(shape) else 1) or zero.size not in (0, 1, scale.size):
         raise ValueError(f"the tensor '{name}' has {scale.size} scales along an axis of other cells")
+    if not _HYBRID.keys().isdisjoint(readers):
+        _expect_hybrid(name, tensor, scale.size, zero, readers)
+        array, zero = array.view("i1"), zero[:0]
     along = (
         [-1 if place == axis else 1 for place in range(len(shape))] if scale.size > 1 else [1] * len(shape)
     )
@@ -409,6 +433,25 @@ def _array(name: str, tensor: Table, content: Array, most: int) -> Array:
         zero.astype(np.float64).reshape(along if zero.size > 1 else -1) if zero.size else 0
     )
     return (apart * scale.astype(np.float64).reshape(along)).astype(np.float32)
+
+
+def _expect_hybrid(name: str, tensor: Table, scales: int, zero: Array, readers: Collection[str]) -> None:
+    """Expects that a quantised kernel is one that TensorFlow Lite's operators of real numbers take as stored,
+    and that what reads it reads the same.
+    """
+    kind, channels = tensor.scalar(1, "b"), int(tensor.numbers(0, "i4")[-1])
+    other = next((op for op in sorted(readers) if kind not in _HYBRID.get(op, (kind,))), None)
+    problem = ""
+    if other is not None:
+        problem = f"which TensorFlow Lite's {other} does not take beside real numbers"
+    elif kind == _UINT8 and "CONV_2D" in readers and scales > 1:
+        problem = f"with {scales} scales, of which TensorFlow Lite's CONV_2D takes the first"
+    elif "DEPTHWISE_CONV_2D" in readers and scales < channels:
+        problem = f"and TensorFlow Lite's DEPTHWISE_CONV_2D takes {channels} scales of it, not {scales}"
+    elif (kind == _UINT8 or zero.any()) and not _HYBRID.keys() >= {*readers}:
+        problem = f"which {' and '.join(sorted(readers))} take for other numbers each"
+    if problem:
+        raise Unread(f"the kernel '{name}' is of whole numbers, {problem}", _AGAIN)
 
 
 def _scales(tensor: Table) -> tuple[Array, Array, int] | None:

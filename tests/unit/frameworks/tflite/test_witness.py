@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,22 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import CannotRun, Contradiction
+from porter.base.errors import CannotRun, Contradiction, FileError
+from porter.base.package import install
+from porter.cli.printing import conversion
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tflite import model
 from porter.formats.tflite.model import read_model
+from porter.frameworks.numpy.engine import build_file, run_reference
 from porter.frameworks.tflite.witness import NAME, disagreement
+from porter.reporting.write import report
 
 tf = import_tensorflow()
+schema = import_module("tensorflow.lite.python.schema_py_generated")
+flatbuffers = import_module("flatbuffers")
 SIZE = (9, 8)
+pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 
 
 def network() -> Any:
@@ -115,11 +123,17 @@ def test_the_proof_refuses_it_and_says_what_is_held(
             porter.convert(file, to="torch", out=tmp_path / "wrong")
     monkeypatch.setattr("porter.frameworks.tflite.witness.find_spec", lambda name: None)
     made = porter.convert(file, to="torch", out=tmp_path / "without")
-    assert made.verdict is not None and made.verdict.ok
-    assert made.verdict.held == (
+    said = (
         "the file's operators and tensors: by porter's reading only, because neither tensorflow nor "
-        "ai-edge-litert is installed",
+        f"ai-edge-litert is installed ({install('tf')})"
     )
+    assert made.verdict is not None and made.verdict.ok and made.verdict.held == (said,)
+    assert said in made.warnings
+    unheld = "agrees; not held to TensorFlow Lite's interpreter, which is not installed"
+    assert made.port.record.check == unheld and not made.port.record.proved
+    printed = [line for line in conversion(made) if line.startswith("  check ")]
+    assert len(printed) == 2 and all(f": {unheld}; " in line for line in printed), printed
+    assert "interpreter, which is not installed" in report(tmp_path / "without").path.read_text()
 
 
 def test_outputs_that_porter_leaves_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,3 +163,74 @@ def test_what_the_interpreter_does_not_run(file: Path, tmp_path: Path) -> None:
     broken.write_bytes(file.read_bytes()[:2000])
     with pytest.raises(CannotRun, match="TensorFlow Lite's interpreter cannot read it"):
         disagreement(replace(checkpoint, path=broken), SIZE, True)
+
+
+KERNELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {
+    "CONV_2D": (lambda x, kernel: tf.nn.conv2d(x, kernel, 1, "SAME"), (3, 3, 4, 6)),
+    "DEPTHWISE_CONV_2D": (
+        lambda x, kernel: tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "SAME"),
+        (3, 3, 4, 2),
+    ),
+    "FULLY_CONNECTED": (lambda x, kernel: tf.matmul(tf.reduce_mean(x, [1, 2]), kernel), (4, 6)),
+    "TRANSPOSE_CONV": (
+        lambda x, kernel: tf.nn.conv2d_transpose(x, kernel, (1, 18, 16, 6), 2, "SAME"),
+        (3, 3, 6, 4),
+    ),
+}
+
+
+def with_whole_kernel(op: str, kind: str, zero: int, several: bool, path: Path) -> Path:
+    """A model of one operator whose kernel's bytes are int8 around 0 plus `zero`, of the type that is stated,
+    with one scale or one for each filter, as TensorFlow's converter has them.
+    """
+    function, shape = KERNELS[op]
+    kernel = tf.constant(np.random.default_rng(0).normal(0, 0.4, shape), tf.float32)
+    source = tf.function(lambda x: function(x, kernel), [tf.TensorSpec((1, *SIZE, 4), tf.float32)])
+    made = tf.lite.TFLiteConverter.from_concrete_functions([source.get_concrete_function()], tf.Module())
+    file = schema.ModelT.InitFromObj(schema.Model.GetRootAs(made.convert()))
+    (graph,), (operator,) = file.subgraphs, file.subgraphs[0].operators[-1:]
+    tensor = graph.tensors[operator.inputs[1]]
+    axis = 3 if op == "DEPTHWISE_CONV_2D" else 0
+    held = np.frombuffer(bytes(file.buffers[tensor.buffer].data), np.float32).reshape(tensor.shape)
+    others = tuple(place for place in range(held.ndim) if place != axis)
+    scale = abs(held).max(others, keepdims=True) if several else abs(held).max(keepdims=True)
+    stored = (np.round(held / (scale / 100)) + zero).astype(np.int64).astype(np.int8)
+    tensor.type, tensor.quantization = getattr(schema.TensorType, kind), schema.QuantizationParametersT()
+    tensor.quantization.scale = [float(each) / 100 for each in scale.ravel()]
+    tensor.quantization.zeroPoint = [zero] * scale.size
+    tensor.quantization.quantizedDimension = axis if several else 0
+    file.buffers[tensor.buffer].data = np.frombuffer(stored.tobytes(), np.uint8)
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(file.Pack(builder), b"TFL3")
+    path.write_bytes(bytes(builder.Output()))
+    return path
+
+
+@pytest.mark.parametrize("zero", [0, 5])
+@pytest.mark.parametrize(("kind", "several"), [("UINT8", False), ("UINT8", True), ("INT8", True)])
+@pytest.mark.parametrize("op", KERNELS)
+def test_kernels_of_whole_numbers_are_what_the_interpreter_takes_them_for(
+    op: str, kind: str, several: bool, zero: int, tmp_path: Path
+) -> None:
+    """TensorFlow 1.11 to 1.13 stored int8 as UINT8 with a zero of 0, which the interpreter takes for int8. It
+    looks at no zero, and takes of CONV_2D's UINT8 one scale only. The others have no such kernel.
+    """
+    file = with_whole_kernel(op, kind, zero, several, tmp_path / "model.tflite")
+    if kind == "UINT8" and (op not in ("CONV_2D", "FULLY_CONNECTED") or (op == "CONV_2D" and several)):
+        with pytest.raises(FileError, match=f"is of whole numbers, .*TensorFlow Lite's {op}"):
+            read_checkpoint(file)
+        return
+    assert said(file) is None
+    image = np.random.default_rng(1).normal(0, 1, (1, *SIZE, 4)).astype(np.float32)
+    kernels = (
+        tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )  # XNNPACK wants a zero of 0
+    model = tf.lite.Interpreter(str(file), experimental_op_resolver_type=kernels)
+    model.allocate_tensors()
+    model.set_tensor(model.get_input_details()[0]["index"], image)
+    model.invoke()
+    wanted = np.moveaxis(model.get_tensor(model.get_output_details()[0]["index"]), -1, 1)
+    checkpoint = read_checkpoint(file)
+    tap = next(iter(checkpoint.carried.given))
+    got = run_reference(build_file(checkpoint, "float64", SIZE), image.transpose(0, 3, 1, 2), {"y": tap})["y"]
+    assert np.linalg.norm(got - wanted) < 0.02 * np.linalg.norm(wanted)
