@@ -13,6 +13,8 @@ from porter.base.errors import PorterError
 Array = NDArray[np.generic]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+HALVES: tuple[Dtype, ...] = ("float16", "bfloat16")
+"""Types of half precision."""
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """The precision of an evaluation. An NVIDIA GPU's TF32 keeps 10 of float32's 23 bits in products; it is off
 in fp32. bf16 and fp16 are torch's autocast: convolutions and products run in that type, batch norms in

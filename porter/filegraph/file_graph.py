@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, GraphError, MappingError
 from porter.base.left_out import LeftOut
 from porter.graph import (
@@ -104,6 +104,7 @@ class FileGraph:
             model standardises as it runs.
         traced: numbers in it were computed from its size, so that it holds for no other.
         sizable: its size is open, and porter has an op for every node only where a size is stated.
+        halves: the types of half precision in which the file's framework computes a part of it.
         definition: the graph as the file states it, for its framework to run.
         left_out: layers that act in training only, which it lacks.
         further_inputs: what it takes beside its first input, under the file's names.
@@ -121,6 +122,7 @@ class FileGraph:
     traced: bool = False
     sizable: bool = False
     evaluated: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
+    halves: tuple[Dtype, ...] = ()
     definition: bytes = field(default=b"", repr=False)
     language: str = ""
     left_out: tuple[LeftOut, ...] = field(default=(), compare=False)

@@ -82,6 +82,10 @@ class Engine(Protocol):
         """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the
         tensors of `checkpoint`, for `run_reference`.
 
+        Args:
+            dtype: in which it computes. One of the graph's `halves` means as the file states it: a part of it
+                in half precision, and the rest in float32.
+
         Raises:
             CannotRun: this version of the framework cannot run it. Only layers or ops on a closed list
                 are looked up or run.

@@ -1,24 +1,25 @@
-"""What a user's own model gives as it is. Its port is proved with the graph that the model was saved as, and
-that has to be the model's function.
+"""What a source gives as it is: the model that a user holds, or a file's layers in their own half precision.
+Its port is proved with what is read of it, which has to be its function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import Contradiction
+from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.images import as_taken
 from porter.frameworks.in_memory import Saved
 from porter.graph.ops import shape_text
 from porter.padding import ANY
-from porter.verification.numbers import moved, norms
+from porter.verification.numbers import distance, moved, norms
 from porter.verification.parity import FLOAT32_LIMIT, OWN_ROUNDING
 from porter.verification.user_code import running_model
+from porter.verification.witnesses import Testimony
 
 _MOST = 0.1
 """No rounding moves an output by more."""
@@ -26,8 +27,8 @@ _DRAWS = 4
 """How often the rounding of a network is drawn, each time with its inputs moved by one rounding."""
 
 
-def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> tuple[str, ...]:
-    """How near a model's outputs are to those of the graph that it was saved as, in a sentence.
+def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> Testimony:
+    """How near a model's outputs are to those of the graph that it was saved as.
 
     Args:
         checkpoint: what the model was saved as, as read.
@@ -36,22 +37,19 @@ def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> tuple[
     Raises:
         Contradiction: the model gives more outputs or fewer, of other shapes, or further apart than number
             types round.
-        NotInstalled, CannotRun: the graph cannot be run.
         UsageError: the model raises an exception.
     """
-    graph, itself = checkpoint.carried, f"the model {saved.name} itself"
-    named = {node: tap for tap, node in graph.given.items()}
-    taps = [named[node] for node in graph.outputs]
-    images = (np.rint(batch) if saved.whole else batch).astype(np.float32)
-    arrays = {place for place, tap in enumerate(taps) if tap in graph.arrays}
-    assert saved.itself is not None, "the model is run as it is"
-    with running_model(itself):
-        own = saved.itself(as_taken(images, graph), arrays, graph.output_names)
-    if len(own) != len(taps):
-        raise Contradiction(f"{itself} gives {len(own)} outputs, and {saved.graph} has {len(taps)}")
-    read, worst = _Read(checkpoint, images, taps), 0.0
-    for place, (wanted, got) in enumerate(zip(own, read.outputs("float32"), strict=True)):
-        where = f"output {place + 1} of {itself}" if len(taps) > 1 else f"the output of {itself}"
+    read, itself, worst = _Read(checkpoint, _fed(batch, saved)), f"the model {saved.name} itself", 0.0
+    own = read.of_model(saved)
+    if len(own) != len(read.taps):
+        raise Contradiction(f"{itself} gives {len(own)} outputs, and {saved.graph} has {len(read.taps)}")
+    try:
+        found = read.outputs(read.type)
+    except (NotInstalled, CannotRun) as error:
+        held = f"the outputs: by porter's reading only, because {escaped(error.message)}"
+        return Testimony((held,), f"{itself}, whose file does not run")
+    for place, (wanted, got) in enumerate(zip(own, found, strict=True)):
+        where = f"output {place + 1} of {itself}" if len(own) > 1 else f"the output of {itself}"
         if wanted.shape != got.shape:
             theirs, ours = (shape_text(value.shape[1:]) for value in (wanted, got))
             raise Contradiction(f"{where} is {theirs}, and in {saved.graph} as porter reads it {ours}")
@@ -61,32 +59,74 @@ def held_to_itself(saved: Saved, checkpoint: Checkpoint, batch: Array) -> tuple[
                 f"{where} is {apart:.1e} from that of {saved.graph} as porter reads it (limit {limit:.1e})"
             )
         worst = max(worst, apart)
-    return (f"the outputs: held to {itself}, {worst:.1e} apart",)
+    return Testimony((f"the outputs: held to {itself}, {worst:.1e} apart",))
+
+
+def lost_in_half(checkpoint: Checkpoint, saved: Saved | None, batch: Array) -> str | None:
+    """How far the outputs of a file, or of the model in memory that was saved as it, are from what is ported,
+    because its framework computes in half precision; None where it does not.
+
+    Args:
+        batch: images N x C x H x W.
+    """
+    graph = checkpoint.graph
+    if graph is None or not graph.halves:
+        return None
+    read = _Read(checkpoint, _fed(batch, saved))
+    what = "the file" if saved is None else f"the model {saved.name}"
+    said = f"{what} computes in {' and '.join(graph.halves)}, and is ported in exact arithmetic"
+    try:
+        own = read.outputs(read.type) if saved is None or saved.itself is None else read.of_model(saved)
+        apart = [distance(*pair) for pair in zip(read.outputs("float64"), own, strict=True)]
+    except Exception as error:  # whatever a framework raises that lacks an operator in half precision
+        return f"{said}; how far its own outputs are was not measured: {first_line(error)}"
+    loss = max(each.rel_l2 for each in apart)
+    if not math.isfinite(loss):
+        return f"{said}: its own outputs are not finite there"
+    tops = [each.argmax_equal for each in apart if each.argmax_equal is not None]
+    top = "" if not tops else "; no top class changes" if all(tops) else "; a top class changes"
+    return f"{said}: its own outputs are {loss:.1e} away (relative L2 over {len(batch)} inputs{top})"
+
+
+def _fed(batch: Array, saved: Saved | None) -> Array:
+    """What models take, in single precision."""
+    return (np.rint(batch) if saved is not None and saved.whole else batch).astype(np.float32)
 
 
 class _Read:
-    """A graph as porter reads it, run by its engine."""
+    """A graph as porter reads it, run by its engine.
 
-    def __init__(self, checkpoint: Checkpoint, images: Array, taps: Sequence[str]) -> None:
-        self._checkpoint, self._images, self._taps = checkpoint, images, taps
-        self._models: dict[Dtype, object] = {}
-        self._engine = get_engine(engine_name(checkpoint))
+    Attributes:
+        taps: what its framework calls the outputs, in their order.
+        type: the number type that the file states.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, images: Array) -> None:
+        self._checkpoint, self._images, self._graph = checkpoint, images, checkpoint.carried
+        self._engine, self._models = get_engine(engine_name(checkpoint)), dict[Dtype, object]()
+        named = {node: tap for tap, node in self._graph.given.items()}
+        self.taps = [named[node] for node in self._graph.outputs]
+        self.type: Dtype = self._graph.halves[0] if self._graph.halves else "float32"
+
+    def of_model(self, saved: Saved) -> tuple[Array, ...]:
+        """The outputs of the model that was saved, in their order."""
+        assert saved.itself is not None, "the model is run as it is"
+        arrays = {place for place, tap in enumerate(self.taps) if tap in self._graph.arrays}
+        with running_model(f"the model {saved.name} itself"):
+            return saved.itself(as_taken(self._images, self._graph), arrays, self._graph.output_names)
 
     def outputs(self, dtype: Dtype, seed: int | None = None) -> list[Array]:
         """The outputs in a type; with a `seed`, of inputs that are moved by one rounding."""
         if dtype not in self._models:
-            graph = self._checkpoint.carried
-            self._models[dtype] = self._engine.build_file(
-                self._checkpoint, dtype, ANY if graph.resizable else graph.size
-            )
+            size = ANY if self._graph.resizable else self._graph.size
+            self._models[dtype] = self._engine.build_file(self._checkpoint, dtype, size)
         batch = self._images if seed is None else moved(self._images, seed)
-        found = self._engine.run_reference(
-            self._models[dtype], batch.astype(dtype), {tap: tap for tap in self._taps}
-        )
-        return [found[tap] for tap in self._taps]
+        batch = batch.astype(np.float64) if dtype == "float64" else batch
+        found = self._engine.run_reference(self._models[dtype], batch, {tap: tap for tap in self.taps})
+        return [found[tap] for tap in self.taps]
 
     def rounding(self, place: int) -> float:
-        """How far an output in float32 is from itself in float64, at most of several draws."""
+        """How far an output is from itself in float64, at most of several draws."""
         exact = self.outputs("float64")[place]
-        drawn = (self.outputs("float32", seed)[place] for seed in (None, *range(_DRAWS)))
+        drawn = (self.outputs(self.type, seed)[place] for seed in (None, *range(_DRAWS)))
         return max(norms(exact, value).rel_l2 for value in drawn)

@@ -12,7 +12,7 @@ from porter.verification.inputs import make_images
 from porter.verification.numbers import distance
 from porter.verification.verdict import Verdict
 
-_INPUTS = 8
+INPUTS = 8
 
 
 def with_loss(check: Check, verdict: Verdict) -> Verdict:
@@ -25,11 +25,11 @@ def with_loss(check: Check, verdict: Verdict) -> Verdict:
     port, first = check.port, verdict.all[0]
     if port.record.framework not in CONVERTED or verdict.rounding is None or not verdict.ok:
         return verdict
-    batch = make_images(first.sizes[0], _INPUTS, port.record.input.channels, verdict.fed).astype("float32")
+    batch = make_images(first.sizes[0], INPUTS, port.record.input.channels, verdict.fed).astype("float32")
     engine, output = port.destination.ENGINE, port.graph.output
     models = port.build("float32", tensors=check.tensors), port.build()
     wanted, got = (engine.run(model, batch, [output])[output] for model in models)
     loss = distance(wanted, got)
     top = {None: "", True: "; no top class changes", False: "; a top class changes"}[loss.argmax_equal]
-    said = f"the rounding moves the output by {loss.rel_l2:.1e} (relative L2 over {_INPUTS} inputs{top})"
+    said = f"the rounding moves the output by {loss.rel_l2:.1e} (relative L2 over {INPUTS} inputs{top})"
     return replace(verdict, loss=loss, rounding=f"{said}; {verdict.rounding}")

@@ -366,15 +366,13 @@ def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:
     unseen = _unseen(plan.graph, bad.path, seen.nodes.keys())
     windows = {path: site for path in (bad.path, *unseen) if (site := site_of(plan.graph.by_path[path].op))}
     sites = {path: site for path, site in windows.items() if site.window.kernel != (1, 1)}
-    blamed, path = (
-        FirstBad(bad.path, bad.rel_l2, None, None, None, seen.shapes.get(bad.path), unseen),
-        next(iter(sites), None),
-    )
-    return (
-        blamed
-        if path is None
-        else replace(blamed, site=path, source=str(sites[path]), realised=str(plan.realisations[path]))
-    )
+    shapes, path = seen.shapes.get(bad.path), next(iter(sites), None)
+    blamed = FirstBad(bad.path, bad.rel_l2, None, None, None, shapes, unseen)
+    # A wrong pad moves values by more, and no channels.
+    is_pad = bad.rel_l2 > MOST_ROUNDING if shapes is None else shapes[0][:1] == shapes[1][:1]
+    if path is None or not is_pad:
+        return blamed
+    return replace(blamed, site=path, source=str(sites[path]), realised=str(plan.realisations[path]))
 
 
 def _unseen(graph: Graph, bad: str, shown: Set[str]) -> tuple[str, ...]:

@@ -27,8 +27,8 @@ from porter.source.opened import Opened
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.inputs import make_images
-from porter.verification.itself import held_to_itself
-from porter.verification.loss import with_loss
+from porter.verification.itself import held_to_itself, lost_in_half
+from porter.verification.loss import INPUTS, with_loss
 from porter.verification.parity import MOST_ROUNDING
 from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
@@ -43,7 +43,7 @@ from porter.verification.user_reference import (
     parse_reference,
 )
 from porter.verification.verdict import Verdict, first_telling
-from porter.verification.witnesses import Testimony, testimony
+from porter.verification.witnesses import testimony
 
 _MANY, _TIMES = 1 << 24, 4
 """So many numbers of a port's values are run in any case; more if they are at most so many times the
@@ -181,8 +181,14 @@ def check_against(
             said = testimony(opened, size, not record.ended_at)
         else:
             images = make_images(size, IMAGES, record.input.channels, verdict.fed)
-            said = Testimony(held_to_itself(saved, opened.fitted.checkpoint, images))
+            said = held_to_itself(saved, opened.fitted.checkpoint, images)
         return verdict.held_to(said.held, said.unheld)
+
+    def cautions(verdict: Verdict) -> tuple[str, ...]:
+        images = make_images(min(verdict.proof.sizes, key=prod), INPUTS, record.input.channels, verdict.fed)
+        checkpoint = opened.fitted.checkpoint if opened.fitted else None
+        lost = checkpoint and verdict.ok and lost_in_half(checkpoint, opened.in_memory, images)
+        return (*_cautions(port, verdict), *([lost] if lost else []))
 
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
@@ -192,7 +198,7 @@ def check_against(
             check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
         )
         verdict = replace(held_to(verdict), not_run=tuple(map(str, failures)))
-        return verdict, (*verdict.not_run, *_cautions(port, verdict))
+        return verdict, (*verdict.not_run, *cautions(verdict))
     verdict, not_run = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)
     failed = not verdict.ok and verdict.proof.silent is None
@@ -202,12 +208,11 @@ def check_against(
         references = references_of(opened, dtype)
         of_two = _disagreement(references, against, image) if failed else _of_two_programs(references, image)
         verdict = replace(verdict, disagreement=of_two)
-    cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:
-        return verdict, (*not_run, *cautions)
+        return verdict, (*not_run, *cautions(verdict))
     build = f"porter's own build of the source in {opened.framework}"
     caution = f"compared with {build}: the two frameworks agree, which does not prove the graph"
-    return verdict, (*not_run, caution, *cautions)
+    return verdict, (*not_run, caution, *cautions(verdict))
 
 
 def _rests_on_rounding(verdict: Verdict) -> bool:

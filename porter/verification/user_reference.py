@@ -273,8 +273,8 @@ def _of_saved(
         raise
     except PorterError:
         return None
-    held = held_to_itself(saved, checkpoint, _image(opened.graph, reference.sizes.built))
-    return replace(reference, notes=(f"{given.name} ran {weights}", *held))
+    said = held_to_itself(saved, checkpoint, _image(opened.graph, reference.sizes.built))
+    return replace(reference, notes=(f"{given.name} ran {weights}", *said.held))
 
 
 def _calls(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:

@@ -4,9 +4,10 @@ which stays as it is, has to give what that graph gives.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -14,10 +15,14 @@ import pytest
 import torch
 
 import porter
+from porter.base.dtypes import Dtype
 from porter.base.errors import Contradiction, UsageError
+from porter.formats.reading import read_checkpoint
 from porter.frameworks.tf import in_memory
+from porter.frameworks.tf.keras_file import build_keras_file
+from porter.frameworks.tf.run import run_reference
 from tests.support.arrays import Array
-from tests.support.keras_models import KERAS_MODELS, SIDE, given_to
+from tests.support.keras_models import HALF_MODELS, KERAS_MODELS, SIDE, given_to
 
 
 @pytest.fixture
@@ -31,6 +36,11 @@ def own_outputs(model: Any, given: Any, traced: bool = False) -> list[Array]:
     found = model(given, training=False)
     flat = found.values() if isinstance(found, dict) and not traced else keras.tree.flatten(found)
     return [np.asarray(each) for each in flat]
+
+
+def distance(own: Array, other: Array) -> float:
+    wanted, got = own.astype(np.float64), other.astype(np.float64)
+    return float(np.linalg.norm(wanted - got) / np.linalg.norm(wanted))
 
 
 def port_outputs(made: Any, given: Any) -> list[Array]:
@@ -70,6 +80,30 @@ def small(outputs: Callable[[Any, Any], Any] = lambda features, logits: logits) 
 def _moved(model: Any) -> Any:
     model.get_layer("top").bias.assign(model.get_layer("top").bias + 1e-3)
     return model
+
+
+@pytest.mark.parametrize("name", HALF_MODELS)
+def test_models_of_half_precision(convert: Callable[..., Any], name: str, tmp_path: Path) -> None:
+    """A port is in exact arithmetic, and convert says how far the model's own outputs are."""
+    model, given, half = HALF_MODELS[name](keras), given_to(name), name.split()[1]
+    file, wanted = tmp_path / f"model.{'keras' if half == 'float16' else 'h5'}", own_outputs(model, given)
+    model.save(file)
+    for source in (model, file):
+        made = convert(source, to="torch")
+        (said,) = [each for each in made.warnings if half in each]
+        figure = re.search(r"its own outputs are (\d\.\de-0\d) away", said)
+        lost = max(map(distance, port_outputs(made, given), wanted))
+        assert made.verdict.ok and figure is not None and lost / 8 < float(figure[1]) < 8 * lost, said
+        assert any(
+            note == f"its layers compute in {half}, and are read in exact arithmetic"
+            for note in made.port.record.source.notes
+        )
+    checkpoint = read_checkpoint(file)
+    taps = {tap: tap for tap in checkpoint.carried.given}
+    as_stated = build_keras_file(checkpoint, cast(Dtype, half), (SIDE, SIDE))
+    found = run_reference(as_stated, given.transpose(0, 3, 1, 2), taps)
+    apart = [distance(own, found[tap]) for own, tap in zip(wanted, taps, strict=True)]
+    assert max(apart) < lost / 4
 
 
 WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {

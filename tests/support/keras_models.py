@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+from porter.base.dtypes import HALVES
 
 SIDE = 24
 
@@ -129,6 +132,47 @@ def of_pixels(keras: Any) -> Any:
     return keras.Model([arrays[0], image, arrays[1]], keras.layers.Add()([pooled, *dense]))
 
 
+def _mixed(keras: Any, half: str) -> Any:
+    """Layers with policies of half precision, some of them in a model within, and layers of float32."""
+    layers, mixed = keras.layers, {"dtype": f"mixed_{half}"}
+    image = keras.Input((SIDE, SIDE, 3))
+    inner = keras.Sequential(
+        [
+            layers.Conv2D(8, 4, strides=4, **mixed),
+            layers.LeakyReLU(**mixed),
+            layers.UpSampling2D(2, interpolation="bilinear", **mixed),
+        ]
+    )
+    tokens = layers.Reshape((-1, 8), **mixed)(inner(image))
+    tokens = layers.Add(**mixed)([tokens, layers.MultiHeadAttention(2, 4, **mixed)(tokens, tokens)])
+    tokens = layers.EinsumDense("abc,cd->abd", (None, 6), activation="gelu", **mixed)(tokens) * 2.5 + 0.1
+    pooled = layers.GlobalAveragePooling1D(dtype="float32")(layers.LayerNormalization(**mixed)(tokens))
+    return keras.Model(image, [pooled, layers.Dense(3)(pooled)])
+
+
+def _whole(keras: Any, half: str) -> Any:
+    """All layers and weights in half precision."""
+    layers, whole = keras.layers, {"dtype": half}
+    image = keras.Input((SIDE, SIDE, 3), **whole)
+    x = layers.ReLU(max_value=6.0, **whole)(
+        layers.BatchNormalization(**whole)(layers.Conv2D(8, 3, **whole)(image))
+    )
+    return keras.Model(image, layers.Dense(3, **whole)(layers.GlobalAveragePooling2D(**whole)(x)))
+
+
+def _cast(keras: Any, half: str) -> Any:
+    """Casts between layers of float32."""
+    image = keras.Input((SIDE, SIDE, 3))
+    x = keras.ops.cast(keras.ops.cast(keras.layers.Conv2D(8, 3)(image), half) * 1.7, "float32")
+    return keras.Model(image, keras.layers.GlobalAveragePooling2D()(x))
+
+
+HALF_MODELS: Mapping[str, Callable[[Any], Any]] = {
+    f"{made.__name__.strip('_')} {half}": partial(made, half=half)
+    for made in (_mixed, _whole, _cast)
+    for half in HALVES
+}
+"""From the module `keras`, a model that computes in half precision."""
 KERAS_MODELS: Mapping[str, Callable[[Any], Any]] = {
     made.__name__: made
     for made in (partly_single, named_like_nodes, nested, of_code, code_in_code, in_double, of_pixels)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from typing import Any, TypeAlias
 
+from porter.base.dtypes import Dtype
 from porter.base.errors import FileError
 from porter.formats.keras.config import is_foreign, wrapped
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
+from porter.formats.keras.precision import computing, halves_in
 from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
 from porter.formats.limits import MOST_NODES, Members, read_json
 
@@ -74,6 +76,8 @@ class Flow:
         keras: the major version of the Keras that wrote it.
         backend: what that Keras ran on, `tensorflow` or `theano`; empty where nothing says so.
         names: of the outputs, where the model gives a dict.
+        type: of its first input, in which layers may have what is fed.
+        halves: the types of half precision that the config states for its layers.
     """
 
     calls: tuple[Call, ...]
@@ -83,6 +87,8 @@ class Flow:
     backend: str = ""
     names: tuple[str, ...] = ()
     further: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    type: Dtype = "float32"
+    halves: tuple[Dtype, ...] = ()
 
 
 def results_in(found: Any) -> list[Result]:
@@ -114,7 +120,8 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         first = further.pop(image)
         outputs, names = _in_order(model, _flatten(calls, model, (), inputs, None))
         version, backend = _version(model, calls.found), str(model.get(_BACKEND, ""))
-        return Flow(tuple(calls.found), tuple(outputs), first, version, backend, names, further)
+        types = _type_of(model, image), halves_in(model["config"])
+        return Flow(tuple(calls.found), tuple(outputs), first, version, backend, names, further, *types)
 
 
 def _in_order(model: Mapping[str, Any], outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
@@ -417,6 +424,15 @@ def _shapes_by_input(model: Mapping[str, Any]) -> dict[str, tuple[int | None, ..
         return {"": _shape_of(model)}
     layers = {_name(layer): layer for layer in _layers(model)}
     return {name: _shape_of(layers[name]) if name in layers else () for name in starts}
+
+
+def _type_of(model: Mapping[str, Any], image: str) -> Dtype:
+    """The type of the input of this name; the name of an only one is empty."""
+    layers = _layers(model)
+    inputs = [
+        layer for layer in layers if layer["class_name"] == "InputLayer" and image in ("", _name(layer))
+    ]
+    return computing(inputs[0]["config"].get("dtype")) if inputs else "float32"
 
 
 def _shape_of(model: Mapping[str, Any]) -> tuple[int | None, ...]:

@@ -98,7 +98,14 @@ def read_graph(
     # A graph that is right only at this size, as with a Flatten of a map, differs where the size is unknown.
     names = flow.names if not outputs and len(flow.names) == len(graph.outputs) else ()
     resizable = not image.shape and graph.nodes == anywhere.nodes
-    return replace(graph, resizable=resizable, output_names=names, definition=definition, language="keras")
+    return replace(
+        graph,
+        resizable=resizable,
+        output_names=names,
+        halves=flow.halves,
+        definition=definition,
+        language="keras",
+    )
 
 
 def _image(shape: Sequence[int | None]) -> Image | None:
@@ -130,9 +137,14 @@ def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpo
     """
     if isinstance(graph, str):
         return replace(checkpoint, notes=(*checkpoint.notes, f"{UNREAD}: {graph}"))
+    halves = graph.halves if graph is not None else ()
+    notes = (
+        (f"its layers compute in {' and '.join(halves)}, and are read in exact arithmetic",) if halves else ()
+    )
     return replace(
         checkpoint,
         graph=graph,
+        notes=(*checkpoint.notes, *notes),
         tensors={**checkpoint.tensors, **(graph.evaluated if graph is not None else {})},
     )
 

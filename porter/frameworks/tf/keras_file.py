@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, cast, storage_type
+from porter.base.dtypes import HALVES, Array, Dtype, cast, storage_type
 from porter.base.errors import CannotRun, Contradiction, MappingError, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
@@ -32,6 +31,7 @@ from porter.formats.keras.flow import Call, Flow, Result, read_flow, results_in
 from porter.formats.keras.graph import Named, before_activation, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
+from porter.formats.keras.precision import computing, policy_of
 from porter.formats.keras.resizing import centred, evened, resize_of
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import modern, operation_name
@@ -100,7 +100,7 @@ def _ordered(flow: Flow) -> Flow:
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """The model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for
-    `run_reference`.
+    `run_reference`. In half precision, each layer has the type that the config states for it.
 
     It is built for an input of `size` (rows, columns; None where they are free), with the pads of the config.
     Its values have the names of the taps of the graph's nodes: the names of all layers, also those of nested
@@ -122,8 +122,9 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         raise CannotRun("the file carries no Keras model's config", where=where)
     if (wrong := misread(flow, graph.definition)) is not None:
         raise Contradiction(f"porter reads the file's config in two ways: {wrong}", where=where)
-    with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype), undrawn():
-        builder = _Builder(checkpoint, graph, dtype, size, flow, _order(read, flow))
+    as_stated, full = dtype in HALVES, "float32" if dtype in HALVES else dtype
+    with import_tensorflow().device(tensorflow_device("cpu")), floating(full), undrawn():
+        builder = _Builder(checkpoint, graph, full, as_stated, size, flow, _order(read, flow))
         for named in name_calls(_ordered(flow), checkpoint.tensors):
             builder.add(named)
         if not builder.taps:
@@ -150,6 +151,7 @@ class _Builder:
         checkpoint: Checkpoint,
         graph: FileGraph,
         dtype: Dtype,
+        as_stated: bool,
         size: Size,
         flow: Flow,
         order: _Order,
@@ -167,10 +169,12 @@ class _Builder:
         self._checkpoint = checkpoint
         self._foreign = {node.tap: node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)}
         self._dtype = dtype
+        self._as_stated = as_stated
         self._version = flow.keras
         self._on_theano = flow.backend == "theano"
         self._order = order
-        self._image = self.source if order == "last" else _moved(self.source, -1, 1)
+        taken = self.source if not as_stated else keras_do("cast", self.source, flow.type)
+        self._image = taken if order == "last" else _moved(taken, -1, 1)
         if order == "image":
             self.taps[IMAGE] = self._image
         self._values: list[Any] = []
@@ -212,7 +216,7 @@ class _Builder:
 
     def _found(self, named: Named, inputs: list[Any]) -> Any:
         try:
-            found = self._result_as_stated(named, inputs)
+            found = self._result_in_order(named, self._in_type(named.call, inputs))
             self.taps[before_activation(named)] = self._shown(named.call, found)
             if _is_first(named.call):
                 self.taps[f"{named.name}_{CHANNELS_LAST}"] = _moved(inputs[0], 1, -1)
@@ -243,7 +247,14 @@ class _Builder:
         turned = self._order == "all" and len(value.shape) == 4
         return _moved(value, 1, -1) if turned or (_is_first(call) and len(value.shape) > 2) else value
 
-    def _result_as_stated(self, named: Named, inputs: list[Any]) -> Any:
+    def _in_type(self, call: Call, inputs: list[Any]) -> list[Any]:
+        """What a layer computes with that has a type of its own, as Keras casts it."""
+        if not self._as_stated or operation_name(call.kind, call.arguments) is not None:
+            return inputs
+        own = computing(call.arguments.get("dtype"))
+        return [keras_do("cast", value, own) if "float" in value.dtype else value for value in inputs]
+
+    def _result_in_order(self, named: Named, inputs: list[Any]) -> Any:
         """What a call gives. TensorFlow has few of Keras's layers with channels first on a CPU: they run with
         channels last, between two moves.
         """
@@ -258,12 +269,7 @@ class _Builder:
         call = named.call
         operation = operation_name(call.kind, call.arguments)
         if operation is not None:
-            return operate(
-                operation,
-                self._operands(operation, call),
-                {**call.arguments, **call.given.keywords},
-                self._version,
-            )
+            return self._operated(operation, call)
         match call.kind:
             case "Activation":
                 return self._activated(call, inputs[0])
@@ -279,7 +285,7 @@ class _Builder:
                 return product(
                     str(call.arguments["equation"]),
                     inputs[0],
-                    *map(partial(self._tensor, named), named.tensors),
+                    *(keras_do("cast", self._tensor(named, name), inputs[0].dtype) for name in named.tensors),
                 )
             case "LeakyReLU" | "ReLU":
                 return _rectified(call.kind, call.arguments, inputs[0])
@@ -297,12 +303,19 @@ class _Builder:
                 )
             case "LayerScale":
                 (variable,) = named.tensors
-                return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
+                scale = self._tensor(named, variable, (inputs[0].shape[-1],))
+                return inputs[0] * keras_do("cast", scale, inputs[0].dtype)
             case "Conv2D" | "MaxPooling2D" | "AveragePooling2D" if (
                 self._on_theano and call.arguments.get("padding") == "same"
             ):
                 return self._same_of_theano(named, inputs[0])
         return self._of_layer(named, inputs) if call.kind in CLASSES else inputs[0]
+
+    def _operated(self, operation: str, call: Call) -> Any:
+        operands = self._operands(operation, call)
+        if operation == "cast" and self._as_stated:
+            return keras_do("cast", operands[0], computing(call.arguments.get("dtype")))
+        return operate(operation, operands, {**call.arguments, **call.given.keywords}, self._version)
 
     def _same_of_theano(self, named: Named, value: Any) -> Any:
         """What Keras made of `same` on Theano (its keras/backend/theano_backend.py, `conv2d` and `pool2d`):
@@ -330,8 +343,8 @@ class _Builder:
             self._layers[call.path] = self._layer(*_run_as(call, channels))
         layer = self._layers[call.path]
         if call.kind == "MultiHeadAttention":
-            # Keras would round it to float32.
-            layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))
+            if not self._as_stated:  # Keras would round it to float32
+                layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))
             found = layer(*inputs)
         else:
             found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
@@ -366,24 +379,31 @@ class _Builder:
             for name in ("mean", "variance"):
                 found = np.ravel(self._constant(stated.get(name)))
                 arguments[name] = found[0] if found.size == 1 else found
-        return getattr(self.keras.layers, kind)(dtype=self._dtype, **arguments)
+        own = policy_of(stated.get("dtype")) if self._as_stated else self._dtype
+        return getattr(self.keras.layers, kind)(dtype=own, **arguments)
 
     def _operands(self, operation: str, call: Call) -> list[Any]:
         """Values and constants; the key of a slice, and places, stay as they are."""
         operands = operands_of(call)
         if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
             operands = list(operands[0])
-        numbers = operation not in ("get_item", "take")
+        values = {place: self._value(one) for place, one in enumerate(operands) if isinstance(one, Result)}
+        if operation in ("get_item", "take"):
+            return [values.get(place, one) for place, one in enumerate(operands)]
+        like = next((value.dtype for value in values.values()), self._dtype) if self._as_stated else None
         return [
-            self._value(one) if isinstance(one, Result) else self._constant(one) if numbers else one
-            for one in operands
+            values[place]
+            if place in values
+            else self._constant(one, like if isinstance(one, int | float) else None)
+            for place, one in enumerate(operands)
         ]
 
-    def _constant(self, value: Any) -> Any:
+    def _constant(self, value: Any, dtype: Dtype | None = None) -> Any:
+        """Numbers in a type, or in that of the model."""
         found = numbers_in(value)
         if found is None:
             raise ValueError("it has a constant that is no array of numbers")
-        stored = found.astype(storage_type(self._dtype))
+        stored = found.astype(storage_type(dtype or self._dtype))
         return stored.ravel()[0] if stored.size == 1 else stored
 
     def _expect_shapes(self, named: Named, channels: int) -> None:

@@ -109,7 +109,7 @@ def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> 
     found = compare(
         plan(),
         Fake(lambda dtype: values()),
-        lambda b, d: values(stem_conv=1e-6, pool=1e-3),
+        lambda b, d: values(stem_conv=1e-2, pool=1e-3),
         {"float64": [BATCH]},
     )[0]
     assert not found.ok and found.first_bad is not None
@@ -117,9 +117,21 @@ def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> 
     assert (found.first_bad.source, found.first_bad.realised) == ("same", "same")
     # Where the convolution's value is equal, its pads are too.
     found = compare(
-        plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-6), {"float64": [BATCH]}
+        plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-2), {"float64": [BATCH]}
     )[0]
     assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == ("stem/relu", None)
+
+
+def test_a_difference_that_no_pad_makes_names_none() -> None:
+    maps = {path: np.arange(72.0).reshape(2, 4, 3, 3) for path in ("stem/conv", "stem/relu", "pool")}
+    smaller, others = np.zeros((2, 4, 2, 3)), np.zeros((2, 8, 3, 3))
+    cases = {1e-6: None, 1e-2: "stem/conv"}
+    wrong = [({**maps, "stem/conv": maps["stem/conv"] * (1 + by)}, site) for by, site in cases.items()]
+    wrong += [({**maps, "stem/conv": smaller}, "stem/conv"), ({**maps, "stem/conv": others}, None)]
+    for values, site in wrong:
+        found = compare(plan(), Fake(lambda dtype: dict(maps)), partial(given, values), {"float64": [BATCH]})
+        bad = found[0].first_bad
+        assert bad is not None and (bad.path, bad.site) == ("stem/conv", site)
 
 
 def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import porter
 from porter.base.errors import CheckFailed, UsageError
-from porter.frameworks.tflite import destination as framework, port_files
+from porter.frameworks.tflite import FILE, destination as framework, port_files
 from porter.frameworks.tflite.conversion import convert, expect_rounding, is_rounded
 from porter.frameworks.tflite.running import LiteModel
 from porter.graph import INPUT, Affine, Conv, Dense, GlobalAvgPool, Graph, HardSigmoid, Node, Softplus
@@ -90,6 +90,14 @@ def test_a_port_is_proved_run_and_read_again(made: Any, weights: Path, tmp_path:
         porter.convert(made.folder, to="torch", out=tmp_path / "torch")
     with pytest.raises(UsageError, match="the model takes"):
         model(batch.transpose(0, 3, 1, 2))
+
+
+def test_a_network_without_weights_runs_in_double_precision() -> None:
+    graph = Graph((Node("end", Affine((2.0,), (1.0,)), (INPUT,)),), 3, "end")
+    plan = make_plan(graph, ANY, framework.CAPABILITIES)
+    held = {FILE: {"content": np.frombuffer(convert(plan, {}), np.uint8)}}
+    model, fed = framework.ENGINE.build(plan, held, {}, "float64"), images((5, 6))
+    assert difference(framework.ENGINE.run(model, fed, ["end"])["end"], 2 * fed + 1) <= 1e-15
 
 
 def test_the_file_states_the_native_size(made: Any) -> None:
