@@ -36,6 +36,16 @@ def install(extra: Extra) -> str:
     return f"pip install {shlex.join(EXTRAS[extra])}"
 
 
+def version_of(module: str) -> str | None:
+    """The version of the distribution that has a module, which is not imported; None where there is none."""
+    from importlib.metadata import PackageNotFoundError, version  # `porter --help` needs neither
+
+    try:
+        return version(TENSORFLOW if module == "tensorflow" else module)
+    except PackageNotFoundError:
+        return None
+
+
 def page(name: str) -> str:
     """Where a reader finds a page of docs/: in the checkout, or with the installed modules (pyproject.toml
     lists them).

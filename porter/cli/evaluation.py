@@ -70,10 +70,10 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
         lines += first_lines(
             f"  failed     {each.port}: ", [f"{photo.name}: {photo.why}" for photo in found.failed]
         )
-        if found.expected is not None and not found.ok:
-            lines.append(
-                f"  expected   {each.port}: top-1 {found.expected[0]:g} within {found.expected[1]:g}: MISSED"
-            )
+        if found.expected is not None:
+            top1, tolerance = found.expected
+            outcome = "met" if found.ok else "MISSED"
+            lines.append(f"  expected   {each.port}: top-1 {top1:g} within {tolerance:g}: {outcome}")
         lines += [f"  warning    {each.port}: {warning}" for warning in found.warnings]
     if len(results) < asked or not all(each.evaluation.complete for each in results):
         lines.append(

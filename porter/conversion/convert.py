@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from porter.base.errors import (
     UsageError,
 )
 from porter.base.options import items
-from porter.base.package import TENSORFLOW, __version__, page
+from porter.base.package import __version__, page, version_of
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
@@ -366,10 +365,8 @@ def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destinat
 def _versions(framework: Destination) -> dict[str, str]:
     versions = {"porter": __version__}
     for name in ("numpy", framework.PACKAGE):
-        try:
-            versions[name] = version(TENSORFLOW if name == "tensorflow" else name)
-        except PackageNotFoundError:
-            continue
+        if found := version_of(name):
+            versions[name] = found
     return versions
 
 

@@ -135,6 +135,20 @@ def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[in
     return tuple(range(classes.count))
 
 
+def listed_label(text: str, classes: Classes) -> int | None:
+    """The class that a list of photos states: by a wnid or a name, otherwise by its number, from 0, in the
+    order of the port's classes; None where it is no class of the port.
+    """
+    if classes.imagenet:
+        label = _imagenet_label(text)
+    else:
+        label = None if classes.labels is None else _row_of(text, classes.labels)
+    number = text.replace(",", " ").split()[0]
+    if label is None and number.isascii() and number.isdigit() and len(number) <= 9:
+        label = int(number) if int(number) < classes.count else None
+    return label
+
+
 def recognised(labels: Labels) -> Labels:
     """ImageNet's classes where a file lists these, in the order of wnids; otherwise the labels as they
     are.
@@ -147,11 +161,8 @@ def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, 
     """The class of each name among a port's own labels, which may stand in any order: the one of this name,
     otherwise the only one whose name is as `_plain`.
     """
-    rows = {name: row for row, name in enumerate(labels.names)}
-    shared = Counter(map(_plain, labels.names))
-    loosely = {plain: row for row, name in enumerate(labels.names) if shared[plain := _plain(name)] == 1}
-    found = {name: rows.get(name, loosely.get(_plain(name))) for name in names}
-    if len(rows) < len(labels.names):
+    found = {name: _row_of(name, labels) for name in names}
+    if len(set(labels.names)) < len(labels.names):
         raise UsageError(
             f"{labels.name} has one name for two classes",
             where=where,
@@ -161,6 +172,19 @@ def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, 
         said = f"{listed(strange)}: none of the classes in {labels.name} ({listed(labels.names)})"
         raise UsageError(said, where=where, next=f"name the classes as {labels.name} does")
     return tuple(row for name in names if (row := found[name]) is not None)
+
+
+def _row_of(name: str, labels: Labels) -> int | None:
+    rows, loosely = _rows_of(labels)
+    return rows.get(name, loosely.get(_plain(name)))
+
+
+@lru_cache(maxsize=2)
+def _rows_of(labels: Labels) -> tuple[dict[str, int], dict[str, int]]:
+    """A port's own classes by their names, and by their plain names where only one has it."""
+    shared = Counter(map(_plain, labels.names))
+    loosely = {plain: row for row, name in enumerate(labels.names) if shared[plain := _plain(name)] == 1}
+    return {name: row for row, name in enumerate(labels.names)}, loosely
 
 
 def listed(names: Sequence[str]) -> str:

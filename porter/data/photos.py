@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 VALIDATION_IMAGES = 50_000
-_PHOTO_SUFFIXES = (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+PHOTO_SUFFIXES = (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".nef", ".arw")
 """Photos all the same: in silence they would be missing from the figures."""
 _NUMBERED = re.compile(r"ILSVRC2012_val_(\d{8})(?!\d)")
@@ -151,7 +151,7 @@ def is_photo(name: str) -> bool:
     program.
     """
     base = name.rpartition("/")[2]
-    return base.lower().endswith(_PHOTO_SUFFIXES + _UNREAD_SUFFIXES) and not base.startswith(".")
+    return base.lower().endswith(PHOTO_SUFFIXES + _UNREAD_SUFFIXES) and not base.startswith(".")
 
 
 def why_unread(name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -522,40 +522,25 @@ def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
 
 
 def _written(port: Port, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
-    """Puts the figures into the port's folder; where the record's are of more photos, measured in the same
-    way, only a line. A warning beside the figures says so, as it does where they replace those of more
-    photos, or the folder cannot be written.
+    """Puts the figures into the port's folder, which lists those of every run. Its record and report keep the
+    figures of the most photos, and a warning beside smaller ones says so, as it does where the folder cannot
+    be written.
     """
     kept = port.record.evaluation
     images = kept.get("images") if kept else None
-    larger = isinstance(images, int) and images > result.images
     try:
-        if kept is not None and larger and _alike(kept, result):
+        if kept is not None and isinstance(images, int) and images > result.images:
             update_record(port.folder, "evaluation", kept, result.line())
             return _warned(
                 result,
-                f"the port's record and report keep the figures of {images:,} photos, which are more; these "
-                "figures are only in its list of results",
+                f"the port's record keeps the figures of {images:,} photos, which are more; the report lists "
+                "these figures beside them",
             )
         write_details(port, photos.photos, measured.scored, measured.compared)
         update_record(port.folder, "evaluation", result.summary(), result.line())
     except FileError as error:
         return _warned(result, f"the figures are not in the port's folder: {error}")
-    if larger:
-        whose = f"those of {images:,} photos, which were measured in another way and stay in its list"
-        return _warned(result, f"the port's record and report now have these figures instead of {whose}")
     return result
-
-
-def _alike(kept: Mapping[str, Any], result: Evaluation) -> bool:
-    """Whether figures of a record are of the same data and measured in the same way. Where they are not, one
-    may be a mistake.
-    """
-    same = all(
-        kept.get(name) == getattr(result, name)
-        for name in ("split", "labels", "class_names", "protocol", "crops")
-    )
-    return same and list(kept.get("photos", ())) == list(result.photos)
 
 
 def _warned(result: Evaluation, warning: str) -> Evaluation:

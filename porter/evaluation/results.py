@@ -190,6 +190,21 @@ class Evaluation(Judgement, Accuracy):
 
 
 @dataclass(frozen=True)
+class Run:
+    """What a port's list of evaluations has of one of them (`Evaluation.line`)."""
+
+    date: str
+    images: int
+    top1: float
+    top5: float
+    photos: tuple[str, str]
+    protocol: str
+    loss: float | None = None
+    precision: str = ""
+    device: str = ""
+
+
+@dataclass(frozen=True)
 class OfPort:
     """An evaluation of one of several ports.
 

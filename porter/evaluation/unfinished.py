@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 import PIL
 
 from porter.base.errors import FileError
-from porter.base.package import __version__
+from porter.base.package import __version__, version_of
 from porter.data.photos import Failure, Photo
 from porter.data.pipeline.store import identity
 from porter.evaluation.comparison import Comparison
@@ -44,7 +43,7 @@ def place_of(
             entrant.port.record.model_dump(mode="json", exclude={"evaluation", "evaluations", "study"}),
             asdict(entrant.protocol),
             entrant.opened and entrant.opened.file.sha256,
-            import_module(entrant.port.destination.PACKAGE).__version__,
+            version_of(entrant.port.destination.PACKAGE),
         )
         for entrant in entrants
     ]

@@ -257,7 +257,7 @@ class Record(Facts, RecordHead):
         parity: the comparison with the source (porter.verification.results.VerdictRecord); None if none was
             made.
         warnings: what `convert` warned of; none in ports of older porters.
-        evaluation: the last accuracy measured, or that over more of the same photos in the same way
+        evaluation: the accuracy measured over the most photos, the last of these
             (porter.evaluation.results.Evaluation.summary); None if none was.
         evaluations: a line for each accuracy measured, the last MOST_LINES
             (porter.evaluation.results.Evaluation.line).

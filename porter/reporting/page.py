@@ -139,6 +139,7 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "largest_distance": largest_distance(pairs),
         "logit_plot": plot_logits(pairs) if pairs else None,
         "evaluation": evaluation,
+        "runs": contents.runs,
         "published": evaluation and _published(evaluation),
         "accuracies": evaluation and _rows(evaluation),
         "accuracy_plots": evaluation and _both(lambda width: plot_accuracy(_rows(evaluation), width)),

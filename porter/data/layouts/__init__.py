@@ -16,10 +16,19 @@ from typing import TypeVar
 
 from porter.base.errors import FileError, UsageError, escaped
 from porter.base.package import page
+from porter.data.arrow import is_saved
 from porter.data.classes import Classes, listed
-from porter.data.layouts.folders import class_folders, contents, flat_folder, flat_tar, list_photos
+from porter.data.layouts.folders import (
+    class_folders,
+    class_tars,
+    contents,
+    flat_folder,
+    flat_tar,
+    list_photos,
+)
 from porter.data.layouts.label_files import devkit_beside, read_label_file, relabelled
-from porter.data.layouts.parquet import parquet
+from porter.data.layouts.lists import is_list, labelled
+from porter.data.layouts.parquet import parquet, saved
 from porter.data.layouts.tars import is_tar, is_webdataset, members, unpacker, webdataset
 from porter.data.layouts.tfrecord import tfrecord
 from porter.data.parquet import is_parquet
@@ -71,7 +80,8 @@ def open_photos(
     Args:
         path: a folder or a file in one of the layouts.
         classes: those that the port tells apart.
-        labels: a devkit, ReaL's labels or a list, in place of what the data set itself says.
+        labels: a list of photos and their classes, a devkit, ReaL's labels or ImageNet's lists, in place of
+            what the data set itself says.
         limit: at most so many photos, spread evenly over all of them.
         split: of a data set that has several: `train`, `validation` (`val`) or `test`; None for validation,
             or its only one.
@@ -84,16 +94,21 @@ def open_photos(
     """
     if limit is not None and limit < 1:
         raise UsageError(f"expected at least 1 photo, got {limit}")
-    if labels is not None and not classes.imagenet:
+    chosen_split = None if split is None else _split_of(split)
+    if labels is not None and labels.is_file() and is_list(labels):
+        found = labelled(_without_classes(path, classes, chosen_split), labels, classes)
+        labels_of_imagenet = None
+    elif labels is not None and not classes.imagenet:
         raise UsageError(
-            "label files are ImageNet's, and this port has other classes",
+            "this file's labels are ImageNet's, and this port has other classes",
             where=str(labels),
-            next="leave out --labels and --real-labels",
+            next="leave it out, or give a list of photos with their classes",
         )
-    found = _find(path, classes, None if split is None else _split_of(split))
+    else:
+        found, labels_of_imagenet = _find(path, classes, chosen_split), labels
     validation = classes.imagenet and _is_validation(found.candidates)
-    if labels is not None:
-        found = relabelled(found, read_label_file(labels))
+    if labels_of_imagenet is not None:
+        found = relabelled(found, read_label_file(labels_of_imagenet))
     elif found.beside and not any(candidate.labels for candidate in found.candidates):
         found = relabelled(found, devkit_beside(found))
     if not any(candidate.labels and candidate.place for candidate in found.candidates):
@@ -212,6 +227,24 @@ def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
     return found
 
 
+def _without_classes(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
+    """The photos of a folder or a tar whose classes are stated elsewhere; of other layouts with the classes
+    that they state.
+    """
+    if path.is_dir():
+        folder, _ = _inner(path, split)
+        listing = list_photos(folder)
+        if listing.photos:
+            photos = [
+                PhotoCandidate(escaped(each.name), each.name, each.place, (), each.why)
+                for each in listing.photos
+            ]
+            return FoundPhotos(folder, "folder", photos, listing.excluded)
+    elif path.is_file() and is_tar(path) and not is_webdataset(inside := members(path)):
+        return replace(flat_tar(path, inside), layout="tar")
+    return _find(path, classes, split)
+
+
 def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
     """The folder of a split, where `path` holds folders of splits: `val` beside `train`; or Hugging Face's
     `data`. With it, the split that remains to be chosen in there.
@@ -248,6 +281,9 @@ def _is_class(folder: Path) -> bool:
 
 def _in_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
     listing = list_photos(path)
+    if is_saved(path):
+        files = [path / name for name in listing.others if name.endswith(".arrow")]
+        return _of_shards(saved, path, _of_one_split(path, files, split), classes)
     if tables := [path / name for name in listing.others if name.endswith(".parquet")]:
         return _of_shards(parquet, path, _of_one_split(path, tables, split), classes)
     in_folders = sum(bool(photo.folder) for photo in listing.photos)
@@ -322,8 +358,10 @@ def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos
         and any(is_photo(name) and validation_number(name) is not None for name in names)
     ):
         return replace(flat_tar(*shards[0]), path=path)
+    if classified := class_tars(path, shards, classes):
+        return classified
     raise FileError(
-        "an archive without labels, neither webdataset nor ImageNet's validation set: it has "
+        "an archive without labels, neither webdataset, class folders nor ImageNet's validation set: it has "
         f"{listed(names) or 'no files'}",
         where=str(path),
         next="unpack it into class folders",

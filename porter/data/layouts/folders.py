@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,11 @@ class Photograph(NamedTuple):
     @property
     def folder(self) -> str:
         """The first folder below the listed one; empty for a photo in the listed folder itself."""
-        return self.name.partition("/")[0] if "/" in self.name else ""
+        return _class_of(self.name)
+
+    @property
+    def place(self) -> Bytes | None:
+        return None if self.why else Bytes(Path(self.path))
 
 
 class Listing(NamedTuple):
@@ -131,26 +136,65 @@ def class_folders(path: Path, listing: Listing, classes: Classes) -> FoundPhotos
     """
     used = {photo.folder for photo in listing.photos if photo.folder}
     known = folder_labels(used if classes.imagenet else listing.folders, classes, str(path))
-    candidates = []
-    for photo in listing.photos:
-        label = known.get(photo.folder)
-        unknown = why_no_class(photo.folder) if photo.folder else "it lies in no class folder"
-        place = None if photo.why else Bytes(Path(photo.path))
-        labels = () if label is None else (label,)
-        candidates.append(
-            PhotoCandidate(escaped(photo.name), photo.name, place, labels, photo.why or unknown)
-        )
+    candidates = [_in_class(photo.name, photo.place, photo.why, known) for photo in listing.photos]
     return FoundPhotos(path, "class folders", candidates, listing.excluded)
+
+
+def class_tars(
+    path: Path, archives: Sequence[tuple[Path, list[TarMember]]], classes: Classes
+) -> FoundPhotos | None:
+    """Class folders in tars, at the top or in one folder that holds all of them; None where there are none.
+
+    Raises:
+        UsageError: see porter.data.classes.folder_labels.
+    """
+    photos = [(file, member) for file, inside in archives for member in inside if is_photo(member.name)]
+    names = [member.name for _, member in photos]
+    above = _folder_above(names)
+    folders = {folder for name in names if (folder := _class_of(name.removeprefix(above)))}
+    if not folders:
+        return None
+    known = folder_labels(folders, classes, str(path))
+    candidates = [
+        _in_class(
+            member.name.removeprefix(above),
+            None if member.why else Bytes(file, member.offset, member.size),
+            member.why or why_unread(member.name),
+            known,
+        )
+        for file, member in sorted(photos, key=lambda photo: photo[1].name)
+    ]
+    return FoundPhotos(path, "class folders in a tar", candidates)
+
+
+def _folder_above(names: Sequence[str]) -> str:
+    """The folder, with its slash, that holds the class folders: all names begin with it, and go on with a
+    folder.
+    """
+    parts = [name.split("/")[:-2] for name in names]
+    depth = 0
+    while parts and all(len(each) > depth and each[depth] == parts[0][depth] for each in parts):
+        depth += 1
+    return "".join(f"{part}/" for part in parts[0][:depth]) if parts else ""
+
+
+def _in_class(name: str, place: Bytes | None, why: str, known: Mapping[str, int | None]) -> PhotoCandidate:
+    folder = _class_of(name)
+    label = known.get(folder)
+    unknown = why_no_class(folder) if folder else "it lies in no class folder"
+    return PhotoCandidate(escaped(name), name, place, () if label is None else (label,), why or unknown)
+
+
+def _class_of(name: str) -> str:
+    """The first folder of a photo's path; empty for a photo in no folder."""
+    return name.partition("/")[0] if "/" in name else ""
 
 
 def flat_folder(path: Path, listing: Listing) -> FoundPhotos:
     """`ILSVRC2012_val_00000001.JPEG` to `..._00050000.JPEG` in one folder, with the devkit in it or beside
     it.
     """
-    candidates = [
-        _flat(photo.name, None if photo.why else Bytes(Path(photo.path)), photo.why)
-        for photo in listing.photos
-    ]
+    candidates = [_flat(photo.name, photo.place, photo.why) for photo in listing.photos]
     return FoundPhotos(path, "flat folder", candidates, listing.excluded, beside=(path, path.parent))
 
 

@@ -1,4 +1,6 @@
-"""Parquet shards of Hugging Face data sets: see porter.data.parquet."""
+"""Tables of photos as Hugging Face's datasets library has them: Parquet shards (porter.data.parquet), and the
+Arrow files of `save_to_disk` (porter.data.arrow).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from porter.base.errors import escaped
+from porter.data import arrow
 from porter.data.classes import Classes, named_labels, wnid_label
-from porter.data.parquet import ParquetRow, read_table
-from porter.data.photos import Cell, FoundPhotos, PhotoCandidate
+from porter.data.parquet import read_table
+from porter.data.photos import Cell, FoundPhotos, PhotoCandidate, Place
 
 
 def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
@@ -24,24 +27,50 @@ def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
     candidates = []
     for file in files:
         table = read_table(file)
-        plain = tuple(range(classes.count))
-        known = plain if table.names is None else named_labels(table.names, classes, str(file))
+        known = _known(table.names, classes, file)
         for number, row in enumerate(table.rows):
-            label = _label(row, known, classes.imagenet)
-            name = f"{escaped(file.name)}#{number}"
-            labels = () if label is None else (label,)
-            why = (
-                "it has no label"
-                if row.label is None
-                else f"its label '{escaped(str(row.label)[:40])}' is no class of the port"
-            )
-            candidates.append(
-                PhotoCandidate(name, row.path or "", Cell(file, row.row_group, row.row), labels, why)
-            )
+            place = Cell(file, row.row_group, row.row)
+            candidates.append(_candidate(file, number, row.path, row.label, place, known, classes.imagenet))
     return FoundPhotos(path, "Parquet", candidates)
 
 
-def _label(row: ParquetRow, known: Sequence[int | None], imagenet: bool) -> int | None:
-    if isinstance(row.label, int):
-        return known[row.label] if 0 <= row.label < len(known) else None
-    return wnid_label(row.label) if row.label and imagenet else None
+def saved(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
+    """As `parquet`, of a folder that `save_to_disk` wrote, whose `dataset_info.json` names the classes."""
+    known = _known(arrow.class_names(path), classes, path / arrow.INFO)
+    candidates = [
+        _candidate(file, number, row.path, row.label, row.place, known, classes.imagenet)
+        for file in files
+        for number, row in enumerate(arrow.read_rows(file))
+    ]
+    return FoundPhotos(path, "Arrow", candidates)
+
+
+def _known(names: Sequence[str] | None, classes: Classes, file: Path) -> Sequence[int | None]:
+    return tuple(range(classes.count)) if names is None else named_labels(names, classes, str(file))
+
+
+def _candidate(
+    file: Path,
+    number: int,
+    path: str | None,
+    label: int | str | None,
+    place: Place | None,
+    known: Sequence[int | None],
+    imagenet: bool,
+) -> PhotoCandidate:
+    if place is None:
+        why = "it has no bytes"
+    elif label is None:
+        why = "it has no label"
+    else:
+        why = f"its label '{escaped(str(label)[:40])}' is no class of the port"
+    row = _row(label, known, imagenet)
+    return PhotoCandidate(
+        f"{escaped(file.name)}#{number}", path or "", place, () if row is None else (row,), why
+    )
+
+
+def _row(label: int | str | None, known: Sequence[int | None], imagenet: bool) -> int | None:
+    if isinstance(label, int):
+        return known[label] if 0 <= label < len(known) else None
+    return wnid_label(label) if label and imagenet else None

@@ -243,7 +243,7 @@ def test_labels_may_differ_only_by_case_or_sign(tmp_path: Path) -> None:
 
 
 def test_label_files_are_for_imagenets_classes(tmp_path: Path, real: Path) -> None:
-    with pytest.raises(UsageError, match="label files are ImageNet's"):
+    with pytest.raises(UsageError, match="this file's labels are ImageNet's"):
         open_photos(files(tmp_path, "a/b.jpg"), classes=Classes(1), labels=real)
 
 

@@ -13,6 +13,7 @@ import pytest
 import porter.data.layouts.tars
 from porter.base.errors import FileError
 from porter.data.layouts.tars import members
+from porter.data.reading import read_bytes
 from tests.support.data.layouts.making import opened, tar, val
 
 
@@ -160,3 +161,19 @@ def test_damage_gives_a_file_error_or_members(tmp_path: Path) -> None:
             continue
         assert all(0 <= offset <= offset + size <= len(whole) for _, offset, size, _ in found)
     assert refused > 50
+
+
+@pytest.mark.parametrize("above", ["", "val/", "deep/val/"])
+def test_class_folders_in_a_tar(above: str, tmp_path: Path) -> None:
+    """In the order of their names, whatever folders hold them all."""
+    names = ["n01443537/b.jpg", "n01440764/a.jpg", "n01440764/more/c.jpg", "n99999999/d.jpg"]
+    contents = {f"{above}{name}": name.encode() for name in names}
+    found = opened(tar(tmp_path / "x.tar", {**contents, f"{above}readme.txt": b""}))
+    assert found.layout == "class folders in a tar"
+    assert {photo.name: photo.labels for photo in found.photos} == {
+        "n01440764/a.jpg": (0,),
+        "n01440764/more/c.jpg": (0,),
+        "n01443537/b.jpg": (1,),
+    }
+    assert [read_bytes(photo.place).decode() for photo in found.photos] == sorted(names)[:3]
+    assert [failure.why for failure in found.failed] == ["'n99999999' is no class of ImageNet-1k"]

@@ -1,0 +1,104 @@
+"""Arrow files of photos as Hugging Face's datasets library writes them with `save_to_disk`: a column `image`
+of bytes and path, and `label`.
+
+The library writes streams without compression, so a photo is a run of bytes in its file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from porter.base.errors import FileError, NotInstalled
+from porter.base.package import install
+from porter.data.photos import Bytes
+
+INFO = "dataset_info.json"
+"""The file beside the photos that says what their columns are."""
+_MAX_ROWS = 2_000_000
+_MAX_NAME = 4096
+"""Characters of a label or a file name."""
+_MAX_INFO = 16 << 20
+_NEXT = "save it again, with datasets.Dataset.save_to_disk"
+
+
+class ArrowRow(NamedTuple):
+    """A photo. The file name that it once had, its label and its bytes may be None."""
+
+    path: str | None
+    label: int | str | None
+    place: Bytes | None
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether `save_to_disk` wrote a folder."""
+    return (folder / INFO).is_file() and (folder / "state.json").is_file()
+
+
+def class_names(folder: Path) -> tuple[str, ...] | None:
+    """The names of the classes that labels are numbers of; None where the folder states none.
+
+    Raises:
+        FileError: what it states cannot be read.
+    """
+    file = folder / INFO
+    try:
+        with file.open("rb") as stream:
+            label = json.loads(stream.read(_MAX_INFO))["features"]["label"]
+        names = label.get("names")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise FileError("it does not say what its column 'label' is", where=str(file), next=_NEXT) from None
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+
+
+def read_rows(file: Path) -> list[ArrowRow]:
+    """Every photo of a file, in its order. Only the labels and the names are read.
+
+    Raises:
+        FileError: it is no such stream, is damaged, lacks these columns, or has more than _MAX_ROWS.
+        NotInstalled: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as arrow
+    except ImportError as error:
+        raise NotInstalled(
+            f"pyarrow, which reads Arrow files, cannot be imported: {error}", next=install("data")
+        ) from None
+    try:
+        with arrow.memory_map(str(file)) as mapped:
+            whole = mapped.read_buffer()
+            with arrow.ipc.open_stream(whole) as stream:
+                rows: list[ArrowRow] = []
+                for batch in stream:
+                    if len(rows) + batch.num_rows > _MAX_ROWS:
+                        raise ValueError(f"it has more than {_MAX_ROWS:,} rows")
+                    rows += _rows(batch, whole, file)
+                return rows
+    except (OSError, LookupError, ValueError, TypeError, arrow.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise FileError(f"cannot be read as Arrow: {reason:.200}", where=str(file), next=_NEXT) from None
+
+
+def _rows(batch: Any, whole: Any, file: Path) -> Iterator[ArrowRow]:
+    """The rows of a batch whose buffers lie in the file."""
+    images, labels = batch.column("image"), batch.column("label")
+    photos, paths = images.field("bytes"), images.field("path")
+    for column in (images, labels, photos, paths):
+        column.validate(full=True)
+    _, ends, content = photos.buffers()
+    first = content.address - whole.address if content is not None else 0
+    if content is not None and not 0 <= first <= first + content.size <= whole.size:
+        raise ValueError("its photos are compressed")
+    kind = np.int64 if str(photos.type) == "large_binary" else np.int32
+    edges = np.frombuffer(ends, kind)[photos.offset : photos.offset + len(photos) + 1].tolist()
+    there = photos.is_valid().to_pylist()
+    named = zip(paths.to_pylist(), labels.to_pylist(), strict=True)
+    for place, (path, label) in enumerate(named):
+        if max(len(text) for text in (path, label, "") if isinstance(text, str)) > _MAX_NAME:
+            raise ValueError(f"a label or a file name has more than {_MAX_NAME:,} characters")
+        start, end = edges[place], edges[place + 1]
+        yield ArrowRow(path, label, Bytes(file, first + start, end - start) if there[place] else None)

@@ -1,0 +1,134 @@
+"""A list of photos and their classes beside a folder or a tar: a photo and a class on each line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from porter.base.errors import FileError, UsageError, escaped
+from porter.data.classes import Classes, listed_label
+from porter.data.photos import PHOTO_SUFFIXES, Failure, FoundPhotos, PhotoCandidate
+
+_LINE = re.compile(
+    rf"""\s*["']?(?P<photo>.+?(?:{"|".join(map(re.escape, PHOTO_SUFFIXES))}))["']?[\s,;]+"""
+    r"""["']?(?P<label>[^\s"'].*?)["']?\s*""",
+    re.IGNORECASE,
+)
+"""A photo's name or path, a separator, and its class: a number, a wnid or a name."""
+_MAX_FILE = 256 << 20
+"""A list of ImageNet's 1.3 million training photos has 60 million bytes."""
+_MAX_LINE = 8192
+_NEXT = "write a photo and its class on each line, such as: n01440764_1.JPEG 0"
+
+
+class Line(NamedTuple):
+    """A line of a list, from 1 on."""
+
+    number: int
+    photo: str
+    label: str
+
+
+def is_list(path: Path) -> bool:
+    """Whether a file's first line is a photo and a class, or its second, after a heading."""
+    with path.open("rb") as file:
+        lines = [file.readline(_MAX_LINE).decode("utf-8", "replace") for _ in range(2)]
+    return any(_LINE.fullmatch(line) for line in lines)
+
+
+def labelled(found: FoundPhotos, path: Path, classes: Classes) -> FoundPhotos:
+    """A data set's photos with the classes that a list gives them. Photos that the list lacks are left out,
+    and those of the list that the data set lacks cannot be scored.
+
+    A photo is named by its path, from the data set's folder or the list's or from the root, or by its file
+    name, where only one photo has it.
+
+    Raises:
+        FileError: the list cannot be read, a line is no photo with a class, or a photo has two classes.
+        UsageError: the numbers seem to count from 1.
+    """
+    lines = list(_lines(path))
+    known = {label: listed_label(label, classes) for label in dict.fromkeys(line.label for line in lines)}
+    if str(classes.count) in known and "0" not in known:
+        raise UsageError(
+            f"the classes are numbers from 1 to {classes.count}, and the port's are from 0 to "
+            f"{classes.count - 1}",
+            where=str(path),
+            next="subtract 1 from each, or write wnids or names of classes",
+        )
+    find = _Photos(found, path.parent).find
+    given = dict[str, Line]()
+    lacking = list[PhotoCandidate]()
+    for line in lines:
+        key = find(line.photo)
+        if key is None:
+            name = escaped(line.photo)
+            lacking.append(PhotoCandidate(name, name, None, (), "the data set has no such photo"))
+        elif known[given.setdefault(key, line).label] != known[line.label]:
+            raise FileError(
+                f"'{escaped(line.photo)}' has two classes", where=f"{path}:{line.number}", next=_NEXT
+            )
+
+    def with_label(candidate: PhotoCandidate) -> PhotoCandidate:
+        label = known[given[candidate.key].label]
+        said = f"its class '{escaped(given[candidate.key].label[:40])}' is no class of the port"
+        why = candidate.why if candidate.place is None else said if label is None else ""
+        return candidate._replace(labels=() if label is None else (label,), why=why)
+
+    listed = [with_label(each) for each in found.candidates if each.key in given]
+    others = [each.name for each in found.candidates if each.key not in given]
+    return replace(
+        found,
+        layout=f"{found.layout}, labels of {path.name}",
+        candidates=[*listed, *lacking],
+        excluded=(*found.excluded, *(Failure(name, "the list does not name it") for name in others)),
+    )
+
+
+class _Photos:
+    """The photos of a data set, by the names that a list may give them."""
+
+    def __init__(self, found: FoundPhotos, beside: Path) -> None:
+        folder = found.path.absolute()
+        self._bases = (folder, folder.parent, beside.absolute())
+        self._keys = {candidate.key for candidate in found.candidates}
+        times = Counter(map(_file_name, self._keys))
+        self._alone = {_file_name(key): key for key in self._keys if times[_file_name(key)] == 1}
+
+    def find(self, photo: str) -> str | None:
+        """The key of a photo by its path, or by its file name where only one has it."""
+        name = photo.replace("\\", "/").removeprefix("./")
+        folder = self._bases[0]
+        paths = (base / name for base in self._bases)
+        keys = (path.relative_to(folder).as_posix() for path in paths if path.is_relative_to(folder))
+        return next((key for key in keys if key in self._keys), self._alone.get(_file_name(name)))
+
+
+def _file_name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    try:
+        size = path.stat().st_size
+        if size > _MAX_FILE:
+            raise FileError(
+                f"the list has {size:,} bytes, and porter reads at most {_MAX_FILE:,}", where=str(path)
+            )
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        match = _LINE.fullmatch(line) if len(line) <= _MAX_LINE else None
+        if match is not None:
+            yield Line(number, match["photo"], match["label"])
+        elif number > 1:  # the first may be a heading
+            raise FileError(
+                f"'{escaped(line[:60])}' is no photo with a class", where=f"{path}:{number}", next=_NEXT
+            )
