@@ -236,7 +236,7 @@ def convert(
     with new_folder(port, overwrite) as building:
         opened = opening() if pads is None else with_padding(opening(), pads)
         opened = with_dropouts(opened) if keep_dropout else opened
-        facts = photos.of(opened.facts, named or opened.file.file)
+        facts = photos.of(opened.facts, named or opened.file.file, opened.graph.channels)
         assumed = facts.assumed + (opened.assumed_size if size is None else ())
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
         size = size or opened.sizes.built

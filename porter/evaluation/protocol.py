@@ -10,6 +10,7 @@ from porter.evaluation.results import Crops
 from porter.formats.recognition import FORMATS
 from porter.graph import axes_text, further_text
 from porter.port import Facts, Input, Port, Record
+from porter.source.protocol import expect_colours
 from porter.verification.inputs import PIXELS, SIGNED, UNIT, stated_range
 
 _SCALINGS = {PIXELS: "", SIGNED: ",divide=127.5,mean=1"}
@@ -39,7 +40,7 @@ def expect_prepared(port: Port) -> Preprocess:
     """
     _expect_photos(port)
     record, where = port.record, str(port.folder)
-    _expect_colours(record.input.channels, where)
+    expect_colours(record.input.channels, where)
     if record.preprocess is None:
         size = max(record.input.size or record.input.native_size)
         trained_in_tf = (
@@ -155,11 +156,6 @@ def rescaled(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
     )
 
 
-def _expect_colours(channels: int, where: str) -> None:
-    if channels != 3:
-        raise UsageError(f"photos have 3 channels, and this model takes {channels}", where=where)
-
-
 def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Preprocess:
     """The protocol of a model that predicts classes, which feeds it squares.
 
@@ -180,7 +176,7 @@ def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Prep
             where=where,
             next="give it a crop: --preprocess",
         )
-    _expect_colours(channels, where)
+    expect_colours(channels, where)
     if crops == 10 and protocol.crop is None:
         raise UsageError(
             "ten crops need a protocol that crops, and this model's takes the whole photo",

@@ -37,18 +37,21 @@ class Saved:
         name: of the model, as messages and port.json call it.
         path: the file.
         graph: what its graph is called where a port is compared with it.
-        size: rows and columns of the example that it was saved with; None where the file says all of its
-            sizes.
+        size: rows and columns of the example that it was saved with, or of a port whose model it is; None
+            where the file says all of its sizes.
         copied: makes a copy of the model, in inference mode on the CPU, that takes the images of the file's
             graph in their order and gives its outputs; None where the file itself is the model.
         batch: so many images its graph, and therefore a copy, takes at once; None for any number.
         itself: runs the model as the user holds it, in inference mode and in its own number types, on a batch
             for each input of the file's graph, maps as N×C×H×W. It gives the outputs in the file's order, a
             dict's by the names that the file has for them, maps as N×C×H×W but at the places that are arrays.
-            None where `copied` is run beside a port.
+            None where only copies are run, or its number types say too little.
         whole: whether the model takes whole numbers.
+        turned: places of the outputs that are maps with their channels last, and in the file first.
         calls: by the file's name of a value, the layer that gives it and which of its calls does, from 0:
-            `layer1.0.relu@1`. Where it is empty, the file's names are the layers' own.
+            `layer1.0.relu@1`. Of a module of Flax, the traced value, with `@last` where its map has its
+            channels last and the file's has them first. Where it is empty, the file's names are the layers'
+            own.
         notes: what the copy lacks of the model, one line each.
         variables: by the names of its framework's checkpoints, the model's variables, by which a recipe finds
             it where porter lacks an op for its graph; empty where its file has them.
@@ -64,6 +67,7 @@ class Saved:
     batch: int | None = None
     itself: Callable[[Sequence[Array], Collection[int], Sequence[str]], tuple[Array, ...]] | None = None
     whole: bool = False
+    turned: frozenset[int] = frozenset()
     calls: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     variables: Mapping[str, Array] = field(default_factory=dict, repr=False)
@@ -104,6 +108,10 @@ _INSTEAD: Mapping[str, str] = {
     "torch.ExportedProgram": "give its module(), or the file that torch.export.save writes of it",
     "tensorflow.Module": "save it, tensorflow.saved_model.save(module, 'model'), and give the folder",
     "tensorflow.AutoTrackable": "give the folder that it was loaded from",
+    **dict.fromkeys(
+        ("porter.OnnxModel", "porter.LiteModel", "porter.PortModel"),
+        "it is the model of a port: give the port, or its folder",
+    ),
     "onnxruntime.InferenceSession": "give the file that it was made from",
 }
 """What to do with an object that is no model here, by its package and a class that it is of."""

@@ -58,7 +58,7 @@ def read_model(
         )
     if outputs:
         only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
-        saved = replace(saved, copied=None, notes=(*saved.notes, only))
+        saved = replace(saved, copied=None, itself=None, notes=(*saved.notes, only))
     return replace(checkpoint, digests={saved.path: {"sha256": digest_of(checkpoint.tensors)}}), saved
 
 

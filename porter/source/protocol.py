@@ -34,14 +34,19 @@ class PhotoFacts:
     labels: Labels | None = None
     by: ProtocolBy = "user"
 
-    def of(self, facts: Some, where: str) -> Some:
+    def of(self, facts: Some, where: str, channels: int = 3) -> Some:
         """The facts with what is stated.
 
+        Args:
+            channels: of the model's input.
+
         Raises:
-            UsageError: the names are not as many as the classes.
+            UsageError: the names are not as many as the classes, or a protocol is stated and the input is no
+                photo.
         """
         update: dict[str, Any] = {}
         if self.preprocess is not None:
+            expect_colours(channels, where, f"leave out {OPTION}, and prepare its inputs yourself")
             update |= {"preprocess": self.preprocess, "protocol_by": self.by}
         if self.labels is not None:
             if self.labels.count != facts.classes - facts.background:
@@ -83,6 +88,17 @@ def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: Any
         None if preprocess is None else read_preprocess(preprocess),
         None if class_names is None else recognised(read_labels(Path(class_names))),
     )
+
+
+def expect_colours(channels: int, where: str, next: str | None = None) -> None:
+    """Expects that a model takes photos, which have 3 channels.
+
+    Raises:
+        UsageError: it takes something else.
+    """
+    if channels != 3:
+        message = f"photos have 3 channels, and this model takes {channels}"
+        raise UsageError(message, where=where, next=next)
 
 
 def doubted(facts: Facts, zoo: str | None, only: tuple[int, int] | None = None) -> tuple[str, ...]:

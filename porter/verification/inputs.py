@@ -12,7 +12,8 @@ from porter.data.preprocess import Preprocess
 from porter.graph import INPUT, Affine, Graph
 
 OCTAVES = 6
-_BRIGHTEST = 255.0
+_BRIGHTEST, _COLOURS = 255.0, 3
+"""Of photos: a pixel's largest number, and its numbers."""
 
 Images = NDArray[np.float64]
 
@@ -63,13 +64,13 @@ SMOOTH = ROUGHNESS[-1]
 
 
 def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None:
-    """The range that a network says it takes: its protocol's, otherwise the one of `FALLBACKS` that the
-    scaling at its beginning (a Rescaling, a Normalization) takes closest to a span of two, as from -1 to 1;
-    None if it says nothing.
+    """The range that a network says it takes: its protocol's if it takes photos, otherwise the one of
+    `FALLBACKS` that the scaling at its beginning (a Rescaling, a Normalization) takes closest to a span of
+    two, as from -1 to 1; None if it says nothing.
 
     Data of another kind, such as of 16 bits, is what that scaling brings to a mean of 0 and a deviation of 1.
     """
-    if protocol is not None:
+    if protocol is not None and graph.channels == _COLOURS:
         return _range_of(protocol)
     scale, offset = _scaling(graph)
     if scale is None:
@@ -173,5 +174,5 @@ def _range_of(protocol: Preprocess) -> InputRange:
 
 
 def _prepared(unit: Images, protocol: Preprocess) -> Images:
-    mean, std = (np.asarray(value).reshape(1, 3, 1, 1) for value in (protocol.mean, protocol.std))
+    mean, std = (np.asarray(value).reshape(1, _COLOURS, 1, 1) for value in (protocol.mean, protocol.std))
     return np.asarray((_BRIGHTEST * unit / protocol.divide - mean) / std)

@@ -197,7 +197,8 @@ def check_against(
         verdict = with_loss(
             check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
         )
-        verdict = replace(held_to(verdict), not_run=tuple(map(str, failures)))
+        verdict = held_to(verdict) if verdict.ok else verdict  # otherwise it names the node that differs
+        verdict = replace(verdict, not_run=tuple(map(str, failures)))
         return verdict, (*verdict.not_run, *cautions(verdict))
     verdict, not_run = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)

@@ -225,6 +225,8 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     layers = _calls(held.calls, opened) if held is not None and held.calls else _names(opened)
     arrays: set[str | int] = {path for path, shape in kinds.items() if not is_map(shape)}
     arrays |= {place for place, path in enumerate(opened.graph.outputs) if path in arrays}
+    if held is not None and opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
+        arrays |= set(range(len(opened.graph.outputs))) - held.turned
 
     @cache
     def model(dtype: Dtype) -> Any:

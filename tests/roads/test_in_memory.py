@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,7 +72,7 @@ def convert(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     yield lambda model, **how: porter.convert(model, out=tmp_path / "port", overwrite=True, **how)
 
 
-def bits(module: nn.Module) -> dict[str, Any]:
+def bits(module: Any) -> dict[str, Any]:
     """All that conversion must leave as it is."""
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     with torch.no_grad():
@@ -184,8 +185,11 @@ class Found:
     maps: torch.Tensor | None = None
 
 
+Named = namedtuple("Named", "maps logits")
 ENDINGS: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], Any], int]] = {
     "a tuple": (lambda logits, maps: (maps, logits), 2),
+    "a named tuple": (lambda logits, maps: Named(maps, logits), 2),
+    "a number of each image": (lambda logits, maps: logits[:, 0], 1),
     "a list": (lambda logits, maps: [maps, logits], 2),
     "a mapping": (lambda logits, maps: {"logits": logits, "maps": (maps,)}, 2),
     "a dataclass": (lambda logits, maps: Found(logits), 1),
@@ -206,6 +210,33 @@ def _normed(module: Any) -> Any:
     parametrizations.spectral_norm(module.block.two)
     prune.l1_unstructured(module.head, "weight", 0.5)
     return module
+
+
+class Focused(nn.Module):
+    """Its convolution takes blocks of cells as channels, and its image has fewer."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4 * channels, 4, 3, padding=1)
+
+    def forward(self, *images: torch.Tensor) -> torch.Tensor:
+        return nn.functional.max_pool2d(self.conv(nn.functional.pixel_unshuffle(images[0], 2)), 3, 2)
+
+
+class Timed(nn.Module):
+    """It takes a number beside its image, and gives one for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.conv(images).amax((1, 2, 3))
+
+
+def exported(module: nn.Module) -> nn.Module:
+    """A module of torch.export's for two images, which refuses eval()."""
+    return torch.export.export(module, (torch.zeros(2, 3, SIDE, SIDE),)).module()
 
 
 class Tied(nn.Module):
@@ -298,6 +329,13 @@ MODULES: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "a mask for each window": (lambda: seeded(Masked), {}),
     "half precision": (lambda: seeded(Net).half(), {}),
     "double precision": (lambda: seeded(Net).double(), {}),
+    "blocks of an image": (lambda: seeded(lambda: Focused(3)), {}),
+    "a number of each image": (lambda: seeded(Timed), {}),
+    "exported for two images": (lambda: exported(seeded(Net)), {"input_size": None}),
+    "traced by torch.fx, its containers in training mode": (
+        lambda: torch.fx.symbolic_trace(nn.Sequential(seeded(Net), nn.ReLU()).eval()),
+        {},
+    ),
     "frozen": (lambda: seeded(Net).requires_grad_(False), {}),
     "compiled": (lambda: torch.compile(seeded(Net), backend="eager"), {}),
     "parallel": (lambda: nn.DataParallel(seeded(Net)).eval(), {}),
@@ -309,7 +347,9 @@ MODULES: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 
 
 @pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning:torch", "ignore:`torch.nn.utils.weight_norm`:FutureWarning"
+    "ignore::DeprecationWarning:torch",
+    "ignore:`torch.nn.utils.weight_norm`:FutureWarning",
+    "ignore:`isinstance.treespec, LeafSpec:FutureWarning",
 )
 @pytest.mark.parametrize("kind", MODULES)
 def test_modules_of_many_kinds(convert: Callable[..., Any], kind: str) -> None:
@@ -319,6 +359,11 @@ def test_modules_of_many_kinds(convert: Callable[..., Any], kind: str) -> None:
     verdict = convert(module, **{"input_size": SIDE, **how}).verdict
     assert bits(module) == before
     assert verdict.ok and verdict.given.parities[-1].dtype == "float64" and not verdict.given.notes
+
+
+def test_channels_and_sizes_of_an_image_that_nothing_states(convert: Callable[..., Any]) -> None:
+    made = convert(seeded(lambda: Focused(1)), input_size="any")
+    assert made.port.graph.channels == 1 and made.port.record.input.size is None and made.proof.ok
 
 
 def test_what_is_lacking_at_open_sizes_is_drawn_for_one(
@@ -481,6 +526,16 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
         {"input_size": SIDE},
         "its program is read without the graph: .* has changed",
     ),
+    "quantized": (
+        lambda: torch.ao.quantization.quantize_dynamic(seeded(Net), {nn.Linear}),
+        {"input_size": SIDE},
+        "'head' of it is quantized",
+    ),
+    "photos for four channels": (
+        lambda: seeded(lambda: nn.Conv2d(4, 4, 3)),
+        {"input_size": SIDE, "preprocess": "resize=squash,size=24,interpolation=pil_bilinear"},
+        "photos have 3 channels, and this model takes 4",
+    ),
     "two references": (lambda: seeded(Net), {"input_size": SIDE, "reference": __file__}, "its own reference"),
 }
 
@@ -505,6 +560,8 @@ def _train_norm(module: nn.Module) -> nn.Module:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_cannot_be_ported_is_one_clear_error(
     convert: Callable[..., Any], reason: str, capsys: pytest.CaptureFixture[str]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 from flax import nnx
 
 import porter
@@ -149,6 +150,88 @@ def test_what_a_module_returns_is_its_outputs_in_order(
 ) -> None:
     made = convert(seeded(Net(nnx.Rngs(0), ending)), input_size=SIDE)
     assert len(made.port.plan.graph.outputs) == outputs
+
+
+def first(maps: Any) -> Any:
+    """Maps with torch's axes."""
+    return maps.transpose(0, 3, 1, 2)
+
+
+class Ended(nnx.Module):
+    """Two convolutions, the first with weights that are computed at each call, with numbers that are no
+    variables, and an ending.
+    """
+
+    def __init__(self, ending: Callable[[Ended, Any], Any], norm: Any = nnx.WeightNorm) -> None:
+        rngs = nnx.Rngs(0)
+        self.one = norm(nnx.Conv(3, 14, (3, 3), padding="VALID", rngs=rngs), rngs=rngs)
+        self.two = nnx.Conv(14, 14, (3, 3), rngs=rngs)
+        self.mean = jnp.linspace(-1, 1, 3)
+        self.ending = nnx.static(ending)
+
+    def __call__(self, images: Any) -> Any:
+        return self.ending(self, self.one(images - self.mean))
+
+
+def every_order(net: Ended, maps: Any) -> Any:
+    """Values with the axes that torch gives them and with JAX's, whose sizes are alike."""
+    bent, torchs = jnp.tanh(maps), first(jnp.tanh(maps))
+    return {
+        "a number of each image": maps.mean((1, 2))[:, 0],
+        "maps": (bent, maps, net.two(bent)),
+        "maps with torch's axes": jax.nn.relu(first(maps * 2)),
+        "from inner maps with torch's axes": net.two(jnp.sin(torchs).transpose(0, 2, 3, 1)).mean((1, 2)),
+        "in torch's order": jax.nn.relu(torchs).reshape(len(maps), -1),
+        "in JAX's order": bent.reshape(len(maps), -1),
+    }
+
+
+def test_outputs_have_the_axes_that_a_module_gives(convert: Callable[..., Any]) -> None:
+    """Maps are the destination's, and the order of everything else is the module's."""
+    module = Ended(every_order)
+    port = convert(module, to="torch", input_size=(16, 17))
+    assert port.proof.ok
+    images = np.random.default_rng(0).normal(size=(2, 16, 17, 3)).astype(np.float32)
+    with torch.no_grad():
+        found = [each.numpy() for each in port.model()(torch.from_numpy(first(images).copy()))]
+    given = [np.asarray(each) for each in jax.tree.leaves(module(jnp.asarray(images)))]
+    wanted = [first(each) if each.shape[1:] == (14, 15, 14) else each for each in given]
+    assert [each.shape for each in found] == [each.shape for each in wanted]
+    assert sum(each.ndim == 4 for each in wanted) == 4
+    for one, other in zip(wanted, found, strict=True):
+        assert np.allclose(one, other, rtol=0, atol=1e-5)
+
+
+def test_weights_that_are_computed_by_products(convert: Callable[..., Any]) -> None:
+    module = Ended(lambda net, maps: maps.mean((1, 2)), nnx.SpectralNorm)
+    module.eval()
+    assert convert(module, to="torch", input_size=16).proof.ok
+
+
+class Leaving(nnx.Module):
+    """A dropout of the user's own."""
+
+    def __init__(self, rate: float) -> None:
+        self.conv, self.deterministic, self.share = nnx.Conv(3, 4, (3, 3), rngs=nnx.Rngs(0)), False, rate
+
+    def __call__(self, images: Any) -> Any:
+        found = self.conv(images)
+        return found.mean((1, 2)) if self.deterministic else (found * (1 - self.share)).mean((1, 2))
+
+
+def test_only_what_computes_something_else_in_training_is_in_training(convert: Callable[..., Any]) -> None:
+    attention = nnx.MultiHeadAttention(1, 3, deterministic=False, decode=False, rngs=nnx.Rngs(0))
+
+    class Attending(nnx.Module):
+        def __init__(self) -> None:
+            self.attention = attention
+
+        def __call__(self, images: Any) -> Any:
+            return self.attention(images.reshape(len(images), -1, 3)).mean(1)
+
+    assert convert(Leaving(0.0), input_size=8).proof.ok and convert(Attending(), input_size=8).proof.ok
+    with pytest.raises(UsageError, match=r"gives something else in inference mode \(call model.eval"):
+        convert(Leaving(0.5), input_size=8)
 
 
 class Pair(nnx.Module):

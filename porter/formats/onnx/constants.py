@@ -146,6 +146,12 @@ def _sliced(node: OnnxNode, value: Numbers, *bounds: Numbers) -> Numbers:
     return value[tuple(slices(node, value.ndim, (given + stated[len(given) :]) if given else stated))]
 
 
+def _product(node: OnnxNode, value: Numbers, other: Numbers) -> Numbers:
+    if value.ndim != 2 or other.ndim != 2 or value.size * other.shape[1] > MOST_COMPUTED:
+        raise ValueError("no two matrices, or more sums than a model states")
+    return value @ other
+
+
 def _reduced(function: Any, node: OnnxNode, value: Numbers, axes: Numbers | None = None) -> Numbers:
     return np.asarray(function(value, _axes(node, axes) or None, keepdims=bool(node.integer("keepdims", 1))))
 
@@ -203,6 +209,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Expand": _expanded,
     "EyeLike": lambda node, value: np.eye(value.shape[0], value.shape[1], node.integer("k")),
     "Gather": _gathered,
+    "MatMul": _product,
     "Pad": _padded,
     "Range": _range,
     "ReduceProd": partial(_reduced, np.prod),

@@ -32,12 +32,12 @@ class _Program:
 
     Attributes:
         run: see porter.frameworks.flax.tracing.trace.compiled.
-        layers: the names of the values that are shown, by path.
+        layers: the names of the values that are shown, by path, and whether maps have their channels last.
     """
 
     traced: Traced
     run: Callable[[Sequence[Array]], dict[str, Array]]
-    layers: Mapping[str, str]
+    layers: Mapping[str, tuple[str, bool]]
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,14 @@ def show(
     program = model.programs[wanted]
     values, traced = program.run(given), program.traced
 
-    def laid(key: str | int, value: Array) -> Array:
-        return value.transpose(0, 3, 1, 2) if value.ndim == 4 and key not in arrays else value
+    def laid(value: Array, turned: bool) -> Array:
+        return value.transpose(0, 3, 1, 2) if value.ndim == 4 and turned else value
 
     from_module = model.dtype == "float32" and not traced.rounding
     gives = model.untraced(given) if from_module else [values[name] for name in traced.outputs]
-    outputs = tuple(laid(place, value) for place, value in enumerate(gives))
-    return Shown(outputs, {path: laid(path, values[name]) for path, name in program.layers.items()})
+    outputs = tuple(laid(value, place not in arrays) for place, value in enumerate(gives))
+    shown = {path: laid(values[name], last) for path, (name, last) in program.layers.items()}
+    return Shown(outputs, shown)
 
 
 def _compiled(model: _Prepared, given: Sequence[Array], layers: Mapping[str, Sequence[str]]) -> _Program:
@@ -106,5 +107,6 @@ def _compiled(model: _Prepared, given: Sequence[Array], layers: Mapping[str, Seq
 
     names = input_names(model.module, len(given))
     traced = trace(model.module, dict(zip(names, (each.shape for each in given), strict=True)))
-    asked = {path: name for path, (name, *_) in layers.items() if name in traced.shapes}
-    return _Program(traced, compiled(traced, asked.values(), model.dtype), asked)
+    parts = {path: name.partition("@") for path, (name, *_) in layers.items()}
+    asked = {path: (name, bool(last)) for path, (name, last, _) in parts.items() if name in traced.shapes}
+    return _Program(traced, compiled(traced, [name for name, _ in asked.values()], model.dtype), asked)

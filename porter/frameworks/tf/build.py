@@ -36,7 +36,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     with import_tensorflow().device(tensorflow_device(device)):
         model, values = connect(statement)
     arrays = {path for path, shape in plan.graph.open_shapes.items() if not is_map(shape)}
-    attach_runner(model, values, device, arrays=arrays, takes=plan.graph)
+    attach_runner(model, values, device, arrays=arrays, takes=plan.graph, usual_size=plan.usual_size)
     return model
 
 

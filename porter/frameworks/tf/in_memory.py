@@ -12,6 +12,7 @@ from typing import Any
 from porter.base.errors import UsageError, first_line
 from porter.frameworks.in_memory import Saved
 from porter.frameworks.tf.given import inputs_of, run_as_it_is
+from porter.frameworks.tf.run import usual_size_of
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import Size
 
@@ -22,12 +23,13 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     """
     keras = import_keras()
     expect_built(model)
+    size = size or usual_size_of(model)
     taken, path = inputs_of(model), folder / f"{model.name}.keras"
 
     def saved(path: Path, graph: str, fixed: Callable[[], Saved] | None = None) -> Saved:
         whole = any("int" in value.dtype for value in keras.tree.flatten(taken))
         itself = partial(run_as_it_is, model)
-        return Saved(model.name, path, graph, itself=itself, whole=whole, fixed=fixed)
+        return Saved(model.name, path, graph, usual_size_of(model), itself=itself, whole=whole, fixed=fixed)
 
     def traced() -> Saved:
         signature = keras.tree.map_structure(

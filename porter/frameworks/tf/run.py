@@ -39,8 +39,9 @@ class Runner:
         any_size: bool,
         arrays: Collection[str] = (),
         takes: TakesInputs | None = None,
+        usual_size: tuple[int, int] | None = None,
     ) -> None:
-        self.values = values
+        self.values, self.usual_size = values, usual_size
         self._model = model
         self._device = device
         self._any_size = any_size
@@ -189,6 +190,7 @@ def attach_runner(
     any_size: bool = False,
     arrays: Collection[str] = (),
     takes: TakesInputs | None = None,
+    usual_size: tuple[int, int] | None = None,
 ) -> None:
     """Attaches a Runner to a model for `run`; it is not saved with the model.
 
@@ -196,8 +198,14 @@ def attach_runner(
         any_size: the model is right at every input size, even if its own input states one.
         arrays: names of values that are no maps, whatever axes they have.
         takes: a graph that says what the model takes, where that is more than a map.
+        usual_size: see porter.graph.plan.Plan.
     """
-    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, takes))
+    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, takes, usual_size))
+
+
+def usual_size_of(model: Any) -> tuple[int, int] | None:
+    """The size that a port's source was built for, of a model that `build` made; None of any other."""
+    return getattr(getattr(model, _RUNNER, None), "usual_size", None)
 
 
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:

@@ -56,12 +56,17 @@ class Copies:
     kept: frozenset[Hook]
     notes: tuple[str, ...]
 
+    @property
+    def in_half(self) -> bool:
+        """Whether a part of the module is in half precision."""
+        return any(each.dtype in _HALF for _, each in tensors_of(self.module))
+
     def make(self) -> nn.Module:
         """A copy on the CPU, in eval mode, with its weights as it computes them. Half precision becomes
         float32.
         """
         copy = _settled(_copied(self.module, self.name), self.kept)
-        return copy.float() if any(each.dtype in _HALF for _, each in tensors_of(copy)) else copy
+        return copy.float() if self.in_half else copy
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
@@ -286,6 +291,13 @@ def _called(module: nn.Module, images: Images, device: torch.device) -> Any:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         torch.manual_seed(0)
         return module(*(each.to(device, copy=True) for each in images))
+
+
+def given_as_it_is(model: nn.Module, images: Images) -> list[torch.Tensor]:
+    """What the user's own model gives for images in its own order, in its own type and on its own device."""
+    like = next((each for _, each in tensors_of(model) if each.is_floating_point()), images[0])
+    given = [each.to(like.dtype) if each.is_floating_point() else each for each in images]
+    return [each.cpu() for each in _given_by_itself(model, given, like.device)]
 
 
 def _tensors_given(module: nn.Module, images: Images, device: torch.device) -> list[torch.Tensor]:

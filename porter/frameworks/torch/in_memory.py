@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from inspect import Parameter, signature
@@ -16,13 +16,15 @@ import torch
 from torch import nn
 from torch.fx.experimental import _config as export_config
 
+from porter.base.dtypes import Array
 from porter.base.errors import UsageError, first_line
 from porter.formats.torch_export.archive import read_archive
 from porter.formats.torch_export.calls import calls_in
+from porter.frameworks.images import in_parts
 from porter.frameworks.in_memory import Saved
-from porter.frameworks.torch.copies import copies_of, tensors_of, unwrapped
-from porter.frameworks.torch.graph_module import GraphModule, plan_of
-from porter.frameworks.torch.running import tensors_in
+from porter.frameworks.torch.copies import copies_of, given_as_it_is, tensors_of, unwrapped
+from porter.frameworks.torch.graph_module import GraphModule, as_tensor, plan_of
+from porter.frameworks.torch.running import tensors_in, to_array
 from porter.graph import input_shapes
 from porter.padding import ANY, Size
 
@@ -57,12 +59,13 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     images, as_tensors = _run(made, copies.images, name)
     fitted = partial(_fitted, order=order, as_tensors=as_tensors)
     copy = fitted(made)
-    takes_any = _takes(copy, [torch.cat([images[place], images[place]]) for place in order])
+    images = [images[place] for place in order]
+    takes_any = _takes(copy, [_twice(each) for each in images])
 
     def saved(level: int) -> Saved:
         said, choices = _OPEN[level]
         program, is_last = (
-            _exported(copy, [images[place] for place in order], name, choices),
+            _exported(copy, images, name, choices),
             level + 1 == len(_OPEN),
         )
         path = folder / f"{name}{said}.pt2"
@@ -73,19 +76,36 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
                 raise
             return saved(level + 1)
         batch, *sides = _first_shape(program)
+        at_once = None if takes_any and not isinstance(batch, int) else len(images[0])
         return Saved(
             name,
             path,
             "the graph that torch.export draws",
-            (images[order[0]].shape[2], images[order[0]].shape[3]) if len(sides) == 3 else None,
+            (images[0].shape[2], images[0].shape[3]) if len(sides) == 3 else None,
             copied=lambda: fitted(copies.make()),
-            batch=None if takes_any and not isinstance(batch, int) else len(images[order[0]]),
+            itself=None if copies.in_half else partial(_run_as_it_is, model, order, at_once),
+            batch=at_once,
             calls=_calls(path, copy),
             notes=copies.notes,
             fixed=None if is_last else lambda: saved(level + 1),
         )
 
     return saved(0)
+
+
+def _run_as_it_is(
+    model: nn.Module,
+    order: Sequence[int],
+    at_once: int | None,
+    batches: Sequence[Array],
+    arrays: Collection[int],
+    names: Sequence[str],
+) -> tuple[Array, ...]:
+    """See Saved.itself."""
+    count = len(batches[0])
+    parts = zip(*(in_parts(batches[order.index(place)], at_once) for place in range(len(order))), strict=True)
+    found = [given_as_it_is(model, [as_tensor(each) for each in part]) for part in parts]
+    return tuple(to_array(torch.cat(each)[:count]) for each in zip(*found, strict=True))
 
 
 def _calls(program: Path, module: nn.Module) -> dict[str, str]:
@@ -226,6 +246,11 @@ def _run(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> tuple[
     return given, not is_plain
 
 
+def _twice(images: torch.Tensor) -> torch.Tensor:
+    """The same images once more; a number is the same for any images."""
+    return torch.cat([images, images]) if images.dim() else images
+
+
 def _takes(module: nn.Module, images: Sequence[torch.Tensor]) -> bool:
     try:
         with torch.no_grad():
@@ -260,7 +285,7 @@ def _exported(
         UsageError: torch.export refuses it, with its own reason.
     """
     free = getattr(torch.export.Dim, "AUTO", None)
-    several = [torch.cat([each, each]) if len(each) == 1 else each for each in images]
+    several = [_twice(each) if each.dim() and len(each) == 1 else each for each in images]
     with _quiet(), export_config.patch(symbol_guard_limit_before_specialize=_MOST_GUARDS):  # type: ignore[attr-defined]
         for axes in choices if free is not None else ():
             given = several if 0 in axes else images

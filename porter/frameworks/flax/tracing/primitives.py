@@ -4,7 +4,7 @@ stands in it under the name of its primitive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
 
@@ -17,10 +17,13 @@ from porter.frameworks.flax.tracing.writer import FOREIGN, Write, Writer, has_op
 _OPSET, _IR = 21, 10
 
 
-def to_model(traced: Traced) -> tuple[Any, Mapping[str, str]]:
+def to_model(traced: Traced, turned: Collection[int] = ()) -> tuple[Any, Mapping[str, str]]:
     """The model (ModelProto), which takes N×C×H×W, and by the names of its values those of the traced ones:
     maps N×C×H×W are traced as N×H×W×C. Numbers of the module's code are in double precision, and its
     variables in float32.
+
+    Args:
+        turned: places of outputs that are such maps, which the model gives as N×C×H×W.
     """
     writer = Writer(traced, _WRITES)
     helper = writer.onnx.helper
@@ -29,7 +32,9 @@ def to_model(traced: Traced) -> tuple[Any, Mapping[str, str]]:
         writer.write(operation)
     ends = []
     for place, name in enumerate(traced.outputs):
-        ends.append(writer.node("Identity", writer.full(name), output=f"output_{place}"))
+        value, end = writer.full(name), f"output_{place}"
+        how = {"perm": (0, 3, 1, 2)} if place in turned else {}
+        ends.append(writer.node("Transpose" if how else "Identity", value, output=end, **how))
     graph = helper.make_graph(
         writer.nodes,
         "module",

@@ -109,6 +109,11 @@ def input_names(module: nnx.Module, count: int) -> tuple[str, ...]:
     return tuple(f"{name}_given" if name in held else name for name in names)
 
 
+def number_of(leaf: Any) -> Any:
+    """The array of a leaf of a module's state: of a variable, or one that is an attribute by itself."""
+    return leaf.get_value() if isinstance(leaf, nnx.Variable) else leaf
+
+
 def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
     """The operations of a module in double precision. Casts between real types are left out.
 
@@ -124,12 +129,13 @@ def trace(module: nnx.Module, taken: Mapping[str, Shape]) -> Traced:
 
     def call(values: Sequence[Any], *given: Any) -> Any:
         variables = [
-            (path, variable.replace(value)) for (path, variable), value in zip(flat, values, strict=True)
+            (path, leaf.replace(value) if isinstance(leaf, nnx.Variable) else value)
+            for (path, leaf), value in zip(flat, values, strict=True)
         ]
         return jax.tree.leaves(nnx.merge(graph, nnx.from_flat_state(variables))(*given))
 
     with jax.enable_x64(True):
-        values = [variable[...] for _, variable in flat]
+        values = [number_of(leaf) for _, leaf in flat]
         kinds = [_kind(each.shape, jnp.float64 if _is_real(each.dtype) else each.dtype) for each in values]
         closed = jax.make_jaxpr(call)(kinds, *(_kind(shape, jnp.float64) for shape in taken.values()))
         names = [".".join(map(str, path)) for path, _ in flat]

@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.frameworks.flax.tracing.sums import is_count
 from porter.frameworks.flax.tracing.trace import Open, Operation, at_each
-from porter.frameworks.flax.tracing.writer import Writer, has_open
+from porter.frameworks.flax.tracing.writer import LAST, Writer, has_open
 
 
 def average(writer: Writer, top: str, bottom: str) -> str | None:
@@ -62,7 +62,8 @@ def pool(writer: Writer, operation: Operation, kind: str, **more: Any) -> str | 
     first = writer.turned(source, (0, rank - 1, *range(1, rank - 1)))
     shape = {"kernel_shape": window[1:-1], "strides": strides[1:-1], "dilations": apart[1:-1]}
     pooled = writer.node(kind, first, **shape, **sides, **more)
-    writer.calls.update({pooled: operation.outputs[0]} if kind == "MaxPool" else {})
+    if kind == "MaxPool":
+        writer.calls[pooled] = f"{operation.outputs[0]}{LAST}"
     return writer.node("Transpose", pooled, perm=(0, *range(2, rank), 1))
 
 
@@ -112,7 +113,7 @@ def convolution(writer: Writer, operation: Operation) -> str | None:
     else:
         made = _transposed(writer, operation, value, weights, shape[2:], steps)
     if made and tuple(spec.out_spec) == (0, 3, 1, 2):
-        writer.calls[made] = operation.outputs[0]
+        writer.calls[made] = f"{operation.outputs[0]}{LAST}"
     back = [spec.out_spec.index(axis) for axis in range(len(spec.out_spec))]
     return writer.node("Transpose", made, perm=back) if made else None
 

@@ -12,6 +12,8 @@ from porter.base.dtypes import Array
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks.flax.tracing.trace import MOST_STEPS, Open, Operation, Shape, Traced
 
+LAST = "@last"
+"""See porter.frameworks.in_memory.Saved.calls."""
 FOREIGN = "jax"
 """The domain of primitives that ONNX has no operator for."""
 _LOOPS = {
@@ -36,7 +38,8 @@ class Writer:
         kept: by name of a traced value that a sum has left axes out of, these, which its value in the model
             has with one cell.
         reduced: by value in the model, its operator and what that reduces.
-        calls: by name of a value in the model, the traced one, whose map has its channels last.
+        calls: by name of a value in the model, the traced one; with LAST where its map has its channels
+            last, and the value in the model first.
         names: of nodes.
     """
 
@@ -211,7 +214,7 @@ class Writer:
         """The value in the model of a traced one, with its axes in another order."""
         value = self.node("Transpose", self.full(name), perm=order)
         if tuple(order) == (0, 3, 1, 2):
-            self.calls[value] = name
+            self.calls[value] = f"{name}{LAST}"
         return value
 
     def shape(self, name: str) -> Shape:
