@@ -228,6 +228,16 @@ def captured(node: Any, given: Collection[str]) -> Iterator[str]:
                 yield from captured(inner, given)
 
 
+def _is_cached(folder: Path, location: str, file: Path) -> bool:
+    """Whether a file that a model names beside itself is a link of the Hub's cache, where `snapshots` has links
+    to the files in `blobs` of the same repository (huggingface_hub/file_download.py, `_create_symlink`).
+    """
+    if ".." in Path(location).parts or Path(location).is_absolute():
+        return False
+    snapshots = next((parent for parent in folder.parents if parent.name == "snapshots"), None)
+    return snapshots is not None and file.parent == snapshots.parent / "blobs"
+
+
 def _is_external(tensor: Any) -> bool:
     return bool(tensor.data_location == _EXTERNAL)
 
@@ -317,8 +327,9 @@ class Stored:
                 folder,
                 f"cannot be found: {getattr(error, 'strerror', None) or 'links point to each other'}",
             )
-        if missing or not file.is_relative_to(folder):
-            outside = missing if file.is_relative_to(folder) else "stands outside the model's folder"
+        beside = file.is_relative_to(folder) or _is_cached(folder, location, file)
+        if missing or not beside:
+            outside = missing if beside else "stands outside the model's folder"
             message = f"the file '{location:.200}' of tensor '{name}' {outside}"
             raise self.refuse(message, f"put it beside the model, in {self.path.parent}")
         offset, count = int(entries.get("offset") or 0), math.prod(shape)

@@ -485,6 +485,30 @@ def test_no_file_outside_the_folder_is_read(tmp_path: Path) -> None:
             read_checkpoint(external(folder, location=location))
 
 
+def test_the_hub_s_cache_links_to_its_own_blobs_only(tmp_path: Path) -> None:
+    """`snapshots/REVISION` has links to `blobs` of the same repository."""
+    repository = tmp_path / "models--owner--name"
+    folder, blobs = repository / "snapshots" / "0a1b" / "onnx", repository / "blobs"
+    folder.mkdir(parents=True)
+    blobs.mkdir()
+    external(folder)
+    for name in ("model.onnx", "weights.bin"):
+        (folder / name).rename(blobs / f"digest of {name}")
+        (folder / name).symlink_to(f"../../../blobs/digest of {name}")
+    expected = onnx.numpy_helper.to_array(model("y = Conv (x, k3)").graph.initializer[0])
+    assert np.array_equal(read_checkpoint(folder / "model.onnx").tensors["k3"], expected)
+    for place in (tmp_path / "secret", tmp_path / "other" / "blobs" / "secret"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes((blobs / "digest of weights.bin").read_bytes())
+        (folder / "weights.bin").unlink()
+        (folder / "weights.bin").symlink_to(place)
+        with pytest.raises(FileError, match="stands outside the model's folder"):
+            read_checkpoint(folder / "model.onnx")
+    stepping = external(folder.parent, location="../../blobs/digest of weights.bin")
+    with pytest.raises(FileError, match="stands outside the model's folder"):
+        read_checkpoint(stepping)
+
+
 SMALL = "a = Conv (x, k3) y = Relu (a)"
 
 
