@@ -229,8 +229,9 @@ def captured(node: Any, given: Collection[str]) -> Iterator[str]:
 
 
 def _is_cached(folder: Path, location: str, file: Path) -> bool:
-    """Whether a file that a model names beside itself is a link of the Hub's cache, where `snapshots` has links
-    to the files in `blobs` of the same repository (huggingface_hub/file_download.py, `_create_symlink`).
+    """Whether a file that a model names beside itself is a link of the Hub's cache, whose `snapshots` has
+    links to the files in `blobs` of the same repository (huggingface_hub/file_download.py,
+    `_create_symlink`).
     """
     if ".." in Path(location).parts or Path(location).is_absolute():
         return False
@@ -340,4 +341,10 @@ class Stored:
             self.files = (*self.files, file)
         if not count:
             return np.zeros(shape, kind)
-        return np.memmap(file, kind.newbyteorder("<") if kind.isbuiltin == 1 else kind, "r", offset, shape)
+        stored = kind.newbyteorder("<") if kind.isbuiltin == 1 else kind
+        try:
+            return np.memmap(file, stored, "r", offset, shape)
+        except (OSError, OverflowError) as error:
+            size = count * kind.itemsize
+            message = f"the {size:,} bytes of tensor '{name}' in '{location:.200}' cannot be read: {error}"
+            raise self.refuse(message, "read it where there is more memory, or without a limit of it") from None
