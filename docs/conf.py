@@ -3,7 +3,9 @@
 from porter.base.package import __version__
 
 project, author, version, release = "porter", "the authors of porter", __version__, __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+# Of a block that shows commands with what they print, the commands are copied, without the prompt.
+copybutton_prompt_text = "$ "
 html_theme, html_title = "furo", f"porter {__version__}"
 html_static_path, html_css_files = ["static"], ["site.css"]
 html_show_copyright = html_show_sourcelink = html_copy_source = False

@@ -5,22 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from porter.base.errors import PorterError
+from porter.base.errors import GraphError, PaddingError, PorterError
+from porter.frameworks import get_destination
 from porter.graph import Graph
+from porter.graph.plan import make_plan
 from porter.graph.walks import downstream
+from porter.padding import Size
 
 if TYPE_CHECKING:  # a variant's table of pads is made without numpy
     from porter.source.opened import Opened
 
 
-def under_own_names(errors: Sequence[PorterError], graph: Graph, opened: Opened | None) -> list[PorterError]:
+_MOST_ABLE = ("torch", "tf", "onnx")
+"""The destinations that have nearly every op."""
+
+
+def under_own_names(
+    errors: Sequence[PorterError], graph: Graph, opened: Opened | None, size: Size
+) -> list[PorterError]:
     """The errors of a destination that refuses some nodes, under the file's own names of these. A file's
     graph can be ported up to the values before all of them, which are named as they are typed.
 
     Args:
         errors: their `where` is the path of the node; others stay as they are.
         opened: None for a variant without its weights.
+        size: rows and columns of the port's input.
     """
+    if not errors:
+        return []
     taps, names = (
         (opened.fitted.fit.taps if opened.fitted else {}, opened.facts.names) if opened else ({}, {})
     )
@@ -38,12 +50,23 @@ def under_own_names(errors: Sequence[PorterError], graph: Graph, opened: Opened 
         if before
         else ""
     )
-    next = f"torch, tf and onnx have every op: --to onnx{cut}"
+    able = [name for name in _MOST_ABLE if _says_all(name, graph, size)]
+    elsewhere = f"{' and '.join(able)} can say all of it: --to {able[-1]}" if able else "no destination can"
+    next = elsewhere + cut
     own = {node.path: names.get(node.path, node.path) for node in nodes}
     return [
         error if (name := own.get(error.where or "")) is None else _under(error, name, next)
         for error in errors
     ]
+
+
+def _says_all(name: str, graph: Graph, size: Size) -> bool:
+    """Whether a destination has every op of a graph."""
+    destination = get_destination(name)
+    try:
+        return not destination.refusals(make_plan(graph, size, destination.CAPABILITIES))
+    except (GraphError, PaddingError):
+        return False
 
 
 def _under(error: PorterError, name: str, next: str) -> PorterError:

@@ -108,11 +108,11 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
     try:
         plan = target.plan(opened, folding.graph)
         if refused := framework.refusals(plan):
-            raise under_own_names(refused, folding.graph, opened)[0]
+            raise under_own_names(refused, folding.graph, opened, target.size)[0]
         about = facts_of(opened) | ({"porter.quantize": target.quantize} if target.quantize else {})
         model = framework.write(folder, plan, target.stored(folding.tensors), layers, target.dtype, about)
     except (GraphError, PaddingError) as error:
-        raise under_own_names([error], folding.graph, opened)[0] from None
+        raise under_own_names([error], folding.graph, opened, target.size)[0] from None
     filled = framework.fillings(plan.graph, folding.tensors)
     folded, copies = folding.folded if fold_bn else None, _copies(folding.graph, plan)
     return Written(plan, model, folding.tensors, layers, filled, folded=folded, warnings=copies)

@@ -236,7 +236,8 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
         raise DownloadError(
             f"porter could not get the file ({published}): {reasons}",
             where=source.name,
-            next=f"put the file at {path}, or name a folder or address that holds it in PORTER_MIRROR",
+            next=f"name the file, if you have it elsewhere: --weights FILE; or put it at {path}; or name a "
+            "folder or address that holds it in PORTER_MIRROR",
         )
     try:
         _verify(source, partial, record)

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from porter.base.dtypes import is_floating
-from porter.base.errors import FileError, MappingError, UsageError
+from porter.base.errors import FileError, MappingError, UsageError, some
+from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.names import OUTPUTS
 from porter.files import digests
@@ -26,6 +28,8 @@ _REAL = re.compile(
     r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)"
 )
 """Names of tensors that have to be real numbers, in PyTorch and in Keras."""
+_LOOKED_AT = 1000
+"""So many files of a folder are told apart, for advice."""
 _TRIED = (256, 256)
 """Rows and columns at which a graph is tried that cannot be read at all sizes: networks halve an image up to
 eight times.
@@ -63,14 +67,24 @@ def read_checkpoint(
     return with_computed_weights(checkpoint)
 
 
+def _files_in(path: Path) -> str | None:
+    """The files of weights in a folder, as advice; None for anything else, and where there is none."""
+    if not path.is_dir():
+        return None
+    files = (file for file in sorted(path.iterdir()) if file.is_file())
+    named = [file.name for file in islice(files, _LOOKED_AT) if recognise(file).read is not None]
+    return f"name the weights file in it: {some(named)}" if named else None
+
+
 def _as_stored(
     path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None
 ) -> Checkpoint:
     format = recognise(path)
     if format.read is None:
-        readable = f"porter reads {', '.join(format.what for format in READABLE)}"
         raise FileError(
-            f"expected weights, got {format.what}", where=str(path), next=format.advice or readable
+            f"expected weights, got {format.what}",
+            where=str(path),
+            next=_files_in(path) or format.advice or f"{page('files.md')} says which files porter reads",
         )
     if outputs and format.engine is None:
         raise UsageError(

@@ -46,7 +46,9 @@ READABLE: tuple[Format, ...] = (
     *tflite.FORMATS,
     *torch7.FORMATS,
 )
-FORMATS: Mapping[str, Format] = {format.name: format for format in (*READABLE, *unreadable.FORMATS)}
+FORMATS: Mapping[str, Format] = {
+    format.name: format for format in (*unreadable.SHARDS, *READABLE, *unreadable.FORMATS)
+}
 """Every format that porter tells apart, by its name; a file is of the first one that matches."""
 
 

@@ -17,6 +17,14 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05][\x8a\x95c}\](X]")
 _UNPACK = "unpack it, and name the weights file in it"
 
 
+_SHARD = re.compile(r".+-\d{5}-of-(\d{5})\.(safetensors|bin|pth?)", re.ASCII)
+
+
+def _is_shard(content: Content) -> bool:
+    shard = _SHARD.fullmatch(content.path.name)
+    return shard is not None and int(shard[1]) > 1 and bool(content.head)
+
+
 def _is_tar(content: Content) -> bool:
     return content.head[257:262] == b"ustar"
 
@@ -89,6 +97,15 @@ def _text(pattern: str) -> Callable[[Content], bool]:
     )
 
 
+SHARDS = (
+    Format(
+        "shard",
+        "one of several files that hold a model's weights together",
+        _is_shard,
+        advice="name their index, the .index.json beside them; where there is none, fetch it and all of them",
+    ),
+)
+"""Told by their names, and before all other formats: each is a whole file of safetensors or PyTorch."""
 FORMATS = (
     Format(
         "empty",
@@ -120,6 +137,19 @@ FORMATS = (
         lambda content: (content.path / "config.json").is_file(),
         advice="fetch it again with its model.safetensors, or name the weights file in it",
     ),
+    Format(
+        "diffusers",
+        "a pipeline of diffusers, whose networks take noise, times and texts",
+        lambda content: (content.path / "model_index.json").is_file(),
+        advice="porter ports models that take images: to port one of its networks, export it with "
+        "torch.export, and name the .pt2",
+    ),
+    Format(
+        "empty-folder",
+        "an empty folder",
+        lambda content: content.path.is_dir() and not any(content.path.iterdir()),
+        advice="fetch or copy it again",
+    ),
     Format("folder", "a folder", lambda content: content.path.is_dir(), advice="name the weights file in it"),
     Format(
         "hdf5",
@@ -141,6 +171,12 @@ FORMATS = (
         "a zip archive (.keras and .pth are zip archives) that is cut short",
         starts_with(ZIP_MAGIC),
         advice="fetch or copy it again",
+    ),
+    Format(
+        "gguf",
+        "a GGUF file, a language model of llama.cpp",
+        starts_with(b"GGUF"),
+        advice="porter ports models that take images: name the weights of one",
     ),
     Format("npy", "a numpy array", starts_with(b"\x93NUMPY")),
     Format("image", "an image", starts_with(b"\xff\xd8\xff", b"\x89PNG", b"GIF8")),

@@ -301,8 +301,8 @@ class Recipe:
         Raises:
             UsageError: there is no such variant or zoo, or the zoo lacks this variant.
         """
-        zoo = self._zoo(name)
         self.parameters(variant)
+        zoo = self._zoo(name, variant)
         if not zoo.has(variant):
             raise UsageError(
                 f"zoo '{zoo.name}' has no '{variant}'",
@@ -340,19 +340,17 @@ class Recipe:
         self.parameters(variant)
         return {name: zoo.of(variant) for name, zoo in self.zoos.items() if zoo.has(variant)}
 
-    def _zoo(self, name: str) -> Zoo:
+    def _zoo(self, name: str, variant: str) -> Zoo:
         if name in self.zoos:
             return self.zoos[name]
         default = DEFAULT_ZOOS.get(OTHER_NAMES.get(name, name))
         if default is None or name == default:
             usable = [framework for framework, zoo in DEFAULT_ZOOS.items() if zoo in self.zoos]
             advice = hint(name, (*self.zoos, *usable), RECIPE_SHOW.line(name=self.architecture))
-            raise UsageError(
-                f"'{self.architecture}' has no zoo '{name}'", where=f"--from {name}", next=advice
-            )
+            raise UsageError(f"no zoo '{name}' has '{variant}'", where=f"--from {name}", next=advice)
         if default not in self.zoos:
             raise UsageError(
-                f"'{self.architecture}' has no zoo '{default}', the default of '{name}'",
+                f"zoo '{default}', the default of '{name}', has no '{variant}'",
                 where=f"--from {name}",
                 next=hint(name, self.zoos),
             )

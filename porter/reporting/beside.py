@@ -26,6 +26,7 @@ def beside(one: Contents, other: Contents) -> dict[str, Any]:
     """What the page of two ports shows. Rows in which they differ are marked there."""
     both = (one, other)
     return {
+        "subject": " and ".join(dict.fromkeys(each.record.name for each in both)),
         "names": [each.folder.resolve().name for each in both],
         "conclusions": [(each.folder.resolve().name, conclude(each)) for each in both],
         "relation": _relation(one, other),

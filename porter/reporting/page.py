@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from porter.base.errors import some
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Accuracy, Evaluation
 from porter.graph.pads import Pad
@@ -106,6 +107,7 @@ def _environment(record: Record) -> Environment:
     made.globals |= {"style": style, "style_digest": digest, "headings": HEADINGS}
     made.filters |= {
         "distance": written,
+        "some": some,
         "percent": partial(_figure, digits=2),
         "nats": partial(_figure, digits=4),
         "label_name": partial(label_name, record=record),

@@ -99,10 +99,6 @@ def warn(contents: Contents) -> list[str]:
     """Sentences that a reader has to know before using the port."""
     record, verdict = contents.record, contents.comparison
     sentences = []
-    if verdict is not None and verdict.uncompared:
-        sentences.append(
-            f"Not compared, because the reference has no value for them: {some(verdict.uncompared)}."
-        )
     if verdict is not None and verdict.given is not None:
         sentences += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
     if verdict is not None:

@@ -189,7 +189,8 @@ def _known(member: Member, stated: OriginStatement) -> Provenance:
     each, options = next(
         (one for one in near if (one[0].variant, one[0].zoo.name) == asked), (near or fitting)[0]
     )
-    if not stated.strict and {one.zoo.name for one, _ in near} & {twin.zoo for twin in twins_of(each)}:
+    libraries = {one.zoo.name for one, _ in near} & {twin.zoo for twin in twins_of(each)}
+    if libraries and stated.library is None and not stated.strict:
         return Provenance()  # two libraries have models of this name that compute something else
     return Provenance(
         Origin(by=stated.by, says=stated.says, variant=each.variant, zoo=each.zoo.name), options

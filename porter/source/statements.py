@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.torch import ARCH, LIBRARY
 from porter.port import By
 from porter.source.beside import config_beside
 from porter.zoos.tables import TRANSFORMERS_DEFAULTS
 
-ARCH = "arch"
-"""What training scripts call the name of the model in a .pth (timm's train.py, PyTorch's ImageNet
-example).
-"""
 RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")
 """The stem of a released file, which torch.hub holds to the digest at its end."""
 _NEUTRAL = frozenset(
@@ -56,8 +53,11 @@ class OriginStatement:
 
 def of_metadata(checkpoint: Checkpoint) -> OriginStatement | None:
     """What a training script wrote into a .pth."""
-    arch = checkpoint.stated.get(ARCH)
-    return None if arch is None else OriginStatement("metadata", f"'{arch:.80}'", arch, strict=False)
+    arch, library = checkpoint.stated.get(ARCH), checkpoint.stated.get(LIBRARY)
+    if arch is None:
+        return None
+    said = f"{library}'s {arch:.80}" if library else f"'{arch:.80}'"
+    return OriginStatement("metadata", said, arch, library, strict=False)
 
 
 def of_release(checkpoint: Checkpoint) -> OriginStatement | None:

@@ -19,7 +19,11 @@ from porter.formats.triton import load_triton
 from porter.frameworks.given import framework_of
 from porter.recipe.spelling import hint
 
-_EXTRAS = {"torch": install("torch"), "keras": install("tf"), "tensorflow": install("tf")}
+_EXTRAS = {
+    "torch": install("torch"),
+    **dict.fromkeys(("keras", "tensorflow"), install("tf")),
+    **dict.fromkeys(("jax", "flax"), install("flax")),
+}
 
 
 @contextmanager

@@ -50,12 +50,33 @@ _LIBRARIES = (
 """A key of config.json that names a model, what its value begins with, and the library's module."""
 
 
+_OF_TEXTS = frozenset({"vocab_size", "max_position_embeddings", "num_mel_bins", "feat_extract_norm"})
+"""Settings of transformers' models that take texts or sounds."""
+_OF_IMAGES = frozenset(
+    {"image_size", "num_channels", "patch_size", "vision_config", "encoder", "backbone_config"}
+)
+"""Settings of its models that take images, some of which take texts too."""
+
+
 def names_a_model(config: Mapping[str, Any]) -> bool:
     """Whether a config.json names a model of a library that porter knows. No library is imported."""
     return _library(config) is not None
 
 
 def _library(config: Mapping[str, Any]) -> str | None:
+    """The module for the library that a config.json names a model of.
+
+    Raises:
+        FileError: the model takes texts or sounds.
+    """
+    of_texts = sorted(_OF_TEXTS & config.keys())
+    if of_texts and not _OF_IMAGES & config.keys():
+        model = str(config.get("model_type", "the model"))
+        raise FileError(
+            f"'{model:.80}' takes no images: its settings have {', '.join(of_texts)}",
+            where=CONFIG_FILE,
+            next="porter ports models that take images: name the folder of one",
+        )
     named = (
         module
         for key, begins, module in _LIBRARIES

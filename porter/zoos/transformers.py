@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import CannotRun, MappingError, UsageError, some
+from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError, some
 from porter.base.package import expect_installed, install
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
@@ -41,16 +41,16 @@ def import_transformers() -> ModuleType:
     """transformers, which imports torchvision where it finds it; see `import_models`.
 
     Raises:
-        CannotRun: it cannot be imported.
+        NotInstalled: it cannot be imported.
     """
     expect_installed("torch", install("torch"))
     expect_installed("transformers", _INSTALL)
-    with suppress(CannotRun):  # only its image processors need torchvision
+    with suppress(NotInstalled):  # only its image processors need torchvision
         import_models()
     try:
         return import_module("transformers")
     except (ImportError, RuntimeError) as error:
-        raise CannotRun(f"transformers cannot be imported: {error}", next=_INSTALL) from None
+        raise NotInstalled(f"transformers cannot be imported: {error}", next=_INSTALL) from None
 
 
 def implementation(calls: Mapping[str, Call]) -> Implementation:

@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 
 from porter.padding import Convention
+from tests.support import windows_picture
 from tests.support.field_guide import (
     BLOCK,
     DOCUMENT,
@@ -54,6 +55,10 @@ def test_every_figure_is_in_the_document_once() -> None:
 def test_the_document_holds_what_is_computed(name: str) -> None:
     documented = next(block[0] for block in BLOCK.finditer(TEXT) if block[2] == name)
     assert tokens(documented) == tokens(f"<!-- figures: {name} -->\n{computed(name)}<!-- end -->")
+
+
+def test_the_first_page_has_the_windows_as_porter_counts_them() -> None:
+    assert windows_picture.FILE.read_text(encoding="utf-8") == windows_picture.picture()
 
 
 def test_no_figure_stands_outside_the_tables() -> None:

@@ -8,7 +8,11 @@ from typing import Any
 
 from porter.formats.format import Content, Format, reader
 
-_LAYER = re.compile(r"^\s*layers?\s*\{|^\s*input_(dim|shape)\s*[:{]|^\s*input\s*:\s*[\"']", re.MULTILINE)
+_LAYER = re.compile(
+    r"^\s*layers?\s*\{|^\s*input_(dim|shape)\s*[:{]|^\s*input\s*:\s*[\"']"
+    r"|^\s*name\s*:\s*[\"'][^\n]*\slayers?\s*\{",  # a net on one line
+    re.MULTILINE,
+)
 
 
 def _is_net(content: Content) -> bool:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from porter.formats.format import Content, Format, reader, starts_with
 
+ARCH = "arch"
+"""What training scripts call the name of the model beside its state_dict: timm's train.py, PyTorch's ImageNet
+example.
+"""
+LIBRARY = "library"
+"""Whose training script wrote the file, in what porter takes from it."""
+
 _MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _FRAME = len(_MAGIC).to_bytes(8, "little")
 _STREAMS = (

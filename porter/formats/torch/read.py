@@ -14,14 +14,11 @@ from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import Members, open_zip
 from porter.formats.pickled import unpickle
+from porter.formats.torch import ARCH, LIBRARY
 from porter.formats.torch.objects import SAVE, Storage, Tensor, archived, streamed, vocabulary
 from porter.formats.torch.values import Content, Place, Values
-from porter.formats.torch.wrapping import unwrap
+from porter.formats.torch.wrapping import OF_TIMM, unwrap
 
-ARCH = "arch"
-"""What training scripts call the name of the model beside its state_dict: timm's train.py, PyTorch's ImageNet
-example.
-"""
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _PICKLE = "data.pkl"
 _LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)
@@ -74,10 +71,11 @@ def _mapped(descriptor: int) -> mmap.mmap:
 def _checkpoint(path: Path, found: object, values: Values) -> Checkpoint:
     state = unwrap(found, _is_tensor, path)
     tensors = {name: values.array(name, held) for name, held in state.tensors.items()}
-    arch = found.get(ARCH) if isinstance(found, Mapping) else None
-    return Checkpoint(
-        path, "torch", "torch", tensors, state.notes, stated={ARCH: arch} if isinstance(arch, str) else {}
-    )
+    held = found if isinstance(found, Mapping) else {}
+    stated = {ARCH: held[ARCH]} if isinstance(held.get(ARCH), str) else {}
+    if OF_TIMM in held:
+        stated[LIBRARY] = "timm"
+    return Checkpoint(path, "torch", "torch", tensors, state.notes, stated=stated)
 
 
 def _is_tensor(value: object) -> bool:

@@ -12,7 +12,9 @@ from typing import Any
 from porter.base.errors import FileError, some
 from porter.formats.torch.objects import SAVE
 
-AVERAGED = ("state_dict_ema", "model_ema", "ema_state_dict", "params_ema", "ema")
+OF_TIMM = "state_dict_ema"
+"""The key of averaged weights in files of timm's training script (utils/checkpoint_saver.py)."""
+AVERAGED = (OF_TIMM, "model_ema", "ema_state_dict", "params_ema", "ema")
 """Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references
 (classification/train.py), and others'. Where a file has both averages and raw weights, the averages were
 evaluated; timm's loader prefers them too (timm/models/_helpers.py, `use_ema`).
@@ -25,6 +27,8 @@ _PREFIXES = ("module.", "_orig_mod.")
 """Prefixes that DataParallel, AveragedModel and torch.compile put before every key."""
 _COUNTERS = ("num_batches_tracked", "n_averaged")
 """Last parts of the names of counters. No model computes with them."""
+_PACKED = "._packed_params._packed_params"
+"""Ends the name of the weights of a layer that torch.ao.quantization has quantised."""
 _DEEPEST = 6
 """How deep wrappers may be nested, both mappings and prefixes."""
 
@@ -64,10 +68,15 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
     )
     found = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
     if found is None:
-        raise FileError(
-            f"expected a state_dict, found no tensor among {listed(loaded)}", where=str(path), next=SAVE
-        )
+        held = "an optimiser's state" if _is_of_optimiser(loaded) else f"no tensor among {listed(loaded)}"
+        raise FileError(f"expected a state_dict, found {held}", where=str(path), next=SAVE)
     return found
+
+
+def _is_of_optimiser(loaded: Mapping[Any, Any]) -> bool:
+    """Whether a mapping is the state_dict of an optimiser of torch's, or has one under a key."""
+    held = (value for value in (loaded, *loaded.values()) if isinstance(value, Mapping))
+    return any({"state", "param_groups"} <= value.keys() for value in held)
 
 
 def listed(keys: Iterable[object]) -> str:
@@ -120,6 +129,13 @@ class _Search:
             name: held for name, held in value.items() if isinstance(name, str) and self.is_tensor(held)
         }
         others = [key for key in value if key not in tensors]
+        packed = next((key for key in others if isinstance(key, str) and key.endswith(_PACKED)), None)
+        if packed is not None:
+            raise FileError(
+                f"layer '{packed.removesuffix(_PACKED)}' is quantised: its weights are packed, not a tensor",
+                where=str(self.path),
+                next="save the state_dict of the model as it was before it was quantised",
+            )
         found = _without_prefixes(tensors)
         note = f"ignored {listed(others)}, which are not tensors"
         return (

@@ -91,6 +91,6 @@ def test_without_biases() -> None:
 def test_keras_has_no_200v2_and_slim_publishes_none() -> None:
     deep = find_recipe("resnet200v2")
     assert deep.architecture == "resnet200v2" and list(deep.zoos_of("resnet200v2")) == ["slim", "tensornets"]
-    with pytest.raises(UsageError, match="'resnet200v2' has no zoo 'keras', the default of 'tf'"):
+    with pytest.raises(UsageError, match="zoo 'keras', the default of 'tf', has no 'resnet200v2'"):
         deep.zoo("tf", "resnet200v2")
     assert not deep.zoo("slim", "resnet200v2").files

@@ -122,6 +122,13 @@ def test_porters_own_build_where_nothing_else_runs() -> None:
     )
 
 
+def test_a_form_that_takes_another_size_is_passed_over() -> None:
+    fixed = reference(Stub())
+    fixed.takes = lambda size: False  # type: ignore[method-assign]
+    name, _, warnings = beside(opened([fixed]))
+    assert name == "self" and "cannot be run at 6x6" in warnings[0]
+
+
 def test_a_source_whose_framework_sees_no_gpu_runs_on_the_cpu() -> None:
     framework = Stub(without_gpu=True)
     name, _, warnings = beside(opened([reference(framework)]))

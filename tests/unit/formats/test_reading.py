@@ -117,6 +117,7 @@ CONTENTS = {
     "html": b"<!DOCTYPE html>\n<html><body>404</body></html>",
     "git-lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
     "compressed": b"\x1f\x8b\x08\x00" + bytes(20),
+    "gguf": b"GGUF\x03\x00\x00\x00",
     "npy": b"\x93NUMPY\x01\x00",
     "meta-graph": b"\x0a\x08\x12\x06\x0a\x04\x0a\x02Op" + b"\x12\x02\x0a\x00",
     # The first bytes of what CNTK 2.7 wrote.
@@ -138,7 +139,22 @@ def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
     assert recognise(path).name == format
     found = FORMATS[format]
     assert f"expected weights, got {found.what}" in message(path)
-    assert (found.advice or f"porter reads {READABLE[0].what}, ") in message(path)
+    assert (found.advice or "says which files porter reads") in message(path)
+
+
+def test_folders_and_parts_are_named(tmp_path: Path) -> None:
+    assert "an empty folder" in message(tmp_path)
+    (tmp_path / "notes.txt").write_text("plain")
+    assert "got a folder (name the weights file in it)" in message(tmp_path)
+    npz(tmp_path / "net.npz")
+    safetensors(tmp_path / "model-00001-of-00002.safetensors")
+    assert "got a folder (name the weights file in it: net.npz)" in message(tmp_path)
+    said = message(tmp_path / "model-00001-of-00002.safetensors")
+    assert "one of several files" in said and ".index.json" in said
+    safetensors(tmp_path / "model-00001-of-00001.safetensors")
+    assert read_checkpoint(tmp_path / "model-00001-of-00001.safetensors").tensors
+    (tmp_path / "model_index.json").write_text("{}")
+    assert "a pipeline of diffusers" in message(tmp_path)
 
 
 def test_a_preset_of_keras_hub_has_two_files_of_tensors(tmp_path: Path) -> None:
@@ -220,7 +236,7 @@ def test_every_format_is_declared_once_and_says_what_reads_it_or_what_to_do(tmp_
     """Nothing unknown is taken for PyTorch's: a format without a reader of its own is refused by its own
     name.
     """
-    names = [format.name for format in (*READABLE, *unreadable.FORMATS)]
+    names = [format.name for format in (*unreadable.SHARDS, *READABLE, *unreadable.FORMATS)]
     assert sorted(names) == sorted(FORMATS)
     assert all((format.read is None) == (format not in READABLE) for format in FORMATS.values())
     assert all(format.advice is None for format in READABLE)
@@ -233,7 +249,6 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    assert "a folder" in message(tmp_path)
     (tmp_path / "config.json").touch()
     assert "without the weights that it is about" in message(tmp_path)
 

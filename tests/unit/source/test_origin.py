@@ -310,6 +310,13 @@ def test_a_training_script_says_the_name_of_its_model(
         else:
             assert found[zoo] == Origin(by="metadata", says=f"'{arch}'", variant=VARIANT, zoo=zoo)
             assert sum(isinstance(each, Origin) for each in found.values()) == 1
+    # Only timm's script writes averages under this key: the name is timm's, though torchvision has it too.
+    averages = load_file(made("resnet18", "timm"))
+    torch.save(
+        {"arch": "resnet18", "state_dict": averages, "state_dict_ema": averages}, tmp_path / "last.pth"
+    )
+    wanted = Origin(by="metadata", says="timm's resnet18", variant="resnet18", zoo="timm")
+    assert porter.inspect(tmp_path / "last.pth").origin == wanted
 
 
 def test_twins_that_no_recipe_has_are_refused(made: Callable[[str, str], Path], tmp_path: Path) -> None:

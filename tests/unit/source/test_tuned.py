@@ -325,7 +325,7 @@ def test_a_keras_file_with_layers_of_its_own_is_not_the_ports_model(made: Path, 
     inner.save(tmp_path / "squared.keras")
     with pytest.raises(porter.base.errors.PorterError) as caught:
         porter.convert(tmp_path / "tf", to="torch", weights=tmp_path / "squared.keras", out=tmp_path / "no")
-    assert caught.value.code == "check"
+    assert caught.value.code == "contradiction"
     other = keras.Model(model.input, layers.Dense(3, name="more")(model.output))
     other.save(tmp_path / "more.keras")
     with pytest.raises(MappingError, match="the port's model has no more/kernel, more/bias") as unfit:

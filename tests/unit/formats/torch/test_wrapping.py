@@ -149,6 +149,17 @@ def test_no_state_dict(loaded: object) -> None:
     assert "expected a state_dict" in refused(loaded)
 
 
+def test_an_optimiser_s_state_is_no_model() -> None:
+    state = {"state": {0: {"exp_avg": RAW_WEIGHTS}}, "param_groups": [{"lr": 0.1}]}
+    for loaded in (state, {"optimizer": state, "epoch": 3}):
+        assert "found an optimiser's state" in refused(loaded)
+
+
+def test_packed_weights_are_no_tensors() -> None:
+    said = refused({"fc.scale": 1.0, "fc._packed_params._packed_params": (1, 2)})
+    assert "layer 'fc' is quantised" in said
+
+
 def endless() -> Mapping[str, Any]:
     """Mappings that hold themselves and one another under every key."""
     rings: list[dict[str, Any]] = [{} for _ in range(50)]
