@@ -190,7 +190,7 @@ class Evaluation(Judgement, Accuracy):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunLine:
     """What a port's list of evaluations has of one of them (`Evaluation.line`)."""
 
     date: str

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from porter.base.errors import FileError
 from porter.evaluation.details import DETAILS, Details
-from porter.evaluation.results import Evaluation, Run, Study
+from porter.evaluation.results import Evaluation, RunLine, Study
 from porter.files import expect_plain
 from porter.port import RECORD, Port, Record, read_port
 from porter.verification.results import VerdictRecord
@@ -32,7 +32,7 @@ class Contents:
     record: Record
     comparison: VerdictRecord | None
     evaluation: Evaluation | None
-    runs: tuple[Run, ...]
+    runs: tuple[RunLine, ...]
     study: Study | None
     details: Details
 
@@ -51,7 +51,7 @@ def read_contents(folder: Path) -> Contents:
         record=port.record,
         comparison=_part(port, "parity", VerdictRecord),
         evaluation=_part(port, "evaluation", Evaluation),
-        runs=_part(port, "evaluations", tuple[Run, ...]) or (),
+        runs=_part(port, "evaluations", tuple[RunLine, ...]) or (),
         study=_part(port, "study", Study),
         details=_read_details(folder / DETAILS),
     )

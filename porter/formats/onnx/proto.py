@@ -347,4 +347,4 @@ class Stored:
         except (OSError, OverflowError) as error:
             size = count * kind.itemsize
             message = f"the {size:,} bytes of tensor '{name}' in '{location:.200}' cannot be read: {error}"
-            raise self.refuse(message, "read it where there is more memory, or without a limit of it") from None
+            raise self.refuse(message, "read it where there is more memory") from None

@@ -485,6 +485,18 @@ def test_no_file_outside_the_folder_is_read(tmp_path: Path) -> None:
             read_checkpoint(external(folder, location=location))
 
 
+def test_a_file_that_memory_does_not_hold_is_named_with_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    path = external(tmp_path)
+    monkeypatch.setattr(np, "memmap", full)
+    with pytest.raises(FileError, match=r"the [\d,]+ bytes of tensor 'k3' in 'weights\.bin' cannot be read"):
+        read_checkpoint(path)
+
+
 def test_the_hub_s_cache_links_to_its_own_blobs_only(tmp_path: Path) -> None:
     """`snapshots/REVISION` has links to `blobs` of the same repository."""
     repository = tmp_path / "models--owner--name"
