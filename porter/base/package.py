@@ -20,9 +20,9 @@ Extra = Literal["torch", "tf", "onnx", "flax", "data"]
 
 TENSORFLOW = "tensorflow-cpu" if sys.platform == "linux" else "tensorflow"
 EXTRAS: Mapping[Extra, tuple[str, ...]] = {
-    "torch": ("torch>=2.4", "torchvision>=0.19"),
-    "tf": (f"{TENSORFLOW}>=2.16", "keras>=3.5"),
-    "onnx": ("onnx>=1.16", "onnxruntime>=1.18"),
+    "torch": ("torch>=2.10", "torchvision>=0.25"),
+    "tf": (f"{TENSORFLOW}>=2.16", "keras>=3.15"),
+    "onnx": ("onnx>=1.21", "onnxruntime>=1.18"),
     "flax": ("jax>=0.7", "flax>=0.12", "orbax-checkpoint>=0.11", "msgpack>=1.0.8"),
     "data": ("pyarrow>=17", "simplejpeg>=1.7"),
 }

@@ -42,7 +42,7 @@ def test_what_a_message_says_to_install_is_the_extra(extra: Any) -> None:
 
 
 def test_every_message_names_packages_that_the_index_has() -> None:
-    assert install("torch") == "pip install 'torch>=2.4' 'torchvision>=0.19'"
+    assert install("torch") == "pip install 'torch>=2.10' 'torchvision>=0.25'"
     for path in [*(ROOT / "porter").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
         assert PROJECT["project"]["name"] not in path.read_text(encoding="utf-8"), path
 
