@@ -62,7 +62,7 @@ class NumpyModel:
         images = batch.astype(self.dtype)
         given = {self.program.image: images, **self._beside(images)}
         known = {name: self._own(value) for name, value in given.items()}
-        return self._computed(self._steps(names), known, names)
+        return self._computed(self.needed(names), known, names)
 
     def alone(self, fed: Mapping[str, Alone]) -> dict[str, Array]:
         """See porter.frameworks.Engine.run_alone."""
@@ -73,7 +73,7 @@ class NumpyModel:
             read = layer.reads
             if read is None or times[read] != 1 or times[layer.tap] != 1:  # another value may have the name
                 continue
-            steps = self._steps((layer.tap,), {read})
+            steps = self.needed((layer.tap,), {read})
             needed = {name for step in steps for name in step.inputs}
             if read in needed and needed.isdisjoint(images):
                 value = layer.value.astype(self.dtype)
@@ -127,7 +127,7 @@ class NumpyModel:
             zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True)
         )
 
-    def _steps(self, names: tuple[str, ...], known: Set[str] = frozenset()) -> list[Step]:
+    def needed(self, names: tuple[str, ...], known: Set[str] = frozenset()) -> list[Step]:
         """The steps that the values called `names` need beside those that are `known`."""
         needed, found = set(names), list[Step]()
         for step in reversed(self.program.steps):

@@ -17,7 +17,7 @@ from porter.base.package import install
 from porter.cli.printing import conversion
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
-from porter.formats.tflite import model
+from porter.formats.tflite import model, rows
 from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file, run_reference
 from porter.frameworks.tflite.witness import NAME, disagreement
@@ -155,6 +155,17 @@ def test_what_porter_cannot_compute_from_the_interpreters_values(
     monkeypatch.setattr("porter.frameworks.tflite.witness.IMAGE", "another input")
     found = said(file)
     assert found is not None and found.startswith("porter's engine cannot run the model from the values of ")
+
+
+def test_what_a_cut_leaves_out_is_not_asked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SSD ends in an operator that porter's engine lacks, before which porter advises to cut it."""
+    (joined,) = (each for each in read_model(file.read_bytes()).operators if each.op == "CONCATENATION")
+    monkeypatch.setattr(rows, "_ROWS", {op: row for op, row in rows._ROWS.items() if op != "SOFTMAX"})
+    cut = read_checkpoint(file, joined.gives)
+    assert disagreement(cut, SIZE, False) is None
+    assert "no operator 'SOFTMAX'" in str(said(file))
+    monkeypatch.setattr(model, "_CODES", swapped(model._CODES, "MAXIMUM", "MINIMUM"))
+    assert "MINIMUM" in str(disagreement(cut, SIZE, False)), "what is left is asked all the same"
 
 
 def test_what_the_interpreter_does_not_run(file: Path, tmp_path: Path) -> None:
