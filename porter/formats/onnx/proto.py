@@ -159,16 +159,14 @@ class Scope:
         inputs = tuple(self.given[source] for source in (*read, *captured(node, self.given)))
         if node.op_type == "Constant" and not node.domain:
             self.arrays[name] = self.stored.constant(attributes, name)
-        if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:
+        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        training = op == "Dropout" and len(inputs) > 2 and self._number(inputs, 2) != 0
+        if op in _THROUGH and inputs and not training:
             self.given[first] = inputs[0]
-            if node.op_type == "Dropout":
+            if op == "Dropout":
                 ratio = attributes["ratio"].f if "ratio" in attributes else 0.5
-                if (
-                    len(inputs) > 1
-                    and (stated := self.arrays.get(inputs[1][0])) is not None
-                    and stated.size == 1
-                ):
-                    ratio = float(stated.ravel()[0])
+                stated = self._number(inputs, 1)
+                ratio = ratio if stated is None else stated
                 self.passed.append((LeftOut((node.name or first).strip("/"), "Dropout", ratio), inputs[0]))
             mask = next((output for output in node.output[1:] if output), None)
             if mask is not None:
@@ -177,11 +175,16 @@ class Scope:
                 )
                 self.given[mask] = self.named(mask), 0
             return
-        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        op = "Dropout whose training_mode is no constant False" if training else op
         self.nodes[name] = OnnxNode(name, op, inputs, opset, node.name, attributes, len(node.output))
         if op == "If":
             self.scopes[name] = self.given
         self.given.update({output: (name, place) for place, output in enumerate(node.output) if output})
+
+    def _number(self, inputs: Sequence[Reference], place: int) -> float | None:
+        """An input that is a stored number; None where it is another one, or left out."""
+        stated = self.arrays.get(inputs[place][0]) if place < len(inputs) else None
+        return float(stated.item()) if stated is not None and stated.size == 1 else None
 
 
 def _expect_names(graph: Any, refuse: Refuse) -> None:

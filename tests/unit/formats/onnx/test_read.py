@@ -65,6 +65,10 @@ BRANCHES = """y = If (q) <then_branch = g1 () => (float[N] t) { k = Constant <va
         e = Div (w, k) }>"""
 CASES = {
     "conv": "y = Conv <pads=[0, 1, 2, 1], strides=[2, 1], dilations=[1, 2]> (x, k3, b8)",
+    "a dropout that a constant keeps from training": "t = Constant <value = bool {0}> () "
+    "d = Dropout (x, half, t) y = Relu (d)",
+    "a dropout that a stored number keeps from training": "t = Identity (off) d = Dropout (x, , t) "
+    "y = Conv (d, k1)",
     "conv same upper": 'y = Conv <auto_pad="SAME_UPPER", strides=[2, 2]> (x, k3)',
     "conv same lower": 'y = Conv <auto_pad="SAME_LOWER", strides=[2, 2], group=2> (x, k2)',
     "transposed": "y = ConvTranspose <strides=[2, 3], pads=[1, 0, 0, 1], output_padding=[1, 1]> (x, t3)",
@@ -335,7 +339,12 @@ NUMBERS: dict[str, Any] = {
         "ends": [9, 6],
     },
     **{"around": [2, 1, 0, 3, 0, 1], "eight": [8], "pairs": [-1, 2], "least": [-(1 << 63) + 1]},
-    **{"on": True, "endless": [0, 0, 1 << 40, 0, 0, 0, 0, 0], "million": [1, 1, 1 << 20, 1 << 20]},
+    **{
+        "on": True,
+        "off": False,
+        "endless": [0, 0, 1 << 40, 0, 0, 0, 0, 0],
+        "million": [1, 1, 1 << 20, 1 << 20],
+    },
     **{
         "axes": [2, 1],
         "steps": [2, 2],
@@ -811,6 +820,8 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         "Resize with keep_aspect_ratio_policy not_larger": 'y = Resize <mode="nearest", '
         'nearest_mode="floor", '
         'coordinate_transformation_mode="asymmetric", keep_aspect_ratio_policy="not_larger"> (x, , , large)',
+        "Dropout whose training_mode is no constant False": "t = Constant <value = bool {1}> () "
+        "y = Dropout (x, half, t)",
         "Dropout's mask": "d, m = Dropout (x) c = Cast <to=1> (m) y = Mul (d, c)",
         "Resize (nearest) with antialias": (
             'y = Resize <axes=[2, 3], mode="nearest", antialias=1> (x, , factors)'
