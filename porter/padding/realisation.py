@@ -50,6 +50,8 @@ class Capabilities:
         same: rules that they compute from the input size at run time.
         same_of_any: these hold for any window, not only for one without dilation that is not shorter than its
             stride.
+        wide_strides: why they do not hold for a convolution with a stride larger than its kernel; empty where
+            they do.
         pool_pads: the largest pad of a pool: half its kernel (without the dilation), less than its kernel, or
             any.
         roundings: how pools may round; convolutions always floor.
@@ -80,6 +82,7 @@ class Capabilities:
     zeros_only: bool = False
     keeps_last: bool = False
     adaptive_pools: bool = False
+    wide_strides: str = ""
 
 
 @dataclass(frozen=True)

@@ -218,8 +218,8 @@ def _one_sided(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[R
 
 def _unpadded(window: Window, capabilities: Capabilities) -> Convention:
     """Of a pool that cannot round down."""
-    apart = any(side < step for side, step in zip(window.kernel, window.stride, strict=True))
-    return Convention(rounding="full" if capabilities.keeps_last and apart else capabilities.roundings[0])
+    ends_past = capabilities.keeps_last and _strides_past(window)
+    return Convention(rounding="full" if ends_past else capabilities.roundings[0])
 
 
 def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> Iterator[Convention]:
@@ -231,10 +231,9 @@ def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> I
         pads.append((top, top, left, left))
         if capabilities.explicit:
             pads += [convention.pads, constant]
-    compact = window.dilation == (1, 1) and all(
-        k >= s for k, s in zip(window.kernel, window.stride, strict=True)
-    )
-    rules = capabilities.same if capabilities.same_of_any or compact else ()
+    compact = window.dilation == (1, 1) and not _strides_past(window)
+    holds = (capabilities.same_of_any or compact) and not _too_wide(site, capabilities)
+    rules = capabilities.same if holds else ()
     spellings = [
         Convention("valid", fill=fill),
         *(Convention("explicit", some, fill) for some in pads if any(some)),
@@ -254,6 +253,16 @@ def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> I
             rounding = _unpadded(window, capabilities).rounding
         if rounding == "floor" or spelling.rule not in rules:
             yield replace(spelling, rounding=rounding, average=average)
+
+
+def _strides_past(window: Window) -> bool:
+    """Whether a window's stride is larger than its kernel."""
+    return any(side < step for side, step in zip(window.kernel, window.stride, strict=True))
+
+
+def _too_wide(site: Site, capabilities: Capabilities) -> bool:
+    """Whether a convolution's stride is one for which the destination's rules do not hold."""
+    return site.kind == "conv" and bool(capabilities.wide_strides) and _strides_past(site.window)
 
 
 def _widest(kernel: int, capabilities: Capabilities) -> int:
@@ -364,6 +373,8 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
             "the source rounds up, so its last window may reach past the end: the pad layer adds the "
             "cells that it reads"
         )
+    if _too_wide(site, capabilities):
+        return capabilities.wide_strides
     if not (capabilities.symmetric or capabilities.explicit):
         if convention.rule in capabilities.same:
             return takes_part
@@ -388,6 +399,7 @@ def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> Paddin
     if moves or not capabilities.zeros_only:
         what = _NAMES.get(convention.rule, "its padding")
         reason = f"{what} depends on the input size, and the destination cannot pad by it at run time"
+        reason += f"; {capabilities.wide_strides}" if _too_wide(site, capabilities) else ""
     sides = f"kernel {window.kernel}, stride {window.stride}, dilation {window.dilation}"
     return PaddingError(
         f"{_KINDS[site.kind]} of {sides} padded '{convention}' has no exact form in the destination at "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from porter.base.errors import GraphError
-from porter.frameworks.tf.layout import CAPABILITIES as CAPABILITIES
+from porter.frameworks.tf.layout import CAPABILITIES as KERAS
 from porter.frameworks.tflite import FILE, engine
 from porter.graph import ops
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph import Graph
     from porter.graph.plan import Plan
 
+CAPABILITIES = replace(
+    KERAS,
+    wide_strides="XNNPACK, by which TensorFlow Lite runs convolutions, computes SAME wrongly where a stride "
+    "is larger than the kernel",
+)
+"""https://github.com/google-ai-edge/LiteRT/issues/4847"""
 NAME = "tflite"
 INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 MODEL_FILE = FILE

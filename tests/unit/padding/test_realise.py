@@ -20,6 +20,7 @@ from porter.base.errors import PaddingError
 from porter.frameworks.caffe.destination import DESTINATION as CAFFE
 from porter.frameworks.onnx.destination import CAPABILITIES as ONNX
 from porter.frameworks.tf.destination import CAPABILITIES as KERAS
+from porter.frameworks.tflite.destination import CAPABILITIES as TFLITE
 from porter.frameworks.torch.destination import CAPABILITIES as TORCH
 from porter.padding import (
     LARGEST,
@@ -651,6 +652,23 @@ def test_a_refusal_says_what_is_missing_and_what_to_do() -> None:
         realise(Site("avg_pool", Window((1, 1)), Convention("explicit", (1, 1, 1, 1))), (None, None), TORCH)
     with pytest.raises(PaddingError, match="no dilated average pool"):
         realise(Site("avg_pool", Window((3, 3), dilation=(2, 1)), Convention()), (9, 9), KERAS)
+
+
+def test_tensorflow_lite_has_no_same_for_a_convolution_that_strides_past_its_kernel() -> None:
+    """Its delegate computes garbage there, where Keras is right. Pools are right in both."""
+
+    def said(kind: SiteKind, side: int, stride: int, size: int | None) -> str:
+        window = Window((side, side), (stride, stride))
+        convention = Convention("same", fill=LOWEST if kind == "max_pool" else 0.0)
+        return str(realise(Site(kind, window, convention), (size, size), TFLITE))
+
+    assert said("conv", 3, 4, 16) == "valid" and said("conv", 1, 2, None) == "valid"
+    assert said("conv", 3, 4, 17) == "pad 1 with 0, then valid"
+    assert said("conv", 3, 3, None) == said("conv", 3, 2, None) == "same"
+    assert said("max_pool", 2, 3, None).startswith("same") and said("avg_pool", 3, 4, None).startswith("same")
+    with pytest.raises(PaddingError, match="XNNPACK, by which TensorFlow Lite runs convolutions") as refused:
+        said("conv", 3, 4, None)
+    assert refused.value.next == "give --input-size a fixed size"
 
 
 def test_windows_over_only_pads() -> None:

@@ -55,6 +55,20 @@ def test_open_sizes_and_batches() -> None:
             assert max(difference(value, wanted[path]) for path, value in found.items()) <= 1e-6
 
 
+@pytest.mark.parametrize("size", [(16, 17), (18, 19)])
+@pytest.mark.parametrize(("groups", "kernel"), [(1, (3, 3)), (1, (2, 3)), (3, (3, 3))])
+def test_same_with_a_stride_larger_than_the_kernel(
+    groups: int, kernel: tuple[int, int], size: tuple[int, int]
+) -> None:
+    """XNNPACK computes garbage for it: the file says VALID, behind a pad layer where pads are needed."""
+    wide = Conv(6, Window(kernel, (4, 4)), Convention("same"), groups=groups)
+    graph = Graph((Node("wide", wide, (INPUT,)), Node("end", ONE_BY_ONE, ("wide",))), 3, "end")
+    tensors = tensors_of(graph)
+    plan = make_plan(graph, size, framework.CAPABILITIES)
+    found = LiteModel(plan, convert(plan, tensors)).values(images(size), ["end"])
+    assert difference(found["end"], evaluate(graph, tensors, images(size))["end"]) <= 1e-6
+
+
 def test_values_that_the_converter_changes() -> None:
     """A softplus is finite above 88, where exp is not. A convolution that is multiplied by -1 at once is the
     negative one in the file, under its own name.
