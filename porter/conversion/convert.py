@@ -389,6 +389,7 @@ def _check(
     except (NotInstalled, CannotRun) as error:
         if required or given is not None:
             raise
+        Check(port).expect_runs()
         return None, {"check": f"skipped: {error}"}, (str(error),)
     if not verdict.ok:
         advice = verdict.advice or f"{page('outputs-differ.md')} lists likely causes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
+from porter.base.errors import CannotRun, CheckFailed, NotInstalled
 from porter.frameworks import Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.bounds import numbers
@@ -105,7 +107,7 @@ class Check:
 
         def excites(taken: InputRange) -> float:
             with np.errstate(all="ignore"):
-                return excitement(source.run(make_images(size, 1, channels, taken), "float32"))
+                return excitement(source.run(make_images(size, 1, channels, taken), self.dtypes[0]))
 
         for taken in ranges(graph, self.port.record.preprocess, excites):
             yield replace(self, fed=taken)
@@ -183,10 +185,7 @@ class Check:
         """The values of batches that were looked at already, if they are few."""
 
         def compute(batch: Array, dtype: Dtype, paths: Collection[str] = taps) -> Mapping[str, Array]:
-            if dtype not in models:
-                models[dtype] = port.build(dtype, self.device, self.tensors)
-            values = port.destination.ENGINE.run(models[dtype], batch.astype(np.dtype(dtype)), [*paths])
-            output = port.graph.output
+            values, output = self._run(models, batch, dtype, paths), port.graph.output
             return (
                 {**values, output: ending(values[output])}
                 if ending is not None and output in values
@@ -212,6 +211,36 @@ class Check:
         errors = Absolute(port, self.tensors).errors
         parities = compare(port.plan, source, run, batches, self.tolerance, errors, self.proved)
         return tuple(self._probed(parity, source, batches) for parity in parities), batches
+
+    def _run(
+        self, models: dict[Dtype, Any], batch: Array, dtype: Dtype, paths: Collection[str]
+    ) -> Mapping[str, Array]:
+        """The port's values, by a model among `models`.
+
+        Raises:
+            CheckFailed: the port's framework, which is installed, does not run it.
+        """
+        try:
+            if dtype not in models:
+                models[dtype] = self.port.build(dtype, self.device, self.tensors)
+            return self.port.destination.ENGINE.run(models[dtype], batch.astype(np.dtype(dtype)), [*paths])
+        except CannotRun as error:
+            raise CheckFailed(
+                f"the port does not run in its own framework: {error.message}",
+                where=self.port.record.name,
+                next="no port was written; port to another framework, and report it with the file",
+            ) from None
+
+    def expect_runs(self) -> None:
+        """Expects of a port that nothing is compared with that its framework runs it, if that is installed.
+
+        Raises:
+            CheckFailed: it does not.
+        """
+        rows, columns = self.port.record.input.native_size
+        image = np.zeros((1, self.port.record.input.channels, rows, columns))
+        with suppress(NotInstalled):
+            self._run({}, image, "float32", self.port.graph.outputs)
 
     def _probed(
         self, parity: Parity, source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]
@@ -244,10 +273,7 @@ class Check:
 
     def values(self, batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         """Every node's value in the port, by path, for N x C x H x W."""
-        model = self.port.build(dtype, self.device, self.tensors)
-        return self.port.destination.ENGINE.run(
-            model, batch.astype(np.dtype(dtype)), [node.path for node in self.port.graph.nodes]
-        )
+        return self._run({}, batch, dtype, [node.path for node in self.port.graph.nodes])
 
     def prove(self, source: SourceValues, sizes: Sizes) -> Verdict:
         """The comparison with a source, on inputs that tell if there are any."""

@@ -242,6 +242,8 @@ class _Sums:
         return self.own[path].rel_l2 if path in self.own else 0.0
 
     def _norms(self, path: str, wanted: Array, got: Array) -> Norms:
+        if wanted.shape != got.shape:  # two programs that disagree
+            return Norms(math.inf, 0.0, math.inf)
         own, scale = norms(wanted, got), self.scales.get(path, 0.0) * math.sqrt(len(wanted))
         self.faint |= {path} if own.source < scale else set()
         return own.by(scale)

@@ -30,8 +30,8 @@ from porter.verification.inputs import make_images
 from porter.verification.itself import held_to_itself, lost_in_half
 from porter.verification.loss import INPUTS, with_loss
 from porter.verification.parity import MOST_ROUNDING
-from porter.verification.references import FileGraphSource, OwnBuild
-from porter.verification.sizes import check_sizes
+from porter.verification.references import FileGraphSource, OwnBuild, SourceValues
+from porter.verification.sizes import Sizes, check_sizes
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.trained import check_trained
 from porter.verification.user_check import check_given
@@ -45,6 +45,7 @@ from porter.verification.user_reference import (
 from porter.verification.verdict import Verdict, first_telling
 from porter.verification.witnesses import testimony
 
+_NO_SECOND = "what runs the source in float32, which does not run the file"
 _MANY, _TIMES = 1 << 24, 4
 """So many numbers of a port's values are run in any case; more if they are at most so many times the
 source's.
@@ -169,11 +170,23 @@ def check_against(
         if record.framework in CONVERTED:  # float64 says nothing of how the file takes other sizes
             sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
         if opened.shipped is None or own:
-            return check.prove(ported(record, form), sizes)
+            return proved(ported(record, form), sizes)
         build, shipped, as_ported = own_build(opened, dtype), opened.shipped, partial(ported, record)
         return first_telling(
             check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes)
         )
+
+    def proved(source: SourceValues, sizes: Sizes) -> Verdict:
+        """The comparison; in float64 only where onnxruntime, which runs the source in float32, refuses it."""
+        try:
+            return check.prove(source, sizes)
+        except CannotRun as error:
+            if record.framework in CONVERTED:  # its file computes in float32 only
+                raise
+            alone = replace(check, dtypes=("float64",)).prove(source, sizes)
+            check.expect_runs()
+            said = (f"compared in float64 only: {error.message}",)
+            return replace(alone, not_run=said).held_to((), _NO_SECOND)
 
     def held_to(verdict: Verdict) -> Verdict:
         size, saved = min(verdict.proof.sizes, key=prod), opened.in_memory
@@ -198,22 +211,22 @@ def check_against(
             check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
         )
         verdict = held_to(verdict) if verdict.ok else verdict  # otherwise it names the node that differs
-        verdict = replace(verdict, not_run=tuple(map(str, failures)))
+        verdict = replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))
         return verdict, (*verdict.not_run, *cautions(verdict))
     verdict, not_run = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)
     failed = not verdict.ok and verdict.proof.silent is None
-    verdict = replace(held_to(verdict), not_run=not_run)
+    verdict = replace(held_to(verdict), not_run=(*verdict.not_run, *not_run))
     if failed or _rests_on_rounding(verdict):
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         references = references_of(opened, dtype)
         of_two = _disagreement(references, against, image) if failed else _of_two_programs(references, image)
         verdict = replace(verdict, disagreement=of_two)
     if verdict.proof.reference != OWN_BUILD:
-        return verdict, (*not_run, *cautions(verdict))
+        return verdict, (*verdict.not_run, *cautions(verdict))
     build = f"porter's own build of the source in {opened.framework}"
     caution = f"compared with {build}: the two frameworks agree, which does not prove the graph"
-    return verdict, (*not_run, caution, *cautions(verdict))
+    return verdict, (*verdict.not_run, caution, *cautions(verdict))
 
 
 def _rests_on_rounding(verdict: Verdict) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
-from porter.base.errors import CannotRun, GraphError, NotInstalled
+from porter.base.errors import PorterError
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import INPUT, AddArray, Affine, Graph, Node
 from porter.graph.plan import make_plan
@@ -50,7 +50,7 @@ class Absolute:
         # Errors of one sign add up where others cancel out, and a norm takes them away.
         for drawn in (errors, random) if errors else ():
             for destination in (own, get_destination("onnx")):
-                with suppress(GraphError, NotInstalled, CannotRun):  # Caffe and MXNet add no arrays
+                with suppress(PorterError):  # Caffe and MXNet add no arrays
                     moved = self._run(destination, *_with_errors(graph, drawn), image)
                     for path, value in exact.items():
                         apart = norms(value, moved[path]).difference

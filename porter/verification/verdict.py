@@ -162,12 +162,12 @@ class Verdict:
         """The verdict with what its file was held to, and what it was not, which the user's reference needs
         not.
         """
-        own = tuple(replace(parity, unheld=unheld) for parity in self.parities)
-        shipped = self.shipped and replace(
-            self.shipped,
-            parities=tuple(replace(parity, unheld=unheld) for parity in self.shipped.parities),
-        )
-        return replace(self, parities=own, shipped=shipped, held=held)
+
+        def told(parities: Iterable[Parity]) -> tuple[Parity, ...]:
+            return tuple(replace(parity, unheld=unheld or parity.unheld) for parity in parities)
+
+        shipped = self.shipped and replace(self.shipped, parities=told(self.shipped.parities))
+        return replace(self, parities=told(self.parities), shipped=shipped, held=held)
 
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""

@@ -282,6 +282,59 @@ def test_another_function_in_one_of_two_programs_is_told_where_values_are_small(
         porter.convert(_small("a sigmoid", tmp_path / "net.onnx"), keep_activation=True, out=tmp_path / "p")
 
 
+ALONE = HEAD % (
+    "4,8,8",
+    "c = Conv <pads=[1,1,1,1]> (x, k) "
+    'y = MaxPool <kernel_shape=[1,1],strides=[2,2],auto_pad="SAME_UPPER"> (c)',
+)
+"""onnxruntime takes the pads of such a pool for -1 and refuses it; ONNX's own implementation runs it."""
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("framework", ["onnx", "torch"])
+def test_a_file_that_runs_in_float64_only_is_compared_there(framework: str, tmp_path: Path, cli: Cli) -> None:
+    file = written(ALONE, tmp_path / "net.onnx")
+    ran = cli("convert", file, "--to", framework, "--out", "port")
+    assert (
+        ran.status == 0 and "float64: agrees; not held to what runs the source in float32, which" in ran.out
+    )
+    assert "compared in float64 only: onnxruntime cannot run this model" in ran.out
+    assert "same function" not in ran.out and not read_port(tmp_path / "port").record.proved
+    image = make_images((16, 16), 1, 3, SIGNED).astype(np.float32)
+    model = porter.load(tmp_path / "port")
+    given = torch.from_numpy(image) if framework == "torch" else image
+    assert tuple(model(given).shape) == (1, 4, 8, 8), "the port runs"
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("source", ["c = Conv <pads=[1,1,1,1]> (x, k) y = Relu (c)", ALONE])
+@pytest.mark.parametrize("skipped", [True, False])
+def test_a_port_that_its_own_framework_does_not_run_is_not_written(
+    source: str, skipped: bool, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing can be compared with it, and the check would be skipped."""
+
+    def refuse(*given: Any) -> NoReturn:
+        raise CannotRun("TensorFlow has no kernel for 'y'")
+
+    file = written(source if source == ALONE else HEAD % ("4,16,16", source), tmp_path / "net.onnx")
+    monkeypatch.setattr("porter.frameworks.torch.engine.run", refuse)
+    if skipped:
+        monkeypatch.setattr("porter.verification.reverify.with_fallback", refuse)
+    ran = cli("convert", file, "--to", "torch", "--out", "port")
+    refused(ran, "the port does not run in its own framework: TensorFlow has no kernel for 'y'", status=1)
+    assert not (tmp_path / "port").exists()
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_programs_that_give_values_of_other_shapes_disagree(tmp_path: Path, cli: Cli) -> None:
+    """onnxruntime leaves the dilation out when it counts the windows of SAME."""
+    pool = 'y = MaxPool <kernel_shape=[3,3],dilations=[2,2],auto_pad="SAME_UPPER"> (c)'
+    file = written(HEAD % ("4,16,16", f"c = Conv <pads=[1,1,1,1]> (x, k) {pool}"), tmp_path / "net.onnx")
+    ran = cli("convert", file, "--to", "torch", "--out", "port")
+    refused(ran, "disagree on 'y' (MaxPool; another shape)", status=1)
+
+
 @pytest.mark.usefixtures("one_recipe")
 def test_where_no_input_tells_nothing_is_proved_and_nothing_written(tmp_path: Path, cli: Cli) -> None:
     file = written(
