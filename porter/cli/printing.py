@@ -249,12 +249,23 @@ def new_recipe(drafted: NewRecipe) -> list[str]:
     return [*lines, f"  next     {drafted.command}"]
 
 
+def _of_bytes(bytes: int) -> str:
+    unit = next(unit for unit in ("GB", "MB", "kB") if bytes >= _UNITS[unit] or unit == "kB")
+    return f"{bytes / _UNITS[unit]:.1f} {unit}"
+
+
+_UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
+
+
 def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     from porter.graph import axes_text, further_text
     from porter.graph.record import from_record
 
     checkpoint, match = result.checkpoint, result.match
-    content = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
+    types = Counter(str(array.dtype) for array in checkpoint.tensors.values())
+    numbers = f" of {' and '.join(name for name, _ in types.most_common())}" if types else ""
+    held = f"{checkpoint.format}, {len(checkpoint.tensors)} tensors{numbers}, {_of_bytes(result.bytes)}"
+    content = "; ".join((held, *checkpoint.notes))
     lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {result.framework or 'any'}"]
     size = "any size" if result.size is None else "{}x{}".format(*result.size)
     graph = from_record(result.port.graph) if result.port else checkpoint.graph

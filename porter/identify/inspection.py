@@ -99,6 +99,12 @@ class Inspection:
         format = FORMATS.get(self.checkpoint.format)
         return (format.framework if format else None) or self.checkpoint.dialect
 
+    @property
+    def bytes(self) -> int:
+        """Of the file, or of all files that hold the model."""
+        files = self.checkpoint.files or (self.checkpoint.path,)
+        return sum(file.stat().st_size for file in files if file.is_file())
+
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""
         tensors = {
@@ -111,6 +117,7 @@ class Inspection:
             matches = [{"variant": self.port.variant, "zoo": self.port.zoo, **fits}]
         return {
             "format": self.checkpoint.format,
+            "bytes": self.bytes,
             "framework": self.framework,
             "classes": self.classes,
             "source_classes": self.source_classes,

@@ -27,17 +27,36 @@ MAX_LENGTH = 300
 LARGEST = 1e9
 
 
-def round8(value: float) -> int:
-    """The nearest multiple of 8, at least 8 and never below 90 % of `value`.
+def round_to(value: float, multiple: int) -> int:
+    """The nearest multiple, at least one of it and never below 90 % of `value`.
 
     slim's `make_divisible` (research/slim/nets/mobilenet/mobilenet.py), `_make_divisible` of Keras and
-    torchvision.
+    torchvision, timm's `make_divisible` (timm/layers/helpers.py), whose `divisor` GhostNet sets to 4.
     """
-    rounded = max(8, int(value + 4) // 8 * 8)
-    return rounded + 8 if rounded < 0.9 * value else rounded
+    rounded = max(multiple, int(value + multiple / 2) // multiple * multiple)
+    return rounded + multiple if rounded < 0.9 * value else rounded
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "int": int, "round8": round8}
+def round8(value: float) -> int:
+    """`round_to` a multiple of 8."""
+    return round_to(value, 8)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "min": min,
+    "max": max,
+    "int": int,
+    "round8": round8,
+    "round_to": round_to,
+}
+_ONE: tuple[Callable[[int], bool], str] = (lambda count: count == 1, "one number")
+_SEVERAL: tuple[Callable[[int], bool], str] = (lambda count: count > 1, "two or more numbers")
+_TAKES = {
+    "min": _SEVERAL,
+    "max": _SEVERAL,
+    "round_to": (lambda count: count == 2, "a number, and the multiple that it is rounded to"),
+}
+"""How many arguments a function takes, where it is not one."""
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -248,10 +267,11 @@ def _arithmetic(node: ast.BinOp) -> Compute:
 def _call(name: str, arguments: Sequence[Compute]) -> Compute:
     def compute(variables: Variables) -> Value:
         values = [_number(argument(variables)) for argument in arguments]
-        if (len(values) > 1) != (name in ("min", "max")):
-            raise RecipeError(
-                f"'{name}' takes {'two or more numbers' if name in ('min', 'max') else 'one number'}"
-            )
+        fits, words = _TAKES.get(name, _ONE)
+        if not fits(len(values)):
+            raise RecipeError(f"'{name}' takes {words}")
+        if name == "round_to" and not (isinstance(values[1], int) and values[1] >= 1):
+            raise RecipeError(f"'round_to' rounds to multiples of a whole number from 1 on, got {values[1]}")
         return _bounded(FUNCTIONS[name](*values))
 
     return compute

@@ -107,9 +107,8 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         return {**write_stock(folder, plan, arrays, layers), CONFIG_FILE: sha256(text).hexdigest()}
 
     stock = StockLibrary(stock_class, write_stock, takes_any_size=True)
-    return Implementation(
-        build_by("timm", builders, import_timm), runs_at_any_size=takes_any_size, stock=stock
-    )
+    build = build_by("timm", builders, import_timm, lambda name: bool(import_timm().is_model(name)))
+    return Implementation(build, runs_at_any_size=takes_any_size, stock=stock)
 
 
 def _config(

@@ -25,9 +25,17 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], ModuleType]) -> Build:
+def build_by(
+    library: str,
+    builders: Mapping[str, Call],
+    models: Callable[[], ModuleType],
+    has: Callable[[str], bool] = lambda name: False,
+) -> Build:
     """Builds the models of `library` in eval mode, by its builders of the variants in the module that
     `models` imports. Options have to be arguments of the builder.
+
+    Args:
+        has: whether the module has a builder of the same name as a variant that is not in `builders`.
     """
 
     def build(
@@ -40,18 +48,18 @@ def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], Mo
     ) -> nn.Module:
         for package in ("torch", "torchvision", library):
             expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
-        if variant not in builders:
+        if variant not in builders and not has(variant):
             raise UsageError(
                 f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}"
             )
-        name, arguments = builders[variant]
+        name, arguments = builders.get(variant, (variant, {}))
         options = {option: value for option, value in options.items() if option != SIDE}  # `size` has it
         if foreign := sorted(options.keys() - arguments.keys()):
             raise CannotRun(
                 f"porter cannot build {library}.{name} with another value of {', '.join(foreign)}",
                 next=OTHER_CODE,
             )
-        builder = getattr(models(), name)
+        builder = getattr(models(), name, None) or models().model_entrypoint(name)
         built_for = {} if takes_any_size(variant) else {OF_ONE_SIZE[library]: size[0]}
         import torch
 
