@@ -245,3 +245,14 @@ def test_kernels_of_whole_numbers_are_what_the_interpreter_takes_them_for(
     tap = next(iter(checkpoint.carried.given))
     got = run_reference(build_file(checkpoint, "float64", SIZE), image.transpose(0, 3, 1, 2), {"y": tap})["y"]
     assert np.linalg.norm(got - wanted) < 0.02 * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("op", ["CONV_2D", "FULLY_CONNECTED"])
+def test_a_zero_that_the_interpreter_does_not_look_at_is_told(
+    op: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A zero of 5 is a twentieth of the largest number: more than 8 bits make of the inputs."""
+    file = with_whole_kernel(op, "INT8", 5, True, tmp_path / "model.tflite")
+    assert said(file) is None
+    monkeypatch.setattr(model, "_HYBRID", {})
+    assert f"({op}; relative L2 " in str(said(file))
