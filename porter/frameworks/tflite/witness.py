@@ -185,9 +185,10 @@ def _in_8_bits(value: Array) -> Array:
     """Real numbers, each moved by at most half a step of 8 bits."""
     if not is_floating(value):
         return value
-    largest = np.abs(value).max(initial=0.0)
-    step = largest / 127 if np.isfinite(largest) else 0.0
-    return value + step * np.random.default_rng(0).uniform(-0.5, 0.5, value.shape)
+    exact = value.astype(np.float64)
+    largest = float(np.abs(exact).max(initial=0.0))
+    step = largest / 127 if math.isfinite(largest) else 0.0
+    return exact + step * np.random.default_rng(0).uniform(-0.5, 0.5, value.shape)
 
 
 def _plainly_equal(wanted: Array | None, value: Array) -> bool:
