@@ -363,7 +363,7 @@ def test_a_contradiction_is_never_a_port(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     write, planted = KINDS[kind]
-    file, other = write(tmp_path / "model"), keras_file(".keras", False)(tmp_path / "other")
+    file, other = write(tmp_path / "model"), write(tmp_path / "other")
     right = convert(file, tmp_path / "right").port.folder
     for name, value in planted.items():
         monkeypatch.setattr(name, value)
