@@ -24,20 +24,28 @@ def study(result: Study) -> list[str]:
     lines += [f"skipped: {name}: {why}" for name, why in result.skipped.items()]
     if not result.complete:
         lines.append("INCOMPLETE: interrupted, so later cases are missing")
-    lines += _verdict(result.trained)
+    lines += _verdict(result.trained, result.chance)
     if result.by_entropy is not None:
         verdict, why = _verdict(result.by_entropy)
         lines += [f"By entropy: {verdict[:1].lower()}{verdict[1:]}", why]
     return [*lines, *(f"  warning   {warning}" for warning in result.warnings)]
 
 
-def _verdict(trained: StudyAnswer) -> list[str]:
+def _verdict(trained: StudyAnswer, chance: str | None = None) -> list[str]:
+    """What the study says in short, and why; which case it names, where that is less than a table says."""
+    if chance is not None:
+        return [f"{trained.in_short}.", f"  {chance}"]
     certain = "certain" if trained.certain else "not certain"
     return [f"{trained.in_short}.", f"  {in_words(trained)} ({certain}): {trained.why}"]
 
 
 def _table(result: Study) -> list[str]:
-    """Errors in percent, losses in nats; columns that no case fills are left out."""
+    """Errors in percent, losses in nats; columns that no case fills are left out, as are those that say which
+    cases are left where only one is.
+    """
+    left = {f"by {result.judged_by.replace('_', '-')}": result.trained}
+    if result.by_entropy is not None:
+        left["by entropy"] = result.by_entropy
     columns = {
         "case": [case.name for case in result.cases],
         "computes" if result.between else "pads": [case.convention for case in result.cases],
@@ -47,6 +55,11 @@ def _table(result: Study) -> list[str]:
         "log-loss": [_figure(case.log_loss, 4) for case in result.cases],
         "entropy": [_figure(case.entropy, 4) for case in result.cases],
         "p": [f"{case.p:.1e}" if case.p < 1 else "" for case in result.cases],
+        **{
+            name: [result.said_of(case, answer) for case in result.cases]
+            for name, answer in left.items()
+            if answer.also and not result.between
+        },
     }
     filled = {name: cells for name, cells in columns.items() if any(cells)}
     return table(list(filled), [list(row) for row in zip(*filled.values(), strict=True)])

@@ -49,7 +49,19 @@ def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:
     each is a separate yes or no.
     """
     if activation == "sigmoid":
-        shares = 0.5 * (1 + np.tanh(0.5 * logits))
-        return np.asarray((np.logaddexp(0, logits) - shares * logits).sum(axis=1))
+        return np.asarray((np.logaddexp(0, logits) - shares(logits, activation) * logits).sum(axis=1))
     logs = logits - np.logaddexp.reduce(logits, axis=1)[:, np.newaxis]
     return np.asarray(-(np.exp(logs) * logs).sum(axis=1))
+
+
+def shares(logits: NDArray[np.float64], activation: str | None) -> NDArray[np.float64]:
+    """The probabilities of the classes that rows of logits give."""
+    if activation == "sigmoid":
+        return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
+    return np.asarray(np.exp(logits - np.logaddexp.reduce(logits, axis=1)[:, np.newaxis]))
+
+
+def entropy_of(answer: NDArray[np.float64], activation: str | None) -> float:
+    """The entropy of one answer, as `entropies`, from its probabilities."""
+    both = np.stack([answer, 1 - answer]) if activation == "sigmoid" else answer
+    return float(-(both * np.log(np.maximum(both, np.finfo(np.float64).tiny))).sum())

@@ -278,12 +278,14 @@ class Study:
     Attributes:
         sites: by path, the conventions tried there, in words, the shipped one first.
         judged_by: `log_loss` if the photos have labels, otherwise `entropy`.
-        by_entropy: the result by entropy; None if the study is judged by it.
+        by_entropy: the result by entropy; None if the study is judged by it, or not at all.
         unlabelled: why the photos have no classes; None if they have classes.
         protocol: the preprocessing, in words.
         preprocess, limit, split, labels, class_names: see Evaluation.
         skipped: by name, why a case was not run.
         complete: False if Ctrl-C ended it; cases that were not measured on all photos are then left out.
+        chance: why nothing is judged: the answers of all cases are no better than chance. `trained` then has
+            all cases. None where a case says something.
         between: the two zoos that it decides between; empty if it is about pads. `trained` then names one of
             them.
     """
@@ -308,8 +310,18 @@ class Study:
     class_names: str | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
+    chance: str | None = None
     between: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def said_of(self, case: Case, answer: StudyAnswer | None = None) -> str:
+        """What stands beside a case: that it is the one of the training by an answer, by default by
+        `trained`, or may be. Nothing where it is not, or nothing is judged.
+        """
+        answer = answer or self.trained
+        if self.chance is not None or case.name not in (answer.name, *answer.also):
+            return ""
+        return "trained with" if answer.certain else "may be it"
 
     def record(self) -> dict[str, Any]:
         """As `porter study padding --json` prints it."""

@@ -5,6 +5,7 @@ certain.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from porter.evaluation.padding_study.cases import SHIPPED, TRAINED, Trial
 from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking
@@ -30,11 +31,12 @@ def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
     if len(trials) == 1:
         why = "there is no other case to try"
     elif also:
-        others = ", ".join(f"'{trial.name}'" for trial in plausible if trial is not trials[judged.best])
-        best = trials[judged.best].name
+        best = trials[judged.best]
+        others = [f"'{trial.name}'" for trial in plausible if trial is not best]
+        than = others[0] if len(others) == 1 else f"{len(others)} other cases"
         why = (
-            f"'{best}' has the least {measure}, but on these photos it is not clearly better than "
-            f"{others}: p is not below {limit}"
+            f"'{best.name}' has the least {measure}, but on these photos it is not clearly better than "
+            f"{than}: p is not below {limit}"
         )
     else:
         nearest = max(
@@ -60,8 +62,8 @@ def in_short(rounds: Rounds, judged: CaseRanking) -> str:
     rules = [trial for trial in left if not trial.changes]
     if any(trial is not base for trial in rules):
         number = judged.decisive(judged.needed)
-        decided = {} if number is None else {"them" if len(rules) > 2 else "it": number}
-        return f"Trained with {' or '.join(map(_rule, rules))}: {_too_few(judged.photos, decided)}"
+        known = " or ".join(map(_rule, rules)) if len(rules) == 2 else f"one of {len(rules)} rules"
+        return f"Trained with {known}: {_too_few(judged.photos, {} if number is None else {'it': number})}"
     seen = {
         path: [trial.conventions.get(path) for trial in left] for trial in left for path in trial.conventions
     }
@@ -72,13 +74,11 @@ def in_short(rounds: Rounds, judged: CaseRanking) -> str:
         if path not in open_sites and found[0] != base.conventions.get(path)
     ]
     known = ", but ".join((_rule(base), *([" and ".join(agreed)] if agreed else [])))
-    certain = f"Trained with {known} ({'certain' if rounds.complete else 'so far'})"
+    certain = "certain" if rounds.complete else "so far"
     if not open_sites:
-        return certain
-    return (
-        f"{certain}; undecided at {_listed(open_sites)}: "
-        f"{_too_few(judged.photos, _decisive(trials, judged, open_sites))}"
-    )
+        return f"Trained with {known} ({certain})"
+    few = _too_few(judged.photos, _decisive(trials, judged, open_sites))
+    return f"Trained with {known} ({certain} but for {_listed(open_sites)}): {few}"
 
 
 def _rule(trial: Trial) -> str:
@@ -113,6 +113,17 @@ def _too_few(photos: int, decisive: Mapping[str, int]) -> str:
     return ", ".join([f"{photos:,} photos are too few", *decided])
 
 
+def at_chance_level(answer: StudyAnswer, chance: str) -> StudyAnswer:
+    """The answer of a study that cannot judge its cases.
+
+    Args:
+        answer: that names all of them.
+        chance: porter.evaluation.padding_study.chance.at_chance.
+    """
+    short = "Not judged: the answers say nothing of the photos, as those of weights that were not trained"
+    return replace(answer, why=chance, in_short=short)
+
+
 def disagreement(trained: StudyAnswer, by_entropy: StudyAnswer | None) -> tuple[str, ...]:
     """A warning if no case may be the best both by log-loss and by entropy."""
     if by_entropy is None or {trained.name, *trained.also} & {by_entropy.name, *by_entropy.also}:
@@ -121,5 +132,9 @@ def disagreement(trained: StudyAnswer, by_entropy: StudyAnswer | None) -> tuple[
 
 
 def in_words(trained: StudyAnswer) -> str:
-    """All cases that may be the right one."""
-    return " or ".join((trained.name, *trained.also))
+    """All cases that may be the right one, or how many they are."""
+    return (
+        f"one of {len(trained.also) + 1} cases"
+        if len(trained.also) > 1
+        else " or ".join((trained.name, *trained.also))
+    )

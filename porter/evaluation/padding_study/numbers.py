@@ -82,6 +82,11 @@ def judge(cases: Sequence[Losses]) -> CaseRanking:
     return CaseRanking(best, p, plausible, int((~np.isnan(cases[best])).sum()), needed)
 
 
+def undecided(cases: int) -> CaseRanking:
+    """The comparison of so many cases of which nothing can be said."""
+    return CaseRanking(0, (1.0,) * cases, tuple(range(cases)))
+
+
 def level(cases: int) -> float:
     """The limit below which p makes one of `cases` cases worse than the best."""
     return LEVEL / max(1, cases - 1)

@@ -33,12 +33,15 @@ class Outcome:
         ten: ranks by ten crops, if they were run.
         entropy: of the answers, by the centre crop and its mirror image.
         log_loss: likewise; None if the photos have no labels.
+        mean_answer: the entropy of the mean of the answers: by so much more than the mean of `entropy`, in
+            nats, they depend on the photo.
     """
 
     single: Ranks
     ten: Ranks | None
     entropy: Losses
     log_loss: Losses | None
+    mean_answer: float = inf
 
     @property
     def judged(self) -> Losses:

@@ -8,12 +8,13 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.evaluation.distributed import Process
-from porter.evaluation.losses import Losses, entropies, log_losses
+from porter.evaluation.losses import Losses, entropies, entropy_of, log_losses, shares
 from porter.evaluation.measuring import Options, logits_of
 from porter.evaluation.padding_study.cases import Setting, Trial
 from porter.evaluation.padding_study.numbers import UNSCORED, Ranks
@@ -39,7 +40,7 @@ def running_framework(own: str) -> Destination:
 
 class Seen:
     """Collects the losses of one model by the photo's position: of its centre and of the mirror image's,
-    averaged.
+    averaged; and the sum of its answers.
 
     Args:
         labels: rows of the logits, by position; None where the photos have none.
@@ -48,6 +49,7 @@ class Seen:
 
     def __init__(self, photos: int, labels: Sequence[tuple[int, ...]] | None, activation: str | None) -> None:
         self._labels, self._activation = labels, activation
+        self._answers: NDArray[np.float64] | None = None
         self.entropy: Losses = np.full(photos, np.nan)
         self.log_loss: Losses | None = None if labels is None else np.full(photos, np.nan)
 
@@ -57,11 +59,20 @@ class Seen:
         for place, pair in zip(positions, logits[:, [0, crops // 2]].astype(np.float64), strict=True):
             finite = bool(np.isfinite(pair).all())
             self.entropy[place] = entropies(pair, self._activation).mean() if finite else np.inf
+            if finite:
+                answer = shares(pair, self._activation).mean(axis=0)
+                self._answers = answer if self._answers is None else self._answers + answer
             if self.log_loss is not None and self._labels is not None:
                 labels = [self._labels[place]] * 2
                 self.log_loss[place] = (
                     log_losses(pair[:, np.newaxis], labels, self._activation).mean() if finite else np.inf
                 )
+
+    @property
+    def mean_answer(self) -> float:
+        """The entropy of the mean of all answers; 0 if there are none."""
+        scored = int(np.isfinite(self.entropy).sum())
+        return 0.0 if self._answers is None else entropy_of(self._answers / scored, self._activation)
 
 
 @dataclass
@@ -138,7 +149,7 @@ class Bench:
         found = scored.models[name]
         self.failed |= {**found.failed, **scored.failed}
         ten = self._ranks(found.ranks) if self.options.crops == 10 else None
-        return Outcome(self._ranks(found.centre), ten, seen.entropy, seen.log_loss)
+        return Outcome(self._ranks(found.centre), ten, seen.entropy, seen.log_loss, seen.mean_answer)
 
     def _ranks(self, places: Ranks) -> Ranks:
         never = np.full(len(self.photos.failed), UNSCORED, np.int32)

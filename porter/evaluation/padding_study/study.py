@@ -10,6 +10,8 @@ from math import isfinite
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
+
 from porter.base.errors import FileError, PorterError, UsageError
 from porter.base.options import items
 from porter.data.classes import Classes
@@ -17,11 +19,12 @@ from porter.data.layouts import open_any_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
-from porter.evaluation.measuring import Options, one_of
+from porter.evaluation.measuring import Options, logits_of, one_of
 from porter.evaluation.padding_study.between import decide, networks, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
-from porter.evaluation.padding_study.naming import disagreement, name_case
-from porter.evaluation.padding_study.numbers import error, judge, mean
+from porter.evaluation.padding_study.chance import at_chance
+from porter.evaluation.padding_study.naming import at_chance_level, disagreement, name_case
+from porter.evaluation.padding_study.numbers import error, judge, mean, undecided
 from porter.evaluation.padding_study.rounds import Outcome, run_rounds
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.padding_study.sites import parse_sites
@@ -148,6 +151,7 @@ def _study(
         by_entropy=findings.by_entropy,
         unlabelled=photos.unlabelled,
         complete=findings.complete,
+        chance=findings.chance,
         warnings=(
             *opened.warnings,
             *(f"assumed: {line}" for line in assumed),
@@ -190,6 +194,7 @@ class _Findings:
     failed: Mapping[int, Failure]
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
+    chance: str | None = None
 
 
 def _open(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Opened:
@@ -215,37 +220,49 @@ def _of_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
     rounds = run_rounds(
         setting, trained_conventions(opened.member), parse_sites(sites, opened.graph), bench.run
     )
-    ranking = judge([outcome.judged for outcome in rounds.outcomes])
-    labelled = bench.photos.unlabelled is None
+    labelled, chance = bench.photos.unlabelled is None, _at_chance(opened, bench.photos, rounds.outcomes)
+    judged = [outcome.judged for outcome in rounds.outcomes]
+    ranking = judge(judged) if chance is None else undecided(len(judged))
+    trained = name_case(rounds, ranking, "log-loss" if labelled else "entropy")
     return _Findings(
         cases=tuple(
             _case(trial.name, setting.in_words(trial), setting.differences(trial), outcome, p)
             for trial, outcome, p in zip(rounds.trials, rounds.outcomes, ranking.p, strict=True)
         ),
-        trained=name_case(rounds, ranking, "log-loss" if labelled else "entropy"),
+        trained=trained if chance is None else at_chance_level(trained, chance),
         by_entropy=name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy")
-        if labelled
+        if labelled and chance is None
         else None,
         sites=_tried(setting, rounds.trials),
         protocol=in_words(bench.protocol, bench.options.crops),
         failed=bench.failed,
         skipped=rounds.skipped,
         complete=rounds.complete,
+        chance=chance,
     )
+
+
+def _at_chance(opened: Opened, photos: PhotoSet, outcomes: Sequence[Outcome]) -> str | None:
+    """See porter.evaluation.padding_study.chance.at_chance."""
+    facts, labelled = opened.facts, photos.unlabelled is None and photos.photos
+    right = mean(np.array([float(len(photo.labels)) for photo in photos.photos])) if labelled else 1.0
+    return at_chance(outcomes, facts.classes - facts.background, right, logits_of(facts).activation)
 
 
 def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
     fed, apart = networks(opened, members, how.crops)
     decided = decide(opened, fed, apart, photos, how)
-    labelled = photos.unlabelled is None
+    labelled, chance = photos.unlabelled is None, _at_chance(opened, photos, decided.outcomes)
+    ranking = decided.ranking if chance is None else undecided(len(decided.outcomes))
+    trained = decided.trained(ranking, "log-loss" if labelled else "entropy")
     protocols = dict.fromkeys(in_words(each.protocol, how.crops) for each in decided.networks)
     return _Findings(
         cases=tuple(
             _case(each.name, each.differs, {}, outcome, p)
-            for each, outcome, p in zip(decided.networks, decided.outcomes, decided.ranking.p, strict=True)
+            for each, outcome, p in zip(decided.networks, decided.outcomes, ranking.p, strict=True)
         ),
-        trained=decided.trained(decided.ranking, "log-loss" if labelled else "entropy"),
-        by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled else None,
+        trained=trained if chance is None else at_chance_level(trained, chance),
+        by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled and chance is None else None,
         sites={
             path: (str(each.one), str(each.other))
             for each in decided.apart
@@ -254,6 +271,7 @@ def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, h
         },
         protocol=next(iter(protocols)) if len(protocols) == 1 else "each zoo's own",
         failed=decided.failed,
+        chance=chance,
     )
 
 

@@ -14,7 +14,7 @@ NAME, BAR, GAP, TOP, RIGHT = 20, 15, 14, 4, 118
 
 def plot_study(study: Study, width: int) -> Markup:
     """Bars, from zero, of top-1 and top-5 error, and of ten-crop top-5 error if it was measured; of the
-    entropy if the photos have no classes. The case that the study names is marked.
+    entropy if the photos have no classes. The cases that are left are marked.
     """
     rows = [(case, _figures(case)) for case in study.cases]
     largest = max((figure for _, figures in rows for _, figure in figures), default=0.0)
@@ -22,8 +22,8 @@ def plot_study(study: Study, width: int) -> Markup:
     parts: list[Element] = []
     y = float(TOP)
     for number, (case, figures) in enumerate(rows, 1):
-        trained = case.name == study.trained.name
-        mark = "  ◂ trained with" if trained else ""
+        said = study.said_of(case)
+        trained, mark = bool(said), f"  ◂ {said}" if said else ""
         parts.append(
             label(
                 0,

@@ -126,6 +126,20 @@ def test_what_was_never_made_is_a_sentence_with_the_command_that_makes_it(part: 
     assert command in listed and listed.count("makes it") == 1
 
 
+def test_a_study_marks_the_cases_that_are_left_or_says_why_it_judges_none(tmp_path: Path) -> None:
+    third = replace(study().cases[1], name="case 3", p=0.3)
+    made = study(*study().cases, third)
+    left = replace(made.trained, certain=False, also=("case 2", "case 3"), why="not clearly better")
+    shown = page_of(full_port(tmp_path / "left", study=replace(made, trained=left).record()))[1].text
+    assert "The cases that are left are marked below (not certain): not clearly better." in shown
+    assert "case 3 ◂ may be it" in shown and "or case 2" not in shown
+    unjudged = replace(
+        made, trained=replace(left, in_short="Not judged"), by_entropy=None, chance="by chance"
+    )
+    shown = page_of(full_port(tmp_path / "chance", study=unjudged.record()))[1].text
+    assert "Not judged: by chance." in shown and "may be it" not in shown and "trained with" not in shown
+
+
 def test_a_part_of_the_photos_is_told_from_all_of_them(whole: tuple[str, Page], tmp_path: Path) -> None:
     limited = {"evaluation": evaluation(limit=500).summary(), "study": replace(study(), limit=16).record()}
     found = page_of(full_port(tmp_path / "limited", **limited))[1].text

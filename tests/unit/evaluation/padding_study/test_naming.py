@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from porter.evaluation.padding_study.cases import Trial
-from porter.evaluation.padding_study.naming import disagreement, in_short, name_case
+from porter.evaluation.padding_study.naming import disagreement, in_short, in_words, name_case
 from porter.evaluation.padding_study.numbers import CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
 from porter.evaluation.results import StudyAnswer
@@ -66,7 +66,7 @@ def test_a_single_case_is_all_there_is() -> None:
             {2: 500, 3: 500},
             True,
             (
-                "asymmetric pads (certain); undecided at stem and block 3: 60 photos are too few, about 500 "
+                "asymmetric pads (certain but for stem and block 3): 60 photos are too few, about 500 "
                 "decide them"
             ),
         ),
@@ -74,7 +74,7 @@ def test_a_single_case_is_all_there_is() -> None:
             (0, 2, 3),
             {2: 500, 3: 1200},
             True,
-            "asymmetric pads (certain); undecided at stem and block 3: "
+            "asymmetric pads (certain but for stem and block 3): "
             "60 photos are too few, about 1,200 decide stem, about 500 decide block 3",
         ),
         (
@@ -82,7 +82,7 @@ def test_a_single_case_is_all_there_is() -> None:
             {2: 500, 3: None},
             True,
             (
-                "asymmetric pads (certain); undecided at stem and block 3: 60 photos are too few, about 500 "
+                "asymmetric pads (certain but for stem and block 3): 60 photos are too few, about 500 "
                 "decide block 3"
             ),
         ),
@@ -90,7 +90,7 @@ def test_a_single_case_is_all_there_is() -> None:
             (2, 3),
             {3: None},
             True,
-            "asymmetric pads, but 1 at stem (certain); undecided at block 3: 60 photos are too few",
+            "asymmetric pads, but 1 at stem (certain but for block 3): 60 photos are too few",
         ),
         ((3,), {}, True, "asymmetric pads, but 1 at stem (certain)"),
         (
@@ -114,6 +114,18 @@ def test_in_short(kept: tuple[int, ...], needed: dict[int, int | None], complete
         in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, needed))
         == f"Trained with {said}"
     )
+
+
+def test_many_cases_are_counted_and_not_joined_by_or() -> None:
+    rules = tuple(Trial((name,), {}, 0) for name in ("as shipped", "asymmetric", "symmetric"))
+    judged = CaseRanking(0, (1.0, 0.3, 0.2), (0, 1, 2), 60, {1: 90, 2: 400})
+    found = name_case(Rounds(rules), judged, "entropy")
+    assert found.in_short == "Trained with one of 3 rules: 60 photos are too few, about 400 decide it"
+    assert found.why == (
+        "'as shipped' has the least entropy, but on these photos it is not clearly better than 2 other "
+        "cases: p is not below 0.05 / 2"
+    )
+    assert in_words(found) == "one of 3 cases" and found.also == ("asymmetric", "symmetric")
 
 
 def test_log_loss_and_entropy_disagree_where_no_case_is_left_by_both() -> None:

@@ -34,6 +34,8 @@ from tests.support.evaluation.padding_study.studies import (
 )
 from tests.support.photo_files import prepare_ten
 
+WHOSE = "those of weights that were not trained"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -156,6 +158,31 @@ def test_photos_without_classes_are_enough(place: Place, found: Study, tmp_path:
     )
     text = "\n".join(printed(plain))
     assert "40 photos lie in no class folder" in text and "top-1" not in text and "log-loss" not in text
+
+
+def test_weights_that_were_not_trained_are_not_judged(place: Place, tmp_path: Path) -> None:
+    """By their entropy one rule was certain, by chance."""
+    random = fitted(place.recipes, place.photos, ASYMMETRIC)
+    head = {role: 1e-3 * array[::-1] for role, array in random["head/logits"].items()}
+    weights = write_weights(tmp_path / "random.safetensors", place.recipes, {**random, "head/logits": head})
+    plain = without_classes(place.photos, tmp_path / "plain")
+    for found in (place.study(weights=weights), place.study(weights=weights, data=plain)):
+        assert found.chance is not None and found.by_entropy is None
+        assert (found.trained.name, found.trained.certain) == ("as shipped", False)
+        assert {found.trained.name, *found.trained.also} == {case.name for case in found.cases}
+        assert {case.p for case in found.cases} == {1.0} and not any(map(found.said_of, found.cases))
+        text = "\n".join(printed(found))
+        assert f"Not judged: the answers say nothing of the photos, as {WHOSE}.\n  {found.chance}" in text
+        assert "certain" not in text and "may be it" not in text
+
+
+def test_the_cases_that_are_left_are_marked(place: Place) -> None:
+    found = place.study(limit=8)
+    assert found.chance is None and len(found.trained.also) > 1
+    rows = [line for line in printed(found) if line.startswith(tuple(case.name for case in found.cases))]
+    left = {found.trained.name, *found.trained.also}
+    assert sum("may be it" in row for row in rows) >= len(left) and " or as shipped" not in "".join(rows)
+    assert f"one of {len(left)} cases (not certain)" in "\n".join(printed(found))
 
 
 def test_pads_that_the_recipe_states_are_a_case(place: Place, tmp_path: Path) -> None:
