@@ -166,10 +166,14 @@ def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
 
 def _ends(graph: Graph) -> tuple[str, ...]:
     """The nodes at which a file may leave the recipe: the output; if the head is the output, the pool before
-    it, and the map before that.
+    it, and the map before that. A hidden dense layer is none: it could be any of a file's own, with other
+    units.
     """
     head = head_of(graph)
     if head.path != graph.output:
         return (graph.output,)
     pool = graph.by_path[head.inputs[0]]
-    return (graph.output, pool.path, pool.inputs[0])
+    path = pool.inputs[0]
+    while path in graph.by_path and isinstance(graph.by_path[path].op, Dense):
+        path = graph.by_path[path].inputs[0]
+    return (graph.output, pool.path, path)

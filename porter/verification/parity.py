@@ -367,8 +367,14 @@ def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
 def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:
     unseen = _unseen(plan.graph, bad.path, seen.nodes.keys())
     windows = {path: site for path in (bad.path, *unseen) if (site := site_of(plan.graph.by_path[path].op))}
-    sites = {path: site for path, site in windows.items() if site.window.kernel != (1, 1)}
-    shapes, path = seen.shapes.get(bad.path), next(iter(sites), None)
+    shapes = seen.shapes.get(bad.path)
+    # Of several steps that the source does not show, one without pads is no likelier than another.
+    sites = {
+        path: site
+        for path, site in windows.items()
+        if site.window.kernel != (1, 1) and (path == bad.path or shapes or site.convention.rule != "valid")
+    }
+    path = next(iter(sites), None)
     blamed = FirstBad(bad.path, bad.rel_l2, None, None, None, shapes, unseen)
     # A wrong pad moves values by more, and no channels.
     is_pad = bad.rel_l2 > MOST_ROUNDING if shapes is None else shapes[0][:1] == shapes[1][:1]

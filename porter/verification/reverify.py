@@ -188,21 +188,6 @@ def check_against(
             said = (f"compared in float64 only: {error.message}",)
             return replace(alone, not_run=said).held_to((), _NO_SECOND)
 
-    def held_to(verdict: Verdict) -> Verdict:
-        size, saved = min(verdict.proof.sizes, key=prod), opened.in_memory
-        if saved is None or saved.itself is None or opened.fitted is None:
-            said = testimony(opened, size, not record.ended_at)
-        else:
-            images = make_images(size, IMAGES, record.input.channels, verdict.fed)
-            said = held_to_itself(saved, opened.fitted.checkpoint, images)
-        return verdict.held_to(said.held, said.unheld)
-
-    def cautions(verdict: Verdict) -> tuple[str, ...]:
-        images = make_images(min(verdict.proof.sizes, key=prod), INPUTS, record.input.channels, verdict.fed)
-        checkpoint = opened.fitted.checkpoint if opened.fitted else None
-        lost = checkpoint and verdict.ok and lost_in_half(checkpoint, opened.in_memory, images)
-        return (*_cautions(port, verdict), *([lost] if lost else []))
-
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
         proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
@@ -210,23 +195,43 @@ def check_against(
         verdict = with_loss(
             check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
         )
-        verdict = held_to(verdict) if verdict.ok else verdict  # otherwise it names the node that differs
+        verdict = (
+            _held_to(verdict, opened, record) if verdict.ok else verdict
+        )  # otherwise it names the node that differs
         verdict = replace(verdict, not_run=(*verdict.not_run, *map(str, failures)))
-        return verdict, (*verdict.not_run, *cautions(verdict))
+        return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
     verdict, not_run = with_fallback(opened, record.framework, dtype, against)
     verdict = with_loss(check, verdict)
     failed = not verdict.ok and verdict.proof.silent is None
-    verdict = replace(held_to(verdict), not_run=(*verdict.not_run, *not_run))
+    verdict = replace(_held_to(verdict, opened, record), not_run=(*verdict.not_run, *not_run))
     if failed or _rests_on_rounding(verdict):
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         references = references_of(opened, dtype)
         of_two = _disagreement(references, against, image) if failed else _of_two_programs(references, image)
         verdict = replace(verdict, disagreement=of_two)
     if verdict.proof.reference != OWN_BUILD:
-        return verdict, (*verdict.not_run, *cautions(verdict))
+        return verdict, (*verdict.not_run, *_cautions(port, opened, verdict))
     build = f"porter's own build of the source in {opened.framework}"
     caution = f"compared with {build}: the two frameworks agree, which does not prove the graph"
-    return verdict, (*verdict.not_run, caution, *cautions(verdict))
+    return verdict, (*verdict.not_run, caution, *_cautions(port, opened, verdict))
+
+
+def _held_to(verdict: Verdict, opened: Opened, record: Record) -> Verdict:
+    """The verdict with what the model that a user holds, or a witness of the source's file, says of the
+    reading.
+    """
+    saved, fitted = opened.in_memory, opened.fitted
+    if saved is None or saved.itself is None or fitted is None:
+        said = testimony(opened, min(verdict.proof.sizes, key=prod), not record.ended_at)
+    else:
+        said = held_to_itself(saved, fitted.checkpoint, _images(verdict, opened, record, IMAGES))
+    return verdict.held_to(said.held, said.unheld)
+
+
+def _images(verdict: Verdict, opened: Opened, record: Record, count: int) -> Array:
+    """Of the smallest size; a model that a user holds takes its own."""
+    size = (opened.in_memory and opened.built_size) or min(verdict.proof.sizes, key=prod)
+    return make_images(size, count, record.input.channels, verdict.fed)
 
 
 def _rests_on_rounding(verdict: Verdict) -> bool:
@@ -263,7 +268,7 @@ def _of_two_programs(forms: Iterable[Form], image: Array) -> str | None:
     return None
 
 
-def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
+def _cautions(port: Port, opened: Opened, verdict: Verdict) -> tuple[str, ...]:
     """What a reader has to know of a proof that holds."""
     cautions, rounds, proof = list[str](), verdict.rounds, verdict.proof
     if rounds is not None:
@@ -288,4 +293,8 @@ def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
         cautions.append(
             f"{some(kernels)} gave the same values for every input, so nothing is known of their weights"
         )
+    if verdict.ok and opened.fitted is not None:
+        images = _images(verdict, opened, port.record, INPUTS)
+        lost = lost_in_half(opened.fitted.checkpoint, opened.in_memory, images)
+        cautions += [] if lost is None else [lost]
     return tuple(cautions)

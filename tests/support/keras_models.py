@@ -132,6 +132,14 @@ def of_pixels(keras: Any) -> Any:
     return keras.Model([arrays[0], image, arrays[1]], keras.layers.Add()([pooled, *dense]))
 
 
+def of_larger_images(keras: Any) -> Any:
+    """A port is compared at smaller sizes, which the model inside refuses."""
+    layers, size = keras.layers, (4 * SIDE, 3 * SIDE, 3)
+    image = keras.Input(size)
+    inner = keras.Model(image, layers.Conv2D(6, 3, strides=2)(layers.ZeroPadding2D(1)(image)))
+    return keras.Sequential([keras.Input(size), inner, layers.GlobalAveragePooling2D(), layers.Dense(4)])
+
+
 def _mixed(keras: Any, half: str) -> Any:
     """Layers with policies of half precision, some of them in a model within, and layers of float32."""
     layers, mixed = keras.layers, {"dtype": f"mixed_{half}"}
@@ -175,7 +183,16 @@ HALF_MODELS: Mapping[str, Callable[[Any], Any]] = {
 """From the module `keras`, a model that computes in half precision."""
 KERAS_MODELS: Mapping[str, Callable[[Any], Any]] = {
     made.__name__: made
-    for made in (partly_single, named_like_nodes, nested, of_code, code_in_code, in_double, of_pixels)
+    for made in (
+        partly_single,
+        named_like_nodes,
+        nested,
+        of_code,
+        code_in_code,
+        in_double,
+        of_pixels,
+        of_larger_images,
+    )
 }
 """From the module `keras`, a model."""
 
@@ -183,7 +200,8 @@ KERAS_MODELS: Mapping[str, Callable[[Any], Any]] = {
 def given_to(name: str) -> Any:
     """A batch for each input of a model, as it takes them."""
     rng = np.random.default_rng(0)
-    image = rng.normal(size=(2, SIDE, SIDE, 3)).astype(np.float32)
+    sides = (4 * SIDE, 3 * SIDE) if name == "of_larger_images" else (SIDE, SIDE)
+    image = rng.normal(size=(2, *sides, 3)).astype(np.float32)
     arrays = [rng.normal(size=(2, size)).astype(np.float32) for size in (4, 5)]
     if name == "of_code":
         return {"facts": arrays[1], "image": image}

@@ -268,6 +268,17 @@ def test_a_file_without_a_head_gives_features(end: str) -> None:
     assert "features" in found.warnings[0]
 
 
+def test_an_own_head_is_not_taken_for_a_hidden_layer_of_the_recipes() -> None:
+    """MobileNet v3 has a dense layer between its pool and its head."""
+    variant = "mobilenet_v3_small"
+    draft = expand(find_recipe(variant).member(variant, "keras"))
+    whole, count = as_file(draft), [node.path for node in draft.nodes].index("head/pool") + 1
+    cut = replace(whole, nodes=whole.nodes[:count], outputs=(layer_of(draft, "head/pool"),))
+    found = fit(appended(cut, dense("top", 5)), variant=variant)
+    assert (found.output, found.classes, found.graph.output) == ("logits", 5, "head/logits")
+    assert found.graph.by_path["head/logits"].inputs == ("head/pool",) and found.head == "top"
+
+
 @pytest.mark.parametrize("path", ["stem/relu", "block4/expand/relu", "block1/depthwise/conv"])
 def test_what_porter_has_no_op_for_is_refused_by_name(path: str) -> None:
     with pytest.raises(MappingError) as caught:

@@ -12,6 +12,7 @@ from porter.base.errors import CheckFailed
 from porter.graph import AvgPool, Conv, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.graph.plan import Plan, make_plan
 from porter.padding import Capabilities, Convention, Window
+from porter.padding.windows import Rule
 from porter.verification import memory
 from porter.verification.numbers import distance
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING, compare
@@ -134,17 +135,20 @@ def test_a_difference_that_no_pad_makes_names_none() -> None:
         assert bad is not None and (bad.path, bad.site) == ("stem/conv", site)
 
 
-def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it() -> None:
+@pytest.mark.parametrize("rule", ["same", "valid"])
+def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it(rule: Rule) -> None:
+    """If it pads anything."""
     same, point = Convention("same"), Window((1, 1))
     nodes = (
         Node("stem", Conv(4, Window((3, 3), (2, 2)), same), ("input",)),
-        Node("average", AvgPool(Window((3, 3)), same), ("stem",)),
+        Node("average", AvgPool(Window((3, 3)), Convention(rule)), ("stem",)),
         Node("conv", Conv(4, point, Convention()), ("average",)),
         Node("logits", Conv(4, point, Convention()), ("conv",)),
     )
     whole = make_plan(Graph(nodes, 3, "logits"), (8, 8), NATIVE)
     right = {path: np.arange(1.0, 9.0).reshape(2, 4) for path in ("stem", "conv", "logits")}
-    for moved, wanted in (("conv", "average"), ("logits", None), ("stem", "stem")):
+    pool = "average" if rule == "same" else None
+    for moved, wanted in (("conv", pool), ("logits", None), ("stem", "stem")):
         wrong = {**right, moved: right[moved] + 1e-3}
         found = compare(whole, Fake(lambda dtype: right), partial(given, wrong), {"float64": [BATCH]})[0]
         assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == (moved, wanted)
