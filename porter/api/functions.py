@@ -21,7 +21,7 @@ from porter.files import AnyPath, path_of
 from porter.frameworks.in_memory import Held, is_model
 from porter.identify import inspection
 from porter.port.folder import load as _load
-from porter.recipe import sound_recipes
+from porter.recipe import known_variants
 from porter.recipe.spelling import hint
 from porter.reporting import write
 from porter.verification import reverify
@@ -80,12 +80,7 @@ def list_models(
     Raises:
         UsageError: no recipe has the zoo.
     """
-    listed = [
-        (variant, each)
-        for recipe in sound_recipes(path_of(recipes))
-        for variant in recipe.variants
-        for each in recipe.zoos_of(variant)
-    ]
+    listed = [(each.variant, each.zoo) for each in known_variants(path_of(recipes))[0]]
     zoos = {each for _, each in listed}
     if zoo is not None and zoo not in zoos:
         raise UsageError(f"there is no zoo '{zoo}'", where="zoo", next=hint(zoo, zoos))

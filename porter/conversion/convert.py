@@ -46,7 +46,7 @@ from porter.port import (
     read_port,
     write_record,
 )
-from porter.recipe import choose_options, find_member, recipes_named
+from porter.recipe import choose_options, find_member, recipes_named, replaced
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
 from porter.source.hub import repository_of
@@ -404,6 +404,9 @@ def _record_warnings(
     record: Record, opened: Opened, framework: Destination, asked: Size | None
 ) -> tuple[str, ...]:
     warnings, member = [], opened.member
+    shipped = replaced(member.recipe) if member is not None and record.recipes is None else None
+    if member is not None and shipped is not None:
+        warnings.append(f"{member.recipe.path} stands in place of porter's own recipe {shipped.name}")
     licence = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
     if member and is_non_commercial(licence) and record.licence is None:
         warnings.append(

@@ -10,6 +10,7 @@ from porter.recipe.find import (
     find_recipe,
     known_variants,
     recipes_named,
+    replaced,
     sound_recipes,
 )
 from porter.recipe.load import load_recipe, recipes_folder

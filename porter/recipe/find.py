@@ -5,7 +5,6 @@ it.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -67,11 +66,11 @@ def _of_user() -> Path | None:
 
 def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tuple[Declared, ...]:
     """What the recipes in `recipe_folders` declare, each without the names that a recipe of an earlier folder
-    has.
+    has, and none of the names of an architecture that one of an earlier folder has.
 
-    A recipe has a fault if its text is not valid YAML; if it has a name of another recipe in its folder; or
-    if it has a name of porter's own recipes, unless it is in `given`. An exact copy of one of porter's own is
-    left out: a checkout has all of them in ./recipes, beside those of an installed porter.
+    A recipe has a fault if its text is not valid YAML, or if it has a name of another recipe in its folder.
+    An exact copy of one of porter's own is left out: a checkout has all of them in ./recipes, beside those of
+    an installed porter.
 
     Raises:
         UsageError: as `recipe_folders`.
@@ -82,12 +81,7 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
     for folder in reversed(recipe_folders(given)):
         recipes = shipped if folder.samefile(own) else _in_folder(folder, with_zoos)
         if recipes is not shipped and folder is not given:
-            next = f"give it another name, or add --recipes {shlex.quote(str(folder))}"
-            recipes = [
-                _apart(recipe, shipped, "porter's own ", next)
-                for recipe in recipes
-                if not _copied(recipe.path, own)
-            ]
+            recipes = [recipe for recipe in recipes if not _copied(recipe.path, own)]
         for recipe in reversed(recipes):
             listed.insert(
                 0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed, recipes)
@@ -95,12 +89,23 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
     found: list[Declared] = []
     for recipe in listed:
         before = [
-            other for other in found if other.path.parent != recipe.path.parent or recipe.path in other.files
+            other
+            for other in found
+            if other.fault is None and (other.path.parent != recipe.path.parent or recipe.path in other.files)
         ]
-        found.append(
-            recipe.without({name for other in before if other.fault is None for name in other.names})
-        )
+        whole = any(other.architecture == recipe.architecture for other in before)
+        taken = recipe.names.keys() if whole else {name for other in before for name in other.names}
+        found.append(recipe.without(taken))
     return tuple(found)
+
+
+def replaced(recipe: Recipe) -> Path | None:
+    """The recipe of porter's own in whose place one of the user's stands, because it has its architecture."""
+    own, stated = recipes_folder(), recipe.source.mark(("architecture",))
+    if stated is None or stated.path.parent.resolve() == own.resolve():
+        return None
+    shipped = (each.path for each in _in_folder(own, False) if each.architecture == recipe.architecture)
+    return next(shipped, None)
 
 
 def _is_stray(recipe: Declared, given: Path | None) -> bool:
@@ -119,7 +124,8 @@ def taken_name(path: Path) -> RecipeError | None:
         declared(path),
         [other for other in _in_folder(path.parent, False) if other.path.name != path.name],
     )
-    return _apart(_apart(recipe, _in_folder(own, False), "porter's own ", _OTHER), beside, "", _OTHER).fault
+    next = "the recipe stands in its place; with another name both are found"
+    return _apart(_apart(recipe, _in_folder(own, False), "porter's own ", next), beside, "", _OTHER).fault
 
 
 def _copied(path: Path, own: Path) -> bool:
@@ -214,12 +220,24 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
     if Path(name).exists():
         next = f"{INSPECT.line(file=name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
-    known = _advice(name, recipes)
+    known = _instead(name, recipes) or _advice(name, recipes)
     meant = [
         recipe for recipe in recipes if not _is_stray(recipe, given) or nearest(name, [recipe.path.stem])
     ]
     unread = [f"; {recipe.fault}" for recipe in meant if recipe.fault is not None]
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
+
+
+def _instead(name: str, recipes: Sequence[Declared]) -> str | None:
+    """What to do where one of porter's own recipes has a name, and another recipe stands in its place."""
+    for shipped in _in_folder(recipes_folder(), False):
+        if name in shipped.names:
+            other = next(each for each in recipes if each.architecture == shipped.architecture)
+            return (
+                f"{other.path} stands in place of porter's own {shipped.path.name}, which has it: in place "
+                f"of a graph write 'extends: {shipped.architecture}' there, or give it another architecture"
+            )
+    return None
 
 
 def _advice(name: str, recipes: Sequence[Declared]) -> str:
@@ -308,7 +326,7 @@ def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...],
 def sound_recipes(given: Path | None) -> Iterator[Recipe]:
     """The recipes in `recipe_folders` that can be used."""
     for declaring in declared_recipes(given):
-        if declaring.fault is None and not _is_stray(declaring, given):
+        if declaring.fault is None and declaring.names and not _is_stray(declaring, given):
             with suppress(RecipeError):
                 yield open_recipe(*declaring.files)
 

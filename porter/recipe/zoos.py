@@ -177,7 +177,7 @@ class Zoos(Mapping[str, Zoo]):
                     f"expected zoo '{name}', as the file is called, got '{document.zoo}'",
                     where=file.where(("zoo",)),
                 )
-            if architecture in document.architectures:
+            if architecture in document.architectures and self._is_of(file):
                 group = ("architectures", architecture)
                 parse_section(GroupSection, file, group, document.architectures[architecture])
                 parts.append(SourcePart(home, file, group))
@@ -191,6 +191,14 @@ class Zoos(Mapping[str, Zoo]):
             shared = [key for key in _SHARED if key in theirs.data[ZOOS][parent.name]]
             parts += [SourcePart((*home, key), theirs, (ZOOS, parent.name, key)) for key in shared]
         return assemble(self._source.path, parts)
+
+    def _is_of(self, file: Source) -> bool:
+        """Whether what a zoo's file says of an architecture is said of this graph: porter's own files say it
+        of porter's own recipes, in place of which a user's may have the name.
+        """
+        graph = self._source.mark(("architecture",))
+        shipped = file.path.parent.parent.resolve() == self._shipped.resolve()
+        return not shipped or graph is None or graph.path.parent.resolve() == self._shipped.resolve()
 
     def _file(self, name: str) -> Source | None:
         """The zoo's file: beside the recipe that has its section, otherwise porter's own."""

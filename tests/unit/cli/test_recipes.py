@@ -141,11 +141,9 @@ def test_the_list_says_where_a_recipe_comes_from_and_what_it_leaves_out(cli: Cli
     assert [fault.partition(":")[0] for fault in found["left_out"]] == ["own/wrong.yaml"]
 
 
-def test_a_name_of_porters_own_is_refused_where_it_is_written(cli: Cli, tmp_path: Path) -> None:
+def test_a_name_of_porters_own_is_the_recipes_that_is_found_first(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
     write(tmp_path / "recipes", VALID.replace("tiny", "resnet50"))
-    refused(
-        cli("pads", "resnet50", "--from", "home", "--to", "tf"), "recipes/tiny.yaml:3:3", "--recipes recipes"
-    )
+    assert cli("pads", "resnet50", "--from", "home", "--to", "tf").status == 0
     assert cli("pads", "resnet50", "--from", "home", "--to", "tf", "--recipes", "recipes").status == 0
     assert cli("pads", "resnet18", "--from", "torch", "--to", "tf").status == 0
