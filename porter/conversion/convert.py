@@ -262,7 +262,9 @@ def convert(
 def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> Port:
     """The port, with the graph as its record has it."""
     graph = from_record(record.graph)
-    return Port(folder, record, graph, replace(plan, graph=graph), framework)
+    return Port(
+        folder, record, graph, replace(plan, graph=graph, usual_size=record.input.native_size), framework
+    )
 
 
 def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold_bn: bool) -> Written:
