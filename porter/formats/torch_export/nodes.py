@@ -22,8 +22,8 @@ from porter.formats.limits import MOST_NODES, Members
 Walk = walk.Walk["AtenNode"]
 Sizes = tuple[int | str, ...]
 _OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
-_AUTOCAST = "higher_order.wrap_with_autocast"
-_PLAIN_WRAPPERS = (_AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
+AUTOCAST = "higher_order.wrap_with_autocast"
+_PLAIN_WRAPPERS = (AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
 """Ops that run a program in the program, and change nothing that it computes while automatic precision is
 off.
 """
@@ -270,7 +270,7 @@ def _lowers_precision(op: str, inputs: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a wrapper switches automatic precision on: its third argument
     (torch/_higher_order_ops/wrap.py).
     """
-    return op == _AUTOCAST and inputs[2]["arg"] != {"as_bool": False}
+    return op == AUTOCAST and inputs[2]["arg"] != {"as_bool": False}
 
 
 def _mutated(specs: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -26,7 +26,7 @@ from porter.formats.torch_export.casts import with_types
 from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, SIZED, for_each_image, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.kinds import expect_kinds
-from porter.formats.torch_export.nodes import AtenNode, Program, Sizes, Walk, read_program
+from porter.formats.torch_export.nodes import AUTOCAST, AtenNode, Program, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
@@ -83,6 +83,9 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
     arrays = {value: archive.tensors[name] for value, name in program.stored.items()}
     bytes_of_file = path.stat().st_size
     graph = _read_graph(program, arrays, bytes_of_file, size)
+    if any(node.op == AUTOCAST for node in program.nodes.values()):
+        reason = "a part of the program computes in half precision, under torch.autocast"
+        raise FileError(reason, where=str(path), next="leave autocast out of forward, and export it again")
     if not graph.outputs:
         raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
     changed = changed_uses(program, READERS)

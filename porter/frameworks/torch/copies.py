@@ -106,7 +106,10 @@ def copies_of(model: nn.Module, name: str, candidates: Sequence[Images]) -> Copi
     apart = None
     for kept in dict.fromkeys((changing, hooks)):
         copy = _settled(_copied(module, name), kept).to(device)
-        apart = _apart(wanted, _tensors_given(copy, images, device))
+        try:
+            apart = _apart(wanted, _tensors_given(copy, images, device))
+        except Exception as error:  # its code may need what a hook collects
+            apart = f"the copy raises {type(error).__name__}: {first_line(error)}"
         if apart is None:
             return Copies(module, name, images, kept, _left_out(hooks - kept))
     raise _unlike(module, name, hooks, str(apart))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from inspect import Parameter, signature
@@ -241,7 +241,9 @@ def _run(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> tuple[
             reason, where=name, next="call model.float(), and leave casts to half precision out of its code"
         ) from None
     is_plain = isinstance(returned, torch.Tensor) or (
-        type(returned) is tuple and all(isinstance(each, torch.Tensor) for each in returned)
+        type(returned) is tuple
+        and all(isinstance(each, torch.Tensor) for each in returned)
+        and len(set(map(id, returned))) == len(returned)
     )
     return given, not is_plain
 
@@ -271,8 +273,17 @@ def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Mod
             lambda _, images: tuple(images[order.index(place)] for place in range(len(order))), prepend=True
         )
     if as_tensors:
-        module.register_forward_hook(lambda _, __, returned: tuple(tensors_in(returned)))
+        module.register_forward_hook(lambda _, __, returned: _apart(tensors_in(returned)))
     return module
+
+
+def _apart(returned: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The tensors, of which one that is given again is a value of its own: a graph gives each value once."""
+    known, found = set[int](), list[torch.Tensor]()
+    for each in returned:
+        found.append(each * 1 if id(each) in known else each)
+        known.add(id(each))
+    return tuple(found)
 
 
 def _exported(

@@ -48,6 +48,14 @@ class Collecting(Net):
         self.found.append(value)
 
 
+class Reading(Collecting):
+    """It computes with what its hooks collect, as transformers' segmentation heads do."""
+
+    def forward(self, images: torch.Tensor, times: float = 1.0) -> Any:
+        found = super().forward(images)
+        return found[0] + self.found[0].mean()
+
+
 class Counting(Net):
     """It counts its calls in a buffer."""
 
@@ -140,6 +148,7 @@ COPIED: dict[str, tuple[Callable[[], Any], int, set[str], set[str]]] = {
     ),
     "hooks that collect, added when it is first called": (Collecting, 2, {"conv"}, set()),
     "hooks that collect, called before": (lambda: called(Collecting().eval()), 2, {"conv"}, set()),
+    "hooks that collect what it computes with": (Reading, 1, {"conv"}, set()),
     "counts its calls": (Counting, 1, set(), set()),
     "a norm of weights": (
         lambda: hooked(lambda net: parametrizations.weight_norm(net.conv)),
