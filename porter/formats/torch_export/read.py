@@ -83,10 +83,10 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
     arrays = {value: archive.tensors[name] for value, name in program.stored.items()}
     bytes_of_file = path.stat().st_size
     graph = _read_graph(program, arrays, bytes_of_file, size)
-    if any(node.op == AUTOCAST for node in program.nodes.values()):
-        reason = "a part of the program computes in half precision, under torch.autocast"
-        raise FileError(reason, where=str(path), next="leave autocast out of forward, and export it again")
     if not graph.outputs:
+        if any(node.op == AUTOCAST for node in program.nodes.values()):
+            reason = "a part of the program computes in half precision, under torch.autocast"
+            raise FileError(reason, where=str(path), next="leave autocast out, and export it again")
         raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
     changed = changed_uses(program, READERS)
     if graph.foreign:
