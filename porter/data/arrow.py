@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from porter.base.errors import FileError, NotInstalled
 from porter.base.package import install
 from porter.data.photos import Bytes
@@ -93,8 +91,8 @@ def _rows(batch: Any, whole: Any, file: Path) -> Iterator[ArrowRow]:
     first = content.address - whole.address if content is not None else 0
     if content is not None and not 0 <= first <= first + content.size <= whole.size:
         raise ValueError("its photos are compressed")
-    kind = np.int64 if str(photos.type) == "large_binary" else np.int32
-    edges = np.frombuffer(ends, kind)[photos.offset : photos.offset + len(photos) + 1].tolist()
+    offsets = memoryview(ends).cast("q" if str(photos.type) == "large_binary" else "i")
+    edges = offsets[photos.offset : photos.offset + len(photos) + 1].tolist()
     there = photos.is_valid().to_pylist()
     named = zip(paths.to_pylist(), labels.to_pylist(), strict=True)
     for place, (path, label) in enumerate(named):

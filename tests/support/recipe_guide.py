@@ -192,6 +192,10 @@ USES: Mapping[str, str] = {
     "min": "the least of two or more numbers",
     "max": "the largest of two or more numbers",
     "int": "a number without its fraction",
+    "round_to": (
+        "the nearest multiple of its second argument, such as `round_to(width * 16, 4)`: the widths of "
+        "GhostNet; as `round8` otherwise"
+    ),
     "round8": (
         "the nearest multiple of 8, at least 8 and never below 90 % of the number: the widths of MobileNets"
     ),
