@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import FileError
+from porter.base.errors import FileError, escaped
 from porter.formats.limits import read_json
 
 LayerPath = tuple[str, ...]
@@ -24,6 +24,17 @@ _PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
 """Packages of Keras's own layers."""
 _ALIKE = frozenset({"Activation", "Dense", "Dropout", "ELU", "LeakyReLU", "ReLU"})
 """Layers that do the same to each step of a sequence whether it is alone or not."""
+
+
+class Unnamed(ValueError):
+    """A layer without its name: Keras saves only the arguments of a class that has no `get_config`
+    (keras/src/ops/operation.py, Operation.get_config).
+    """
+
+    next = (
+        "give the class a get_config() that returns super().get_config() and the class's own arguments, and "
+        "save the model again"
+    )
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,23 @@ def is_foreign(layer: Mapping[str, Any]) -> bool:
     return layer.get("registered_name") is not None
 
 
+def layer_name(layer: Mapping[str, Any]) -> str:
+    """A layer's own name, which a model of connected layers has beside the layer's config too.
+
+    Raises:
+        ValueError: it is not text. Unnamed: there is none.
+    """
+    config = layer["config"]
+    name = layer.get("name") or (config.get("name") if isinstance(config, dict) else "sequential")
+    if name is None:
+        kind = escaped(str(layer["class_name"]))
+        message = f"the config of a layer of class '{kind:.60}' was not saved whole, because the class has no"
+        raise Unnamed(f"{message} get_config(): the file lacks the layer's name")
+    if not isinstance(name, str):
+        raise ValueError("a layer's name is not text")
+    return name
+
+
 def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
     """Every layer in the order of the config, which is topological; empty where the model is not made of a
     list of layers.
@@ -86,6 +114,8 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
         described: dict[LayerPath, Described] = {}
         _describe(read_json(text), (), described)
         return described
+    except Unnamed as error:
+        raise FileError(str(error), where=str(path), next=error.next) from None
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         message = f"config.json is not a Keras model's config: {type(error).__name__} {error}"
         raise FileError(message.splitlines()[0], where=str(path), next="save the model again") from None
@@ -97,7 +127,7 @@ def _describe(model: Mapping[str, Any], path: LayerPath, described: dict[LayerPa
         kind, arguments = snake_case(layer["class_name"]), layer["config"]
         here = (*path, f"{kind}_{counts[kind]}" if counts[kind] else kind)
         counts[kind] += 1
-        described[here] = Described(str(layer.get("name") or arguments["name"]), kind, arguments)
+        described[here] = Described(layer_name(layer), kind, arguments)
         if isinstance(arguments.get("layers"), list):
             _describe(layer, here, described)
         elif (inner := wrapped(layer)) is not None:
@@ -105,5 +135,4 @@ def _describe(model: Mapping[str, Any], path: LayerPath, described: dict[LayerPa
 
 
 def _described(layer: Mapping[str, Any]) -> Described:
-    arguments = layer["config"]
-    return Described(str(layer.get("name") or arguments["name"]), snake_case(layer["class_name"]), arguments)
+    return Described(layer_name(layer), snake_case(layer["class_name"]), layer["config"])

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import FileError
-from porter.formats.keras.config import is_foreign, wrapped
+from porter.formats.keras.config import Unnamed, is_foreign, layer_name, wrapped
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
 from porter.formats.keras.precision import computing, halves_in
 from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
@@ -146,7 +146,7 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
         model = read_json(text)
         layers = _layers(model) if _is_model(model) else []
         return {
-            _name(layer): frozenset(_names(layer, 0))
+            layer_name(layer): frozenset(_names(layer, 0))
             for layer in layers
             if _is_model(layer) or wrapped(layer) is not None
         }
@@ -195,6 +195,8 @@ def _version(model: Mapping[str, Any], calls: Sequence[Call]) -> int:
 def _reading(where: str) -> Iterator[None]:
     try:
         yield
+    except Unnamed as error:
+        raise FileError(str(error), where=where, next=error.next) from None
     except (ValueError, TypeError, AttributeError, IndexError, RecursionError) as error:
         text = str(error.args[0]) if error.args else ""
         message = f"the file's description of its model cannot be read: {type(error).__name__} {text:.200}"
@@ -210,7 +212,7 @@ def _names(model: Mapping[str, Any], depth: int) -> Iterator[str]:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     inner = wrapped(model)
     for layer in _layers(model) if inner is None else [inner]:
-        yield _name(layer)
+        yield layer_name(layer)
         if _is_model(layer) or wrapped(layer) is not None:
             yield from _names(layer, depth + 1)
 
@@ -219,18 +221,10 @@ def _layers(model: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """A model's layers. Keras 1, and Keras 2 before 2.2.3, wrote a Sequential's config as the list itself."""
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
-    names = [_name(layer) for layer in layers]
+    names = [layer_name(layer) for layer in layers]
     if len(set(names)) < len(names):
         raise ValueError("two layers of one model have the same name")
     return list(layers)
-
-
-def _name(layer: Mapping[str, Any]) -> str:
-    config = layer["config"]
-    name = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
-    if not isinstance(name, str):
-        raise ValueError("a layer's name is not text")
-    return name
 
 
 @dataclass
@@ -269,7 +263,7 @@ def _flatten(
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
         return _flatten_sequential(calls, model, path, inputs, training, round)
-    config, layers = model["config"], {_name(layer): layer for layer in _layers(model)}
+    config, layers = model["config"], {layer_name(layer): layer for layer in _layers(model)}
     nodes = {
         name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()]
         for name, layer in layers.items()
@@ -307,7 +301,9 @@ def _flatten_sequential(
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
-            values = _call(calls, layer, (*path, _name(layer)), Inbound((values[0],), {}), round, training)
+            values = _call(
+                calls, layer, (*path, layer_name(layer)), Inbound((values[0],), {}), round, training
+            )
     return values
 
 
@@ -333,7 +329,7 @@ def _call(
             )
         ]
     if (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and training):
-        return _call(calls, inner, (*path, _name(inner)), given, index, training)
+        return _call(calls, inner, (*path, layer_name(inner)), given, index, training)
     kind, arguments = modern(kind, config)
     if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
         arguments = {**DEFAULTS.get(kind, {}), **arguments}
@@ -352,7 +348,7 @@ def _fed(model: Mapping[str, Any], given: Inbound) -> list[Result]:
     inputs = model["config"]["input_layers"]
     if isinstance(inputs, dict) and inputs.keys() != named.keys():
         raise ValueError(
-            f"model '{_name(model)}' has the inputs {sorted(inputs)}, and is called with {sorted(named)}"
+            f"model '{layer_name(model)}' has the inputs {sorted(inputs)}, and is called with {sorted(named)}"
         )
     names = (
         sorted(inputs)
@@ -422,7 +418,7 @@ def _shapes_by_input(model: Mapping[str, Any]) -> dict[str, tuple[int | None, ..
     starts = [] if stated is None else [reference.layer for reference in parse_references(stated)]
     if len(starts) < 2:
         return {"": _shape_of(model)}
-    layers = {_name(layer): layer for layer in _layers(model)}
+    layers = {layer_name(layer): layer for layer in _layers(model)}
     return {name: _shape_of(layers[name]) if name in layers else () for name in starts}
 
 
@@ -430,7 +426,7 @@ def _type_of(model: Mapping[str, Any], image: str) -> Dtype:
     """The type of the input of this name; the name of an only one is empty."""
     layers = _layers(model)
     inputs = [
-        layer for layer in layers if layer["class_name"] == "InputLayer" and image in ("", _name(layer))
+        layer for layer in layers if layer["class_name"] == "InputLayer" and image in ("", layer_name(layer))
     ]
     return computing(inputs[0]["config"].get("dtype")) if inputs else "float32"
 
@@ -444,7 +440,7 @@ def _shape_of(model: Mapping[str, Any]) -> tuple[int | None, ...]:
         first = layers[0] if layers else None
         if "input_layers" in stated:
             start = parse_references(stated["input_layers"])[0].layer
-            first = next((layer for layer in layers if _name(layer) == start), None)
+            first = next((layer for layer in layers if layer_name(layer) == start), None)
         if first is not None and (shape := _shape_of(first)):
             return shape
     shape = next((stated[key] for key in _SHAPES if stated.get(key)), ())

@@ -432,3 +432,20 @@ def test_a_users_own_layer_without_a_name_in_its_config(tmp_path: Path) -> None:
     keras.Model(image, Window(4, name="own")(keras.layers.Conv2D(2, 3)(image))).save(tmp_path / "model.keras")
     graph = read_checkpoint(tmp_path / "model.keras").graph
     assert graph is not None and graph.by_name["own"].op.kind.startswith("Window of")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+def test_a_sequential_of_a_layer_without_get_config(name: str, tmp_path: Path) -> None:
+    """A Sequential has its layers' names in their configs only."""
+    import keras
+
+    class Scale(keras.layers.Layer):
+        def __init__(self, by: float) -> None:
+            super().__init__()
+            self.by = by
+
+        def call(self, x: Any) -> Any:
+            return x * self.by
+
+    keras.Sequential([keras.Input((6, 6, 3)), keras.layers.Conv2D(2, 3), Scale(2.0)]).save(tmp_path / name)
+    unreadable(tmp_path / name, "class 'Scale' was not saved whole", "give the class a get_config() that")
