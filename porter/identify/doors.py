@@ -181,8 +181,10 @@ def open_model(
     checkpoint, saved = read_model(model, example, wishes.outputs, wishes.size)
     opened = _open_saved(checkpoint, saved, wishes, recipes)
     notes = (IN_MEMORY, *(note for note in opened.file.notes if note != OWN_GRAPH))
+    otherwise = "give an example of another size" if saved.size else "give a model that takes another"
     return replace(
         opened,
+        sizes=replace(opened.sizes, otherwise=otherwise),
         file=opened.file.model_copy(update={"file": saved.name, "notes": notes}),
         in_memory=saved,
         warnings=(*opened.warnings, *_no_background(opened, Path(saved.name), wishes)),

@@ -23,10 +23,12 @@ class InputSizes:
     Attributes:
         built: the one that it was built for.
         only: the only one at which it is right; None if it is right at every size.
+        otherwise: what gives a model in memory for another size; None of a file.
     """
 
     built: tuple[int, int]
     only: tuple[int, int] | None = None
+    otherwise: str | None = None
 
     def takes(self, size: Size) -> bool:
         return self.only in (None, size)
@@ -39,11 +41,12 @@ class InputSizes:
         """
         if not self.takes(size):
             own = "{}x{}".format(*self.built)
-            message = f"the file works at {own} only: layers or numbers in it are for that size"
+            what = "file" if self.otherwise is None else "model"
+            otherwise = self.otherwise or "save the model for another size, or for any"
             raise UsageError(
-                message,
+                f"the {what} works at {own} only: layers, numbers or branches in it are for that size",
                 where="--input-size",
-                next=f"write {own}, or save the model for another size, or for any",
+                next=f"write {own}, or {otherwise}",
             )
 
 
