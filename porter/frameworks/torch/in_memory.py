@@ -322,8 +322,10 @@ def _exported(
 
 def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> torch.export.ExportedProgram:
     kinds = [each.kind for each in signature(module.forward).parameters.values()]
-    if axes is not None and kinds == [Parameter.VAR_POSITIONAL]:
-        axes = (tuple(axes),)
+    if axes is not None and Parameter.VAR_POSITIONAL in kinds:
+        # torch.export takes the inputs that `*images` gathers for one, a tuple.
+        own = kinds.index(Parameter.VAR_POSITIONAL)
+        axes = (*axes[:own], *([tuple(axes[own:])] if axes[own:] else ()))
     # An export that fails leaves the open axes marked on its tensors.
     unmarked = tuple(each.clone() for each in images)
     with torch.no_grad():
