@@ -24,6 +24,8 @@ network's most.
 """
 _QUANTISED = re.compile("quant|qlinear|integer$", re.IGNORECASE)
 """Kinds of nodes that compute in whole numbers, or go there and back."""
+_HALF = "half precision"
+"""What kinds of nodes say that compute in 16 bits, or go there."""
 
 
 @dataclass(frozen=True)
@@ -145,14 +147,17 @@ def expect_ops(file: FileGraph) -> None:
         before = file.leading_to(source for name in first for source in file.by_name[name].inputs)
         ends, is_named = _ends_before(file, reached), any(file.by_name[name].tap for name in before)
         other = (
-            "save a model that ends before them"
+            "port a model that ends before them"
             if is_named
-            else "save the layers behind them, which then take what they give"
+            else "port the layers behind them alone, which then take what they give"
         )
         cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else other
         advice = f"a port without them would be another function: {cut}" + (
             exported if file.language == "keras" else ""
         )
+        if any(_HALF in foreign[name] for name in first):
+            without = "leave half precision out of the model's code"
+            advice = f"{without}; {cut}" if ends else without
         if any(_QUANTISED.search(foreign[name]) for name in first):
             advice = "name the file that it was quantised from: porter ports models of real numbers"
         if file.sizable:
@@ -177,8 +182,9 @@ def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
                 else ()
             )
             taps = reads or [file.by_name[name].tap if name in file.by_name else None for name in node.inputs]
+            # What is read may be no value that a graph can end at, but a layout of one.
             names |= {
-                tap or "": None
+                tap or file.by_name[name].tap or "": None
                 for name, tap in zip(node.inputs, taps, strict=True)
                 if name in file.by_name and name not in refused
             }

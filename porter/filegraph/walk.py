@@ -439,7 +439,7 @@ class Walk(Generic[N]):
             return self.builder.foreign(
                 source[0], "an output that says whether something holds, in no numbers", view.value
             )
-        if view.axes and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0]):
+        if self._has_more(view):
             return self.builder.foreign(
                 source[0], "an output whose first axis has more than the images", view.value
             )
@@ -450,6 +450,12 @@ class Walk(Generic[N]):
         rank = len(view.axes or ()) - (not self.views.whole)
         return (
             array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
+        )
+
+    def _has_more(self, view: View) -> bool:
+        """Whether a value's first axis has more than the images, so that it can be no output."""
+        return (
+            bool(view.axes) and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0])  # type: ignore[index]
         )
 
     def give(self, node: N, given: Sequence[Read]) -> None:
@@ -486,7 +492,7 @@ class Walk(Generic[N]):
         sources = [source for source in node.inputs if self.flow.is_value(source)]
         tensors, reads = (
             {role: Stored(name) for role, name in held.items()},
-            tuple(map(self._called, sources)),
+            tuple(None if self._has_more(self.view(each)) else self._called(each) for each in sources),
         )
         # The op is what porter lacks, not a layout that nobody asked for.
         values = [self.view(source).value for source in sources]

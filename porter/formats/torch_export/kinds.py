@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from porter.filegraph.walk import NoOp
 from porter.formats.torch_export.nodes import AtenNode
 
 Kind = Callable[[Any], bool]
@@ -58,13 +59,27 @@ _NAMES: Mapping[Kind, str] = {
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
 
-def expect_kinds(node: AtenNode) -> None:
+def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
     """Expects that what a node states is of the kinds that its op takes.
 
+    Args:
+        nodes: all of the program, by name.
+
     Raises:
+        NoOp: an argument is computed, and porter's op states it.
         ValueError: an argument is of another kind.
     """
     for name, stated in node.arguments.items():
         kind = _KINDS.get(name)
         if kind is not None and stated is not None and not kind(stated):
+            for each in stated if isinstance(stated, list) else [stated]:
+                if isinstance(each, tuple):
+                    raise NoOp(f"{node.op} whose argument '{name}' is {_computed(nodes[each[0]])}")
             raise ValueError(f"its argument '{name:.40}' is {stated!r:.40}")
+
+
+def _computed(node: AtenNode) -> str:
+    """What a computed number is, in words."""
+    if node.op == "sym_size" and node.arguments["dim"] == 0:
+        return "the number of images"
+    return "computed as the model runs"

@@ -29,6 +29,7 @@ from porter.filegraph.reductions import (
 from porter.filegraph.resampling import resize
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, leave_out
+from porter.formats.torch_export.archive import TYPES
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import sizes_of, whole_numbers
@@ -85,10 +86,17 @@ def read_dropout(walk: Walk, node: AtenNode) -> Read:
 def read_same(walk: Walk, node: AtenNode) -> Read:
     """Casts between real numbers, copies, and what does nothing in inference."""
     if node.arguments.get("dtype") not in EXACT_TYPES:
-        return Lacks(f"{node.op} to another type")
+        return Lacks(f"a cast to {_type(node)}, which rounds")
     if node.arguments.get("train"):
         return Lacks(f"{node.op} in training mode (call model.eval() before torch.export.export)")
     return walk.view(taken(node))
+
+
+def _type(node: AtenNode) -> str:
+    """The number type that an op states, in words."""
+    stated = node.arguments["dtype"]
+    name = TYPES.get(stated, "another type") if isinstance(stated, int) else "another type"
+    return f"half precision ({name})" if name in ("float16", "bfloat16") else name
 
 
 def read_blank(walk: Walk, node: AtenNode) -> Read:
@@ -297,7 +305,7 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
     """mean, amax, amin, linalg_vector_norm and sum over axes."""
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if node.arguments.get("dtype") not in EXACT_TYPES or not stated:
-        return Lacks(f"{node.op} of everything") if not stated else Lacks(f"{node.op} to another type")
+        return Lacks(f"{node.op} of everything" if not stated else f"{node.op} in {_type(node)}")
     if node.op == "linalg_vector_norm":
         return norm(walk, node, taken(node), stated, keep, float(node.arguments.get("ord", 2)))
     return reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
@@ -323,15 +331,17 @@ def read_log_sum(walk: Walk, node: AtenNode) -> Read:
 
 def read_product_along(walk: Walk, node: AtenNode) -> Read:
     """prod over an axis."""
-    if "dim" not in node.arguments or node.arguments.get("dtype") not in EXACT_TYPES:
-        return Lacks("prod of everything, or to another type")
+    if "dim" not in node.arguments:
+        return Lacks("prod of everything")
+    if node.arguments.get("dtype") not in EXACT_TYPES:
+        return Lacks(f"prod in {_type(node)}")
     return factors(walk, node, taken(node), [node.arguments["dim"]], bool(node.arguments.get("keepdim")))
 
 
 def read_running_sums(walk: Walk, node: AtenNode) -> Read:
     """cumsum."""
     if node.arguments.get("dtype") not in EXACT_TYPES:
-        return Lacks("cumsum to another type")
+        return Lacks(f"cumsum in {_type(node)}")
     return running_sums(walk, node, taken(node), node.arguments["dim"])
 
 
@@ -376,8 +386,10 @@ def read_triangle(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:
-    if node.arguments.get("dtype") not in EXACT_TYPES or node.arguments.get("half_to_float"):
-        return Lacks(f"{node.op} to another type")
+    if node.arguments.get("half_to_float"):
+        return Lacks(f"{node.op} of half precision")
+    if node.arguments.get("dtype") not in EXACT_TYPES:
+        return Lacks(f"{node.op} in {_type(node)}")
     return (log_softmax if "log" in node.op else softmax)(walk, node, taken(node), node.arguments["dim"])
 
 

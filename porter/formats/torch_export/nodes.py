@@ -22,11 +22,13 @@ from porter.formats.limits import MOST_NODES, Members
 Walk = walk.Walk["AtenNode"]
 Sizes = tuple[int | str, ...]
 _OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
-AUTOCAST = "higher_order.wrap_with_autocast"
-_PLAIN_WRAPPERS = (AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
-"""Ops that run a program in the program, and change nothing that it computes while automatic precision is
-off.
+_AUTOCAST = "higher_order.wrap_with_autocast"
+_WRAPPERS = (_AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
+"""Ops that run a program in the program. Its ops are the program's own, in other types where automatic
+precision is on.
 """
+LOWERED = "autocast."
+"""What the ops begin with that run with automatic precision, which no op of porter's computes."""
 _DOUBLE = 8
 """ScalarType."""
 UNKNOWN = ...
@@ -141,6 +143,7 @@ class _Reader:
         known: by expression, the first value that has this size, and the place of the axis.
         types: ScalarType of tensors, by name.
         scope: what the names of its nodes begin with.
+        is_lowered: whether its nodes run with automatic precision.
     """
 
     sizes: Mapping[str, Sizes]
@@ -151,6 +154,7 @@ class _Reader:
     numbers: dict[str, Array] = field(default_factory=dict)
     known: dict[str, tuple[Reference, int]] = field(default_factory=dict)
     scope: str = ""
+    is_lowered: bool = False
 
     def add(self, node: AtenNode, *further: str) -> None:
         if self.scope:
@@ -178,8 +182,9 @@ class _Reader:
             else target.replace("_operator.", "operator.")
         )
         inner = [each["arg"]["as_graph"]["graph"] for each in stated["inputs"] if "as_graph" in each["arg"]]
-        if op in _PLAIN_WRAPPERS and len(inner) == 1 and not _lowers_precision(op, stated["inputs"]):
-            self.inline(inner[0], stated["inputs"], names)
+        if op in _WRAPPERS and len(inner) == 1:
+            is_lowered = self.is_lowered if op != _AUTOCAST else _lowers_precision(stated["inputs"])
+            self.inline(inner[0], stated["inputs"], names, is_lowered)
             return
         arguments = Members((str(each["name"]), self.argument(each["arg"])) for each in stated["inputs"])
         # Run in another type, the program would be another function.
@@ -196,17 +201,38 @@ class _Reader:
         sizes, expression = tuple(self.sizes.get(each, ()) for each in names), self.expressions.get(name)
         known = self.known.get(str(expression))
         self.add(
-            AtenNode(name, op, inputs, target, arguments, module, len(names), sizes, expression, known),
+            AtenNode(
+                name,
+                f"{LOWERED}{op}" if self.is_lowered else op,
+                inputs,
+                target,
+                arguments,
+                module,
+                len(names),
+                sizes,
+                expression,
+                known,
+            ),
             *further,
         )
 
     def inline(
-        self, graph: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], names: Sequence[str]
+        self,
+        graph: Mapping[str, Any],
+        inputs: Sequence[Mapping[str, Any]],
+        names: Sequence[str],
+        is_lowered: bool,
     ) -> None:
         """Reads the nodes of a program in the program, whose inputs are the last ones of the node that calls
         it.
         """
-        part = replace(_reader(graph), nodes=self.nodes, numbers=self.numbers, scope=f"{names[0]}__")
+        part = replace(
+            _reader(graph),
+            nodes=self.nodes,
+            numbers=self.numbers,
+            scope=f"{names[0]}__",
+            is_lowered=is_lowered,
+        )
         taken = [self.argument(each["arg"]) for each in inputs[len(inputs) - len(graph["inputs"]) :]]
         part.given |= {_name(stated): source for stated, source in zip(graph["inputs"], taken, strict=True)}
         for node in graph["nodes"]:
@@ -266,11 +292,11 @@ def _reader(graph: Mapping[str, Any]) -> _Reader:
     )
 
 
-def _lowers_precision(op: str, inputs: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a wrapper switches automatic precision on: its third argument
+def _lowers_precision(inputs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether autocast's wrapper switches automatic precision on: its third argument
     (torch/_higher_order_ops/wrap.py).
     """
-    return op == AUTOCAST and inputs[2]["arg"] != {"as_bool": False}
+    return bool(inputs[2]["arg"] != {"as_bool": False})
 
 
 def _mutated(specs: Iterable[Mapping[str, Any]]) -> Iterator[str]:

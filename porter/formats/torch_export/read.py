@@ -26,7 +26,7 @@ from porter.formats.torch_export.casts import with_types
 from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, SIZED, for_each_image, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.kinds import expect_kinds
-from porter.formats.torch_export.nodes import AUTOCAST, AtenNode, Program, Sizes, Walk, read_program
+from porter.formats.torch_export.nodes import LOWERED, AtenNode, Program, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
@@ -84,10 +84,11 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
     bytes_of_file = path.stat().st_size
     graph = _read_graph(program, arrays, bytes_of_file, size)
     if not graph.outputs:
-        if any(node.op == AUTOCAST for node in program.nodes.values()):
-            reason = "a part of the program computes in half precision, under torch.autocast"
-            raise FileError(reason, where=str(path), next="leave autocast out, and export it again")
-        raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
+        raise FileError(
+            "no output of the program depends on the cells of its image",
+            where=str(path),
+            next="port a model that computes its outputs from them",
+        )
     changed = changed_uses(program, READERS)
     if graph.foreign:
         # An op that porter lacks may share memory with what it takes. What would be changed then cannot be
@@ -192,20 +193,25 @@ def _read_graph(
     def read(walk: Walk, node: AtenNode) -> Read | list[Read]:
         if node.name in foreign:
             return Lacks(foreign[node.name])
-        expect_kinds(node)
+        if node.op.startswith(LOWERED):
+            return Lacks(f"{node.op.removeprefix(LOWERED)} in half precision, by torch.autocast")
+        expect_kinds(node, nodes)
         return READERS[node.op](walk, node)
 
-    read_nodes(walk, lambda op: read if op in READERS else None)
+    read_nodes(walk, lambda op: read if op in READERS or op.startswith(LOWERED) else None)
     values, returned = walk.ends(ends), {tap_of(name): program.given[name] for name in program.outputs}
     found = walk.finish(values, values, returned)
     if len(found.further_inputs) < len(further):
-        raise FileError("the program takes only the size of one of its inputs", next=SAVE)
+        raise FileError(
+            "the program takes only the size of one of its inputs",
+            next="port a model whose forward does without it",
+        )
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     kept = {
         node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes
     }
-    # Torch's modules have a `to`.
-    words = {name: node.op if node.op != "to" else "moved" for name, node in kept.items()}
+    words = {name: node.op.removeprefix(LOWERED) for name, node in kept.items()}
+    words |= {name: "moved" for name, word in words.items() if word == "to"}  # torch's modules have a `to`
     paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in kept.items()}
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
     found = replace(found, evaluated={names[name]: array for name, array in flow.evaluated.items()})

@@ -162,7 +162,7 @@ def test_no_graph_ends_before_its_first_layer(image: tuple[Any, ...], tmp_path: 
     refused(
         cli("convert", made, "--to", "torch"),
         "porter has no op for 'low'",
-        "save the layers behind them, which then take",
+        "port the layers behind them alone, which then take",
     )
 
 

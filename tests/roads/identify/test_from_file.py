@@ -303,7 +303,7 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "tensors without a graph": (("tensors.weights.h5",), ("no graph",)),
     "a layer without an op": (
         ("grouped.keras",),
-        ("no op for 'length' (Discretization)", "save the layers behind them", "model.export"),
+        ("no op for 'length' (Discretization)", "port the layers behind them alone", "model.export"),
     ),
     "training pads": (("small.keras", "--padding", "trained"), ("needs a recipe's variant",)),
     "a stock class": (("small.keras", "--stock"), ("no recipe has this graph",)),
