@@ -16,6 +16,8 @@ LISTED = 5
 """The most items of a list in a message."""
 _MOST_LETTERS = 2000
 """Of a message, which may name what a stranger called something."""
+_MOST_OF_OTHERS = 200
+"""Letters of what another library says."""
 _JOINERS = "\u200c\u200d"
 """Harmless characters of category Cf: Persian words and composed emoji have them."""
 
@@ -41,7 +43,15 @@ def command(*words: str) -> str:
 
 def first_line(error: BaseException) -> str:
     """What another library's error says first, to be a part of a message; its type if it says nothing."""
-    return (str(getattr(error, "message", error)).strip().splitlines() or [type(error).__name__])[0][:200]
+    said = str(getattr(error, "message", error)).strip().splitlines() or [type(error).__name__]
+    return shortened(said[0])
+
+
+def shortened(text: str) -> str:
+    """What another library says, to be a part of a message: it ends after a word where it is too long."""
+    if len(text) <= _MOST_OF_OTHERS:
+        return text
+    return f"{text[:_MOST_OF_OTHERS].rsplit(maxsplit=1)[0]} ..."
 
 
 def some(items: Sequence[str], joint: str = ", ") -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from porter.base.errors import FileError, NotInstalled
+from porter.base.errors import FileError, NotInstalled, first_line
 from porter.base.package import install
 from porter.data.photos import Bytes
 
@@ -77,8 +77,9 @@ def read_rows(file: Path) -> list[ArrowRow]:
                     rows += _rows(batch, whole, file)
                 return rows
     except (OSError, LookupError, ValueError, TypeError, arrow.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise FileError(f"cannot be read as Arrow: {reason:.200}", where=str(file), next=_NEXT) from None
+        raise FileError(
+            f"cannot be read as Arrow: {first_line(error)}", where=str(file), next=_NEXT
+        ) from None
 
 
 def _rows(batch: Any, whole: Any, file: Path) -> Iterator[ArrowRow]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import CannotRun, GraphError, MappingError
+from porter.base.errors import CannotRun, GraphError, MappingError, some
 from porter.base.left_out import LeftOut
 from porter.graph import (
     INPUT,
@@ -212,7 +212,7 @@ class FileGraph:
         taps = [node.tap for node in self.nodes if node.tap is not None and node.name not in foreign]
         if not taps:
             raise CannotRun(
-                f"the graph begins with layers that porter has no op for: {', '.join(sorted(foreign))[:200]}"
+                f"the graph begins with layers that porter has no op for: {some(sorted(foreign))}"
             )
         ends = [name for name, node in self.given.items() if node not in foreign]
         return list(dict.fromkeys([*taps, *ends]))

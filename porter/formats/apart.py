@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 
 _BYTES_A_SECOND = 100_000_000
 _EXPANSION = 4
@@ -56,9 +57,8 @@ def run_apart(
     except subprocess.TimeoutExpired:
         raise ValueError(f"{library} does not read it in {seconds} seconds") from None
     if ran.returncode:
-        raise ValueError(
-            f"{library} cannot read it: {(ran.stderr.strip().splitlines() or ['it ended'])[-1]:.400}"
-        )
+        said = (ran.stderr.strip().splitlines() or ["it ended"])[-1]
+        raise ValueError(f"{library} cannot read it: {shorten(said, 400, placeholder=' ...')}")
 
 
 def _bound(seconds: int, memory: int, written: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from porter.base.errors import NotInstalled, PorterError, UsageError, first_line
+from porter.base.errors import NotInstalled, PorterError, UsageError, first_line, shortened
 from porter.base.package import install
 from porter.formats.triton import load_triton
 from porter.frameworks.given import framework_of
@@ -75,7 +75,7 @@ def _told(error: BaseException, file: Path) -> PorterError:
     where = str(file) if Path(name).resolve() == file.resolve() else name
     where = f"{where}:{line}" if line else where
     text = next(iter(str(error).strip().splitlines()), "")
-    message = f"{type(error).__name__}: {text:.300}" if text else type(error).__name__
+    message = f"{type(error).__name__}: {shortened(text)}" if text else type(error).__name__
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         return NotInstalled(message, where=where, next=_EXTRAS[error.name])
     return UsageError(message, where=where, next="this is the reference's own code, which --reference runs")

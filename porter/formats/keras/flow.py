@@ -11,7 +11,7 @@ from graphlib import TopologicalSorter
 from typing import Any, TypeAlias
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import FileError
+from porter.base.errors import FileError, shortened
 from porter.formats.keras.config import Unnamed, is_foreign, layer_name, wrapped
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
 from porter.formats.keras.precision import computing, halves_in
@@ -199,7 +199,9 @@ def _reading(where: str) -> Iterator[None]:
         raise FileError(str(error), where=where, next=error.next) from None
     except (ValueError, TypeError, AttributeError, IndexError, RecursionError) as error:
         text = str(error.args[0]) if error.args else ""
-        message = f"the file's description of its model cannot be read: {type(error).__name__} {text:.200}"
+        message = (
+            f"the file's description of its model cannot be read: {type(error).__name__} {shortened(text)}"
+        )
         raise FileError(message.splitlines()[0], where=where, next="save the model again") from None
 
 

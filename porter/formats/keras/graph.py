@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import FileError
+from porter.base.errors import FileError, first_line
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
@@ -234,8 +234,9 @@ def _further_image(flow: Flow, named: Named) -> Image | None:
 
 
 def _unreadable(layer: Layer, error: Exception, where: str) -> FileError:
-    message = f"the file's description of layer '{layer.name}' cannot be read: {type(error).__name__} {error}"
-    return FileError(message.splitlines()[0][:300], where=where, next="save the model again")
+    reason = f"{type(error).__name__} {first_line(error)}"
+    message = f"the file's description of layer '{layer.name}' cannot be read: {reason}"
+    return FileError(message, where=where, next="save the model again")
 
 
 @dataclass

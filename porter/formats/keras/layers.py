@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from porter.base.errors import some
 from porter.base.left_out import LeftOut
 from porter.filegraph.arithmetic import clip, combine
 from porter.filegraph.dims import product
@@ -105,7 +106,7 @@ def read_layer(layer: Layer) -> Read:
         raise NoOp(f"{kind} with channels first")
     if others := sorted(layer.tensors.keys() - _known(kind, layer.tensors)):
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
-        raise NoOp(f"{kind} that also has {', '.join(others)[:80]}")
+        raise NoOp(f"{kind} that also has {some(others)}")
     expect_kinds(layer.arguments)
     return reader(layer)
 

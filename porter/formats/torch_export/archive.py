@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, storage_type
-from porter.base.errors import FileError
+from porter.base.errors import FileError, first_line
 from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.torch.read import read_mapping
@@ -89,7 +89,7 @@ def parsed(text: bytes, where: str) -> Any:
         return read_json(text)
     except (ValueError, RecursionError) as error:
         raise FileError(
-            f"its JSON is damaged: {str(error)[:200]}", where=where, next="fetch or export it again"
+            f"its JSON is damaged: {first_line(error)}", where=where, next="fetch or export it again"
         ) from None
 
 

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, storage_type
-from porter.base.errors import FileError, GraphError, MappingError, PaddingError, PorterError, UsageError
+from porter.base.errors import (
+    FileError,
+    GraphError,
+    MappingError,
+    PaddingError,
+    PorterError,
+    UsageError,
+    first_line,
+)
 from porter.filegraph.kernels.program import Program
 from porter.filegraph.names import Names
 from porter.files import digest
@@ -277,7 +285,7 @@ class NetDestination(ABC, Generic[M]):
             )
             stored = self.arrays_in((folder / self.MODEL_FILE).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-            message = f"the port's model cannot be read: {str(error)[:300]}"
+            message = f"the port's model cannot be read: {first_line(error)}"
             raise FileError(message, where=str(folder), next="convert again") from None
         if found != own:
             other = next(

@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, is_floating, storage_type
-from porter.base.errors import first_line
+from porter.base.errors import first_line, shortened
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import FORMATS
 from porter.formats.tensorflow import import_tensorflow
@@ -53,7 +53,9 @@ def prepare(
                 weights = f"with the tensors of {checkpoint.path.name}"
             else:
                 model = made()  # a part of the weights may be loaded already
-                weights += f", because Keras does not load {checkpoint.path.name} into it: {refusal:.200}"
+                weights += (
+                    f", because Keras does not load {checkpoint.path.name} into it: {shortened(refusal)}"
+                )
         for variable in model.weights if stored != "float64" else ():
             if _is_real(variable):
                 variable.assign(np.asarray(variable).astype(storage_type(stored)).astype(variable.dtype))

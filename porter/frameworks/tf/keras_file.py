@@ -237,8 +237,7 @@ class _Builder:
             return found
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
-            text = first_line(error)
-            message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {text:.200}"
+            message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {first_line(error)}"
             raise CannotRun(message, where=str(self._checkpoint.path)) from None
 
     def _shown(self, call: Call, found: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from porter.base.errors import FileError, escaped
+from porter.base.errors import FileError, escaped, first_line, some
 
 ORDINARY = (
     "features.0.0.weight",
@@ -41,3 +41,17 @@ def test_what_a_stranger_called_something_makes_no_page() -> None:
         and str(error).startswith("x.onnx: tensor 'aaa")
         and str(error).endswith("aaa' is damaged")
     )
+
+
+def test_what_another_library_says_ends_after_a_word() -> None:
+    words = " ".join(["shapes", "cannot", "be", "multiplied"] * 20)
+    said = first_line(RuntimeError(f"{words}\nand more"))
+    assert len(said) <= 204 and said.endswith(" ...") and words.startswith(f"{said.removesuffix(' ...')} ")
+    assert first_line(RuntimeError(f" {words[:200]}\n")) == words[:200]
+    assert first_line(RuntimeError("a" * 300)) == f"{'a' * 200} ..."
+    assert first_line(KeyError()) == "KeyError"
+
+
+def test_a_list_says_how_many_more_it_has() -> None:
+    assert some([*"abcde"]) == "a, b, c, d, e" and some([*"abcdefg"]) == "a, b, c, d, e, and 2 more"
+    assert some([]) == ""
