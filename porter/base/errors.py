@@ -54,11 +54,10 @@ def shortened(text: str) -> str:
     return f"{text[:_MOST_OF_OTHERS].rsplit(maxsplit=1)[0]} ..."
 
 
-def some(items: Sequence[str], joint: str = ", ") -> str:
+def some(items: Sequence[str]) -> str:
     """The first items of a list in a message, and how many more there are."""
-    return joint.join(items[:LISTED]) + (
-        f"{joint}and {len(items) - LISTED:,} more" if len(items) > LISTED else ""
-    )
+    more = [f"and {len(items) - LISTED:,} more"] if len(items) > LISTED else []
+    return ", ".join([*items[:LISTED], *more])
 
 
 class PorterError(Exception):

@@ -160,13 +160,13 @@ class Layer(Reading):
         return Lacks() if batch is None else reshape(self.walk, self, self.source, [batch, *sizes])
 
 
-def axes_in(layer: Layer, name: str = "axis") -> list[int]:
-    """The axes that an argument names, one or several; the last one if it names none.
+def axes_in(layer: Layer) -> list[int]:
+    """The axes that the argument `axis` names, one or several; the last one if it names none.
 
     Raises:
         NoOp: it is no list of axes of the first value.
     """
-    stated, rank = layer.arguments.get(name, -1), len(layer.walk.sizes(layer.source) or ())
+    stated, rank = layer.arguments.get("axis", -1), len(layer.walk.sizes(layer.source) or ())
     axes = [*stated] if isinstance(stated, list | tuple) else [stated]
     if not axes or not all(type(axis) is int and -rank <= axis < rank for axis in axes):
         raise NoOp(f"{layer.op} over axis {stated!r:.40}")

@@ -220,15 +220,12 @@ def read_row(layer: Layer) -> Read:
 _OF_PLACES = frozenset(
     {"kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "output_padding", "size"}
 )
+"""Arguments that state a number for each axis of places."""
 
 
 def _of_row(name: str, stated: Any) -> Any:
     """An argument of a layer of rows as that of a layer of maps."""
-    if (
-        name
-        in ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "output_padding", "size")
-        and stated is not None
-    ):
+    if name in _OF_PLACES and stated is not None:
         (size,) = stated if isinstance(stated, list | tuple) else [stated]
         return (0 if name == "output_padding" else 1, size)
     if name in ("cropping", "padding") and not isinstance(stated, str):
