@@ -18,11 +18,11 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, Contradiction, MappingError, PorterError, UsageError
+from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import to_graph
 from porter.files import digest
 from porter.formats.reading import read_weights
-from porter.formats.recognition import READABLE
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.given import Shown, framework_of, given_models
 from porter.frameworks.images import as_taken, in_parts
@@ -39,6 +39,11 @@ from porter.verification.pairing import pair, weight_distances
 from porter.verification.references import drops_background, rounded
 from porter.verification.user_code import maker, running_code, running_model
 
+_CARRYING = {
+    "torch": "a .pt2 of torch.export or an ONNX model",
+    "tf": "a .keras file, a SavedModel or an ONNX model",
+}
+"""What a framework writes of a whole model, with its graph."""
 _CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 IMAGES = 2
 """Images that a reference is tried with."""
@@ -311,10 +316,12 @@ def _of_checkpoint(
 ) -> UserReference:
     file, where = checkpoint.graph, str(given.file)
     if file is None:
-        carrying = ", ".join(format.what for format in READABLE if format.engine)
-        message = f"this {checkpoint.format} file carries no graph that can be run"
+        carrying = _CARRYING.get(checkpoint.dialect or "", "an ONNX model")
         raise UsageError(
-            message, where=where, next=f"give code as FILE.py:CALLABLE, or a file with a graph: {carrying}"
+            f"this {checkpoint.format} file carries no graph that can be run",
+            where=where,
+            next="give code that makes the model, as FILE.py:CALLABLE, or the whole model, as "
+            f"{carrying}: {page('files.md')} says which files carry their graph",
         )
     if file.channels != opened.graph.channels:
         raise UsageError(

@@ -333,7 +333,7 @@ REFUSED = {
     "base.py:build": ("base.py:6: Over: all", "the reference's own code"),
     "loop.py:build": ("loop.py",),
     "lacking.py:build": ("lacking.py:1: ModuleNotFoundError", "pip install"),
-    "mine.pth": ("this torch file carries no graph", "FILE.py:CALLABLE", "a .keras"),
+    "mine.pth": ("this torch file carries no graph", "FILE.py:CALLABLE", "as a .pt2 of torch", "files.md"),
 }
 
 
