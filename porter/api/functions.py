@@ -35,7 +35,7 @@ def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Ported:
         given = signature(function).bind(*args, **kwargs).arguments
-        subject = given["subject"]
+        subject = given.get("subject")
         held = Held(subject, given.get("example")) if is_model(subject) else None
         if held is None or given.get("out") is not None:
             return Ported(function(*args, **kwargs), held)
@@ -49,8 +49,8 @@ def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]
         finalize(port, rmtree, folder, ignore_errors=True)
         return port
 
-    called.__annotations__ = {**function.__annotations__, "return": "Ported"}
-    called.__signature__ = signature(function).replace(return_annotation="Ported")  # type: ignore[attr-defined]
+    called.__annotations__ = {**function.__annotations__, "return": Ported}
+    called.__signature__ = signature(function).replace(return_annotation=Ported)  # type: ignore[attr-defined]
     return called
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 from porter.api.speaking import public
 from porter.base.dtypes import Array
-from porter.base.options import in_python
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS
 from porter.evaluation.evaluate import evaluate
@@ -87,7 +86,7 @@ class Port(PathLike[str]):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What `convert` warned of: what a reader has to know."""
-        return tuple(map(in_python, read_port(self.folder).record.warnings))
+        return read_port(self.folder).record.warnings
 
     @public
     def model(self, device: str = "cpu") -> LoadedModel:

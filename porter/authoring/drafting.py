@@ -15,8 +15,9 @@ from porter.authoring.draft.from_weights import draft_from_weights
 from porter.authoring.draft.layers import list_layers
 from porter.authoring.draft.names import MARK
 from porter.authoring.todo import to_do
+from porter.base.commands import CONVERT, FRAMEWORK, INSPECT, RECIPE_CHECK
 from porter.base.errors import GraphError, MappingError, RecipeError, UsageError
-from porter.base.options import CONVERT, RECIPE_CHECK
+from porter.base.options import FROM_MODEL, WEIGHTS, ZOO
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
@@ -92,7 +93,7 @@ class NewRecipe:
 
 def _expect_names(variant: str, zoo: str, path: Path) -> None:
     """Refuses names that no recipe may have, and those of other recipes than the one at `path`."""
-    for name, where in ((variant, "NAME"), (zoo, "--zoo")):
+    for name, where in ((variant, "NAME"), (zoo, str(ZOO))):
         try:
             TypeAdapter(Word).validate_python(name)
         except ValidationError:
@@ -136,8 +137,10 @@ def new_recipe(
     _expect_names(variant, zoo, path)
     given = model or weights
     if given is None:
-        next = "add --from-model FILE, which carries a graph, or --weights FILE, which does not"
-        raise UsageError("a recipe is drafted from a file", where="--from-model", next=next)
+        next = (
+            f"add {FROM_MODEL.placeholder}, which carries a graph, or {WEIGHTS.placeholder}, which does not"
+        )
+        raise UsageError("a recipe is drafted from a file", where=str(FROM_MODEL), next=next)
     checkpoint = read_source(weights_in(given))
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
@@ -150,7 +153,7 @@ def new_recipe(
             "a recipe's graph has one input, and this model takes more: "
             f"input{further_text(checkpoint.graph)}"
         )
-        next = f"port the file itself: {CONVERT.line(subject=given, to='FRAMEWORK')}"
+        next = f"port the file itself: {CONVERT.advise(subject=given, to=FRAMEWORK)}"
         raise UsageError(message, where=str(given), next=next)
     try:
         found, native = translation(
@@ -209,7 +212,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         raise UsageError(
             message,
             where=str(checkpoint.path),
-            next=keeping(checkpoint) or "porter inspect FILE --tensors lists them",
+            next=keeping(checkpoint) or f"{INSPECT.advise(file=checkpoint.path, tensors=True)} lists them",
         )
     said = [
         (

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.errors import PorterError
+from porter.base.options import ALLOW_OVERFLOW, DTYPE
 
 Array = NDArray[np.generic]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
@@ -85,6 +86,6 @@ def cast(array: Array, dtype: Dtype, name: str, allow_overflow: bool = False) ->
             raise OverflowsError(
                 f"{lost} of {array.size} values do not fit into {dtype}",
                 where=name,
-                next="choose --dtype bfloat16 or float32, or let them become infinite with --allow-overflow",
+                next=f"choose {DTYPE('bfloat16')} or float32, or let them be infinite: {ALLOW_OVERFLOW()}",
             )
     return found

@@ -4,9 +4,10 @@ show it.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from unicodedata import category
+
+from porter.base.options import MAP
 
 _ESCAPED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode's categories of characters that control a terminal or the order of its text, break a line, or are
@@ -34,11 +35,6 @@ def escaped(text: str) -> str:
 def _shown(character: str) -> str:
     acts = category(character) in _ESCAPED and character not in _JOINERS
     return character.encode("unicode_escape").decode() if acts else character
-
-
-def command(*words: str) -> str:
-    """A command of porter's, as a person types it in a shell: `convert`, `my file.h5`."""
-    return shlex.join(("porter", *words))
 
 
 def first_line(error: BaseException) -> str:
@@ -145,8 +141,7 @@ class MappingError(PorterError):
     """Source tensors and graph do not cover each other.
 
     Args:
-        maps: settings of `--map`, each of which settles it; where there are any, `next` lists them as they
-            are typed.
+        maps: settings of MAP, each of which settles it; where there are any, `next` lists them.
     """
 
     code = "mapping"
@@ -154,7 +149,7 @@ class MappingError(PorterError):
     def __init__(
         self, message: str, *, where: str | None = None, next: str | None = None, maps: Sequence[str] = ()
     ) -> None:
-        typed = [f"--map {shlex.quote(escaped(setting))}" for setting in maps]
+        typed = [MAP([escaped(setting)]) for setting in maps]
         super().__init__(
             message, where=where, next="\n".join(["add one of these:", *typed]) if typed else next
         )

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from porter.base import options
+from porter.base import commands
 from porter.base.package import __version__
 from porter.cli import printing
 from porter.cli.arguments import Given, WithStock, command, help_without_command
@@ -51,7 +51,7 @@ def start(
     help_without_command(context)
 
 
-@command(app, options.CONVERT, cls=WithStock)
+@command(app, commands.CONVERT, cls=WithStock)
 def convert(given: Given, card: bool, as_json: bool) -> None:
     from porter.conversion.convert import convert
 
@@ -63,7 +63,7 @@ def convert(given: Given, card: bool, as_json: bool) -> None:
     show(conversion.record() if as_json else printing.conversion(conversion))
 
 
-@command(app, options.VERIFY)
+@command(app, commands.VERIFY)
 def verify(given: Given, layers: bool, as_json: bool) -> None:
     from porter.verification.reverify import verify
 
@@ -73,7 +73,7 @@ def verify(given: Given, layers: bool, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-@command(app, options.PREDICT)
+@command(app, commands.PREDICT)
 def predict(given: Given, as_json: bool) -> None:
     from porter.evaluation.prediction import predict
 
@@ -84,7 +84,7 @@ def predict(given: Given, as_json: bool) -> None:
         show(printing.predictions(predictions))
 
 
-@command(app, options.EVALUATE)
+@command(app, commands.EVALUATE)
 def evaluate(given: Given, results: Path | None, as_json: bool) -> None:
     if results is not None:
         expect_folder(results)
@@ -111,7 +111,7 @@ def evaluate(given: Given, results: Path | None, as_json: bool) -> None:
         raise typer.Exit(1 if complete else INTERRUPTED)
 
 
-@command(app, options.INSPECT)
+@command(app, commands.INSPECT)
 def inspect(given: Given, tensors: bool, as_json: bool) -> None:
     from porter.identify.inspection import inspect
 
@@ -119,7 +119,7 @@ def inspect(given: Given, tensors: bool, as_json: bool) -> None:
     show(inspection.record() if as_json else printing.inspection(inspection, tensors))
 
 
-@command(app, options.PADS)
+@command(app, commands.PADS)
 def pads(given: Given, all_sites: bool, as_json: bool) -> None:
     from porter.conversion.pad_table import pads
 
@@ -127,7 +127,7 @@ def pads(given: Given, all_sites: bool, as_json: bool) -> None:
     show(table.record() if as_json else printing.pads(table, all_sites))
 
 
-@command(app, options.FETCH)
+@command(app, commands.FETCH)
 def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> None:
     from porter.recipe import find_member
     from porter.source.weights import fetch_published
@@ -140,7 +140,7 @@ def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> Non
         show([str(fetched.path)])
 
 
-@command(study_app, options.STUDY)
+@command(study_app, commands.STUDY)
 def study_padding(given: Given, source: str | None, as_json: bool) -> None:
     from porter.cli.study import study as printed
     from porter.evaluation.padding_study.study import study
@@ -151,7 +151,7 @@ def study_padding(given: Given, source: str | None, as_json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-@command(app, options.REPORT)
+@command(app, commands.REPORT)
 def report(given: Given, as_json: bool) -> None:
     from porter.reporting.write import report
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias
 from typing import Annotated, Any
 
@@ -11,10 +11,12 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from porter.base.options import JSON, REQUIRED, Command, Option
+from porter.base.commands import Command
+from porter.base.errors import UsageError
+from porter.base.options import JSON, OPTION, OUTPUTS, STOCK, TO, Option
 from porter.cli.terminal import write
 from porter.frameworks import DESTINATION_NAMES
-from porter.zoos.tables import STOCK
+from porter.zoos import tables
 
 _DESTINATIONS = " or ".join((", ".join(DESTINATION_NAMES[:-1]), DESTINATION_NAMES[-1]))
 Given = dict[str, Any]
@@ -29,7 +31,7 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
     """
 
     def register(function: Callable[..., None]) -> None:
-        options = {option.name: option for option in (*table.options, JSON)}
+        options = table.options
         own = inspect.signature(function).parameters.keys()
 
         def run(**typed: Any) -> None:
@@ -41,7 +43,9 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
             }
             function(**{name: given if name == "given" else read[name] for name in own})
 
-        run.__signature__ = inspect.Signature([_parameter(option) for option in options.values()])  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [_parameter(option, table.default(name)) for name, option in options.items()]
+        )
         run.__annotations__ = {}
         app.command(table.name.split()[-1], help=table.help, **how)(run)
 
@@ -49,19 +53,45 @@ def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[
 
 
 def _value(option: Option, typed: Any) -> Any:
-    return typed if typed is None or option.read is None else option.read(typed)
+    read = _READ.get(option)
+    return typed if typed is None or read is None else read(typed)
 
 
-def _parameter(option: Option) -> inspect.Parameter:
+def split_settings(settings: Sequence[str]) -> dict[str, str]:
+    """The text of each option of a recipe by its name, from `NAME=VALUE`.
+
+    Raises:
+        UsageError: one has no `=`, or a name occurs twice.
+    """
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name in found:
+            problem = "is set twice" if equals else "is not NAME=VALUE"
+            message = f"'{name if equals else setting}' {problem}"
+            raise UsageError(message, where=str(OPTION), next="write NAME=VALUE, each name once")
+        found[name] = value
+    return found
+
+
+_READ: Mapping[Option, Callable[[Any], Any]] = {
+    OPTION: split_settings,
+    OUTPUTS: lambda names: names.split(","),
+    STOCK: lambda library: library or True,
+}
+"""What gives the parameter's value for what is typed, where that is something else."""
+
+
+def _parameter(option: Option, default: object) -> inspect.Parameter:
     """An option as Typer takes it: a parameter with an annotation."""
-    usual, required = isinstance(option.default, option.kind), option.default is REQUIRED
-    help = f"{option.help}: {_DESTINATIONS}" if option.flag == "--to" else option.help
+    usual, required = isinstance(default, option.kind), option.required
+    help = f"{option.help}: {_DESTINATIONS}" if option == TO else option.help
     info = typer.Argument if option.flag is None else typer.Option
     kind: Any = GenericAlias(list, option.kind) if option.many else option.kind
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if required else option.default if usual else None,
+        default=inspect.Parameter.empty if required else default if usual else None,
         annotation=Annotated[
             kind if usual or required else kind | None,
             info(*([option.flag] if option.flag else ()), metavar=option.metavar, help=help),
@@ -79,7 +109,7 @@ class WithStock(TyperCommand):
     """A command whose `--stock` may have a value, which Typer's options always have or never have."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        libraries = {library for libraries in STOCK.values() for library in libraries}
+        libraries = {library for libraries in tables.STOCK.values() for library in libraries}
         followed = zip(args, [*args, ""][1:], strict=True)
         bare = [
             "--stock=" if each == "--stock" and then not in libraries else each for each, then in followed

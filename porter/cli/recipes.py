@@ -6,8 +6,9 @@ from pathlib import Path
 
 import typer
 
-from porter.base import options
+from porter.base import commands
 from porter.base.errors import MappingError, UsageError
+from porter.base.options import OUT, OVERWRITE
 from porter.cli import printing
 from porter.cli.arguments import command, help_without_command
 from porter.cli.terminal import say, show, write
@@ -18,7 +19,7 @@ recipe_app = typer.Typer(
 recipe_app.callback()(help_without_command)
 
 
-@command(recipe_app, options.RECIPE_LIST)
+@command(recipe_app, commands.RECIPE_LIST)
 def recipe_list(recipes: Path | None, as_json: bool) -> None:
     from porter.recipe import declared_recipes, recipes_folder
 
@@ -32,7 +33,7 @@ def recipe_list(recipes: Path | None, as_json: bool) -> None:
         say((f"left out: {fault}" for fault in faults), err=True)
 
 
-@command(recipe_app, options.RECIPE_SHOW)
+@command(recipe_app, commands.RECIPE_SHOW)
 def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
     from porter.recipe import expand, find_recipe
 
@@ -43,7 +44,7 @@ def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
     show(record if as_json else printing.recipe(record))
 
 
-@command(recipe_app, options.RECIPE_CHECK)
+@command(recipe_app, commands.RECIPE_CHECK)
 def recipe_check(file: Path, weights: Path | None, as_json: bool) -> None:
     from porter.authoring.check.check import check_recipe
 
@@ -59,7 +60,7 @@ def recipe_check(file: Path, weights: Path | None, as_json: bool) -> None:
         raise typer.Exit(problem.status)
 
 
-@command(recipe_app, options.RECIPE_NEW)
+@command(recipe_app, commands.RECIPE_NEW)
 def recipe_new(
     name: str,
     model: Path | None,
@@ -77,7 +78,7 @@ def recipe_new(
     path = out or Path(f"{name}.yaml")
     if path.exists() and not overwrite:
         raise UsageError(
-            "this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE"
+            "this file exists", where=str(path), next=f"add {OVERWRITE()} to replace it, or {OUT.placeholder}"
         )
     drafted = new_recipe(name, path, model, weights, zoo or OWN, size)
     show(drafted.record() if as_json else printing.new_recipe(drafted))
@@ -86,7 +87,7 @@ def recipe_new(
         raise typer.Exit(MappingError.status)
 
 
-@command(recipe_app, options.RECIPE_SCHEMA)
+@command(recipe_app, commands.RECIPE_SCHEMA)
 def recipe_schema(as_json: bool) -> None:
     from porter.authoring.json_schema import schema_text
 

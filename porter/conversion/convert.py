@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from porter.base.dtypes import DTYPES, Dtype
+from porter.base.commands import ConvertOptions, takes
 from porter.base.errors import (
     CannotRun,
     CheckFailed,
@@ -17,42 +16,35 @@ from porter.base.errors import (
     GraphError,
     NotInstalled,
     PaddingError,
-    UsageError,
 )
-from porter.base.options import items
+from porter.base.options import INPUT_SIZE
 from porter.base.package import __version__, page, version_of
+from porter.conversion.asked import read_asked
 from porter.conversion.writing import Target, Written, write_plain, write_stock
-from porter.files import AnyPath, new_folder, path_of
+from porter.files import new_folder
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks import CONVERTED, WITH_DROPOUTS, Destination, get_destination
-from porter.frameworks.in_memory import Example, Model, instead_of, is_model
+from porter.frameworks import Destination, get_destination
 from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record, to_record
-from porter.identify.doors import expect_file, expect_no_recipe, open_file, open_member, open_model
 from porter.padding import ANY, Size
-from porter.padding.sizes import AnySize, parse_size
 from porter.port import (
     NOT_MADE,
     ROUNDED,
     Input,
     Layout,
-    Padding,
     Port,
-    Quantize,
     Record,
     read_port,
     write_record,
 )
-from porter.recipe import choose_options, find_member, recipes_named, replaced
+from porter.recipe import recipes_named, replaced
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
-from porter.source.hub import repository_of
 from porter.source.opened import Opened
-from porter.source.protocol import doubted, read_stated
-from porter.source.trained import parse_padding, with_padding
+from porter.source.protocol import doubted
 
 if TYPE_CHECKING:
     from porter.verification.user_reference import ReferenceName
@@ -76,35 +68,8 @@ class Conversion:
         return {"port": str(self.port.folder), **self.port.record.summary()}
 
 
-def convert(
-    subject: AnyPath | Model,
-    source: str | None = None,
-    to: str = "torch",
-    *,
-    example: Example | None = None,
-    weights: AnyPath | None = None,
-    out: AnyPath | None = None,
-    overwrite: bool = False,
-    padding: str = "shipped",
-    input_size: AnySize | None = None,
-    dtype: str = "float32",
-    quantize: str | None = None,
-    allow_overflow: bool = False,
-    keep_background: bool = False,
-    keep_activation: bool = False,
-    keep_dropout: bool = False,
-    preprocess: AnyPath | Mapping[str, object] | None = None,
-    class_names: AnyPath | None = None,
-    outputs: str | Sequence[str] = (),
-    mapped: str | Sequence[str] = (),
-    options: Mapping[str, bool | float | str] | None = None,
-    fold_bn: bool = False,
-    stock: bool | str = False,
-    check: bool | None = None,
-    reference: AnyPath | None = None,
-    origin: str | None = None,
-    recipes: AnyPath | None = None,
-) -> Conversion:
+@takes(ConvertOptions)
+def convert(asked: ConvertOptions) -> Conversion:
     """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port
     against its source.
 
@@ -161,102 +126,32 @@ def convert(
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
-    framework, stored_as, folder = get_destination(to), parse_dtype(dtype), path_of(recipes)
-    quantized = _parse_quantize(quantize, framework, stored_as)
-    mapped, outputs = items(mapped), items(outputs)
-    photos = read_stated(preprocess, class_names)
-    size = None if input_size is None else parse_size(input_size)
-    if fold_bn and stock:
-        raise UsageError(
-            "stock classes have batch norms, so none can be folded",
-            where="--fold-bn",
-            next="leave out --fold-bn or --stock",
-        )
-    if keep_dropout and (stock or framework.NAME not in WITH_DROPOUTS):
-        reason = (
-            "a stock class has its own dropouts"
-            if stock
-            else f"porter's models of {framework.NAME} have no dropouts"
-        )
-        raise UsageError(reason, where="--keep-dropout", next="leave it out")
-    if not is_model(subject) and not isinstance(subject, str | PathLike):
-        expected = "a variant, a file, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto"
-        raise UsageError(
-            f"got an object of {type(subject).__name__}, expected {expected}", next=instead_of(subject)
-        )
-    named = fspath(subject) if isinstance(subject, str | PathLike) else ""
-    given: ReferenceName | None = None
-    if reference is not None:
-        if is_model(subject):
-            raise UsageError(
-                "a model in memory is its own reference", where="--reference", next="leave it out"
-            )
-        from porter.verification.user_reference import parse_reference
-
-        given = parse_reference(fspath(reference))
-        if check is False:
-            raise UsageError(
-                "--reference asks for a comparison, and --no-check forbids it",
-                where="--no-check",
-                next="leave out --reference or --no-check",
-            )
-    pads: Padding | None = None
-    if source is None or is_model(subject):
-        needing: dict[str, object] = {
-            "--map": mapped,
-            "--option": options,
-            "--padding": padding != "shipped",
-            "--origin": origin,
-        }
-        if is_model(subject):
-            needing |= {"--from": source, "--weights": weights}
-        expect_no_recipe([name for name, given in needing.items() if given])
-        wishes = Wishes(keep_background, mapped, size=size, keep_activation=keep_activation, outputs=outputs)
-    if is_model(subject):
-        opening, name = partial(open_model, subject, wishes, folder, example), type(subject).__name__
-    elif source is None:
-        file = expect_file(named, folder)
-        opening = partial(open_file, file, wishes, folder, path_of(weights))
-        hub = repository_of(file)
-        name = hub.name if hub is not None else file.name if file.is_dir() else file.stem
-    else:
-        if keep_activation or outputs:
-            where = "--outputs" if outputs else "--keep-activation"
-            raise UsageError(
-                "a port by a recipe (--from) always gives logits",
-                where=where,
-                next="leave it out, or port a file by its own graph: porter convert FILE --to FRAMEWORK",
-            )
-        member = find_member(named, source, folder)
-        wishes = Wishes(keep_background, mapped, choose_options(member.recipe, options or {}), origin=origin)
-        pads = parse_padding(padding, member)
-        opening = partial(open_member, member, path_of(weights), wishes)
-        name = f"{member.variant}-{member.zoo.name}"
-    port = Path(out or f"{name}-{framework.NAME}")
-    with new_folder(port, overwrite) as building:
-        opened = opening() if pads is None else with_padding(opening(), pads)
-        opened = with_dropouts(opened) if keep_dropout else opened
-        facts = photos.of(opened.facts, named or opened.file.file, opened.graph.channels)
-        assumed = facts.assumed + (opened.assumed_size if size is None else ())
+    wanted = read_asked(asked)
+    with new_folder(wanted.out, asked.overwrite) as building:
+        opened = with_dropouts(wanted.open()) if asked.keep_dropout else wanted.open()
+        named = asked.subject if isinstance(asked.subject, str | PathLike) else opened.file.file
+        facts = wanted.photos.of(opened.facts, fspath(named), opened.graph.channels)
+        assumed = facts.assumed + (opened.assumed_size if wanted.size is None else ())
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
-        size = size or opened.sizes.built
+        size = wanted.size or opened.sizes.built
         opened.sizes.expect(size)
-        target = Target(framework, size, stored_as, allow_overflow, quantized)
-        written = _write(building, opened, target, stock, fold_bn)
-        made = _port(building, _record(opened, written, target, wishes, folder), written.plan, framework)
+        target = Target(wanted.framework, size, wanted.dtype, asked.allow_overflow, wanted.quantize)
+        written = _write(building, opened, target, asked.stock, asked.fold_bn)
+        record = _record(opened, written, target, wanted.wishes, wanted.recipes)
+        made = _port(building, record, written.plan, wanted.framework)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
-        if check is not False:
+        if asked.check is not False:
             # What is compared is what a reader of the folder gets.
             write_record(building, made.record)
             on_disk = read_port(building, held=False)
-            verdict, checked, warnings = _check(on_disk, opened, given, check is True, size)
+            verdict, checked, warnings = _check(on_disk, opened, wanted.reference, asked.check is True, size)
             made = replace(made, record=made.record.model_copy(update=checked))
-        own = _record_warnings(made.record, opened, framework, wishes.size)
+        own = _record_warnings(made.record, opened, wanted.framework, wanted.wishes.size)
         warnings = (*opened.warnings, *written.warnings, *own, *warnings)
         made = replace(made, record=made.record.model_copy(update={"warnings": warnings}))
         write_record(building, made.record)
-    return Conversion(replace(made, folder=port), verdict)
+    return Conversion(replace(made, folder=wanted.out), verdict)
 
 
 def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> Port:
@@ -278,36 +173,6 @@ def write_trial(folder: Path, opened: Opened) -> Port:
     target = Target(get_destination(opened.framework), opened.sizes.built)
     written = write_plain(folder, opened, target)
     return _port(folder, _record(opened, written, target, NONE, None), written.plan, target.framework)
-
-
-def parse_dtype(text: str) -> Dtype:
-    """One of porter.base.dtypes.DTYPES."""
-    for dtype in DTYPES:
-        if dtype == text:
-            return dtype
-    raise UsageError(
-        f"'{text}' is not a storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}"
-    )
-
-
-def _parse_quantize(text: str | None, framework: Destination, dtype: Dtype) -> Quantize | None:
-    """How weights are rounded to whole numbers; None where they are not."""
-    if text is None:
-        return None
-    if text != "dynamic":
-        raise UsageError(
-            f"porter does not know the quantization '{text}'", where="--quantize", next="write dynamic"
-        )
-    if framework.NAME not in CONVERTED:
-        message = f"porter quantizes ports to {' or '.join(CONVERTED)} only"
-        raise UsageError(message, where="--quantize", next="leave it out")
-    if dtype != "float32":
-        raise UsageError(
-            "--quantize stores the weights in 8 bits, so they can have no other type",
-            where="--dtype",
-            next="leave out --dtype or --quantize",
-        )
-    return "dynamic"
 
 
 def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, recipes: Path | None) -> Record:
@@ -433,11 +298,13 @@ def _for_squares(opened: Opened, framework: Destination, asked: Size | None) -> 
     """
     only = opened.sizes.only is not None
     if only and asked is not None:
-        return "convert again with --input-size N"
+        return f"convert again with {INPUT_SIZE.placeholder}"
     try:
         make_plan(opened.graph, ANY, framework.CAPABILITIES)
     except PaddingError:
-        return "export the model with open sizes" if only else "convert again with --input-size N"
+        return "export the model with open sizes" if only else f"convert again with {INPUT_SIZE.placeholder}"
     except GraphError:
         return "the model's own layers take no other size"
-    return "export the model with open sizes" if only else "convert again with --input-size N or any"
+    return (
+        "export the model with open sizes" if only else f"convert again with {INPUT_SIZE.placeholder} or any"
+    )

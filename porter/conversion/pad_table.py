@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from porter.base.commands import PadsOptions, takes
 from porter.base.errors import PorterError
 from porter.conversion.refusals import under_own_names
+from porter.files import path_of
 from porter.frameworks import get_destination
 from porter.graph.pads import Pad, pads_of, with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import REACHES_NOWHERE
-from porter.padding.sizes import AnySize, parse_size
+from porter.padding.sizes import parse_size
 from porter.recipe import Proof, expand, find_member, proof_of, trained_conventions
 
 
@@ -57,13 +58,8 @@ class PadTable:
         return {"sites": sites, "refused": refused, "proof": self.proof and self.proof.record()}
 
 
-def pads(
-    subject: str,
-    source: str | None = None,
-    to: str = "torch",
-    input_size: AnySize | None = None,
-    recipes: Path | None = None,
-) -> PadTable:
+@takes(PadsOptions)
+def pads(asked: PadsOptions) -> PadTable:
     """The table of padding sites of a port of the variant `subject`, without weights; without a source, of
     the file `subject`.
 
@@ -71,23 +67,24 @@ def pads(
         PaddingError: a site has no exact form in the destination at this size. UsageError: the file holds for
             another size only.
     """
-    framework = get_destination(to)
+    subject, recipes = asked.subject, path_of(asked.recipes)
+    framework = get_destination(asked.to)
     capabilities = framework.CAPABILITIES
-    if source is None:
+    if asked.source is None:
         from porter.fitting.wishes import Wishes
         from porter.identify.doors import expect_file, open_file  # a variant's table is made without numpy
 
-        asked = None if input_size is None else parse_size(input_size)
-        opened = open_file(expect_file(subject, recipes), Wishes(size=asked), recipes)
-        size = asked or opened.sizes.built
+        given = None if asked.input_size is None else parse_size(asked.input_size)
+        opened = open_file(expect_file(subject, recipes), Wishes(size=given), recipes)
+        size = given or opened.sizes.built
         opened.sizes.expect(size)
         plan = make_plan(opened.graph, size, capabilities)
         plan = replace(plan, only_size=opened.sizes.only or plan.only_size)
         refused = under_own_names(framework.refusals(plan), opened.graph, opened, size)
         return PadTable(tuple(SitePads(pad, None) for pad in pads_of(plan)), tuple(refused))
-    member = find_member(subject, source, recipes)
+    member = find_member(subject, asked.source, recipes)
     graph = expand(member)
-    size = member.native_size() if input_size is None else parse_size(input_size)
+    size = member.native_size() if asked.input_size is None else parse_size(asked.input_size)
     plan = make_plan(graph, size, capabilities)
     shipped, refused = pads_of(plan), under_own_names(framework.refusals(plan), graph, None, size)
     conventions = trained_conventions(member)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from porter.base.errors import GraphError, PaddingError, PorterError
+from porter.base.options import OUTPUTS, TO
 from porter.frameworks import get_destination
 from porter.graph import Graph
 from porter.graph.plan import make_plan
@@ -45,13 +46,13 @@ def under_own_names(
     read = [path for node in nodes for path in node.inputs]
     before = {taps[path]: None for path in (*read, *graph.outputs) if path not in after and path in taps}
     cut = (
-        f", or end the file's graph before {'it' if len(nodes) == 1 else 'them'}: --outputs "
+        f", or end the file's graph before {'it' if len(nodes) == 1 else 'them'}: {OUTPUTS} "
         f"{','.join(before)}"
         if before
         else ""
     )
     able = [name for name in _MOST_ABLE if _says_all(name, graph, size)]
-    elsewhere = f"{' and '.join(able)} can say all of it: --to {able[-1]}" if able else "no destination can"
+    elsewhere = f"{' and '.join(able)} can say all of it: {TO(able[-1])}" if able else "no destination can"
     next = elsewhere + cut
     own = {node.path: names.get(node.path, node.path) for node in nodes}
     return [

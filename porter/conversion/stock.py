@@ -15,6 +15,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import UsageError
+from porter.base.options import STOCK
 from porter.fitting.naming import tensor_names
 from porter.frameworks import Destination, Tensors
 from porter.frameworks.dialects import get_dialect
@@ -71,14 +72,16 @@ def as_stock(
     """
     if not model.classes:
         raise UsageError(
-            "a stock class has a head, and the file has none", where="--stock", next="convert without --stock"
+            "a stock class has a head, and the file has none",
+            where=str(STOCK),
+            next=f"convert without {STOCK}",
         )
     if any(rule.tensor is not None for rule in member.zoo.names):
         message = (
             f"porter writes no stock class of {member.variant}: its tokens and positions are numbers "
             "that no layer holds"
         )
-        raise UsageError(message, where="--stock", next="convert without --stock")
+        raise UsageError(message, where=str(STOCK), next=f"convert without {STOCK}")
     refusals: list[tuple[int, UsageError]] = []
     for zoo, library in libraries.items():
         try:
@@ -175,7 +178,7 @@ def _refusal(
         f"{name} is another function: {first}{then}{more}. "
         f"{risk if fits else 'Not even the shapes would fit'}"
     )
-    return UsageError(message, where=where, next="convert without --stock")
+    return UsageError(message, where=where, next=f"convert without {STOCK}")
 
 
 def _kernels(graph: Graph) -> dict[str, tuple[int, ...]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import GraphError, PaddingError, UsageError
+from porter.base.options import STOCK
 from porter.base.package import __version__
 from porter.conversion.refusals import under_own_names
 from porter.conversion.stock import as_stock, norms_epsilon, stock_arrays
@@ -152,7 +153,7 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
     if member is None:
         raise UsageError(
             "only a recipe's variant has a stock class, and no recipe has this graph",
-            where="--stock",
+            where=str(STOCK),
             next="leave it out",
         )
     framework, libraries = target.framework, stock_libraries(target.framework.NAME, library)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from porter.base.errors import FileError, UsageError, escaped
+from porter.base.options import CLASS_NAMES
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
 
 _WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
@@ -96,7 +97,7 @@ def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dic
             f"the folders {listed(sorted(folders))} are ImageNet's first {len(folders)} classes, or "
             f"{len(folders)} others",
             where=where,
-            next="name the folders by wnid; a model of other classes takes --class-names FILE",
+            next=f"name the folders by wnid; a model of other classes takes {CLASS_NAMES.placeholder}",
         )
     return {name: numbers[name] if numbers.get(name, classes) < classes else None for name in folders}
 

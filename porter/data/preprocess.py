@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
 
 from porter.base.errors import FileError, PorterError, UsageError
+from porter.base.options import CROPS, PREPROCESS
 from porter.data.interpolations import RESAMPLINGS, Interpolation, Resampling
 from porter.data.jpeg import Jpeg, decoded_fast, fast_decoder, is_jpeg
 
@@ -386,7 +387,7 @@ def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
         UsageError: the protocol does not crop.
     """
     if protocol.crop is None:
-        raise UsageError("ten crops need a protocol that crops after resizing", next="use --crops 1")
+        raise UsageError("ten crops need a protocol that crops after resizing", next=f"use {CROPS(1)}")
     height, width = pixels.shape[:2]
     side, bottom, right = protocol.crop, height - protocol.crop, width - protocol.crop
     starts = [_centre(height, width, protocol), (0, 0), (0, right), (bottom, 0), (bottom, right)]
@@ -462,7 +463,7 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
     if protocol.resize == "none" and (height, width) != (size, size):
         raise FileError(
             f"it has {width}x{height} pixels, and the protocol takes {size}x{size} and resizes nothing",
-            next="resize the photo first, or state a protocol that resizes: --preprocess",
+            next=f"resize the photo first, or state a protocol that resizes: {PREPROCESS}",
         )
     if protocol.resize != "shorter_side":
         return size, size

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.base.errors import FileError, UsageError
+from porter.base.options import PREPROCESS
 from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.files import AnyPath, expect_plain
 
-OPTION = "--preprocess"
 MAX_BYTES = 1 << 16
 
 _NUMBERS = {"size": int, "crop": int, "central_fraction": float, "divide": float}
@@ -33,7 +33,7 @@ def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
     try:
         return _protocol(stated)
     except ProtocolError as error:
-        raise UsageError(error.message, where=OPTION, next=_next()) from None
+        raise UsageError(error.message, where=str(PREPROCESS), next=_next()) from None
 
 
 def _next() -> str:
@@ -45,7 +45,7 @@ def _next() -> str:
 
 def example(size: int, interpolation: str, scaling: str = ",divide=255") -> str:
     """A protocol to type, for squares of `size`."""
-    return f"{OPTION} 'resize=squash,size={size},interpolation={interpolation}{scaling}'"
+    return PREPROCESS(f"resize=squash,size={size},interpolation={interpolation}{scaling}")
 
 
 def stated(protocol: Preprocess) -> str:
@@ -66,7 +66,7 @@ def _parsed(given: AnyPath) -> dict[str, Any]:
     if not text.lstrip().startswith("{") and ("=" not in text or _is_there(text)):
         path = Path(text)
         if not _is_there(text):
-            raise UsageError(f"'{text}' is no file and no protocol", where=OPTION, next=_next())
+            raise UsageError(f"'{text}' is no file and no protocol", where=str(PREPROCESS), next=_next())
         expect_plain(path)
         if path.stat().st_size > MAX_BYTES:
             raise FileError(f"a protocol has at most {MAX_BYTES:,} bytes", where=text)
@@ -76,7 +76,7 @@ def _parsed(given: AnyPath) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"this is no JSON: {error}", where=OPTION, next=_next()) from None
+        raise UsageError(f"this is no JSON: {error}", where=str(PREPROCESS), next=_next()) from None
     return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from porter.base.errors import CannotRun, UsageError
+from porter.base.options import INPUT_SIZE
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.port import Port
@@ -31,7 +32,7 @@ def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: 
 
     def run(form: Form) -> Beside:
         if not form.takes((side, side)):
-            next = "convert with an --input-size that it takes"
+            next = f"convert with an {INPUT_SIZE} that it takes"
             raise CannotRun(f"{form.name} cannot be run at {side}x{side}", next=next)
         warnings: tuple[str, ...] = ()
         if isinstance(form, OwnBuild):

@@ -8,12 +8,24 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
-from porter.base.dtypes import FP32, Precision, Run
+from porter.base import options as opt
+from porter.base.commands import EvaluateOptions, EvaluateSeveralOptions, MeasuringOptions, takes
+from porter.base.dtypes import FP32, Run
 from porter.base.errors import FileError, UsageError
+from porter.base.options import (
+    AFRESH,
+    CHANNELS_LAST,
+    COMPILE,
+    EXPECT_TOP1,
+    FAST,
+    PRECISION,
+    PREDICTIONS,
+    TOLERANCE,
+    WEIGHTS,
+)
 from porter.data.classes import Classes
 from porter.data.layouts import open_photos
 from porter.data.photos import Failure, PhotoSet
@@ -24,53 +36,26 @@ from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, joined, this_process
 from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Entrant, Measured, Options, measure, merged, one_of
+from porter.evaluation.measuring import Entrant, Measured, Options, measure, merged
 from porter.evaluation.predictions import write_predictions
 from porter.evaluation.protocol import protocol_of, rescaled
 from porter.evaluation.published import judge, notes_on_weights, obstacles, other_protocol, published_figure
-from porter.evaluation.results import Accuracy, Crops, Evaluation, OfPort
+from porter.evaluation.results import Accuracy, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import AnyPath, expect_folder, path_of
-from porter.frameworks.in_memory import Model
 from porter.graph import tensor_shapes
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
 from porter.source.in_memory import Weights, weights_of
 from porter.source.of_port import member_of, source_of
-from porter.source.protocol import doubted, read_stated
+from porter.source.protocol import doubted
 
-TOLERANCE = 0.05
+AROUND = 0.05
 """Percentage points around `--expect-top1` if no `--tolerance` is given."""
 
 
-def evaluate(
-    folder: AnyPath,
-    data: AnyPath,
-    *,
-    source: bool = False,
-    weights: AnyPath | Model | None = None,
-    precision: str = "fp32",
-    amp: str | None = None,
-    compiled: bool = False,
-    channels_last: bool = True,
-    fast: bool = False,
-    device: str = "cpu",
-    crops: int = 1,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    limit: int | None = None,
-    cache: AnyPath | None = None,
-    split: str | None = None,
-    labels: AnyPath | None = None,
-    preprocess: AnyPath | Mapping[str, object] | None = None,
-    class_names: AnyPath | None = None,
-    real_labels: AnyPath | None = None,
-    expect_top1: float | None = None,
-    tolerance: float | None = None,
-    predictions: AnyPath | None = None,
-    afresh: bool = False,
-    recipes: AnyPath | None = None,
-) -> Evaluation:
+@takes(EvaluateOptions)
+def evaluate(asked: EvaluateOptions) -> Evaluation:
     """Measures a port's accuracy on labelled photos, prepared by the port's own protocol, beside the
     published accuracy.
 
@@ -89,7 +74,6 @@ def evaluate(
             one.
         precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, `bf16` or `fp16` (torch's autocast: batch
             norms stay in float32).
-        amp: `bf16` or `fp16`, in place of `precision`.
         compiled, channels_last: of torch ports (porter.frameworks.Run).
         fast: takes the fastest way of running the port on this device (porter.evaluation.speed), and runs it
             in fp32 beside it.
@@ -112,64 +96,11 @@ def evaluate(
     Raises:
         PorterError: the input is bad, or the protocol cannot be fitted to the only size that the port takes.
     """
-    found = evaluate_several(
-        [folder],
-        data,
-        source=source,
-        weights=weights,
-        precision=precision,
-        amp=amp,
-        compiled=compiled,
-        channels_last=channels_last,
-        fast=fast,
-        device=device,
-        crops=crops,
-        batch_size=batch_size,
-        workers=workers,
-        limit=limit,
-        cache=cache,
-        split=split,
-        labels=labels,
-        preprocess=preprocess,
-        class_names=class_names,
-        real_labels=real_labels,
-        expect_top1=expect_top1,
-        tolerance=tolerance,
-        predictions=predictions,
-        afresh=afresh,
-        recipes=recipes,
-    )
-    return found[0].evaluation
+    return _measured(asked, [asked.folder])[0].evaluation
 
 
-def evaluate_several(
-    folders: Sequence[AnyPath],
-    data: AnyPath,
-    *,
-    source: bool = False,
-    weights: AnyPath | Model | None = None,
-    precision: str = "fp32",
-    amp: str | None = None,
-    compiled: bool = False,
-    channels_last: bool = True,
-    fast: bool = False,
-    device: str = "cpu",
-    crops: int = 1,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    limit: int | None = None,
-    cache: AnyPath | None = None,
-    split: str | None = None,
-    labels: AnyPath | None = None,
-    preprocess: AnyPath | Mapping[str, object] | None = None,
-    class_names: AnyPath | None = None,
-    real_labels: AnyPath | None = None,
-    expect_top1: float | None = None,
-    tolerance: float | None = None,
-    predictions: AnyPath | None = None,
-    afresh: bool = False,
-    recipes: AnyPath | None = None,
-) -> tuple[OfPort, ...]:
+@takes(EvaluateSeveralOptions)
+def evaluate_several(asked: EvaluateSeveralOptions) -> tuple[OfPort, ...]:
     """Measures several ports as `evaluate` measures one. Each gets the figures that it would get by itself.
 
     Ports that tell the same classes apart, and whose protocols resize and crop alike, are run in one pass:
@@ -183,52 +114,27 @@ def evaluate_several(
         The results in the order of the folders. If Ctrl-C ends the run, ports that have no figures yet are
         left out.
     """
-    options = Options(
-        device,
-        Run(_precision(precision, amp), compiled, channels_last),
-        one_of(crops, get_args(Crops), "--crops"),
-        batch_size,
-        workers,
-        limit,
-        path_of(cache),
-        split,
-        path_of(labels),
-        read_stated(preprocess, class_names),
-        path_of(class_names),
-        fast,
-    )
-    if fast and options.run != FP32:
-        advice = "leave out --fast, or leave out --precision, --amp, --compile and --channels-first"
-        raise UsageError(
-            f"this option chooses how the port runs, and {options.run.words} is given too",
-            where="--fast",
-            next=advice,
-        )
-    expected = _expected(expect_top1, tolerance)
-    if weights is not None and not source:
-        raise UsageError(
-            "these weights are the source's, and --source is not given",
-            where="--weights",
-            next="add --source",
-        )
-    _expect_apart(folders, predictions)
-    process = this_process()
-    if fast and process.world > 1:
-        advice = "run it in one process first, and give all processes the options that it chooses"
-        raise UsageError(
-            "several processes could each choose another way to run", where="--fast", next=advice
-        )
+    return _measured(asked, asked.folders)
+
+
+def _measured(
+    asked: EvaluateOptions | EvaluateSeveralOptions, folders: Sequence[AnyPath]
+) -> tuple[OfPort, ...]:
+    options, process = Options.of(asked), this_process()
+    _expect_together(asked, options.run, process)
+    expected = _expected(asked.expect_top1, asked.tolerance)
+    _expect_apart(folders, asked.predictions)
+    data, recipes, predictions = Path(asked.data), path_of(asked.recipes), asked.predictions
     with joined(process) as gather:
         entrants = [
-            _entrant(folder, source, weights_of(weights), path_of(recipes), options) for folder in folders
+            _entrant(folder, asked.source, weights_of(asked.weights), recipes, options) for folder in folders
         ]
         sets = {
-            classes: _photos(Path(data), classes, options)
-            for classes in dict.fromkeys(map(_classes, entrants))
+            classes: _photos(data, classes, options) for classes in dict.fromkeys(map(_classes, entrants))
         }
-        real = replace(options, labels=path_of(real_labels), limit=None)
-        relabelled = {classes: _photos(Path(data), classes, real) for classes in sets} if real.labels else {}
-        here = _passes(entrants, sets, options, process, afresh or fast)
+        real = replace(options, labels=path_of(asked.real_labels), limit=None)
+        relabelled = {classes: _photos(data, classes, real) for classes in sets} if real.labels else {}
+        here = _passes(entrants, sets, options, process, asked.afresh or asked.fast)
         parts = gather(here.measured)
     kept = here.settle(all(_whole(part, len(entrants)) for part in parts))
     results = []
@@ -239,9 +145,7 @@ def evaluate_several(
         measured, data_set = merged(shares), sets[_classes(entrant)]
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
-        result = _evaluation(
-            entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes))
-        )
+        result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, recipes))
         if relabelled:
             found = _relabelled(
                 data_set, relabelled[_classes(entrant)], measured.scored, entrant.port.record.background
@@ -252,7 +156,7 @@ def evaluate_several(
             result = _warned(
                 result,
                 f"the same command again goes on at photo {at:,} of {len(data_set.photos):,}; with "
-                "--afresh, at "
+                f"{AFRESH}, at "
                 "the first",
             )
         if expected is not None:
@@ -287,14 +191,32 @@ def _parameters(port: Port) -> int:
     )
 
 
-def _precision(precision: str, amp: str | None) -> Precision:
-    if amp is not None and precision not in ("fp32", amp):
-        raise UsageError(
-            f"{amp} contradicts --precision {precision}", where="--amp", next="leave out one of these two"
-        )
-    return one_of(
-        precision if amp is None else amp, get_args(Precision), "--precision" if amp is None else "--amp"
-    )
+def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> None:
+    """Expects that the options go together, and with the processes that there are."""
+    chosen = f"{PRECISION}, {COMPILE} and {CHANNELS_LAST(False)}"
+    several = "run it in one process first, and give all processes the options that it chooses"
+    for contradicts, option, message, next in (
+        (
+            asked.fast and run != FP32,
+            FAST,
+            f"this option chooses how the port runs, and {run.words} is given too",
+            f"leave out {FAST}, or leave out {chosen}",
+        ),
+        (
+            asked.fast and process.world > 1,
+            FAST,
+            "several processes could each choose another way to run",
+            several,
+        ),
+        (
+            asked.weights is not None and not asked.source,
+            WEIGHTS,
+            f"these weights are the source's, and {opt.SOURCE} is not given",
+            f"add {opt.SOURCE()}",
+        ),
+    ):
+        if contradicts:
+            raise UsageError(message, where=str(option), next=next)
 
 
 def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
@@ -309,7 +231,7 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
     if predictions is not None and len(folders) > 1:
         raise UsageError(
             f"the file has the answers of one port, and {len(folders)} ports are given",
-            where="--predictions",
+            where=str(PREDICTIONS),
             next="measure each port in a command of its own",
         )
     if predictions is not None:
@@ -400,13 +322,13 @@ def _passes(
 def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
     if top1 is None:
         if tolerance is not None:
-            raise UsageError("a tolerance needs --expect-top1, which is not given", where="--tolerance")
+            raise UsageError(f"a tolerance needs {EXPECT_TOP1}, which is not given", where=str(TOLERANCE))
         return None
     if not 0 <= top1 <= 100:
-        raise UsageError(f"an accuracy must be from 0 to 100 per cent, got {top1}", where="--expect-top1")
-    around = TOLERANCE if tolerance is None else tolerance
+        raise UsageError(f"an accuracy must be from 0 to 100 per cent, got {top1}", where=str(EXPECT_TOP1))
+    around = AROUND if tolerance is None else tolerance
     if not 0 <= around <= 100:
-        raise UsageError(f"expected percentage points from 0 to 100, got {around}", where="--tolerance")
+        raise UsageError(f"expected percentage points from 0 to 100, got {around}", where=str(TOLERANCE))
     return top1, around
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from numpy.typing import NDArray
 
-from porter.base.dtypes import FP32, Array, Run
+from porter.base.commands import MeasuringOptions, StudyOptions
+from porter.base.dtypes import FP32, Array, Precision, Run
 from porter.base.errors import UsageError
+from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option
 from porter.data.photos import Photo
 from porter.data.pipeline import Feed
 from porter.data.preprocess import Preprocess
@@ -24,10 +26,11 @@ from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
 from porter.evaluation.scoring import Logits, Scored, Watching, score
 from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, made_pixels, tried_runs
+from porter.files import path_of
 from porter.frameworks import Classifier
 from porter.port import Facts, Port
 from porter.source.opened import Opened
-from porter.source.protocol import NOTHING, PhotoFacts
+from porter.source.protocol import NOTHING, PhotoFacts, read_stated
 
 T = TypeVar("T")
 
@@ -77,15 +80,37 @@ class Options:
     class_names: Path | None = None
     fast: bool = False
 
-    def __post_init__(self) -> None:
-        numbers = (
-            ("--batch-size", self.batch_size, 1),
-            ("--workers", self.workers, 0),
-            ("--limit", self.limit, 1),
+    @classmethod
+    def of(cls, asked: MeasuringOptions | StudyOptions) -> Options:
+        """The options of a command, read. A study runs in float32."""
+        run = Run()
+        if isinstance(asked, MeasuringOptions):
+            precision = one_of(asked.precision, get_args(Precision), PRECISION)
+            run = Run(precision, asked.compiled, asked.channels_last)
+        return cls(
+            asked.device,
+            run,
+            one_of(asked.crops, get_args(Crops), CROPS),
+            asked.batch_size,
+            asked.workers,
+            asked.limit,
+            path_of(asked.cache),
+            asked.split,
+            path_of(asked.labels),
+            read_stated(asked.preprocess, asked.class_names),
+            path_of(asked.class_names),
+            isinstance(asked, MeasuringOptions) and asked.fast,
         )
-        for name, value, least in numbers:
+
+    def __post_init__(self) -> None:
+        numbers = ((BATCH_SIZE, self.batch_size, 1), (WORKERS, self.workers, 0), (LIMIT, self.limit, 1))
+        for option, value, least in numbers:
             if value is not None and value < least:
-                raise UsageError(f"expected at least {least}, got {value}", where=name)
+                raise UsageError(
+                    f"expected at least {least}, got {value}",
+                    where=str(option),
+                    next=f"write {option(least)}",
+                )
 
     @property
     def photos_at_once(self) -> int:
@@ -106,7 +131,7 @@ def logits_of(facts: Facts) -> Logits:
     return Logits(facts.background, facts.activation)
 
 
-def one_of(value: object, choices: tuple[T, ...], where: str) -> T:
+def one_of(value: object, choices: tuple[T, ...], option: Option) -> T:
     """The choice that a value is.
 
     Raises:
@@ -115,7 +140,10 @@ def one_of(value: object, choices: tuple[T, ...], where: str) -> T:
     for choice in choices:
         if choice == value:
             return choice
-    raise UsageError(f"expected one of {', '.join(map(str, choices))}, got '{value}'", where=where)
+    expected = ", ".join(map(str, choices))
+    raise UsageError(
+        f"expected one of {expected}, got '{value}'", where=str(option), next=f"write {option(choices[0])}"
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.base.commands import PHOTO, PREDICT, PredictOptions, takes
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, UsageError
 from porter.data.preprocess import Preprocess, as_image, open_image, prepare
@@ -63,13 +64,8 @@ class Prediction:
         return {"image": str(self.image), "fed": self.fed, "top5": [asdict(guess) for guess in self.top5]}
 
 
-def predict(
-    folder: AnyPath,
-    images: Photo | Sequence[Photo],
-    *,
-    preprocess: AnyPath | Mapping[str, object] | None = None,
-    class_names: AnyPath | None = None,
-) -> tuple[Prediction, ...]:
+@takes(PredictOptions)
+def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
     """The five likeliest classes of each photo.
 
     Args:
@@ -77,16 +73,17 @@ def predict(
             them, or a sequence.
         preprocess, class_names: as `convert` takes them, in place of the port's own.
     """
-    folder, photos = Path(folder), _each(images)
+    folder, photos = Path(asked.folder), _each(asked.images)
     for path in (Path(photo) for photo in photos if isinstance(photo, str | PathLike)):
         if path.is_dir():
+            first = next((each for each in sorted(path.iterdir()) if each.is_file()), PHOTO)
             raise UsageError(
                 "predict takes photos, and this is a folder",
                 where=str(path),
-                next=f"porter predict {folder} {path}/*",
+                next=f"name each photo: {PREDICT.advise(folder=folder, images=[first])}",
             )
     port = read_port(folder)
-    port = replace(port, record=read_stated(preprocess, class_names).of(port.record, str(folder)))
+    port = replace(port, record=read_stated(asked.preprocess, asked.class_names).of(port.record, str(folder)))
     protocol = fitted(expect_protocol(port), port.record.input, str(folder))
     batches = [pixels_of(photo, protocol)[np.newaxis] for photo in photos]
     model = port.build()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from porter.base.commands import PHOTO, PREDICT
 from porter.base.errors import UsageError
+from porter.base.options import CROPS, INPUT_SIZE, PREPROCESS
 from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.data.statements import example, in_words
@@ -120,14 +122,14 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         raise UsageError(
             f"photos are fed as squares, and this port takes only {rows}x{columns}",
             where=where,
-            next="convert again with --input-size N or any",
+            next=f"convert again with {INPUT_SIZE.placeholder} or any",
         )
     if protocol.fed_side is None:
         raise UsageError(
             "this model's protocol gives every photo another size, and this port takes only "
             f"{rows}x{columns}",
             where=where,
-            next="give it a crop: --preprocess",
+            next=f"give it a crop: {PREPROCESS}",
         )
     try:
         return protocol.at(rows)
@@ -136,7 +138,7 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
             f"this model's protocol cannot feed {rows}x{columns}, the only size that this port takes: "
             f"{error.message}",
             where=where,
-            next="convert again with a smaller --input-size or any",
+            next=f"convert again with a smaller {INPUT_SIZE} or any",
         ) from None
 
 
@@ -168,18 +170,18 @@ def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Prep
         raise UsageError(
             "this model has one output, so there are no classes to tell apart",
             where=where,
-            next="porter predict prints its output",
+            next=f"{PREDICT.advise(folder=where, images=[PHOTO])} prints its output",
         )
     if protocol.fed_side is None:
         raise UsageError(
             "this model's protocol gives every photo another size",
             where=where,
-            next="give it a crop: --preprocess",
+            next=f"give it a crop: {PREPROCESS}",
         )
     expect_colours(channels, where)
     if crops == 10 and protocol.crop is None:
         raise UsageError(
             "ten crops need a protocol that crops, and this model's takes the whole photo",
-            next="use --crops 1",
+            next=f"use {CROPS(1)}",
         )
     return protocol

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import FP32, Precision, Run
 from porter.base.errors import UsageError
+from porter.base.options import FAST
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 
@@ -91,7 +92,7 @@ def tried_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: 
     """
     found = [_tried(make, run, pixels) for run in _plain_runs(device)]
     if not any(each.refused is None for each in found):
-        raise UsageError(f"the model does not run: {found[0].refused}", where="--fast", next="leave it out")
+        raise UsageError(f"the model does not run: {found[0].refused}", where=str(FAST), next="leave it out")
     best = max((each for each in found if each.refused is None), key=lambda each: each.per_second)
     found.append(_tried(make, replace(best.run, compiled=True), pixels))
     return tuple(sorted(found, key=lambda each: (each.refused is not None, -each.per_second)))

@@ -9,10 +9,9 @@ from difflib import get_close_matches
 from itertools import pairwise
 
 from porter.base.errors import UsageError
+from porter.base.options import OUTPUTS
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.graph import INPUT
-
-OUTPUTS = "--outputs"
 
 
 def expect_values(names: Sequence[str], known: Iterable[str]) -> None:
@@ -27,7 +26,9 @@ def expect_values(names: Sequence[str], known: Iterable[str]) -> None:
         near = get_close_matches(lacking, words, 3, 0.5) or words[-3:]
         message = f"the file's graph has no value '{lacking}'"
         raise UsageError(
-            message, where=OUTPUTS, next=f"write the file's own name of a value, such as {', '.join(near)}"
+            message,
+            where=str(OUTPUTS),
+            next=f"write the file's own name of a value, such as {', '.join(near)}",
         )
 
 

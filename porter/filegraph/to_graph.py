@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from keyword import iskeyword
 
 from porter.base.errors import CannotRun, GraphError, MappingError
+from porter.base.options import INPUT_SIZE, OUTPUTS
 from porter.filegraph.file_graph import FileGraph, Foreign, Stored, with_momentum
 from porter.filegraph.names import Names
 from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, Shape, is_call, shapes
@@ -151,7 +152,7 @@ def expect_ops(file: FileGraph) -> None:
             if is_named
             else "port the layers behind them alone, which then take what they give"
         )
-        cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else other
+        cut = f"{OUTPUTS} {','.join(ends)} ends the graph before them" if ends else other
         advice = f"a port without them would be another function: {cut}" + (
             exported if file.language == "keras" else ""
         )
@@ -162,7 +163,7 @@ def expect_ops(file: FileGraph) -> None:
             advice = "name the file that it was quantised from: porter ports models of real numbers"
         if file.sizable:
             advice = (
-                "say at which size the model runs: --input-size ROWSxCOLUMNS, which is then the "
+                f"say at which size the model runs: {INPUT_SIZE('ROWSxCOLUMNS')}, which is then the "
                 "port's only one"
             )
         unsized = "without the input's size, " if file.sizable else ""

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from porter.base.errors import FileError, UsageError
+from porter.base.options import OUT, OVERWRITE
 from porter.files.locks import locked
 
 _AT_FDCWD = -100
@@ -97,10 +98,10 @@ def _refuse(target: Path, overwrite: bool) -> None:
         return
     if not target.is_dir():
         raise UsageError(
-            "a file stands where the folder should go", where=str(target), next="choose another --out"
+            "a file stands where the folder should go", where=str(target), next=f"choose another {OUT}"
         )
     if not overwrite:
-        raise UsageError("the folder exists", where=str(target), next="give --overwrite, or another --out")
+        raise UsageError("the folder exists", where=str(target), next=f"give {OVERWRITE()}, or another {OUT}")
     try:
         is_free = (target / "port.json").is_file() or not any(target.iterdir())
     except OSError as error:
@@ -109,14 +110,14 @@ def _refuse(target: Path, overwrite: bool) -> None:
         raise UsageError(
             "the folder is not a port (it has no port.json) and is never replaced",
             where=str(target),
-            next="choose another --out, or move it away",
+            next=f"choose another {OUT}, or move it away",
         )
     foreign = sorted(entry.name for entry in target.iterdir() if not _PORT_FILE.fullmatch(entry.name))
     if foreign:
         raise UsageError(
             f"the folder holds files that porter did not write: {', '.join(foreign[:3])}",
             where=str(target),
-            next="choose another --out, or move them away",
+            next=f"choose another {OUT}, or move them away",
         )
 
 
@@ -179,5 +180,5 @@ def _failed(target: Path, fresh: Path, error: OSError) -> FileError:
 
 def _unwritable(target: Path, error: OSError) -> FileError:
     return FileError(
-        f"cannot be written: {error.strerror or error}", where=str(target), next="choose another --out"
+        f"cannot be written: {error.strerror or error}", where=str(target), next=f"choose another {OUT}"
     )

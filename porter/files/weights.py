@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from porter.base.errors import ChecksumError, DownloadError, FileError, RecipeError
+from porter.base.options import WEIGHTS
 from porter.files.locks import locked
 
 _DIGESTS = {"sha256": "[0-9a-f]{64}", "sha256_prefix": "[0-9a-f]{8,63}", "md5": "[0-9a-f]{32}"}
@@ -236,8 +237,8 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
         raise DownloadError(
             f"porter could not get the file ({published}): {reasons}",
             where=source.name,
-            next=f"name the file, if you have it elsewhere: --weights FILE; or put it at {path}; or name a "
-            "folder or address that holds it in PORTER_MIRROR",
+            next=f"name the file, if you have it elsewhere: {WEIGHTS.placeholder}; or put it at {path}; or "
+            "name a folder or address that holds it in PORTER_MIRROR",
         )
     try:
         _verify(source, partial, record)

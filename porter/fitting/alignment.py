@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
+from porter.base.commands import FILE, INSPECT
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import unused_name
@@ -145,7 +146,9 @@ class Alignment:
         raise MappingError(
             f"the file's graph has {instead} where the recipe has {describe(node.op)}",
             where=node.path,
-            next="porter has no op for it" if foreign else "porter inspect FILE ranks what the file could be",
+            next="porter has no op for it"
+            if foreign
+            else f"{INSPECT.advise(file=FILE)} ranks what the file could be",
         )
 
 

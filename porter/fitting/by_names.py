@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from porter.base.commands import INSPECT
 from porter.base.errors import MappingError, some
+from porter.base.options import MAP
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.adapted import adapted_names, with_adapted
 from porter.fitting.averages import prefer_averages
@@ -68,7 +70,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
             candidate, naming.reference_layers[last], _spelling(candidate, headed.layers, located)
         )
         stand_in = StandIn(tensors, taps[draft.output], without_head(draft).output)
-    joined = (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
+    joined = (f"the head's dense layers are joined as {MAP} says: {chosen.text}",) if chosen and row else ()
     return Fit(
         graph=with_adapted(headed.graph, headed.named, checkpoint),
         tensors=found,
@@ -177,7 +179,7 @@ def _expect_cover(
         return
     flat = flattened(candidate, unexpected)
     problem = _two_lists(located, unexpected, places) + (f"; '{flat}' reads a map, flattened" if flat else "")
-    next = POOL if flat else "porter inspect FILE ranks what it could be"
+    next = POOL if flat else f"{INSPECT.advise(file=candidate.checkpoint.path)} ranks what it could be"
     raise MappingError(problem, where=str(candidate.checkpoint.path), next=next)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from porter.base.errors import UsageError
+from porter.base.options import MAP
 from porter.filegraph.names import unused_name
 from porter.filegraph.to_graph import path_word
 from porter.graph import Dense, Graph, Node, Relu, Relu6
@@ -55,13 +56,13 @@ def parse_head(text: str) -> DenseHead:
         )
         raise UsageError(
             problem,
-            where="--map",
+            where=str(MAP),
             next=f"write FIRST,WORD,SECOND with one of {', '.join(BETWEEN)} as the word",
         )
     repeated = [name for name in layers if layers.count(name) > 1]
     if repeated:
         raise UsageError(
-            f"'{text}' has the layer '{repeated[0]}' twice", where="--map", next="write every layer once"
+            f"'{text}' has the layer '{repeated[0]}' twice", where=str(MAP), next="write every layer once"
         )
     return DenseHead(layers, between)
 

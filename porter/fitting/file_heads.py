@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from porter.base.commands import CONVERT, FILE, FRAMEWORK
 from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import Given
-from porter.fitting.naming import TENSORS
+from porter.fitting.naming import lists_tensors
 from porter.graph import OF_LOGITS, Conv, Dense, Graph, Op, Rearrange, head_of, tensor_shapes
 
 
@@ -127,7 +128,9 @@ def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
     }
     if name not in known:
         raise MappingError(
-            f"the file's graph has no layer '{name}'", where=str(checkpoint.path), next=TENSORS
+            f"the file's graph has no layer '{name}'",
+            where=str(checkpoint.path),
+            next=lists_tensors(checkpoint.path),
         )
     return _logits_of(file, known[name])
 
@@ -153,7 +156,7 @@ def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
         raise MappingError(
             message,
             where=head.path,
-            next="a file with its graph needs no recipe: porter convert FILE --to FRAMEWORK",
+            next=f"a file with its graph needs no recipe: {CONVERT.advise(subject=FILE, to=FRAMEWORK)}",
         )
     leading = file.leading_to((end,))
     for path in before:

@@ -11,9 +11,10 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import MappingError, some
+from porter.base.options import MAP
 from porter.fitting.candidate import Candidate
 from porter.fitting.dense_heads import BETWEEN, DenseHead
-from porter.fitting.naming import TENSORS
+from porter.fitting.naming import lists_tensors
 from porter.formats.recognition import FORMATS
 from porter.graph import Conv, Dense, tensor_shapes
 from porter.padding import Convention, Window
@@ -49,7 +50,7 @@ class Head:
             return ("the file has no head: the port gives features, one value per channel",)
         shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
         after = (
-            f"left out, because they come after the head: {some(sorted(self.after))}; --map "
+            f"left out, because they come after the head: {some(sorted(self.after))}; {MAP} "
             "LAYER=NODE chooses another head"
         )
         return (*((shape,) if self.by_shape else ()), *((after,) if self.after else ()))
@@ -88,7 +89,11 @@ class Heads:
                 what is between them, or nothing says whether a layer stands before or after the pool.
         """
         if self.rows is None and self.chosen:
-            raise self._refusal(f"the file has no layer '{self.layer.name}'", self.dense, next=TENSORS)
+            raise self._refusal(
+                f"the file has no layer '{self.layer.name}'",
+                self.dense,
+                next=lists_tensors(self.candidate.checkpoint.path),
+            )
         self._expect_placed()
         name = self.layer.name if self.rows is not None else self._by_shape()
         if name is None:
@@ -227,7 +232,9 @@ def dense_op(candidate: Candidate, layer: str) -> Dense:
     rows = head_rows(candidate, layer)
     if rows is None:
         raise MappingError(
-            f"the file has no layer '{layer}'", where=str(candidate.checkpoint.path), next=TENSORS
+            f"the file has no layer '{layer}'",
+            where=str(candidate.checkpoint.path),
+            next=lists_tensors(candidate.checkpoint.path),
         )
     return Dense(rows, bool(_tensors(candidate, layer, "bias")))
 

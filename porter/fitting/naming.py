@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from porter.base.commands import INSPECT
 from porter.base.errors import MappingError, UsageError, some
+from porter.base.options import MAP
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, tensor_shapes
@@ -23,7 +26,6 @@ WHOLE = 0.5
 """A prefix that covers less than this fraction of a graph's tensors holds another network, not a copy of this
 one.
 """
-TENSORS = "porter inspect FILE --tensors lists its tensors"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class Naming:
             )
 
 
+def lists_tensors(path: Path) -> str:
+    """What to do where a file has no layer of a name."""
+    return f"{INSPECT.advise(file=path, tensors=True)} lists its tensors"
+
+
 def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     """`--map SRC=NODE` as node to source layer.
 
@@ -84,16 +91,16 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
         layer, equals, node = setting.rpartition("=")
         if not equals or not layer or not node:
             raise UsageError(
-                f"'{setting}' is not SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}"
+                f"'{setting}' is not SRC=NODE", where=str(MAP), next=f"such as LAYER={head_of(graph).path}"
             )
         if node not in tensor_shapes(graph):
             raise UsageError(
                 f"the graph has no node '{node}' with tensors",
-                where="--map",
+                where=str(MAP),
                 next=hint(node, tensor_shapes(graph)),
             )
         if node in mapped:
-            raise UsageError(f"'{node}' is given twice", where="--map")
+            raise UsageError(f"'{node}' is given twice", where=str(MAP))
         mapped[node] = layer
     return mapped
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError, MappingError, UsageError, some
+from porter.base.options import OUTPUTS, WEIGHTS
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.names import OUTPUTS
 from porter.files import digests
 from porter.formats.format import Format, Reader
 from porter.formats.limits import MOST_LAYERS, most_bytes
@@ -88,7 +88,9 @@ def _as_stored(
         )
     if outputs and format.engine is None:
         raise UsageError(
-            f"{format.what} carries no graph", where=OUTPUTS, next="leave it out, or give a file with a graph"
+            f"{format.what} carries no graph",
+            where=str(OUTPUTS),
+            next="leave it out, or give a file with a graph",
         )
     read = format.read if weights is None else _with_weights(format, path, weights)
     checkpoint = _sized(read, path, outputs, size)
@@ -98,7 +100,9 @@ def _as_stored(
             "that porter takes"
         )
         raise FileError(
-            message, where=str(path), next="save a part of the model, or end it earlier: --outputs NAME"
+            message,
+            where=str(path),
+            next=f"save a part of the model, or end it earlier: {OUTPUTS.placeholder}",
         )
     if not checkpoint.tensors and checkpoint.graph is None:
         said = "".join(f"; {note}" for note in checkpoint.notes)
@@ -146,7 +150,7 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
             f"and {graphs}"
         )
         raise UsageError(
-            f"{format.what} has its own tensors, and --weights gives others", where=str(path), next=next
+            f"{format.what} has its own tensors, and {WEIGHTS} gives others", where=str(path), next=next
         )
     other = _as_stored(weights)
     found = partial(format.read, weights=other.tensors)

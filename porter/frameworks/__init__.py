@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from porter.base.errors import UsageError
+from porter.base.options import CHANNELS_LAST, COMPILE, PRECISION
 
 if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that need no numpy
     from numpy.typing import NDArray
@@ -56,9 +57,9 @@ def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp3
     """
     if run.precision not in precisions:
         message = f"porter runs {framework} models in {' or '.join(precisions)}, not in {run.precision}"
-        raise UsageError(message, where="--precision", next="port to torch")
+        raise UsageError(message, where=str(PRECISION), next="port to torch")
     if not run.is_plain:
-        where = "--compile" if run.compiled else "--channels-first"
+        where = str(COMPILE) if run.compiled else CHANNELS_LAST(False)
         raise UsageError(
             f"only torch models have this option, not {framework} models",
             where=where,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
+from porter.base.options import INPUT_SIZE
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.graph import INPUT, Graph, TakesInputs, axes_text, input_shape, input_shapes
@@ -47,7 +48,7 @@ def expect_fit(shape: tuple[int, ...], channels: int | None, rows: int | None, c
         or any(size not in (None, given) for size, given in zip(wanted, shape[1:], strict=True))
     ):
         text = "x".join("?" if size is None else str(size) for size in wanted)
-        next = "feed N×C×H×W; for another size, convert again with --input-size"
+        next = f"feed N×C×H×W; for another size, convert again with {INPUT_SIZE}"
         raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}", next=next)
 
 

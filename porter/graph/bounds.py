@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from porter.base.errors import GraphError
+from porter.base.options import INPUT_SIZE
 from porter.graph.graph import Graph, shapes
 from porter.graph.ops import Shape, shape_text
 from porter.padding import Size
@@ -37,8 +38,8 @@ def expect_bounded(graph: Graph, size: Size) -> None:
             raise GraphError(
                 f"this value has the shape {shape_text(shape)}, more than {MOST_NUMBERS} numbers",
                 where=path,
-                next="give a smaller --input-size",
+                next=f"give a smaller {INPUT_SIZE}",
             )
         if total > MOST_IN_ALL:
             message = f"the values up to this one have more than {MOST_IN_ALL} numbers together"
-            raise GraphError(message, where=path, next="give a smaller --input-size")
+            raise GraphError(message, where=path, next=f"give a smaller {INPUT_SIZE}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from porter.base.errors import GraphError, PaddingError
+from porter.base.options import INPUT_SIZE
 from porter.graph.adaptive import with_windows
 from porter.graph.graph import Graph, Node, input_shapes, nonnegative_paths, shapes, site_of, with_own_tensors
 from porter.graph.ops import (
@@ -75,7 +76,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         raise GraphError(
             f"{fixed.op.words} fixes the input's size",
             where=fixed.path,
-            next="give --input-size the size that the model was trained at",
+            next=f"give {INPUT_SIZE} the size that the model was trained at",
         )
     try:
         if not capabilities.adaptive_pools:
@@ -85,7 +86,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         raise GraphError(
             error.message,
             where=error.where,
-            next=error.next or "give --input-size a size that the model takes",
+            next=error.next or f"give {INPUT_SIZE} a size that the model takes",
         ) from None
     realisations: dict[str, Realisation] = {}
     for node in graph.nodes:

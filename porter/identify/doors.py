@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from porter.base.commands import CONVERT, FILE, FRAMEWORK, INSPECT, RECIPE_LIST, RECIPE_SHOW, VARIANT, ZOO
 from porter.base.errors import MappingError, NotInstalled, PorterError, UsageError
-from porter.base.options import INSPECT
+from porter.base.options import FROM, KEEP_ACTIVATION, KEEP_BACKGROUND, MAP
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
 from porter.fitting.fit import OWN_GRAPH
@@ -34,11 +35,6 @@ from porter.source.weights import fetch_published, needs_md5
 
 if TYPE_CHECKING:
     from porter.frameworks.in_memory import Example, Model, Saved
-
-NO_MAP = (
-    "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers "
-    "after the network"
-)
 
 
 def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Opened:
@@ -79,7 +75,7 @@ def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...
         return ()
     return (
         (
-            f"--keep-background changes nothing: porter knows no background row among the "
+            f"{KEEP_BACKGROUND} changes nothing: porter knows no background row among the "
             f"{opened.facts.source_classes} classes of {path.name}"
         ),
     )
@@ -90,7 +86,10 @@ def _advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> Mappi
     tried = MappingError(
         error.message,
         where=error.where,
-        next=NO_MAP if error.maps else error.next,
+        next=f"no {MAP} settles it: give the whole model (.keras, SavedModel), or a file without the layers "
+        "after the network"
+        if error.maps
+        else error.next,
         maps=[setting for setting in error.maps if _works(candidate, wishes, setting)],
     )
     tried.next = _advice(tried, candidate)
@@ -251,7 +250,7 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
         else []
     )
     activation = opened.facts.activation
-    notes += [f"its {activation} is taken off: --keep-activation keeps it"] if activation else []
+    notes += [f"its {activation} is taken off: {KEEP_ACTIVATION()} keeps it"] if activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
     photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
     # Of another head where the file was changed after porter wrote it.
@@ -290,13 +289,6 @@ def _open_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -
     return replace(opened, facts=opened.facts.model_copy(update={"origin": stated_origin(checkpoint)}))
 
 
-def expect_no_recipe(needing: Sequence[str]) -> None:
-    """Refuses options that need a recipe, where what is ported carries its graph."""
-    if needing:
-        wanted = "porter convert VARIANT --from ZOO --to FRAMEWORK --weights FILE"
-        raise UsageError("this needs a recipe's variant", where=needing[0], next=wanted)
-
-
 def expect_file(subject: str, recipes: Path | None) -> Path:
     """The file that a command names in place of a variant, or a repository of the Hub.
 
@@ -307,11 +299,12 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
     if repository_of(file) is None and not is_there(file):
         variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
         expected = (
-            "porter recipe list shows the variants; write porter convert VARIANT --from ZOO --to "
-            "FRAMEWORK, or "
-            "porter convert FILE --to FRAMEWORK"
+            f"{RECIPE_LIST.advise()} shows the variants; write "
+            f"{CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK)}, or "
+            f"{CONVERT.advise(subject=FILE, to=FRAMEWORK)}"
         )
-        next = f"add --from ZOO: porter recipe show {subject} lists its zoos" if variant else expected
+        zoos = f"add {FROM.placeholder}: {RECIPE_SHOW.advise(name=subject)} lists its zoos"
+        next = zoos if variant else expected
         raise UsageError(
             f"'{subject}' is {'a variant without its zoo' if variant else 'no file and no variant'}",
             next=next,
@@ -364,7 +357,7 @@ def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
         advice = convert_command(likeliest[1].member, "FRAMEWORK", checkpoint.path, recipes)
         if likeliest[1].facts.twins and likeliest[1].facts.origin is None:
             advice = (
-                f"{INSPECT.line(file=checkpoint.path)} prints the line for each network that takes "
+                f"{INSPECT.advise(file=checkpoint.path)} prints the line for each network that takes "
                 "these tensors"
             )
     if ports := ports_of(checkpoint):

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from porter.base.commands import CONVERT, InspectOptions, takes
 from porter.base.errors import GraphError, MappingError, PaddingError, PorterError
-from porter.base.options import CONVERT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
-from porter.files import AnyPath, path_of
+from porter.files import path_of
 from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
@@ -19,10 +19,10 @@ from porter.frameworks import CONVERTED, TRAINED, get_destination, other_than
 from porter.graph import head_of
 from porter.graph.plan import make_plan
 from porter.identify.doors import open_as, open_likeliest
-from porter.identify.matching import CLOSE, LIKELY, TUNED, Match, Ranked, keeping, no_recipe, rank
+from porter.identify.matching import CLOSE, LIKELY, Match, Ranked, if_tuned, keeping, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
 from porter.padding import ANY, Size
-from porter.padding.sizes import AnySize, parse_size, size_text
+from porter.padding.sizes import parse_size, size_text
 from porter.port import Origin, Port, Record, port_at
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
@@ -139,7 +139,8 @@ class Inspection:
         }
 
 
-def inspect(file: AnyPath, recipes: AnyPath | None = None, input_size: AnySize | None = None) -> Inspection:
+@takes(InspectOptions)
+def inspect(asked: InspectOptions) -> Inspection:
     """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the
     command that ports it.
 
@@ -147,11 +148,11 @@ def inspect(file: AnyPath, recipes: AnyPath | None = None, input_size: AnySize |
         input_size: `320`, `(320, 640)` (rows x columns) or `320x640`, for a graph that leaves its size open;
             None for its own.
     """
-    file, folder = weights_in(Path(file)), path_of(recipes)
+    file, folder = weights_in(Path(asked.file)), path_of(asked.recipes)
     port = port_at(file)
     if port is not None:
         return _of_port(port)
-    size = None if input_size is None else parse_size(input_size)
+    size = None if asked.input_size is None else parse_size(asked.input_size)
     checkpoint = read_source(file, size=size)
     ranked = rank(checkpoint, folder)
     return replace(_of_file(checkpoint, ranked, folder, size), left_out=tuple(map(str, ranked.faults)))
@@ -241,7 +242,7 @@ def _or_tuned(unmatched: Inspection) -> Inspection:
         tuned = ports[0] if len(ports) == 1 else None
         return replace(unmatched, commands=(*commands, *unmatched.commands), problem=problem, tuned=tuned)
     return (
-        replace(unmatched, problem=f"{no_recipe(checkpoint)}; {TUNED}")
+        replace(unmatched, problem=f"{no_recipe(checkpoint)}; {if_tuned(checkpoint)}")
         if checkpoint.graph is None
         else unmatched
     )

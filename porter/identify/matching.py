@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from porter.base.commands import CONVERT, FRAMEWORK, NAME, PORT, RECIPE_LIST, RECIPE_NEW
 from porter.base.errors import MappingError, RecipeError
+from porter.base.options import RECIPES
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.alignment import Alignment
@@ -43,20 +45,17 @@ LARGER = 4
 """A graph of more nodes than so many times those of a file's graph is not half in the file, even if each of
 the file's nodes is two of its own because a norm is folded.
 """
-_DRAFT = (
-    "porter recipe list shows the networks that porter knows; for another network, porter recipe new "
-    "NAME --weights FILE drafts "
-    f"a recipe to complete ({page('authoring.md')}), and --recipes DIR names its folder"
-)
 _KEEPING: Mapping[str | None, str] = {
     "torch": SAVE,
     "tf": "model.export('FOLDER') in Keras, or tf.saved_model.save(model, 'FOLDER'),",
 }
 """What saves a model with its graph, by the framework of its code."""
-TUNED = (
-    "if this is the model of a port after further training, porter convert PORT --weights FILE --to "
-    "FRAMEWORK ports it with that port's graph"
-)
+
+
+def if_tuned(checkpoint: Checkpoint) -> str:
+    """What to do with a file of tensors if it is a port's, after further training."""
+    line = CONVERT.advise(subject=PORT, weights=checkpoint.path, to=FRAMEWORK)
+    return f"if this is the model of a port after further training, {line} ports it with that port's graph"
 
 
 def keeping(checkpoint: Checkpoint) -> str | None:
@@ -67,7 +66,12 @@ def keeping(checkpoint: Checkpoint) -> str | None:
 
 def no_recipe(checkpoint: Checkpoint) -> str:
     """What to do with a file that no recipe fits."""
-    return f"no recipe fits this file: {'; '.join(filter(None, (keeping(checkpoint), _DRAFT)))}"
+    draft = (
+        f"{RECIPE_LIST.advise()} shows the networks that porter knows; for another network, "
+        f"{RECIPE_NEW.advise(name=NAME, weights=checkpoint.path)} drafts a recipe to complete "
+        f"({page('authoring.md')}), and {RECIPES.placeholder} names its folder"
+    )
+    return f"no recipe fits this file: {'; '.join(filter(None, (keeping(checkpoint), draft)))}"
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from porter.base.commands import CONVERT
 from porter.base.errors import PorterError
-from porter.base.options import CONVERT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import other_than
 from porter.port import RECORD, Port, read_port

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import product
 
 from porter.base.errors import PaddingError
+from porter.base.options import INPUT_SIZE
 from porter.padding.realisation import Capabilities, Front, Realisation, less, realised_row
 from porter.padding.windows import (
     LARGEST,
@@ -404,5 +405,5 @@ def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> Paddin
     return PaddingError(
         f"{_KINDS[site.kind]} of {sides} padded '{convention}' has no exact form in the destination at "
         f"{where}: {reason}",
-        next="give --input-size a fixed size" if moves else None,
+        next=f"give {INPUT_SIZE} a fixed size" if moves else None,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.base.errors import UsageError
+from porter.base.options import INPUT_SIZE
 from porter.padding import ANY, Size
 
 MAX_SIDE = 8192
@@ -45,8 +46,8 @@ class InputSizes:
             otherwise = self.otherwise or "save the model for another size, or for any"
             raise UsageError(
                 f"the {what} works at {own} only: layers, numbers or branches in it are for that size",
-                where="--input-size",
-                next=f"write {own}, or {otherwise}",
+                where=str(INPUT_SIZE),
+                next=f"write {INPUT_SIZE(own)}, or {otherwise}",
             )
 
 
@@ -70,4 +71,4 @@ def parse_size(given: AnySize) -> Size:
     if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
         return int(sides[0]), int(sides[-1])
     form = f"write 224, 225x201 (rows x columns, at most {MAX_SIDE} each) or any"
-    raise UsageError(f"'{given}' is not an input size", where="--input-size", next=form)
+    raise UsageError(f"'{given}' is not an input size", where=str(INPUT_SIZE), next=form)

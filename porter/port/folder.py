@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
-from porter.base import options
+from porter.base.commands import CONVERT, EVALUATE, FRAMEWORK, PHOTOS, PORT, VARIANT, ZOO
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import FileError, GraphError, UsageError
 from porter.base.left_out import LeftOut
@@ -337,7 +337,8 @@ class Record(Facts, RecordHead):
             else "compared with the weights of both sides"
         )
         to = "8 bits" if self.quantize else self.dtype
-        return f"{sides} rounded to {to}; porter eval --source measures the effect of the rounding"
+        measures = EVALUATE.advise(folders=[PORT], data=PHOTOS, source=True)
+        return f"{sides} rounded to {to}; {measures} measures the effect of the rounding"
 
 
 @dataclass(frozen=True)
@@ -423,8 +424,8 @@ def _made_by(path: Path) -> str:
     here.
     """
     if not path.exists() and not str(path).startswith("hf:"):
-        return "porter convert makes one"
-    return f"{options.CONVERT.line(subject=path, to='torch')} makes one: name its folder"
+        return f"{CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK)} makes one"
+    return f"{CONVERT.advise(subject=path, to='torch')} makes one: name its folder"
 
 
 def read_port(folder: Path, *, held: bool = True) -> Port:

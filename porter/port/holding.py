@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from porter.base.commands import CONVERT
 from porter.base.errors import ChecksumError, FileError
-from porter.base.options import CONVERT
 from porter.files import digest, is_plain
 from porter.frameworks import TRAINED, Destination, other_than
 

@@ -18,7 +18,7 @@ BY: Mapping[By, str] = {
     "config.json": "config.json",
     "digest": "the file's digest",
     "file name": "the file's name",
-    "user": "--origin",
+    "user": "the user",
 }
 """In words."""
 

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from porter.base.commands import CONVERT, INSPECT, RECIPE_CHECK, RECIPE_LIST
 from porter.base.errors import RecipeError, UsageError, some
-from porter.base.options import CONVERT, INSPECT, RECIPE_CHECK, RECIPE_LIST
+from porter.base.options import RECIPES
 from porter.recipe.declared import Declared, declared
 from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
@@ -36,7 +37,7 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
     """
     variable = os.environ.get(VARIABLE)
     named = Path(variable) if variable else None
-    for folder, what in ((given, "--recipes"), (named, VARIABLE)):
+    for folder, what in ((given, str(RECIPES)), (named, VARIABLE)):
         if folder is not None and not any(folder.glob("*.yaml")):
             raise UsageError(
                 "there are no recipes (*.yaml) here",

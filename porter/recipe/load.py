@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from porter.base.commands import RECIPE_CHECK
 from porter.base.errors import RecipeError
 from porter.files import is_plain
 from porter.recipe.expressions import FUNCTIONS, is_expression
@@ -95,7 +96,8 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     path, *bases = files
     source = read_source(path)
     if "zoo" in source.data and "architecture" not in source.data:
-        advice = f"porter recipe check {path.parent.parent / 'ARCHITECTURE.yaml'} reads it too"
+        check = RECIPE_CHECK.advise(file=path.parent.parent / "ARCHITECTURE.yaml")
+        advice = f"{check} reads it too"
         raise RecipeError(
             "this is a zoo's file, expected a recipe", where=source.where(("zoo",), key=True), next=advice
         )

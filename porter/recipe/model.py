@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from porter.base.commands import RECIPE_SHOW
 from porter.base.errors import RecipeError, UsageError, some
-from porter.base.options import RECIPE_SHOW
+from porter.base.options import FROM
 from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
@@ -306,7 +307,7 @@ class Recipe:
         if not zoo.has(variant):
             raise UsageError(
                 f"zoo '{zoo.name}' has no '{variant}'",
-                where=f"--from {name}",
+                where=f"{FROM(name)}",
                 next=f"it has {some(zoo.only)}; '{variant}' is in {some([*self.zoos_of(variant)])}",
             )
         return zoo.of(variant)
@@ -347,11 +348,11 @@ class Recipe:
         if default is None or name == default:
             usable = [framework for framework, zoo in DEFAULT_ZOOS.items() if zoo in self.zoos]
             advice = hint(name, (*self.zoos, *usable), RECIPE_SHOW.line(name=self.architecture))
-            raise UsageError(f"no zoo '{name}' has '{variant}'", where=f"--from {name}", next=advice)
+            raise UsageError(f"no zoo '{name}' has '{variant}'", where=f"{FROM(name)}", next=advice)
         if default not in self.zoos:
             raise UsageError(
                 f"zoo '{default}', the default of '{name}', has no '{variant}'",
-                where=f"--from {name}",
+                where=f"{FROM(name)}",
                 next=hint(name, self.zoos),
             )
         return self.zoos[default]

@@ -7,13 +7,12 @@ from dataclasses import replace
 from math import isfinite
 
 from porter.base.errors import UsageError
-from porter.base.options import written
+from porter.base.options import INPUT_SIZE, OPTION, written
 from porter.recipe.expansion import options_of
 from porter.recipe.expressions import Value
 from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Member, Recipe, Zoo
 from porter.recipe.spelling import hint
 
-_WHERE = "--option"
 _SWITCH = {"true": True, "false": False}
 _KINDS: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
 
@@ -29,12 +28,12 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
         if name not in recipe.options:
             raise UsageError(
                 f"'{recipe.architecture}' has no option '{name}'",
-                where=_WHERE,
+                where=str(OPTION),
                 next=hint(name, _settable(recipe.options)),
             )
         if name not in _settable(recipe.options):
             reason = "the file's head says it" if name == "classes" else "it is part of the zoo's names"
-            raise UsageError(f"'{name}' cannot be set: {reason}", where=_WHERE, next="leave it out")
+            raise UsageError(f"'{name}' cannot be set: {reason}", where=str(OPTION), next="leave it out")
         found[name] = _valued(recipe, name, value)
     return found
 
@@ -74,15 +73,16 @@ def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
         if name != BUILT_SIZE:
             value = options[name]
             other = written(not value) if isinstance(value, bool) else "VALUE"
-            lines.append(f"{name} is {written(value)}: {why}; if yours differs, add --option {name}={other}")
+            lines.append(f"{name} is {written(value)}: {why}; if yours differs, add {OPTION(name)}={other}")
     return tuple(lines)
 
 
 def assumed_size(zoo: Zoo, size: tuple[int, int]) -> tuple[str, ...]:
     """As `assumed_options`, for the input size (rows, columns) that the model was built for."""
     why = zoo.assumed.get(BUILT_SIZE)
-    line = "the model was built for {}x{}: {}; if yours differs, add --input-size"
-    return () if why is None else (line.format(*size, why),)
+    rows, columns = size
+    line = f"the model was built for {rows}x{columns}: {why}; if yours differs, add {INPUT_SIZE.placeholder}"
+    return () if why is None else (line,)
 
 
 def _settable(options: Mapping[str, Value]) -> list[str]:
@@ -97,7 +97,9 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
         words = list(dict.fromkeys(_words(recipe, name)))
         if value not in words:
             raise UsageError(
-                f"'{value}' is not a value of '{name}'", where=_WHERE, next=hint(str(value), map(str, words))
+                f"'{value}' is not a value of '{name}'",
+                where=str(OPTION),
+                next=hint(str(value), map(str, words)),
             )
         return value
     kind = type(default)
@@ -112,7 +114,7 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
         own = written(default)
         raise UsageError(
             f"'{name}' must be {_KINDS[kind]}, got '{value}'",
-            where=_WHERE,
+            where=str(OPTION),
             next=f"write it as the recipe does: {own}",
         )
     return read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from porter.base.options import in_python
 from porter.reporting.records import Contents
 from porter.reporting.words import conclude
 
@@ -24,7 +23,7 @@ def card(contents: Contents) -> str:
         for pad in shown[:_MOST]
     )
     head = Markup("<tr><th>site</th><th>source</th><th>{}</th></tr>").format(record.framework)
-    warned = Markup("").join(map(Markup("<p>Warning: {}</p>").format, map(in_python, record.warnings)))
+    warned = Markup("").join(map(Markup("<p>Warning: {}</p>").format, record.warnings))
     hidden = f"; sites that need more and are not shown: {len(shown) - _MOST}" if len(shown) > _MOST else ""
     more = f"sites with the layers' own padding: {len(record.pads) - len(shown)}{hidden}"
     return str(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from porter.base import options
+from porter.base.commands import CONVERT, EVALUATE, REPORT, STUDY, VERIFY
 from porter.data.statements import read_preprocess, stated
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation, Study
@@ -18,8 +18,8 @@ from porter.reporting.records import Contents
 _OF_LOGITS = {op.name for op in OF_LOGITS}
 
 
-def convert(record: Record, folder: str) -> str:
-    """`porter convert` with the options in the record."""
+def convert(record: Record, folder: str, again: bool = False) -> str:
+    """`porter convert` with the options in the record; `again` replaces the port by one that is checked."""
     whose, of_graph, ops = (
         record.source.graph,
         record.zoo is None,
@@ -27,7 +27,7 @@ def convert(record: Record, folder: str) -> str:
     )
     ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
     own_weights = record.source.file if whose is not None else None if of_graph else _weights(record)
-    return options.CONVERT.line(
+    return CONVERT.line(
         subject=whose.file if whose is not None else record.variant or _made_from(record),
         source=record.zoo if whose is None else None,
         to=record.framework,
@@ -54,12 +54,14 @@ def convert(record: Record, folder: str) -> str:
         options=record.chosen,
         reference=_reference(record),
         recipes=record.recipes,
+        check=True if again else None,
+        overwrite=again,
     )
 
 
 def verify(record: Record, folder: str) -> str:
     reference = _reference(record)
-    return options.VERIFY.line(
+    return VERIFY.line(
         folder=folder, weights=_weights(record), layers=True, reference=reference, recipes=record.recipes
     )
 
@@ -67,7 +69,7 @@ def verify(record: Record, folder: str) -> str:
 def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
     """`porter eval` as it was run; if it was not run, with the source beside the port."""
     beside = result is None or result.source is not None
-    return options.EVALUATE.line(
+    return EVALUATE.line(
         folders=[folder],
         source=beside,
         weights=_weights(record) if beside else None,
@@ -89,7 +91,7 @@ def _how(result: Evaluation) -> dict[str, object]:
 def study(record: Record, folder: str, result: Study | None) -> str:
     """`porter study padding` as it was run; if it was not run, over photos at PATH."""
     ten = result is not None and any(case.ten_crop_top5_error is not None for case in result.cases)
-    return options.STUDY.line(
+    return STUDY.line(
         variant=record.variant,
         source=record.zoo,
         weights=_weights(record),
@@ -125,7 +127,7 @@ def reproduce(contents: Contents, folder: str) -> list[str]:
         lines.append(evaluate(record, folder, contents.evaluation))
     if contents.study is not None:
         lines.append(study(record, folder, contents.study))
-    return [*lines, options.REPORT.line(folder=folder)]
+    return [*lines, REPORT.line(folder=folder)]
 
 
 def _input_size(record: Record) -> str | None:

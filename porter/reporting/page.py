@@ -78,9 +78,7 @@ def sections(contents: Contents) -> dict[str, bool]:
 def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
     """The sections that are missing, in words, each with the command that makes it for the port `folder`."""
     record = contents.record
-    makers = {
-        "errors": ("The error of every node", f"{commands.convert(record, folder)} --check --overwrite")
-    }
+    makers = {"errors": ("The error of every node", commands.convert(record, folder, again=True))}
     if own_protocol(record) is not None:
         evaluate = commands.evaluate(record, folder, None)
         makers |= {

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from porter.base.commands import ReportOptions, takes
 from porter.base.errors import FileError, UsageError
-from porter.files import AnyPath, behind_links, is_plain, write_whole
+from porter.base.options import OUT
+from porter.files import behind_links, is_plain, write_whole
 from porter.reporting.page import missing, page, page_of_two, sections
 from porter.reporting.records import read_contents
 
@@ -34,7 +36,8 @@ class Report:
         return {"report": str(self.path), "sections": self.sections, "missing": self.missing}
 
 
-def report(folder: AnyPath, out: AnyPath | None = None, other: AnyPath | None = None) -> Report:
+@takes(ReportOptions)
+def report(asked: ReportOptions) -> Report:
     """Writes a port's records as one HTML page that needs neither a network nor a script.
 
     Args:
@@ -47,7 +50,7 @@ def report(folder: AnyPath, out: AnyPath | None = None, other: AnyPath | None = 
             or the report cannot be written. ChecksumError: the model file is not the one that port.json
             describes.
     """
-    folder = Path(folder)
+    folder, out, other = Path(asked.folder), asked.out, asked.other
     contents = read_contents(folder)
     second = None if other is None else read_contents(Path(other))
     path = Path(
@@ -69,7 +72,7 @@ def _refuse(target: Path) -> None:
         raise UsageError(
             "expected a file to write the report to, got a folder",
             where=str(target),
-            next="give --out the name of a file",
+            next=f"give {OUT} the name of a file",
         )
     if not target.exists():
         return
@@ -77,18 +80,18 @@ def _refuse(target: Path) -> None:
         raise UsageError(
             "expected a file to write the report to, got a link, a pipe or a device",
             where=str(target),
-            next="give --out the name of a file",
+            next=f"give {OUT} the name of a file",
         )
     try:
         with target.open("rb") as file:
             signed = SIGNATURE in file.read(_SIGNED_WITHIN)
     except OSError as error:
         raise FileError(
-            f"cannot be read: {error.strerror}", where=str(target), next="choose another --out"
+            f"cannot be read: {error.strerror}", where=str(target), next=f"choose another {OUT}"
         ) from None
     if not signed:
         raise UsageError(
             "the file is not one of porter's reports, so it is not replaced",
             where=str(target),
-            next="choose another --out",
+            next=f"choose another {OUT}",
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from porter.base.left_out import LeftOut
+from porter.base.options import KEEP_DROPOUT
 from porter.graph import INPUT, Dropout, Graph, Node
 from porter.graph.ops import is_map
 from porter.source.opened import Opened
@@ -31,7 +32,7 @@ def with_dropouts(opened: Opened) -> Opened:
         if problem is not None or layer.kind not in _KINDS or layer.rate is None or layer.after is None:
             left.append(layer)
             warnings += (
-                [f"--keep-dropout: {layer.words} '{layer.name}' is left out all the same: {problem}"]
+                [f"{KEEP_DROPOUT}: {layer.words} '{layer.name}' is left out all the same: {problem}"]
                 if problem
                 else []
             )
@@ -42,7 +43,7 @@ def with_dropouts(opened: Opened) -> Opened:
         )
         names |= {path: layer.name} if names and layer.name not in names.values() else {}
     if not opened.facts.left_out:
-        warnings.append(f"--keep-dropout: {opened.file.file} shows no dropout")
+        warnings.append(f"{KEEP_DROPOUT}: {opened.file.file} shows no dropout")
     facts = opened.stating(left_out=tuple(left), names=names)
     return replace(opened, graph=graph, facts=facts, warnings=(*opened.warnings, *warnings))
 

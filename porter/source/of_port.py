@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from porter.base.errors import DownloadError, UsageError
+from porter.base.options import RECIPES, WEIGHTS
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import Wishes
@@ -42,7 +43,7 @@ def member_of(record: Record, recipes: Path | None) -> Member | None:
     if record.variant is None or record.zoo is None:
         return None
     if record.recipes is not None and recipes is None:
-        next = f"add --recipes {shlex.quote(record.recipes)}"
+        next = f"add {RECIPES(shlex.quote(record.recipes))}"
         raise UsageError(f"the recipe of '{record.variant}' was found in {record.recipes}", next=next)
     return find_member(record.variant, record.zoo, recipes)
 
@@ -86,7 +87,7 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
         try:
             fetched = fetch_published(member)
         except DownloadError as error:
-            given = f"give --weights the {record.source.file} that the port was made from"
+            given = f"give {WEIGHTS} the {record.source.file} that the port was made from"
             raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
         path, warnings = fetched.path, fetched.warnings
     beside = port_at(path)
@@ -141,9 +142,9 @@ def _expect_published(port: Port, member: Member | None) -> None:
     published = source.is_published(member.file) if member else False
     if published:
         return
-    made, given = f"{source.file}, sha256 {source.sha256}", f"add --weights with {source.file}"
+    made, given = f"{source.file}, sha256 {source.sha256}", f"add {WEIGHTS} with {source.file}"
     if source.format == "port":
-        made, given = "another port", "add --weights with that port"
+        made, given = "another port", f"add {WEIGHTS} with that port"
     if IN_MEMORY in source.notes:
         made, given = (
             f"the model {source.file} in memory",
@@ -183,7 +184,7 @@ def _expect_same(record: Record, sha256: str, path: Path) -> None:
             "from this file, "
             f"{sha256[:12]}...",
             where=str(path),
-            next=f"give --weights the {record.source.file} that the port was made from",
+            next=f"give {WEIGHTS} the {record.source.file} that the port was made from",
         )
 
 
@@ -195,7 +196,7 @@ def _again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes
         raise UsageError(
             "expected a file that carries its graph, as the port's source does, got one without",
             where=str(checkpoint.path),
-            next="give --weights the file that the port was made from",
+            next=f"give {WEIGHTS} the file that the port was made from",
         )
     return open_graph(checkpoint, wishes, record.names)
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from porter.base.commands import CONVERT, FRAMEWORK
 from porter.base.errors import MappingError, UsageError
 from porter.base.left_out import LeftOut
-from porter.base.options import CONVERT
+from porter.base.options import KEEP_ACTIVATION, MAP, OPTION, ORIGIN, OUTPUTS
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.by_names import fit_by_names
@@ -43,16 +44,16 @@ def open_port(port: Port, member: Member | None) -> Opened:
         raise UsageError(
             f"this is a port of {record.name}, not of {member.name}",
             where=str(folder),
-            next=f"porter convert {record.variant} --from {record.zoo}"
-            if record.variant
-            else "porter convert PORT --to FRAMEWORK",
+            next=CONVERT.advise(subject=record.variant or folder, source=record.zoo, to=FRAMEWORK),
         )
     if record.framework in CONVERTED:
         raise UsageError(
             f"this port does not keep the source's tensors: {port.destination.MODEL_FILE} holds what the "
             "converter computed from them",
             where=str(folder),
-            next=CONVERT.line(subject=folder / port.destination.MODEL_FILE, to=other_than(record.framework)),
+            next=CONVERT.advise(
+                subject=folder / port.destination.MODEL_FILE, to=other_than(record.framework)
+            ),
         )
     tensors = port.tensors()
     for path, seen in record.batches.items():
@@ -138,13 +139,13 @@ def expect_as_made(port: Port, wishes: Wishes) -> None:
     """
     expect_no_options(wishes, str(port.folder), "a port's graph is in its port.json")
     if wishes.origin not in (None, port.record.zoo):
-        message = f"the port is of {port.record.name}, and --origin says {wishes.origin}"
+        message = f"the port is of {port.record.name}, and {ORIGIN} says {wishes.origin}"
         raise UsageError(
-            message, where="--origin", next="leave it out, or give the file that the port was made from"
+            message, where=str(ORIGIN), next="leave it out, or give the file that the port was made from"
         )
     taken_off = port.record.activation if wishes.keep_activation else None
     if wishes.map or wishes.outputs or taken_off:
-        option = "--map" if wishes.map else "--outputs" if wishes.outputs else "--keep-activation"
+        option = str(MAP) if wishes.map else str(OUTPUTS) if wishes.outputs else str(KEEP_ACTIVATION)
         reason = (
             f"the port was made without the {taken_off} of its source"
             if taken_off
@@ -157,7 +158,7 @@ def expect_as_made(port: Port, wishes: Wishes) -> None:
 def expect_no_options(wishes: Wishes, where: str, reason: str) -> None:
     """Refuses options of a recipe, because the source itself states them."""
     if wishes.options:
-        message = f"--option {', '.join(wishes.options)} changes nothing here: {reason}"
+        message = f"{OPTION} {', '.join(wishes.options)} changes nothing here: {reason}"
         raise UsageError(message, where=where, next="leave it out")
 
 

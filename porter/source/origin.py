@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from porter.base.commands import FRAMEWORK, PHOTOS, STUDY
 from porter.base.errors import UsageError
+from porter.base.options import FROM, ORIGIN
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
@@ -59,8 +61,8 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> Provenance:
     if insisted is not None:
         zoo = member.recipe.member(member.variant, insisted).zoo.name
         if zoo != member.zoo.name:
-            message = f"--from says {member.zoo.name}, and --origin says {zoo}"
-            raise UsageError(message, where="--origin", next=f"--from {zoo} --origin {zoo}")
+            message = f"{FROM} says {member.zoo.name}, and {ORIGIN} says {zoo}"
+            raise UsageError(message, where=str(ORIGIN), next=f"{FROM(zoo)} {ORIGIN(zoo)}")
         otherwise = origin_of(candidate)
         options = (
             otherwise.options
@@ -116,8 +118,8 @@ def expect_origin(candidate: Candidate, known: Provenance) -> None:
     raise UsageError(
         f"{BY[origin.by]} says that these weights are {origin.says}{also}, not {member.name}",
         where=str(path.parent / CONFIG_FILE if origin.by == "config.json" else path),
-        next=f"{instead if named is None else convert_command(named, 'FRAMEWORK', path, recipes)}; "
-        f"if they are {member.zoo.name}'s: --from {member.zoo.name} --origin {member.zoo.name}",
+        next=f"{instead if named is None else convert_command(named, FRAMEWORK, path, recipes)}; "
+        f"if they are {member.zoo.name}'s: {FROM(member.zoo.name)} {ORIGIN(member.zoo.name)}",
     )
 
 
@@ -141,9 +143,8 @@ def undecided(opened: Opened) -> tuple[str, ...]:
     return tuple(
         f"nothing states that these weights are {member.zoo.name}'s: {twin.name} takes the same tensors "
         "and computes something "
-        f"else ({'; '.join(twin.differs)}). --origin {member.zoo.name} says that they are, and porter "
-        "study padding "
-        f"{member.variant} --between {member.zoo.name},{twin.zoo} --data PHOTOS decides from photos"
+        f"else ({'; '.join(twin.differs)}). {ORIGIN(member.zoo.name)} says that they are, and "
+        f"{_decides(member, twin.zoo)} decides from photos"
         for twin in facts.twins
     )
 
@@ -265,3 +266,8 @@ def _said(setting: OptionSetting, value: Any, known: Value | None) -> Value | No
     if isinstance(known, float):
         return float(value) if 0 < value < 1 else None
     return value if isinstance(known, int) and isinstance(value, int) and 0 < value <= MAX_SIDE else None
+
+
+def _decides(member: Member, twin: str) -> str:
+    zoos = (member.zoo.name, twin)
+    return STUDY.advise(variant=member.variant, source=None, data=PHOTOS, between=zoos)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from porter.base.errors import MappingError, UsageError, some
+from porter.base.options import INPUT_SIZE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
 from porter.filegraph.to_graph import Translated, expect_ops, to_graph
@@ -111,13 +112,14 @@ def _layer_before(graph: Graph, node: Node) -> Node | None:
 def _unstated(size: Size, where: str) -> UsageError:
     """The error for a file that leaves rows, columns or both open."""
     if size == ANY:
-        next = "add --input-size N, or any for pads that are computed from the size"
+        next = f"add {INPUT_SIZE.placeholder}, or any for pads that are computed from the size"
         return UsageError("the file states no input size", where=where, next=next)
     rows, columns = size
+    asked = f"{rows or 'ROWS'}x{columns or 'COLUMNS'}"
     return UsageError(
         f"the file states an input of {rows or '?'}x{columns or '?'}",
         where=where,
-        next=f"add --input-size {rows or 'ROWS'}x{columns or 'COLUMNS'}",
+        next=f"add {INPUT_SIZE(asked)}",
     )
 
 

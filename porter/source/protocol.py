@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from porter.base.errors import UsageError
+from porter.base.options import PREPROCESS
 from porter.data.classes import recognised
 from porter.data.labels import Labels, read_labels
 from porter.data.preprocess import Preprocess, ProtocolError
-from porter.data.statements import OPTION, in_words, read_preprocess
+from porter.data.statements import in_words, read_preprocess
 from porter.files import AnyPath
 from porter.graph import Affine
 from porter.port import Facts, ProtocolBy
@@ -46,7 +47,7 @@ class PhotoFacts:
         """
         update: dict[str, Any] = {}
         if self.preprocess is not None:
-            expect_colours(channels, where, f"leave out {OPTION}, and prepare its inputs yourself")
+            expect_colours(channels, where, f"leave out {PREPROCESS}, and prepare its inputs yourself")
             update |= {"preprocess": self.preprocess, "protocol_by": self.by}
         if self.labels is not None:
             if self.labels.count != facts.classes - facts.background:
@@ -113,7 +114,7 @@ def doubted(facts: Facts, zoo: str | None, only: tuple[int, int] | None = None) 
     return (
         (
             f"photos are prepared as {zoo}'s ({words}), because the file does not say how to prepare them; "
-            f"{OPTION} states another way"
+            f"{PREPROCESS} states another way"
         ),
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from porter.base.errors import UsageError
+from porter.base.options import PADDING
 from porter.graph.pads import with_conventions
 from porter.port import Padding
 from porter.recipe import Member, trained_conventions
@@ -28,7 +29,7 @@ def parse_padding(text: str, member: Member) -> Padding:
         return "trained"
     if text == "shipped":
         return "shipped"
-    raise UsageError(f"'{text}' is not a padding", where="--padding", next="write shipped or trained")
+    raise UsageError(f"'{text}' is not a padding", where=str(PADDING), next="write shipped or trained")
 
 
 def _not_recorded(member: Member) -> UsageError:
@@ -36,7 +37,7 @@ def _not_recorded(member: Member) -> UsageError:
         f"zoo '{member.zoo.name}' records no pads of training for {member.variant} that differ from the "
         "shipped ones",
         where=str(member.recipe.path),
-        next="leave out --padding trained",
+        next=f"leave out {PADDING('trained')}",
     )
 
 
@@ -57,7 +58,7 @@ def with_padding(opened: Opened, padding: Padding) -> Opened:
         raise UsageError(
             "this port has the pads that its weights were trained with, and not the shipped ones",
             where=opened.file.file,
-            next="add --padding trained, or give the weights file that it was made from",
+            next=f"add {PADDING('trained')}, or give the weights file that it was made from",
         )
     assert opened.member is not None, "only a recipe states pads of training"
     graph = with_conventions(opened.graph, trained_conventions(opened.member))

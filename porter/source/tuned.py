@@ -11,8 +11,9 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from porter.base.commands import CONVERT
 from porter.base.errors import MappingError, UsageError, some
-from porter.base.options import CONVERT
+from porter.base.options import CLASS_NAMES
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit
@@ -81,7 +82,7 @@ def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Ope
         facts=_facts(port, rows),
         sizes=record.input.sizes,
         file=opened.file.model_copy(update={"graph": graph_file(port), "notes": (*checkpoint.notes, said)}),
-        warnings=() if rows == record.classes else (f"{other}; --class-names FILE names them",),
+        warnings=() if rows == record.classes else (f"{other}; {CLASS_NAMES.placeholder} names them",),
         own_model=f"{_name(port)}'s own model in {matched.framework}"
         if matched.framework == record.framework
         else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from porter.base.errors import UsageError
+from porter.base.options import WEIGHTS
 from porter.files import Fetched, fetch
 from porter.recipe import Member
 
@@ -16,7 +17,7 @@ def fetch_published(member: Member) -> Fetched:
     if member.file is not None:
         return fetch(member.file)
     message = f"zoo '{member.zoo.name}' publishes no weights of {member.variant}"
-    raise UsageError(message, where=str(member.recipe.path), next="give --weights FILE")
+    raise UsageError(message, where=str(member.recipe.path), next=f"give {WEIGHTS.placeholder}")
 
 
 def needs_md5(member: Member) -> bool:

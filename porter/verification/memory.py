@@ -17,6 +17,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import CheckFailed
+from porter.base.options import CHECK, INPUT_SIZE
 from porter.graph import Graph, shapes, tensor_shapes
 
 K = TypeVar("K")
@@ -110,7 +111,8 @@ def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
             f"machine has {held / 2**30:.0f}"
         )
         raise CheckFailed(
-            message, next="convert for a smaller --input-size, or write the port without a proof: --no-check"
+            message,
+            next=f"convert for a smaller {INPUT_SIZE}, or write the port without a proof: {CHECK(False)}",
         )
 
 

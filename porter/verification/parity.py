@@ -15,6 +15,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, UsageError
+from porter.base.options import TOLERANCE
 from porter.base.progress import progress_bar
 from porter.graph import INPUT, Graph, Shape, shapes, site_of
 from porter.graph.plan import Plan
@@ -120,7 +121,7 @@ def compare(
     if tolerance is not None and not 0 < tolerance < 1:
         raise UsageError(
             f"expected a number above 0 and below 1, got {tolerance}",
-            where="--tolerance",
+            where=str(TOLERANCE),
             next="leave it out for the usual limits",
         )
     release(weights_in(plan.graph))

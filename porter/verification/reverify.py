@@ -11,11 +11,12 @@ from math import prod
 from os import fspath
 from pathlib import Path
 
+from porter.base.commands import VerifyOptions, takes
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, CheckFailed, NotInstalled, some
-from porter.files import AnyPath, path_of
+from porter.base.options import FOLD_BN, INPUT_SIZE, REFERENCE
+from porter.files import path_of
 from porter.frameworks import CONVERTED
-from porter.frameworks.in_memory import Model
 from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
 from porter.graph.bounds import numbers
 from porter.graph.ops import shape_text
@@ -52,16 +53,8 @@ source's.
 """
 
 
-def verify(
-    folder: AnyPath,
-    *,
-    weights: AnyPath | Model | None = None,
-    float64: bool = False,
-    device: str = "cpu",
-    tolerance: float | None = None,
-    reference: AnyPath | None = None,
-    recipes: AnyPath | None = None,
-) -> Verdict:
+@takes(VerifyOptions)
+def verify(asked: VerifyOptions) -> Verdict:
     """Compares a port with its source again, node by node: in float64, which decides, and in float32.
 
     Args:
@@ -72,10 +65,10 @@ def verify(
             of 1e-5 and four times the source's own rounding, at most 1e-4.
         reference: as for `convert`.
     """
-    given = None if reference is None else parse_reference(fspath(reference))
-    port = read_port(Path(folder))
-    check = Check(port, ("float64",) if float64 else CHECKED_DTYPES, tolerance, device)
-    source = source_of(port, weights_of(weights), path_of(recipes))
+    given = None if asked.reference is None else parse_reference(fspath(asked.reference))
+    port = read_port(Path(asked.folder))
+    check = Check(port, ("float64",) if asked.float64 else CHECKED_DTYPES, asked.tolerance, asked.device)
+    source = source_of(port, weights_of(asked.weights), path_of(asked.recipes))
     _expect_as_large(port, source.graph)
     verdict, warnings = check_against(check, source, given)
     return replace(
@@ -114,7 +107,7 @@ def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:
     return (
         (
             f"the port was proved by {proving.file}, sha256 {proving.sha256[:12]}..., "
-            f"which --reference gave{now}"
+            f"which {REFERENCE} gave{now}"
         ),
     )
 
@@ -165,7 +158,7 @@ def check_against(
         if sizes is None:
             raise CannotRun(
                 f"{form.name} cannot be run at the port's size",
-                next="convert with an --input-size that it takes",
+                next=f"convert with an {INPUT_SIZE} that it takes",
             )
         if record.framework in CONVERTED:  # float64 says nothing of how the file takes other sizes
             sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
@@ -277,7 +270,7 @@ def _cautions(port: Port, opened: Opened, verdict: Verdict) -> tuple[str, ...]:
         )
         node = next(node for node in rounds.nodes if node.path == rounds.rounds_from)
         figures = f"{node.rel_l2:.1e} (limit {node.limit:.1e}, the source's own rounding {node.rounding:.1e})"
-        advice = "; norms that are folded round less: --fold-bn" if norms else ""
+        advice = f"; norms that are folded round less: {FOLD_BN()}" if norms else ""
         cautions.append(f"the {rounds.dtype} error is above its limit from {node.path} on: {figures}{advice}")
     sizes = {size for parity in verdict.parities for size in parity.sizes}
     if port.plan.only_size is None and len(sizes) == 1 and proof.reference != OWN_BUILD:

@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import CannotRun, NotInstalled
+from porter.base.options import REFERENCE
 from porter.frameworks import DESTINATION_NAMES, engine_name, get_destination, get_engine
 from porter.source.opened import Opened
 from porter.verification.references import (
@@ -116,8 +117,7 @@ def with_fallback(
         only = f"porter has no build of its own of a source in {opened.file.format}"
     if only is not None:
         instead = (
-            "give another implementation to porter convert: --reference FILE.py:CALLABLE, or a file "
-            "with its graph"
+            f"convert with another implementation: {REFERENCE('FILE.py:CALLABLE')}, or a file with its graph"
         )
         missing = any(isinstance(each.error, NotInstalled) for each in failures)
         raise (NotInstalled if missing else CannotRun)("; ".join([*reasons, only]), next=instead)

@@ -14,6 +14,7 @@ from traceback import extract_tb
 from typing import Any
 
 from porter.base.errors import NotInstalled, PorterError, UsageError, first_line, shortened
+from porter.base.options import REFERENCE
 from porter.base.package import install
 from porter.formats.triton import load_triton
 from porter.frameworks.given import framework_of
@@ -78,7 +79,7 @@ def _told(error: BaseException, file: Path) -> PorterError:
     message = f"{type(error).__name__}: {shortened(text)}" if text else type(error).__name__
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         return NotInstalled(message, where=where, next=_EXTRAS[error.name])
-    return UsageError(message, where=where, next="this is the reference's own code, which --reference runs")
+    return UsageError(message, where=where, next=f"this is the reference's own code, which {REFERENCE} runs")
 
 
 def maker(file: Path, name: str) -> Callable[[], Any]:
@@ -102,7 +103,7 @@ def maker(file: Path, name: str) -> Callable[[], Any]:
     if framework_of(target) is not None:
         next = f"write a function that makes it: def build(): return {name}"
         raise UsageError(
-            f"'{name}' is a model, and --reference takes what makes one", where=str(file), next=next
+            f"'{name}' is a model, and {REFERENCE} takes what makes one", where=str(file), next=next
         )
     if not callable(target):
         raise UsageError(

@@ -18,6 +18,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, Contradiction, MappingError, PorterError, UsageError
+from porter.base.options import REFERENCE
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import to_graph
@@ -102,12 +103,10 @@ def parse_reference(text: str) -> ReferenceName:
     code = _CODE.fullmatch(text)
     given = ReferenceName(Path(code["file"]), code["name"]) if code else ReferenceName(Path(text))
     if not given.file.exists():
-        raise UsageError("there is no such file", where=f"--reference {given.file}", next="check the path")
+        raise UsageError("there is no such file", where=f"{REFERENCE(given.file)}", next="check the path")
     if given.maker is None and given.file.suffix == ".py":
-        next = f"--reference {given.file}:CALLABLE, the class or function that gives the model"
-        raise UsageError(
-            "code needs the name of what makes its model", where=f"--reference {text}", next=next
-        )
+        next = f"{REFERENCE(given.file)}:CALLABLE, the class or function that gives the model"
+        raise UsageError("code needs the name of what makes its model", where=f"{REFERENCE(text)}", next=next)
     return given
 
 

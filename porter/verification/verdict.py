@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from porter.base.errors import some
+from porter.base.options import CHECK, REFERENCE
 from porter.port import AGREES, PASSED, UNHELD, GivenFile
 from porter.verification.inputs import InputRange
 from porter.verification.results import (
@@ -140,17 +141,17 @@ class Verdict:
     def advice(self) -> str | None:
         """What to do next where the reference's values tell nothing."""
         if self.disagreement is not None:
-            return "compare the port with another implementation: --reference FILE.py:CALLABLE"
+            return f"compare the port with another implementation: {REFERENCE('FILE.py:CALLABLE')}"
         if self.proof.silent is None:
             return None
         if self._is_alike:
             return (
                 "train the network further, or check that these are its trained weights; or write the port "
-                "without a proof: --no-check"
+                f"without a proof: {CHECK(False)}"
             )
         return (
-            "compare the port with another implementation: --reference FILE.py:CALLABLE; or write it without "
-            "a proof: --no-check"
+            f"compare the port with another implementation: {REFERENCE('FILE.py:CALLABLE')}; or write it "
+            f"without a proof: {CHECK(False)}"
         )
 
     @property

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from porter.base import options
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
@@ -16,8 +17,10 @@ from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.tables import DEFAULT_ZOOS, STOCK
 
-OTHER_CODE = "build it in code of your own, and compare with that: --reference FILE.py:CALLABLE"
-"""What to do if a zoo's own code cannot be built as the source is."""
+
+def other_code() -> str:
+    """What to do if a zoo's own code cannot be built as the source is."""
+    return f"build it in code of your own, and compare with that: {options.REFERENCE('FILE.py:CALLABLE')}"
 
 
 @dataclass(frozen=True)
@@ -174,12 +177,12 @@ def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibra
     """
     libraries = STOCK.get(framework)
     if libraries is None:
-        raise UsageError(f"{framework} has no stock classes", where="--stock", next="leave it out")
+        raise UsageError(f"{framework} has no stock classes", where=str(options.STOCK), next="leave it out")
     name = library or DEFAULT_ZOOS[framework]
     if name not in libraries:
         raise UsageError(
             f"{framework} has no stock classes of {name}",
-            where="--stock",
+            where=str(options.STOCK),
             next=f"it has those of {', '.join(libraries)}",
         )
     stock = {zoo: get_implementation(zoo).stock for zoo in libraries[name]}

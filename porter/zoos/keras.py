@@ -12,6 +12,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, MappingError, UsageError
+from porter.base.options import INPUT_SIZE, STOCK
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import RETURNED
@@ -29,7 +30,7 @@ from porter.frameworks.tf.runtime import (
 )
 from porter.graph.plan import Plan
 from porter.padding import Size
-from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
+from porter.zoos.implementation import Build, Implementation, StockClass, StockLibrary, StockModel, other_code
 from porter.zoos.tables import KERAS, SCALES_AGAIN
 
 _PADDED_FOR_ONE_SIZE = ("EfficientNet", "MobileNetV2", "MobileNetV3")
@@ -59,7 +60,7 @@ def build_by(
     ) -> Any:
         if options:
             raise CannotRun(
-                f"porter cannot build {library} with another value of {', '.join(options)}", next=OTHER_CODE
+                f"porter cannot build {library} with another value of {', '.join(options)}", next=other_code()
             )
         with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
             with undrawn():
@@ -177,28 +178,28 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     variant, classes = model.variant, model.classes
     if variant not in KERAS:
         raise UsageError(
-            f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock"
+            f"keras.applications has no class of {variant}", where=str(STOCK), next=f"convert without {STOCK}"
         )
     if KERAS[variant][0].startswith(_NESTED):
         raise UsageError(
             f"keras.applications.{KERAS[variant][0]} has layers of its own, which "
             "keras.models.load_model does not know",
-            where="--stock",
-            next="convert without --stock",
+            where=str(STOCK),
+            next=f"convert without {STOCK}",
         )
     if SCALES_AGAIN in KERAS[variant][1]:
         raise UsageError(
             f"keras.applications.{KERAS[variant][0]} builds the layers of its pretrained weights "
             "only when it downloads them",
-            where="--stock",
-            next="convert without --stock",
+            where=str(STOCK),
+            next=f"convert without {STOCK}",
         )
     rows, columns = size
     if rows is None or columns is None:
         raise UsageError(
             "keras.applications pads for the size that a model is built for",
-            where="--stock",
-            next="give --input-size a fixed size",
+            where=str(STOCK),
+            next=f"give {INPUT_SIZE} a fixed size",
         )
     return StockClass(
         f"keras.applications.{KERAS[variant][0]}", _arguments(variant, classes, (rows, columns))

@@ -13,6 +13,7 @@ from typing import Any
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import NotInstalled, UsageError
+from porter.base.options import STOCK
 from porter.data.timm_config import CONFIG_FILE, to_timm, unlike_timm
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph.plan import Plan
@@ -71,7 +72,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
             said = ": ".join(
                 [f"timm has no model of {model.variant}", *filter(None, [UNLIKE_TIMM.get(model.variant)])]
             )
-            raise UsageError(said, where="--stock", next="convert without --stock")
+            raise UsageError(said, where=str(STOCK), next=f"convert without {STOCK}")
         (name, arguments), options = called(model)
         unlike = unlike_timm(model.preprocess) if model.preprocess else ()
         cautions = tuple(

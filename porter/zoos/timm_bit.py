@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from porter.base.dtypes import Dtype
 from porter.base.errors import CannotRun
 from porter.filegraph.checkpoint import Checkpoint
-from porter.zoos.implementation import OTHER_CODE, Implementation
+from porter.zoos.implementation import Implementation, other_code
 from porter.zoos.tables import TIMM_BIT
 from porter.zoos.timm_jax import from_npz
 
@@ -33,7 +33,7 @@ def build(
     if options:
         raise CannotRun(
             f"porter cannot build timm's BiT with another value of {', '.join(sorted(options))}",
-            next=OTHER_CODE,
+            next=other_code(),
         )
     model = from_npz(TIMM_BIT[variant][0], {"num_classes": classes}, checkpoint, dtype)
     from timm.layers.std_conv import StdConv2d

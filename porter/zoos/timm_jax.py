@@ -17,7 +17,7 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import CannotRun, MappingError
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
-from porter.zoos.implementation import OTHER_CODE, Implementation
+from porter.zoos.implementation import Implementation, other_code
 from porter.zoos.tables import SIDE, TIMM_JAX, takes_any_size
 from porter.zoos.timm import import_timm
 
@@ -48,7 +48,7 @@ def settings_of(classes: int, size: tuple[int, int], options: Mapping[str, Any])
     if foreign := sorted(options.keys() - {SIDE, "tanh_gelu"}):
         raise CannotRun(
             f"porter cannot build timm's transformer with another value of {', '.join(foreign)}",
-            next=OTHER_CODE,
+            next=other_code(),
         )
     gelu = _GELU[options.get("tanh_gelu", True)]
     return {"num_classes": classes, "act_layer": gelu, "img_size": size[0]}

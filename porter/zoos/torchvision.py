@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError
+from porter.base.options import STOCK
 from porter.base.package import expect_installed, install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.triton import load_triton
 from porter.graph.plan import Plan
 from porter.padding import Size
-from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
+from porter.zoos.implementation import Build, Implementation, StockClass, StockLibrary, StockModel, other_code
 from porter.zoos.tables import OF_ONE_SIZE, SIDE, TORCHVISION, Call, takes_any_size
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def build_by(
         if foreign := sorted(options.keys() - arguments.keys()):
             raise CannotRun(
                 f"porter cannot build {library}.{name} with another value of {', '.join(foreign)}",
-                next=OTHER_CODE,
+                next=other_code(),
             )
         builder = getattr(models(), name, None) or models().model_entrypoint(name)
         built_for = {} if takes_any_size(variant) else {OF_ONE_SIZE[library]: size[0]}
@@ -101,7 +102,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     variant, classes = model.variant, model.classes
     if variant not in TORCHVISION:
         raise UsageError(
-            f"torchvision has no class of {variant}", where="--stock", next="convert without --stock"
+            f"torchvision has no class of {variant}", where=str(STOCK), next=f"convert without {STOCK}"
         )
     name, arguments = TORCHVISION[variant]
     return StockClass(f"torchvision.models.{name}", {"num_classes": classes, **arguments})

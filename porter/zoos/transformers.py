@@ -14,7 +14,7 @@ from porter.base.package import expect_installed, install
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.zoos.folders import BuiltModel, stated_size
-from porter.zoos.implementation import OTHER_CODE, Implementation
+from porter.zoos.implementation import Implementation, other_code
 from porter.zoos.tables import SETTINGS, SIDE, TRANSFORMERS, Call, takes_any_size
 from porter.zoos.torchvision import import_models
 
@@ -217,7 +217,7 @@ def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if foreign := sorted(options.keys() - named.keys()):
         raise CannotRun(
             f"porter cannot build transformers' {kind} with another value of {', '.join(foreign)}",
-            next=OTHER_CODE,
+            next=other_code(),
         )
     found = {}
     for option, value in options.items():

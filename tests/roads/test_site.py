@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.base import options
-from porter.base.options import Command
+from porter.base.commands import COMMANDS
 from tests.support.checkout import ROOT
 from tests.support.fixtures import Cli
 from tests.support.pages import PAGES, as_run, lay_out, without_figures
@@ -63,18 +62,15 @@ def test_wrapping_moves_no_word() -> None:
 
 
 def test_every_flag_on_a_page_is_one_of_its_command() -> None:
-    commands = {each.name: each for each in vars(options).values() if isinstance(each, Command)}
+    commands = {each.name: each for each in COMMANDS}
     typed = re.compile(
         rf"porter ({'|'.join(sorted(map(re.escape, commands), key=len, reverse=True))})\b([^`\n]*)"
     )
     found = 0
     for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
         for command, rest in typed.findall(page.read_text(encoding="utf-8")):
-            known = {
-                flag for option in commands[command].options for flag in str(option.flag or "").split("/")
-            } | {
-                "--json",
-                "--help",
+            known = {flag for option in commands[command].options.values() for flag in option.flags} | {
+                "--help"
             }
             used = set(re.findall(r"(?<!\S)(--[a-z0-9-]+)", rest.partition("#")[0]))
             found += len(used)

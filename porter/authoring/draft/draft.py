@@ -10,6 +10,7 @@ from typing import Any
 from porter.authoring.draft.heads import with_dense_head
 from porter.authoring.draft.names import MARK, draft_names
 from porter.authoring.draft.text import MODELINE, section
+from porter.base.commands import CONVERT, FILE, FRAMEWORK
 from porter.base.errors import UsageError
 from porter.graph import BatchNorm, Graph, site_of, tensor_shapes
 from porter.graph.blocks.find import find_blocks
@@ -66,7 +67,7 @@ def draft_recipe(
     """
     if graph.further:
         problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
-        raise UsageError(problem, next="porter convert FILE --to FRAMEWORK needs no recipe")
+        raise UsageError(problem, next=f"{CONVERT.advise(subject=FILE, to=FRAMEWORK)} needs no recipe")
     unsaid = next(
         (name for name in names.values() if name.startswith("=") or "{" in name or "}" in name), None
     )

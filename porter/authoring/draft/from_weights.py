@@ -14,6 +14,7 @@ from porter.authoring.draft.layers import Listed
 from porter.authoring.draft.text import scalar
 from porter.authoring.todo import TO_DO
 from porter.base.errors import UsageError, some
+from porter.base.options import FROM_MODEL
 from porter.graph import GlobalAvgPool
 
 _STEP = re.compile(r"\s*- \{(?P<kind>\w+): ")
@@ -41,7 +42,8 @@ def draft_from_weights(listed: Listed, variant: str, zoo: str, said: Sequence[st
     if listed.unknown:
         message = f"no layer that porter knows has these tensors: {some([*listed.unknown])}"
         raise UsageError(
-            message, next="add --from-model FILE, which carries a graph: ONNX, .pt2, .keras or a SavedModel"
+            message,
+            next=f"add {FROM_MODEL.placeholder}, which carries a graph: ONNX, .pt2, .keras or a SavedModel",
         )
     found = chain(listed)
     classes = (

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from porter.base.errors import UsageError
+from porter.base.options import FROM_MODEL
 from porter.filegraph.checkpoint import Checkpoint
 
 Kind = Literal["conv", "dense", "batch_norm", "layer_norm", "prelu"]
@@ -152,7 +153,7 @@ def _framework(checkpoint: Checkpoint) -> Framework:
         if checkpoint.dialect == framework:
             return framework
     if checkpoint.dialect is not None:  # its kernels may have other axes than those of both
-        next = "give --from-model a file that carries its graph"
+        next = f"give {FROM_MODEL} a file that carries its graph"
         raise UsageError(
             f"no recipe is drafted from the names of {checkpoint.dialect}",
             where=str(checkpoint.path),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.base.errors import FileError, UsageError, escaped
+from porter.base.options import SPLIT
 from porter.base.package import page
 from porter.data.arrow import is_saved
 from porter.data.classes import Classes, listed
@@ -203,7 +204,7 @@ def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
 def _split_of(word: str) -> str:
     if word.lower() not in _SPLITS:
         raise UsageError(
-            f"there is no split '{word}'", where="--split", next=f"write one of {', '.join(_SPLITS)}"
+            f"there is no split '{word}'", where=str(SPLIT), next=f"write one of {', '.join(_SPLITS)}"
         )
     return _SPLITS[word.lower()]
 
@@ -259,7 +260,7 @@ def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
             f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
         )
         raise UsageError(
-            f"{lacking}: {', '.join(splits)}", where=str(path), next=f"add --split {next(iter(splits))}"
+            f"{lacking}: {', '.join(splits)}", where=str(path), next=f"add {SPLIT(next(iter(splits)))}"
         )
     if chosen or (splits and len(folders) == 1):
         return path / (chosen or list(splits))[0], None
@@ -385,14 +386,14 @@ def _of_one_split(path: Path, files: Sequence[Path], split: str | None) -> list[
         raise UsageError(f"it has no files of split '{split}', only {_listed(splits)}", where=str(path))
     if len(splits) > 1:
         message = f"files of several splits and none of validation: {_listed(splits)}"
-        raise UsageError(message, where=str(path), next=f"add --split {max(splits)}")
+        raise UsageError(message, where=str(path), next=f"add {SPLIT(max(splits))}")
     return list(files)
 
 
 def _expect_none(split: str | None, path: Path) -> None:
     if split is not None:
         raise UsageError(
-            f"it has no splits, and '{split}' is asked for", where=str(path), next="leave out --split"
+            f"it has no splits, and '{split}' is asked for", where=str(path), next=f"leave out {SPLIT}"
         )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError
+from porter.base.options import LABELS, REAL_LABELS
 from porter.data.classes import wnid_label
 from porter.data.labels import imagenet_classes
 from porter.data.photos import VALIDATION_IMAGES, Failure, FoundPhotos, validation_number
@@ -24,11 +25,6 @@ _ARCHIVE = "ILSVRC2012_devkit_t12.tar.gz"
 _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _MAX_FILE = 8 << 20  # ReaL's file has 0.4 million bytes, the ground truth 0.2
 
-_NEXT = (
-    f"--labels takes the devkit ({_ARCHIVE}, unpacked or not), ReaL's real.json, slim's, Caffe's or "
-    "Kaggle's list; "
-    "--real-labels takes real.json"
-)
 _LISTS = ((b"ImageId", "Kaggle's list"), (b"ILSVRC2012_val_", "Caffe's list"), (b"n", "slim's list"))
 """How lists of labels begin."""
 
@@ -60,7 +56,7 @@ def read_label_file(path: Path) -> LabelFile:
         with path.open("rb") as file:
             head = file.read(64).lstrip()
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(path), next=_NEXT) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=str(path), next=_takes()) from None
     if head.startswith(b"["):
         return LabelFile("ReaL", _read_real(path))
     if head.startswith(b"\x1f\x8b"):
@@ -84,7 +80,7 @@ def devkit_beside(found: FoundPhotos) -> LabelFile:
             if (folder / name).exists():
                 return read_label_file(folder / name)
     message = "the photos do not tell their classes, and there is no devkit beside them"
-    raise FileError(message, where=str(found.path), next=_NEXT)
+    raise FileError(message, where=str(found.path), next=_takes())
 
 
 def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
@@ -124,7 +120,7 @@ def _read_folder(path: Path) -> LabelFile:
             return LabelFile("the devkit", _read_devkit(truth))
     if (path / _ARCHIVE).is_file():
         return read_label_file(path / _ARCHIVE)
-    raise FileError(f"neither the folder nor its data folder has {_TRUTH}", where=str(path), next=_NEXT)
+    raise FileError(f"neither the folder nor its data folder has {_TRUTH}", where=str(path), next=_takes())
 
 
 def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
@@ -139,7 +135,7 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
             f"no ground truth of ImageNet's validation set: {VALIDATION_IMAGES:,} numbers expected, "
             "one per line"
         )
-        raise FileError(message, where=str(truth), next=_NEXT)
+        raise FileError(message, where=str(truth), next=_takes())
     by_id = {entry.ilsvrc: label for label, entry in enumerate(imagenet_classes())}
     ids = [int(line) for line in lines]
     if unknown := set(ids) - by_id.keys():
@@ -157,12 +153,12 @@ def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
         photo, label = _on_line(line, number)
         if photo is None or label is None:
             raise FileError(
-                f"{name} has no photo and class in '{line[:60]}'", where=f"{path}:{number}", next=_NEXT
+                f"{name} has no photo and class in '{line[:60]}'", where=f"{path}:{number}", next=_takes()
             )
         found[photo] = label
     if len(found) != VALIDATION_IMAGES:
         message = f"{name} of ImageNet's validation set has {VALIDATION_IMAGES:,} photos, got {len(found):,}"
-        raise FileError(message, where=str(path), next=_NEXT)
+        raise FileError(message, where=str(path), next=_takes())
     return tuple((found[number],) for number in range(1, VALIDATION_IMAGES + 1))
 
 
@@ -183,11 +179,11 @@ def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
     try:
         lists = json.loads(_read(path))
     except (ValueError, RecursionError) as error:
-        raise FileError(f"not JSON: {error}", where=str(path), next=_NEXT) from None
+        raise FileError(f"not JSON: {error}", where=str(path), next=_takes()) from None
     classes = range(len(imagenet_classes()))
     if not isinstance(lists, list) or len(lists) != VALIDATION_IMAGES:
         message = f"ReaL's labels are {VALIDATION_IMAGES:,} lists, got {len(lists):,}"
-        raise FileError(message, where=str(path), next=_NEXT)
+        raise FileError(message, where=str(path), next=_takes())
     for number, labels in enumerate(lists, start=1):
         if not isinstance(labels, list) or not all(
             type(label) is int and label in classes for label in labels
@@ -195,7 +191,7 @@ def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
             message = (
                 f"the labels of ILSVRC2012_val_{number:08} are no list of numbers from 0 to {classes[-1]}"
             )
-            raise FileError(message, where=str(path), next=_NEXT)
+            raise FileError(message, where=str(path), next=_takes())
     return tuple(map(tuple, lists))
 
 
@@ -209,6 +205,13 @@ def _read(path: Path) -> str:
         raise FileError(
             f"no labels of ImageNet's validation set: more than {_MAX_FILE:,} bytes",
             where=str(path),
-            next=_NEXT,
+            next=_takes(),
         )
     return data.decode("utf-8", "replace")
+
+
+def _takes() -> str:
+    return (
+        f"{LABELS} takes the devkit ({_ARCHIVE}, unpacked or not), ReaL's real.json, slim's, Caffe's or "
+        f"Kaggle's list; {REAL_LABELS} takes real.json"
+    )

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.errors import UsageError
+from porter.base.options import CROPS
 from porter.data.jpeg import fast_decoder
 from porter.data.photos import Failure, Photo
 from porter.data.pipeline.ahead import mapped_ahead, taken_ahead
@@ -115,7 +116,7 @@ def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Genera
     """
     if protocol.crop is None and (feed.crops == 10 or protocol.fed_side is None):
         raise UsageError(
-            "the protocol takes no crop after resizing", next="use --crops 1" if protocol.fed_side else None
+            "the protocol takes no crop after resizing", next=f"use {CROPS(1)}" if protocol.fed_side else None
         )
     if protocol.jpeg == "fast":
         fast_decoder()

@@ -17,6 +17,7 @@ from uuid import uuid4
 import PIL
 
 from porter.base.errors import FileError
+from porter.base.options import CACHE
 from porter.data.photos import Photo, Place
 from porter.data.pipeline.chunks import Chunk, DamagedChunk, Resized, read_chunk
 from porter.data.pipeline.workers import WorkerEnded, Workers
@@ -106,7 +107,7 @@ def open_folder(folder: Path) -> None:
                     part.unlink()
     except OSError as error:
         raise FileError(
-            f"cannot be used as a cache: {error.strerror}", where=str(folder), next="choose another --cache"
+            f"cannot be used as a cache: {error.strerror}", where=str(folder), next=f"choose another {CACHE}"
         ) from None
 
 

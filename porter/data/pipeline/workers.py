@@ -20,6 +20,7 @@ from subprocess import PIPE
 from typing import Any
 
 from porter.base.errors import FileError
+from porter.base.options import CACHE, WORKERS
 from porter.data.photos import Photo
 from porter.data.pipeline.making import make_chunk
 from porter.data.pipeline.worker import job
@@ -66,7 +67,7 @@ class Workers:
             raise FileError(
                 f"resized photos cannot be written: {failure}",
                 where=str(path.parent),
-                next="free some space, or choose another --cache",
+                next=f"free some space, or choose another {CACHE}",
             )
 
     def _ask(self, photos: Sequence[Photo], path: Path) -> str | None:
@@ -109,7 +110,7 @@ class Workers:
             )
         except OSError as error:
             raise FileError(
-                f"no process that decodes can be started: {error.strerror}", next="use fewer --workers"
+                f"no process that decodes can be started: {error.strerror}", next=f"use fewer {WORKERS}"
             ) from None
         self._running.append(process)
         return process
@@ -139,5 +140,5 @@ def _ended(process: _Process, photos: Sequence[Photo]) -> WorkerEnded:
     return WorkerEnded(
         f"a process that decodes photos was ended {how}",
         where=f"{photos[0].name} to {photos[-1].name}",
-        next="use fewer --workers if memory ran out; otherwise these photos crash the decoder",
+        next=f"use fewer {WORKERS} if memory ran out; otherwise these photos crash the decoder",
     )

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from porter.base.commands import RECIPE_SHOW, ZOO
 from porter.base.errors import MappingError, PaddingError, UsageError
+from porter.base.options import BETWEEN
 from porter.base.package import page
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
@@ -25,8 +27,6 @@ from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, with_options
 from porter.source.opened import Opened
 from porter.source.protocol import in_proportion
-
-WHERE = "--between"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
     """
     zoos = tuple(given.split(",") if isinstance(given, str) else given)
     if len(zoos) != 2 or not all(zoos) or zoos[0] == zoos[1]:
-        raise UsageError("expected two zoos", where=WHERE, next="write --between ZOO,ZOO")
+        raise UsageError("expected two zoos", where=str(BETWEEN), next=f"write {BETWEEN((ZOO, ZOO))}")
     return zoos[0], zoos[1]
 
 
@@ -119,7 +119,9 @@ def networks(
     apart, zoos = differences(one, other, TRAINING), [member.zoo.name for member in members]
     if not apart:
         message = f"{members[0].name} and {members[1].name} compute the same, so there is nothing to decide"
-        raise UsageError(message, where=WHERE, next=f"porter recipe show {members[0].variant} lists the zoos")
+        raise UsageError(
+            message, where=str(BETWEEN), next=f"{RECIPE_SHOW.advise(name=members[0].variant)} lists the zoos"
+        )
     protocols: dict[Preprocess, list[str]] = {}
     for member in members:
         protocol = _protocol(opened, member, crops)

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from porter.base.errors import RecipeError, UsageError
+from porter.base.options import SITE
 from porter.evaluation.padding_study.cases import Change, site_at
 from porter.graph import Graph, site_of
 from porter.padding import Convention, Site
@@ -35,7 +36,7 @@ def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
 
 
 def _parse(setting: str, graph: Graph) -> Iterable[Change]:
-    where = f"--site {setting:.80}"
+    where = f"{SITE(setting[:80])}"
     path, equals, text = setting.partition("=")
     sites = [node.path for node in graph.nodes if site_of(node.op)]
     if not equals or len(setting) > LONGEST:

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
+from porter.base.commands import ZOO, StudyOptions, takes
 from porter.base.errors import FileError, PorterError, UsageError
-from porter.base.options import items
+from porter.base.options import BETWEEN, FROM, ORIGIN, SITE, WEIGHTS, items
 from porter.data.classes import Classes
 from porter.data.layouts import open_any_photos
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
-from porter.evaluation.measuring import Options, logits_of, one_of
+from porter.evaluation.measuring import Options, logits_of
 from porter.evaluation.padding_study.between import decide, networks, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.chance import at_chance
@@ -30,39 +30,17 @@ from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Case, Crops, Study, StudyAnswer
-from porter.files import AnyPath, path_of
+from porter.files import path_of
 from porter.fitting.wishes import Wishes
 from porter.identify.doors import open_member
 from porter.port import Port, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions
 from porter.source.opened import Opened
-from porter.source.protocol import doubted, read_stated
+from porter.source.protocol import doubted
 
 
-def study(
-    variant: str,
-    source: str | None,
-    data: AnyPath,
-    *,
-    between: str | Sequence[str] | None = None,
-    origin: str | None = None,
-    weights: AnyPath | None = None,
-    sites: str | Sequence[str] = (),
-    mapped: str | Sequence[str] = (),
-    options: Mapping[str, bool | float | str] | None = None,
-    device: str = "cpu",
-    crops: int = 1,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    limit: int | None = None,
-    cache: AnyPath | None = None,
-    split: str | None = None,
-    labels: AnyPath | None = None,
-    preprocess: AnyPath | Mapping[str, object] | None = None,
-    class_names: AnyPath | None = None,
-    port: AnyPath | None = None,
-    recipes: AnyPath | None = None,
-) -> Study:
+@takes(StudyOptions)
+def study(asked: StudyOptions) -> Study:
     """Measures the same weights under each candidate padding, and names the one that they were trained with;
     or as each of two zoos' networks.
 
@@ -92,35 +70,28 @@ def study(
         KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not
             `complete`.
     """
-    how = Options(
-        device,
-        crops=one_of(crops, get_args(Crops), "--crops"),
-        batch_size=batch_size,
-        workers=workers,
-        limit=limit,
-        cache=path_of(cache),
-        split=split,
-        labels=path_of(labels),
-        stated=read_stated(preprocess, class_names),
-        class_names=path_of(class_names),
-    )
-    zoos = () if between is None else parse_between(between)
-    _expect_use(source, zoos, sites, origin)
-    of_zoos = [find_member(variant, zoo, path_of(recipes)) for zoo in zoos]
-    members = of_zoos if source is None else [find_member(variant, source, path_of(recipes))]
+    how, sites, recipes = Options.of(asked), items(asked.sites), path_of(asked.recipes)
+    zoos = () if asked.between is None else parse_between(asked.between)
+    _expect_use(asked.source, zoos, sites, asked.origin)
+    of_zoos = [find_member(asked.variant, zoo, recipes) for zoo in zoos]
+    members = of_zoos if asked.source is None else [find_member(asked.variant, asked.source, recipes)]
     wishes = Wishes(
-        map=items(mapped), options=choose_options(members[0].recipe, options or {}), origin=origin
+        map=items(asked.mapped),
+        options=choose_options(members[0].recipe, asked.options or {}),
+        origin=asked.origin,
     )
-    opened = _open(members, path_of(weights), wishes)
+    opened = _open(members, path_of(asked.weights), wishes)
     opened = replace(opened, facts=how.stated.of(opened.facts, opened.file.file))
     protocol = _protocol(opened, how.crops)
-    into = None if port is None else _expect_port_of(read_port(Path(port)), opened, zoos)
+    into = None if asked.port is None else _expect_port_of(read_port(Path(asked.port)), opened, zoos)
     classes = Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map)
-    photos = open_any_photos(Path(data), classes=classes, labels=how.labels, limit=how.limit, split=how.split)
+    photos = open_any_photos(
+        Path(asked.data), classes=classes, labels=how.labels, limit=how.limit, split=how.split
+    )
     if zoos:
         findings = _between_zoos(opened, of_zoos, photos, how)
     else:
-        findings = _of_pads(opened, items(sites), Bench.of(opened, protocol, photos, how))
+        findings = _of_pads(opened, sites, Bench.of(opened, protocol, photos, how))
     made = replace(_study(opened, photos, how, findings, protocol), between=zoos)
     return made if into is None or not made.complete else _written(into, made)
 
@@ -165,20 +136,20 @@ def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], o
     if source is None and not zoos:
         raise UsageError(
             "nothing says which zoo's tensor names the weights have",
-            where="--from",
-            next="add --from ZOO, or --between ZOO,ZOO",
+            where=str(FROM),
+            next=f"add {FROM.placeholder}, or {BETWEEN((ZOO, ZOO))}",
         )
     if zoos and sites:
         raise UsageError(
-            "--between compares the two networks as they are",
-            where="--site",
-            next="leave out --site or --between",
+            f"{BETWEEN} compares the two networks as they are",
+            where=str(SITE),
+            next=f"leave out {SITE} or {BETWEEN}",
         )
     if zoos and source is None and origin is not None:
         raise UsageError(
-            "--between finds the origin, so it cannot be given",
-            where="--origin",
-            next="leave it out, or add --from ZOO",
+            f"{BETWEEN} finds the origin, so it cannot be given",
+            where=str(ORIGIN),
+            next=f"leave it out, or add {FROM.placeholder}",
         )
 
 
@@ -311,7 +282,7 @@ def _expect_port_of(port: Port, opened: Opened, zoos: tuple[str, ...]) -> Port:
             "from this file, "
             f"{opened.file.sha256[:12]}...",
             where=where,
-            next="give --weights the file that the port was made from",
+            next=f"give {WEIGHTS} the file that the port was made from",
         )
     return port
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from porter.base.commands import FILE, INSPECT
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import MappingError, some
 from porter.filegraph.file_graph import FileGraph
@@ -15,7 +16,6 @@ from porter.graph.walks import upstream
 
 _COUNTER = "num_batches_tracked"
 """The last part of the name of a counter of torch's, which no model computes with."""
-_ALL = "give every tensor of the model under its own name: porter inspect FILE --tensors lists them"
 
 
 def renewed(message: Message, given: Mapping[str, Array]) -> Message:
@@ -27,13 +27,13 @@ def renewed(message: Message, given: Mapping[str, Array]) -> Message:
     """
     given = {name: array for name, array in given.items() if not name.endswith(_COUNTER)}
     if unexpected := [name for name in given if name not in message.arrays]:
-        raise MappingError(f"the model has no tensor {_quoted(unexpected)}", next=_ALL)
+        raise MappingError(f"the model has no tensor {_quoted(unexpected)}", next=_all())
     arrays = dict(message.arrays)
     for name, array in given.items():
         own = arrays[name]
         if own.shape != array.shape:
             raise MappingError(
-                f"{name}: the model's has the shape {own.shape}, this one {array.shape}", next=_ALL
+                f"{name}: the model's has the shape {own.shape}, this one {array.shape}", next=_all()
             )
         with np.errstate(over="ignore"):
             arrays[name] = array.astype(own.dtype)
@@ -57,8 +57,13 @@ def expect_all(message: Message, graph: FileGraph, given: Mapping[str, Array]) -
     )
     arrays = ((name, message.arrays[name]) for name in sorted(used & initial))
     if missing := [name for name, array in arrays if array.ndim and is_floating(array) and name not in given]:
-        raise MappingError(f"there is no tensor for the model's {_quoted(missing)}", next=_ALL)
+        raise MappingError(f"there is no tensor for the model's {_quoted(missing)}", next=_all())
 
 
 def _quoted(names: Sequence[str]) -> str:
     return some([f"'{name}'" for name in names])
+
+
+def _all() -> str:
+    lists = INSPECT.advise(file=FILE, tensors=True)
+    return f"give every tensor of the model under its own name: {lists} lists them"

@@ -13,6 +13,7 @@ from flax import nnx
 
 from porter.base.dtypes import Array, Dtype, storage_type
 from porter.base.errors import UsageError, first_line
+from porter.base.options import DEVICE
 from porter.frameworks.code.language import Layer
 from porter.frameworks.flax import layers
 from porter.frameworks.flax.code import Place, places
@@ -192,9 +193,9 @@ def _device(device: str) -> Any:
     try:
         return jax.devices(kind)[int(number or 0)]
     except (RuntimeError, IndexError, ValueError) as error:
-        next = "use --device cpu, or on a machine with an NVIDIA GPU install jax[cuda13]"
+        next = f"use {DEVICE('cpu')}, or on a machine with an NVIDIA GPU install jax[cuda13]"
         raise UsageError(
-            f"JAX cannot use the device '{device}': {first_line(error)}", where="--device", next=next
+            f"JAX cannot use the device '{device}': {first_line(error)}", where=str(DEVICE), next=next
         ) from None
 
 

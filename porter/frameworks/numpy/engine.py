@@ -17,6 +17,7 @@ import numpy as np
 
 from porter.base.dtypes import FP32, Array, Dtype, Run, is_floating
 from porter.base.errors import CannotRun, Contradiction, UsageError, first_line
+from porter.base.options import PRECISION, SOURCE
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import Numbers, first, last
@@ -201,7 +202,7 @@ def classifier(
     if device != "cpu" or how != FP32 or tap is None:
         raise UsageError(
             "porter's own engine gives named values in fp32 on the CPU",
-            where="--source",
-            next="leave out --precision",
+            where=str(SOURCE),
+            next=f"leave out {PRECISION}",
         )
     return classifier_of(lambda images: model(images, (tap,))[tap], protocol)

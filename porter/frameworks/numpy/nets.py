@@ -27,6 +27,7 @@ from porter.base.errors import (
     UsageError,
     first_line,
 )
+from porter.base.options import DTYPE
 from porter.filegraph.kernels.program import Program
 from porter.filegraph.names import Names
 from porter.files import digest
@@ -261,7 +262,7 @@ class NetDestination(ABC, Generic[M]):
         """
         if dtype not in ("float32", "float64"):
             message = f"porter writes {self.TITLE}'s tensors in float32 and float64, not in {dtype}"
-            raise UsageError(message, where="--dtype", next="leave it out")
+            raise UsageError(message, where=str(DTYPE), next="leave it out")
         net = self.net(plan)
         data = self.in_bytes(net, _arrays(net, tensors, storage_type(dtype)))
         rows, columns = plan.only_size or json.loads(about.get("porter.native_size", "[null, null]"))

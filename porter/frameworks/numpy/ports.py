@@ -12,6 +12,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, Run
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
+from porter.base.options import DEVICE
 from porter.data.preprocess import Preprocess
 from porter.filegraph.kernels.program import Program
 from porter.frameworks import Classifier, expect_run
@@ -67,7 +68,7 @@ def port_model(
         UsageError: the device is another one than the CPU, or the engine does not run this number type.
     """
     if device != "cpu":
-        raise UsageError("porter's own engine runs models on the CPU", where="--device", next="leave it out")
+        raise UsageError("porter's own engine runs models on the CPU", where=str(DEVICE), next="leave it out")
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter's own engine runs models in float32 and float64, not in {dtype}")
     return PortModel(plan, NumpyModel(program, tensors, dtype), values)

@@ -14,6 +14,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import CannotRun, first_line
+from porter.base.options import CHECK
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.onnx.operators import own_operators
 from porter.frameworks.onnx.session import Session
@@ -110,7 +111,7 @@ def _refusal(error: Exception) -> CannotRun:
     )
     return CannotRun(
         f"ONNX's reference implementation cannot run this model: {text}",
-        next="export the model again with a current exporter, or convert it with --no-check",
+        next=f"export the model again with a current exporter, or convert it with {CHECK(False)}",
     )
 
 

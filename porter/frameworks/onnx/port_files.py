@@ -9,6 +9,7 @@ from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import FileError, MappingError, UsageError
+from porter.base.options import DTYPE
 from porter.base.package import __version__
 from porter.files import digest
 from porter.formats.onnx.proto import import_onnx, read_message
@@ -43,8 +44,8 @@ def write(
     if dtype not in ("float32", "float16"):
         raise UsageError(
             f"onnxruntime has no convolutions in {dtype}, so nothing could run the port",
-            where="--dtype",
-            next="write --dtype float32 or float16",
+            where=str(DTYPE),
+            next=f"write {DTYPE('float32')} or float16",
         )
     model = make_model(plan, tensors, dtype)
     proto = model.proto

@@ -14,6 +14,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, storage_type
 from porter.base.errors import UsageError
+from porter.base.options import DEVICE
 from porter.base.package import expect_installed, install
 from porter.frameworks import Tensors
 from porter.frameworks.images import as_taken, expect_fit, expect_inputs
@@ -90,7 +91,7 @@ def build(
     """
     expect_installed("onnxruntime", install("onnx"))
     if device != "cpu":
-        raise UsageError("porter runs ONNX models on the CPU", where="--device", next="leave it out")
+        raise UsageError("porter runs ONNX models on the CPU", where=str(DEVICE), next="leave it out")
     if dtype == "bfloat16":
         raise UsageError("porter runs ONNX models in float32, float16 and float64, not in bfloat16")
     return OnnxModel(plan, make_model(plan, tensors, dtype), dtype)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from porter.base.errors import GraphError
+from porter.base.options import INPUT_SIZE
 from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.statement import Symbol
@@ -25,7 +26,7 @@ def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Sym
             raise GraphError(
                 "Keras reshapes two open sizes for one input size only",
                 where=name,
-                next="give an --input-size",
+                next=f"give an {INPUT_SIZE}",
             )
         kind = "Reshape" if reshapes else "Permute"
         config = {"target_shape": numbers} if reshapes else {"dims": tuple(1 + axis for axis in numbers)}

@@ -13,6 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import NotInstalled, UsageError
+from porter.base.options import DEVICE
 from porter.base.package import install
 from porter.formats.tensorflow import import_tensorflow
 
@@ -59,7 +60,7 @@ def tensorflow_device(device: str) -> str:
     ):
         raise UsageError(
             f"TensorFlow sees {found or 'no'} GPUs, so there is no '{device}'",
-            next="install tensorflow[and-cuda], or use --device cpu",
+            next=f"install tensorflow[and-cuda], or use {DEVICE('cpu')}",
         )
     return f"{_DEVICES[kind]}:{number or 0}"
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import GraphError
+from porter.base.options import FOLD_BN
 from porter.graph.walks import in_order
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -171,5 +172,5 @@ class Statement:
         return GraphError(
             f"Keras follows a model by a call for each layer, and a chain of {layers} "
             "layers is too deep for Python",
-            next="fold the norms (--fold-bn), or port it to torch or onnx",
+            next=f"fold the norms ({FOLD_BN()}), or port it to torch or onnx",
         )

@@ -18,6 +18,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import CheckFailed, GraphError, first_line
+from porter.base.options import TO
 from porter.filegraph.names import Names
 from porter.formats.limits import MOST_NODES
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
@@ -175,5 +176,5 @@ def _refused() -> Iterator[None]:
             else f"is not given a model: {first_line(error)}"
         )
         raise GraphError(
-            f"TensorFlow Lite {words}", next="torch, tf and onnx say every op: --to onnx"
+            f"TensorFlow Lite {words}", next=f"torch, tf and onnx say every op: {TO} onnx"
         ) from None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from porter.base.errors import UsageError
+from porter.base.options import DEVICE
 from porter.frameworks.ports_only import (
     build_file as build_file,
     disagreement as disagreement,
@@ -39,7 +40,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     """
     if device != "cpu":
         raise UsageError(
-            "porter runs TensorFlow Lite's models on the CPU", where="--device", next="leave it out"
+            "porter runs TensorFlow Lite's models on the CPU", where=str(DEVICE), next="leave it out"
         )
     from porter.graph import tensor_shapes
 

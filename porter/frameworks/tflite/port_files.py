@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import FileError, UsageError
+from porter.base.options import DTYPE
 from porter.files import digest
 from porter.formats.limits import MOST_NODES
 from porter.formats.tflite.flatbuffer import root
@@ -35,11 +36,13 @@ def write(
             as `convert`.
     """
     if dtype not in ("float32", "float16"):
-        message, next = f"TensorFlow Lite has no weights of {dtype}", "write --dtype float32 or float16"
-        raise UsageError(message, where="--dtype", next=next)
+        message, next = f"TensorFlow Lite has no weights of {dtype}", f"write {DTYPE('float32')} or float16"
+        raise UsageError(message, where=str(DTYPE), next=next)
     made = convert(plan, tensors, "dynamic" if "porter.quantize" in about else dtype)
     if dtype == "float16" and not all(np.isfinite(array).all() for array in read_model(made).stored.values()):
-        raise UsageError("a weight is too large for float16", where="--dtype", next="write --dtype float32")
+        raise UsageError(
+            "a weight is too large for float16", where=str(DTYPE), next=f"write {DTYPE('float32')}"
+        )
     if plan.only_size is None and not (plan.graph.axes or plan.graph.further_inputs):
         made = _of_size(made, *json.loads(about.get("porter.native_size", "[1, 1]")))
     (folder / FILE).write_bytes(made)

@@ -14,6 +14,7 @@ from torch import nn
 
 from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.base.errors import GraphError, UsageError, first_line
+from porter.base.options import DEVICE
 from porter.frameworks.code.language import Layer
 from porter.frameworks.images import expect_axes
 from porter.frameworks.torch import layers, resizing
@@ -180,11 +181,11 @@ def build_model(
 def no_device(device: str, error: Exception) -> UsageError:
     """The error of a device that torch cannot use."""
     next = (
-        "use --device cpu, or on a machine with an NVIDIA GPU install a torch for its CUDA: "
+        f"use {DEVICE('cpu')}, or on a machine with an NVIDIA GPU install a torch for its CUDA: "
         "https://pytorch.org/get-started"
     )
     return UsageError(
-        f"torch cannot use the device '{device}': {first_line(error)}", where="--device", next=next
+        f"torch cannot use the device '{device}': {first_line(error)}", where=str(DEVICE), next=next
     )
 
 

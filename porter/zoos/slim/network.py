@@ -18,7 +18,7 @@ from porter.frameworks.tf.frozen.definition import op_name
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.frameworks.tf.runtime import quiet_logger
-from porter.zoos.implementation import OTHER_CODE, Build, Implementation
+from porter.zoos.implementation import Build, Implementation, other_code
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _build_by(library: str, construct: Construct) -> Build:
     ) -> GraphRunner:
         if options:
             raise CannotRun(
-                f"porter cannot build {library} with another value of {', '.join(options)}", next=OTHER_CODE
+                f"porter cannot build {library} with another value of {', '.join(options)}", next=other_code()
             )
         frozen, network = _frozen_network(construct, variant, classes, size)
         variables, tensors = network.variables, checkpoint.tensors

@@ -38,8 +38,11 @@ print({"torch", "keras", "tensorflow", "onnx", "timm", "transformers"} & set(sys
 def test_help_shows_every_option(function: object) -> None:
     plain: Any = pydoc
     shown = pydoc.render_doc(function, renderer=plain.plaintext)
-    assert "recipes: 'AnyPath | None' = None" in shown and "Any," not in shown and "kwargs" not in shown
-    assert "-> 'Ported'" in shown or function is not porter.convert
+    assert "recipes: str | PathLike[str] | None = None" in shown
+    assert not any(word in shown for word in ("Any", "kwargs", "Annotated", "Option(", "collections"))
+    if function is porter.convert:
+        assert "(subject: str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module |" in shown
+        assert "-> porter.api.port.Ported" in shown
 
 
 def test_the_models_that_there_are() -> None:

@@ -434,7 +434,7 @@ def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: di
         and "porter recipe list" in ran.out
         and "to port it" not in ran.out
     )
-    assert "porter convert PORT --weights FILE" in ran.out
+    assert "porter convert PORT --weights own.safetensors" in ran.out
     assert found["convert"] is None and found["matches"] == []
     refused(cli(*CONVERT, "own.safetensors"), "no recipe fits this file")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from porter.base.errors import UsageError
-from porter.base.options import split_settings
+from porter.cli.arguments import split_settings
 from porter.graph import BatchNorm
 from porter.recipe import Recipe, choose_options, expand, find_member, load_recipe, with_options
 from porter.recipe.expressions import Value

@@ -1,0 +1,502 @@
+"""Every command of porter: what its help says, and its options as one frozen value, whose fields have the
+types and defaults that the function of the API has.
+
+The command line is made from these tables, and so are the signatures of the API and the commands that porter
+prints. The annotations are evaluated here, because they lead to the options; types of frameworks are texts.
+"""
+
+import inspect
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
+from functools import cached_property, wraps
+from os import PathLike
+from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, ParamSpec, TypeVar
+
+from porter.base import options as opt
+from porter.base.kinds import expect_kind
+from porter.base.options import Asked, Option, Placeholder, for_a_program, in_python
+
+if TYPE_CHECKING:
+    import jax
+    import keras
+    import numpy as np
+    import onnx
+    import torch
+    from flax import nnx
+    from numpy.typing import NDArray
+    from PIL import Image
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """The options of `porter convert`."""
+
+    subject: Annotated[
+        "str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto", opt.SUBJECT
+    ]
+    source: Annotated[str | None, opt.FROM] = None
+    to: Annotated[str, opt.TO] = "torch"
+    _: KW_ONLY
+    example: Annotated[
+        "torch.Tensor | jax.Array | NDArray[np.generic] "
+        "| Sequence[torch.Tensor | NDArray[np.generic]] | None",
+        None,
+    ] = None
+    weights: Annotated[str | PathLike[str] | None, opt.WEIGHTS] = None
+    out: Annotated[str | PathLike[str] | None, opt.OUT] = None
+    overwrite: Annotated[bool, opt.OVERWRITE] = False
+    padding: Annotated[str, opt.PADDING] = "shipped"
+    input_size: Annotated[int | Sequence[int] | str | None, opt.INPUT_SIZE] = None
+    dtype: Annotated[str, opt.DTYPE] = "float32"
+    quantize: Annotated[str | None, opt.QUANTIZE] = None
+    allow_overflow: Annotated[bool, opt.ALLOW_OVERFLOW] = False
+    keep_background: Annotated[bool, opt.KEEP_BACKGROUND] = False
+    keep_activation: Annotated[bool, opt.KEEP_ACTIVATION] = False
+    keep_dropout: Annotated[bool, opt.KEEP_DROPOUT] = False
+    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
+    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
+    outputs: Annotated[str | Sequence[str], opt.OUTPUTS] = ()
+    mapped: Annotated[str | Sequence[str], opt.MAP] = ()
+    options: Annotated[Mapping[str, bool | float | str] | None, opt.OPTION] = None
+    fold_bn: Annotated[bool, opt.FOLD_BN] = False
+    stock: Annotated[bool | str, opt.STOCK] = False
+    check: Annotated[bool | None, opt.CHECK] = None
+    reference: Annotated[str | PathLike[str] | None, opt.REFERENCE] = None
+    origin: Annotated[str | None, opt.ORIGIN] = None
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """The options of `porter verify`."""
+
+    folder: Annotated[str | PathLike[str], opt.FOLDER]
+    _: KW_ONLY
+    weights: Annotated[
+        "str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto | None",
+        opt.WEIGHTS,
+    ] = None
+    float64: Annotated[bool, opt.FLOAT64] = False
+    device: Annotated[str, replace(opt.DEVICE, help="where the port runs")] = "cpu"
+    tolerance: Annotated[float | None, opt.TOLERANCE] = None
+    reference: Annotated[str | PathLike[str] | None, opt.REFERENCE] = None
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """The options of `porter predict`."""
+
+    folder: Annotated[str | PathLike[str], opt.FOLDER]
+    images: Annotated[
+        "str | PathLike[str] | Image.Image | NDArray[np.generic] "
+        "| Sequence[str | PathLike[str] | Image.Image | NDArray[np.generic]]",
+        opt.IMAGES,
+    ]
+    _: KW_ONLY
+    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
+    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringOptions:
+    """The options of `porter eval`, whatever it measures."""
+
+    source: Annotated[bool, opt.SOURCE] = False
+    weights: Annotated[
+        "str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto | None",
+        opt.WEIGHTS,
+    ] = None
+    precision: Annotated[str, opt.PRECISION] = "fp32"
+    compiled: Annotated[bool, opt.COMPILE] = False
+    channels_last: Annotated[bool, opt.CHANNELS_LAST] = True
+    fast: Annotated[bool, opt.FAST] = False
+    device: Annotated[str, opt.DEVICE] = "cpu"
+    crops: Annotated[int, opt.CROPS] = 1
+    batch_size: Annotated[int | None, opt.BATCH_SIZE] = None
+    workers: Annotated[int | None, opt.WORKERS] = None
+    limit: Annotated[int | None, opt.LIMIT] = None
+    cache: Annotated[str | PathLike[str] | None, opt.CACHE] = None
+    split: Annotated[str | None, opt.SPLIT] = None
+    labels: Annotated[str | PathLike[str] | None, opt.LABELS] = None
+    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
+    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
+    real_labels: Annotated[str | PathLike[str] | None, opt.REAL_LABELS] = None
+    expect_top1: Annotated[float | None, opt.EXPECT_TOP1] = None
+    tolerance: Annotated[
+        float | None,
+        replace(
+            opt.TOLERANCE,
+            metavar="T",
+            help="how far top-1 may be from X, in percentage points; default: 0.05",
+        ),
+    ] = None
+    predictions: Annotated[str | PathLike[str] | None, opt.PREDICTIONS] = None
+    afresh: Annotated[bool, opt.AFRESH] = False
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
+class EvaluateOptions(MeasuringOptions):
+    """The options of `porter.evaluate`, which measures one port."""
+
+    folder: Annotated[str | PathLike[str], opt.FOLDER]
+    data: Annotated[str | PathLike[str], opt.DATA]
+
+
+@dataclass(frozen=True)
+class EvaluateSeveralOptions(MeasuringOptions):
+    """The options of `porter eval`, which measures each port that is named."""
+
+    folders: Annotated[Sequence[str | PathLike[str]], opt.FOLDERS]
+    data: Annotated[str | PathLike[str], opt.DATA]
+
+
+@dataclass(frozen=True)
+class InspectOptions:
+    """The options of `porter inspect`."""
+
+    file: Annotated[str | PathLike[str], opt.FILE]
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    input_size: Annotated[int | Sequence[int] | str | None, opt.INPUT_SIZE] = None
+
+
+@dataclass(frozen=True)
+class PadsOptions:
+    """The options of `porter pads`."""
+
+    subject: Annotated[str, opt.SUBJECT]
+    source: Annotated[str | None, opt.FROM] = None
+    to: Annotated[str, opt.TO] = "torch"
+    input_size: Annotated[int | Sequence[int] | str | None, opt.INPUT_SIZE] = None
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """The options of `porter fetch`."""
+
+    variant: Annotated[str, opt.VARIANT]
+    source: Annotated[str, replace(opt.FROM, help="where the weights come from", required=True)]
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """The options of `porter study padding`."""
+
+    variant: Annotated[str, opt.VARIANT]
+    source: Annotated[str | None, opt.FROM]
+    data: Annotated[str | PathLike[str], opt.DATA]
+    _: KW_ONLY
+    between: Annotated[str | Sequence[str] | None, opt.BETWEEN] = None
+    origin: Annotated[str | None, opt.ORIGIN] = None
+    weights: Annotated[str | PathLike[str] | None, opt.WEIGHTS] = None
+    sites: Annotated[str | Sequence[str], opt.SITE] = ()
+    mapped: Annotated[str | Sequence[str], opt.MAP] = ()
+    options: Annotated[Mapping[str, bool | float | str] | None, opt.OPTION] = None
+    device: Annotated[str, opt.DEVICE] = "cpu"
+    crops: Annotated[int, opt.CROPS] = 1
+    batch_size: Annotated[int | None, opt.BATCH_SIZE] = None
+    workers: Annotated[int | None, opt.WORKERS] = None
+    limit: Annotated[int | None, opt.LIMIT] = None
+    cache: Annotated[str | PathLike[str] | None, opt.CACHE] = None
+    split: Annotated[str | None, opt.SPLIT] = None
+    labels: Annotated[str | PathLike[str] | None, opt.LABELS] = None
+    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
+    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
+    port: Annotated[str | PathLike[str] | None, opt.PORT] = None
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """The options of `porter report`."""
+
+    folder: Annotated[str | PathLike[str], opt.FOLDER]
+    out: Annotated[
+        str | PathLike[str] | None,
+        replace(opt.OUT, metavar="FILE", help="default: DIR/report.html; for two ports ./DIR-and-OTHER.html"),
+    ] = None
+    other: Annotated[str | PathLike[str] | None, opt.OTHER] = None
+
+
+@dataclass(frozen=True)
+class RecipeListOptions:
+    """The options of `porter recipe list`."""
+
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
+class RecipeShowOptions:
+    """The options of `porter recipe show`."""
+
+    name: Annotated[str, opt.NAME]
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
+class RecipeCheckOptions:
+    """The options of `porter recipe check`."""
+
+    file: Annotated[str | PathLike[str], replace(opt.FILE, help="a recipe")]
+    weights: Annotated[
+        str | PathLike[str] | None,
+        replace(opt.WEIGHTS, help="try the recipe on this file: mapping and numbers"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RecipeNewOptions:
+    """The options of `porter recipe new`."""
+
+    name: Annotated[str, replace(opt.NAME, help="of the variant, and of its architecture")]
+    model: Annotated[str | PathLike[str] | None, opt.FROM_MODEL] = None
+    weights: Annotated[
+        str | PathLike[str] | None,
+        replace(
+            opt.WEIGHTS, help="try the recipe on this file; without --from-model, draft it from this file"
+        ),
+    ] = None
+    zoo: Annotated[str | None, opt.ZOO] = None
+    out: Annotated[
+        str | PathLike[str] | None, replace(opt.OUT, metavar="FILE", help="default: ./NAME.yaml")
+    ] = None
+    overwrite: Annotated[bool, replace(opt.OVERWRITE, help="replace an existing file")] = False
+    input_size: Annotated[int | Sequence[int] | str | None, opt.INPUT_SIZE] = None
+
+
+@dataclass(frozen=True)
+class RecipeSchemaOptions:
+    """`porter recipe schema` has no options."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its name, what its help says, and the class of its options, in the order of its help.
+
+    Attributes:
+        function: of the API, with the same options; None where only the command line has it.
+        printing: options of what the command line prints, which no function has, beside `--json`.
+    """
+
+    name: str
+    help: str
+    values: type
+    function: str | None = None
+    printing: tuple[Option, ...] = ()
+
+    @cached_property
+    def options(self) -> Mapping[str, Option]:
+        """By the name of the parameter."""
+        return _options_of(self.values) | {option.name: option for option in (*self.printing, opt.JSON)}
+
+    def default(self, name: str) -> object:
+        """What an option is where it is not given; for one that has to be given, None."""
+        usual = {each.name: each.default for each in fields(self.values)}
+        if name not in usual:
+            return False if self.options[name].kind is bool else None
+        return None if usual[name] is MISSING else usual[name]
+
+    def line(self, **values: object) -> str:
+        """The command as it is typed to give its options these values, in their order; defaults are left
+        out.
+        """
+        words = (
+            word
+            for name, value in values.items()
+            if self.options[name].required or value != self.default(name)
+            for word in self.options[name].words(value)
+        )
+        return shlex.join(("porter", *self.name.split(), *words))
+
+    def advise(self, **values: object) -> str:
+        """The command as a message advises it: as it is typed or, to a program in Python, as the call of the
+        function, where there is one. What was asked for stands in place of an
+        Asked.
+        """
+        known = {name: _asked_for(name, value) for name, value in values.items()}
+        if (
+            not for_a_program()
+            or self.function is None
+            or any(option.name in known for option in self.printing)
+        ):
+            return self.line(**known)
+        given = (
+            in_python(value) if option.flag is None else option(value)
+            for name, value in known.items()
+            if value != self.default(name) and value not in (None, "", (), [], {})
+            for option in [self.options[name]]
+        )
+        return f"porter.{self.function}({', '.join(given)})"
+
+
+CONVERT = Command(
+    "convert",
+    "Port weights to another framework, and prove the port. The subject is a variant, with --from its "
+    "zoo, or a file that carries its own graph.",
+    ConvertOptions,
+    "convert",
+    (opt.CARD,),
+)
+VERIFY = Command(
+    "verify",
+    "Compare a port with its source again, node by node. Exit status 1 if they differ.",
+    VerifyOptions,
+    "verify",
+    (opt.LAYERS,),
+)
+PREDICT = Command("predict", "Print the five likeliest classes of photos.", PredictOptions, "predict")
+EVALUATE = Command(
+    "eval",
+    "Measure the top-1, top-5 and loss of ports on labelled photos. Ctrl-C stops and prints the "
+    "figures so far.",
+    EvaluateSeveralOptions,
+    "evaluate",
+    (opt.RESULTS,),
+)
+INSPECT = Command(
+    "inspect",
+    "Print what a weights file is, and the command that ports it.",
+    InspectOptions,
+    "inspect",
+    (opt.TENSORS,),
+)
+PADS = Command(
+    "pads",
+    "Print how a source pads, and how the port does the same. Each site has its convention in the source, "
+    "its realisation in the destination, and why; training pads and what the destination refuses follow.",
+    PadsOptions,
+    printing=(opt.ALL,),
+)
+FETCH = Command(
+    "fetch",
+    "Download and check published weights. They go into the cache, and their path is printed.",
+    FetchOptions,
+)
+STUDY = Command(
+    "study padding",
+    "Name the padding that weights were trained with. The same weights are measured under each candidate.",
+    StudyOptions,
+    "study",
+)
+REPORT = Command("report", "Write all that is recorded of a port as one HTML page.", ReportOptions, "report")
+RECIPE_LIST = Command("recipe list", "List architectures, their variants and zoos.", RecipeListOptions)
+RECIPE_SHOW = Command("recipe show", "Print a recipe; for a variant, its graph and zoos.", RecipeShowOptions)
+RECIPE_CHECK = Command(
+    "recipe check",
+    "Check every variant of a recipe in every zoo. Its graph, shapes, names, pads, expressions and figures "
+    "are checked.",
+    RecipeCheckOptions,
+)
+RECIPE_NEW = Command(
+    "recipe new",
+    "Draft a recipe from a model or from weights. A file that carries its own graph gives the whole "
+    "recipe, a file of weights one with a # TODO at each guess.",
+    RecipeNewOptions,
+)
+RECIPE_SCHEMA = Command(
+    "recipe schema",
+    "Print the JSON Schema of recipes and of zoos' files, for editors. --json changes nothing.",
+    RecipeSchemaOptions,
+)
+COMMANDS = tuple(table for table in list(vars().values()) if isinstance(table, Command))
+
+FRAMEWORK = Asked("FRAMEWORK")
+FILE, ZOO, VARIANT, PORT, PHOTO, PHOTOS, NAME = map(
+    Placeholder, ("FILE", "ZOO", "VARIANT", "PORT", "PHOTO", "PHOTOS", "NAME")
+)
+
+
+_asked: list[Mapping[str, object]] = []
+"""The options of the functions that run, the innermost last."""
+
+
+def _asked_for(name: str, value: object) -> object:
+    """What this process was asked for under an option's name, in place of a word that asks for it."""
+    if not isinstance(value, Asked):
+        return value
+    asked = (values[name] for values in reversed(_asked) if isinstance(values.get(name), str | PathLike))
+    return next(asked, value)
+
+
+@contextmanager
+def _asking(values: Mapping[str, object]) -> Iterator[None]:
+    _asked.append(values)
+    try:
+        yield
+    finally:
+        _asked.pop()
+
+
+def takes(values: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]]:
+    """A function of options as one value, made a function whose parameters are these options.
+
+    Raises:
+        UsageError: an argument is of another kind than its option.
+    """
+
+    def made(function: Callable[[T], R]) -> Callable[P, R]:
+        @wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            given = signature.bind(*args, **kwargs).arguments
+            for name, option in options.items():
+                if name in given:
+                    expect_kind(option, given[name], kinds[name].__origin__)
+            with _asking(given):
+                return function(values(*args, **kwargs))
+
+        options, result = _options_of(values), _Plain(function.__annotations__["return"])
+        kinds = _kinds(values)
+        signature = inspect.signature(values)
+        signature = signature.replace(
+            parameters=[
+                each.replace(annotation=_shown(each.annotation)) for each in signature.parameters.values()
+            ],
+            return_annotation=result,
+        )
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        called.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+        called.__annotations__["return"] = result
+        return called
+
+    return made
+
+
+_MODULES = re.compile(r"\b(?:os|collections\.abc)\.")
+
+
+class _Plain(str):
+    """A type's name as `help` shows it: without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _kinds(values: Any) -> dict[str, Any]:
+    """The annotations of the fields, by name."""
+    return {each.name: each.type for each in fields(values)}
+
+
+def _options_of(values: Any) -> dict[str, Option]:
+    """The options of a command by the names of their fields. An example is given in Python only."""
+    found = {name: kind.__metadata__[0] for name, kind in _kinds(values).items()}
+    return {name: option for name, option in found.items() if option is not None}
+
+
+def _shown(kind: Any) -> str:
+    """A field's type, without its option, as an editor shows it."""
+    own = kind.__origin__
+    return _Plain(
+        own.__forward_arg__
+        if isinstance(own, ForwardRef)
+        else _MODULES.sub("", inspect.formatannotation(own))
+    )

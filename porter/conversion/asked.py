@@ -1,0 +1,227 @@
+"""What `convert` is asked for: each option is read, and all are checked against each other and against the
+kind of source, before anything is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from porter.base.commands import CONVERT, FILE, FRAMEWORK, VARIANT, ZOO, ConvertOptions
+from porter.base.dtypes import DTYPES, Dtype
+from porter.base.errors import UsageError
+from porter.base.options import (
+    CHECK,
+    DTYPE,
+    FOLD_BN,
+    FROM,
+    KEEP_ACTIVATION,
+    KEEP_DROPOUT,
+    MAP,
+    OPTION,
+    ORIGIN,
+    OUTPUTS,
+    PADDING,
+    QUANTIZE,
+    REFERENCE,
+    STOCK,
+    WEIGHTS,
+    Option,
+    items,
+)
+from porter.files import path_of
+from porter.fitting.wishes import Wishes
+from porter.frameworks import CONVERTED, WITH_DROPOUTS, Destination, get_destination
+from porter.frameworks.in_memory import Model, instead_of, is_model
+from porter.identify.doors import expect_file, open_file, open_member, open_model
+from porter.padding import Size
+from porter.padding.sizes import parse_size
+from porter.port import Quantize
+from porter.recipe import choose_options, find_member
+from porter.source.hub import repository_of
+from porter.source.opened import Opened
+from porter.source.protocol import PhotoFacts, read_stated
+from porter.source.trained import parse_padding, with_padding
+
+if TYPE_CHECKING:
+    from porter.verification.user_reference import ReferenceName
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `convert` is asked for.
+
+    Attributes:
+        size: None for the source's own.
+        reference: the user's own, with which the port is compared too.
+        recipes: the folder that the user names.
+        out: the port's folder.
+        open: opens the source.
+    """
+
+    framework: Destination
+    dtype: Dtype
+    quantize: Quantize | None
+    size: Size | None
+    photos: PhotoFacts
+    reference: ReferenceName | None
+    recipes: Path | None
+    wishes: Wishes
+    out: Path
+    open: Callable[[], Opened]
+
+
+def read_asked(asked: ConvertOptions) -> Wanted:
+    """Reads and checks the options.
+
+    Raises:
+        PorterError: one of them is wrong, contradicts another, or does not go with this kind of source.
+    """
+    framework, dtype, recipes = get_destination(asked.to), parse_dtype(asked.dtype), path_of(asked.recipes)
+    subject = asked.subject
+    if not isinstance(subject, str | PathLike) and not is_model(subject):
+        expected = "a variant, a file, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto"
+        raise UsageError(
+            f"got an object of {type(subject).__name__}, expected {expected}", next=instead_of(subject)
+        )
+    _expect_together(asked, framework, dtype)
+    size = None if asked.input_size is None else parse_size(asked.input_size)
+    name, wishes, opening = _source(asked, subject, size, recipes)
+    return Wanted(
+        framework,
+        dtype,
+        "dynamic" if asked.quantize else None,
+        size,
+        read_stated(asked.preprocess, asked.class_names),
+        _reference(asked.reference),
+        recipes,
+        wishes,
+        Path(asked.out or f"{name}-{framework.NAME}"),
+        opening,
+    )
+
+
+def _source(
+    asked: ConvertOptions, subject: str | PathLike[str] | Model, size: Size | None, recipes: Path | None
+) -> tuple[str, Wishes, Callable[[], Opened]]:
+    """The name of the source, what is wished of it, and what opens it."""
+    if isinstance(subject, str | PathLike) and asked.source is not None:
+        member = find_member(fspath(subject), asked.source, recipes)
+        chosen = choose_options(member.recipe, asked.options or {})
+        wishes = Wishes(asked.keep_background, items(asked.mapped), chosen, origin=asked.origin)
+        weights, pads = path_of(asked.weights), parse_padding(asked.padding, member)
+        name = f"{member.variant}-{member.zoo.name}"
+        return name, wishes, lambda: with_padding(open_member(member, weights, wishes), pads)
+    wishes = Wishes(
+        asked.keep_background,
+        size=size,
+        keep_activation=asked.keep_activation,
+        outputs=items(asked.outputs),
+    )
+    if not isinstance(subject, str | PathLike):
+        opening = partial(open_model, subject, wishes, recipes, asked.example)
+        return type(subject).__name__, wishes, opening
+    file = expect_file(fspath(subject), recipes)
+    hub = repository_of(file)
+    name = hub.name if hub is not None else file.name if file.is_dir() else file.stem
+    return name, wishes, partial(open_file, file, wishes, recipes, path_of(asked.weights))
+
+
+def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype) -> None:
+    """Expects that the options go together, and with this kind of source."""
+    in_memory = is_model(asked.subject)
+    by_recipe = asked.source is not None and not in_memory
+    if asked.quantize not in (None, "dynamic"):
+        message = f"porter does not know the quantization '{asked.quantize}'"
+        raise UsageError(message, where=str(QUANTIZE), next="write dynamic")
+    rows: list[tuple[bool, Option, str, str]] = [
+        (
+            asked.fold_bn and bool(asked.stock),
+            FOLD_BN,
+            "stock classes have batch norms, so none can be folded",
+            f"leave out {FOLD_BN} or {STOCK}",
+        ),
+        (
+            asked.keep_dropout and bool(asked.stock),
+            KEEP_DROPOUT,
+            "a stock class has its own dropouts",
+            "leave it out",
+        ),
+        (
+            asked.keep_dropout and framework.NAME not in WITH_DROPOUTS,
+            KEEP_DROPOUT,
+            f"porter's models of {framework.NAME} have no dropouts",
+            "leave it out",
+        ),
+        (
+            asked.quantize is not None and framework.NAME not in CONVERTED,
+            QUANTIZE,
+            f"porter quantizes ports to {' or '.join(CONVERTED)} only",
+            "leave it out",
+        ),
+        (
+            asked.quantize is not None and dtype != "float32",
+            DTYPE,
+            f"{QUANTIZE} stores the weights in 8 bits, so they can have no other type",
+            f"leave out {DTYPE} or {QUANTIZE}",
+        ),
+        (
+            in_memory and asked.reference is not None,
+            REFERENCE,
+            "a model in memory is its own reference",
+            "leave it out",
+        ),
+        (
+            asked.reference is not None and asked.check is False,
+            CHECK,
+            f"{REFERENCE} asks for a comparison, and {CHECK(False)} forbids it",
+            f"leave out {REFERENCE} or {CHECK(False)}",
+        ),
+    ]
+    needs_recipe = f"write {CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK, weights=FILE)}"
+    own_graph = CONVERT.advise(subject=FILE, to=FRAMEWORK)
+    rows += [
+        (not by_recipe and bool(given), option, "this needs a recipe's variant", needs_recipe)
+        for option, given in (
+            (MAP, asked.mapped),
+            (OPTION, asked.options),
+            (PADDING, asked.padding != "shipped"),
+            (ORIGIN, asked.origin),
+            (FROM, in_memory and asked.source),
+            (WEIGHTS, in_memory and asked.weights),
+        )
+    ]
+    rows += [
+        (
+            by_recipe and bool(given),
+            option,
+            f"a port by a recipe ({FROM}) always gives logits",
+            f"leave it out, or port a file by its own graph: {own_graph}",
+        )
+        for option, given in ((OUTPUTS, asked.outputs), (KEEP_ACTIVATION, asked.keep_activation))
+    ]
+    for contradicts, option, message, next in rows:
+        if contradicts:
+            raise UsageError(message, where=str(option), next=next)
+
+
+def parse_dtype(text: str) -> Dtype:
+    """One of porter.base.dtypes.DTYPES."""
+    for dtype in DTYPES:
+        if dtype == text:
+            return dtype
+    raise UsageError(
+        f"'{text}' is not a storage type", where=str(DTYPE), next=f"write one of {', '.join(DTYPES)}"
+    )
+
+
+def _reference(given: str | PathLike[str] | None) -> ReferenceName | None:
+    if given is None:
+        return None
+    from porter.verification.user_reference import parse_reference
+
+    return parse_reference(fspath(given))
