@@ -6,11 +6,11 @@ Numbers of calls and of outputs are not compared. Constants are only counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from porter.formats.keras.flow import Call, Flow, LayerNames, results_in
+from porter.formats.keras.flow import Call, Flow, LayerNames, Result, results_in
 from porter.formats.keras.versions import MODELS
 from porter.formats.limits import read_json
 
@@ -49,6 +49,43 @@ def misread(flow: Flow, definition: str | bytes) -> str | None:
     if (sorted(found) != sorted(wanted)) if flow.names else (found != [*wanted]):
         return f"the model gives {found}, and its config names {[*wanted]}"
     return next(filter(None, (_not_an_end(end, 0, levels) for end in ends)), None)
+
+
+def turned_otherwise(turned: Flow, stated: Flow) -> str | None:
+    """Where a model that porter turned to channels last has other wires than the model as its config states
+    it, in words; None if only layers that porter put in stand between them.
+    """
+    known = {(call.path, call.call_index) for call in stated.calls}
+    reads = {(call.path, call.call_index): _sources(stated, call, known) for call in stated.calls}
+    for call in turned.calls:
+        own = (call.path, call.call_index)
+        if own in known and (found := _sources(turned, call, known)) != reads[own]:
+            whole = "/".join(call.path)
+            return f"'{whole}' reads {_names(found)}, and the model as stated {_names(reads[own])}"
+    found, wanted = ([_named(flow, end, known) for end in flow.outputs] for flow in (turned, stated))
+    return None if found == wanted else f"the model gives {_names(found)}, and as stated {_names(wanted)}"
+
+
+_Named = tuple[LayerNames, int, int]
+"""A value: the layer, which of its calls, and which of that call's results."""
+
+
+def _sources(flow: Flow, call: Call, known: Collection[tuple[LayerNames, int]]) -> list[_Named]:
+    return [_named(flow, each, known) for each in results_in(call.given)]
+
+
+def _named(flow: Flow, value: Result, known: Collection[tuple[LayerNames, int]]) -> _Named:
+    """The value of a known call that a value is, or is made from by layers that porter put in."""
+    while value.call >= 0:
+        call = flow.calls[value.call]
+        if (call.path, call.call_index) in known:
+            return call.path, call.call_index, value.output
+        value = results_in(call.given)[0]
+    return (), 0, value.output
+
+
+def _names(values: Sequence[_Named]) -> list[str]:
+    return ["/".join(path) or "the image" for path, _, _ in values]
 
 
 def _misread(

@@ -35,7 +35,7 @@ from porter.formats.keras.precision import computing, policy_of
 from porter.formats.keras.resizing import centred, evened, resize_of
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import modern, operation_name
-from porter.formats.keras.wiring import misread
+from porter.formats.keras.wiring import misread, turned_otherwise
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.keras_operations import (
     activate,
@@ -120,7 +120,8 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     flow = read_flow(graph.definition, where) if graph is not None else None
     if graph is None or read is None or flow is None:
         raise CannotRun("the file carries no Keras model's config", where=where)
-    if (wrong := misread(flow, graph.definition)) is not None:
+    wrong = misread(flow, graph.definition) or turned_otherwise(read, flow)
+    if wrong is not None:
         raise Contradiction(f"porter reads the file's config in two ways: {wrong}", where=where)
     as_stated, full = dtype in HALVES, "float32" if dtype in HALVES else dtype
     with import_tensorflow().device(tensorflow_device("cpu")), floating(full), undrawn():

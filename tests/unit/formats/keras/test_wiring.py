@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from porter.formats.keras.channels_first import read_calls
 from porter.formats.keras.flow import Flow, Result, moved, read_flow
-from porter.formats.keras.wiring import misread
+from porter.formats.keras.wiring import misread, turned_otherwise
 
 
 def _layer(name: str, *sources: list[Any] | list[list[Any]], kind: str = "ReLU") -> dict[str, Any]:
@@ -109,3 +110,47 @@ def _shifted(flow: Flow) -> Flow:
 )
 def test_others(change: Callable[[Flow], Flow], said: str, flow: Flow) -> None:
     assert re.search(said, misread(change(flow), TEXT) or "")
+
+
+def _sequential(*layers: tuple[str, dict[str, Any]]) -> str:
+    stated = [
+        {"class_name": kind, "config": {"name": kind.lower(), **config}}
+        for kind, config in (("InputLayer", {"batch_shape": [None, 3, 9, 9]}), *layers)
+    ]
+    return json.dumps({"class_name": "Sequential", "config": {"name": "net", "layers": stated}})
+
+
+FIRST = {"data_format": "channels_first"}
+WINDOW = {"strides": [2, 2], "padding": "valid", **FIRST}
+TURNED = {
+    "all of it": _sequential(
+        ("Conv2D", {"filters": 4, "kernel_size": [3, 3], **WINDOW}),
+        ("Flatten", {"data_format": "channels_last"}),
+        ("Dense", {"units": 2}),
+        ("ReLU", {}),
+    ),
+    "each layer": _sequential(
+        ("MaxPooling2D", {"pool_size": [3, 3], **WINDOW}),
+        ("Cropping3D", {}),
+        ("ReLU", {}),
+    ),
+}
+
+
+def _ends_before(flow: Flow) -> Flow:
+    return replace(flow, outputs=(Result(flow.outputs[0].call - 1),))
+
+
+def _skips(flow: Flow) -> Flow:
+    """The last layer reads what the one before it reads."""
+    *calls, before, last = flow.calls
+    return replace(flow, calls=(*calls, before, replace(last, given=before.given)))
+
+
+@pytest.mark.parametrize("text", TURNED.values(), ids=TURNED)
+def test_a_model_that_was_turned_has_the_wires_that_its_config_states(text: str) -> None:
+    turned, stated = read_calls(text, "model.json"), read_flow(text, "model.json")
+    assert turned is not None and stated is not None and len(turned.calls) > len(stated.calls)
+    assert turned_otherwise(turned, stated) is None
+    for change, said in ((_ends_before, "the model gives"), (_skips, "'relu' reads")):
+        assert said in (turned_otherwise(change(turned), stated) or "")
