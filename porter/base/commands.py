@@ -306,6 +306,11 @@ class Command:
             return False if self.options[name].kind is bool else None
         return None if usual[name] is MISSING else usual[name]
 
+    @cached_property
+    def _needed(self) -> set[str]:
+        """The parameters that have no default."""
+        return {each.name for each in fields(self.values) if each.default is MISSING}
+
     def line(self, **values: object) -> str:
         """The command as it is typed to give its options these values, in their order; defaults are left
         out.
@@ -333,8 +338,10 @@ class Command:
         given = (
             in_python(value) if option.flag is None else option(value)
             for name, value in known.items()
-            if value != self.default(name) and value not in (None, "", (), [], {})
             for option in [self.options[name]]
+            if option.required
+            or name in self._needed
+            or value not in (self.default(name), None, "", (), [], {})
         )
         return f"porter.{self.function}({', '.join(given)})"
 

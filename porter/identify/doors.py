@@ -121,7 +121,7 @@ def _advice(error: MappingError, candidate: Candidate) -> str | None:
     if not likely:
         return no_recipe(checkpoint)
     best = as_stated(likely[0].candidate).member
-    return f"it looks like {best.name}: {convert_command(best, 'FRAMEWORK', checkpoint.path, recipes)}"
+    return f"it looks like {best.name}: {convert_command(best, FRAMEWORK, checkpoint.path, recipes)}"
 
 
 def open_file(
@@ -354,7 +354,7 @@ def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     if likeliest is None and stranger is not None:  # it says what it is, and that is in no recipe
         return stranger
     if likeliest is not None and likeliest[1].member is not None:
-        advice = convert_command(likeliest[1].member, "FRAMEWORK", checkpoint.path, recipes)
+        advice = convert_command(likeliest[1].member, FRAMEWORK, checkpoint.path, recipes)
         if likeliest[1].facts.twins and likeliest[1].facts.origin is None:
             advice = (
                 f"{INSPECT.advise(file=checkpoint.path)} prints the line for each network that takes "

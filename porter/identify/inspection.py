@@ -306,7 +306,7 @@ def _of_opened(
         origin=opened.facts.origin,
         twins=opened.facts.twins,
         commands=tuple(
-            convert_command(member, other_than(opened.framework), checkpoint.path, recipes)
+            convert_command(member, other_than(opened.framework), checkpoint.path, recipes, said=CONVERT.line)
             for member in (match.member, *_undecided(match.member, opened))
         ),
     )
@@ -328,7 +328,9 @@ def _settled(match: Match, error: PorterError, recipes: Path | None) -> tuple[st
             continue
         path = match.candidate.checkpoint.path
         commands.append(
-            convert_command(match.member, other_than(opened.framework), path, recipes, (setting,))
+            convert_command(
+                match.member, other_than(opened.framework), path, recipes, (setting,), CONVERT.line
+            )
         )
     return tuple(commands)
 

@@ -16,7 +16,7 @@ def where_trained(folder: Path, destination: Destination) -> str:
     """What to do with a port whose model file is another one, which may have been trained on."""
     if destination.NAME not in TRAINED:
         return AGAIN
-    line = CONVERT.line(
+    line = CONVERT.advise(
         subject=folder, weights=folder / destination.MODEL_FILE, to=other_than(destination.NAME)
     )
     return f"restore the file, or convert again; if it was trained on, {line} makes a port of it"

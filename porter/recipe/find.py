@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,7 +172,10 @@ def _extended(
         message, known = f"{message}: {chain[1]}.yaml extends '{chain[2]}'", f"write extends: {chain[-1]}"
     broken = next((base for base in later if base.architecture == recipe.architecture), None)
     if broken is not None:
-        message, known = f"'{broken.architecture}' is in {broken.fault}", RECIPE_CHECK.line(file=broken.path)
+        message, known = (
+            f"'{broken.architecture}' is in {broken.fault}",
+            RECIPE_CHECK.advise(file=broken.path),
+        )
     fault = RecipeError(message, where=str(place), next=known)
     return replace(recipe, fault=recipe.fault or fault)
 
@@ -219,7 +222,7 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
     if declaring:
         return open_recipe(*declaring[0].files)
     if Path(name).exists():
-        next = f"{INSPECT.line(file=name)} prints the line that ports it"
+        next = f"{INSPECT.advise(file=name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
     known = _instead(name, recipes) or _advice(name, recipes)
     meant = [
@@ -259,7 +262,7 @@ def _advice(name: str, recipes: Sequence[Declared]) -> str:
     )
     if alike is not None:
         return f"did you mean a variant of '{near}': {some(sorted(alike.variants))}?"
-    return hint(name, names, RECIPE_LIST.line()) if begun is None else f"did you mean '{begun}'?"
+    return hint(name, names, RECIPE_LIST.advise()) if begun is None else f"did you mean '{begun}'?"
 
 
 def find_member(subject: str, source: str, given: Path | None = None) -> Member:
@@ -333,15 +336,18 @@ def sound_recipes(given: Path | None) -> Iterator[Recipe]:
 
 
 def convert_command(
-    member: Member, to: str, weights: Path, recipes: Path | None, mapped: Sequence[str] = ()
+    member: Member,
+    to: str,
+    weights: Path,
+    recipes: Path | None,
+    mapped: Sequence[str] = (),
+    said: Callable[..., str] = CONVERT.advise,
 ) -> str:
     """The command that ports a file as a variant of a zoo, whose recipe may be found in the folder `recipes`
-    only.
+    only. `said` is CONVERT.line where it is printed to be typed, whoever reads it.
     """
     named, zoo = recipes_named(member.recipe, recipes), member.zoo.name
-    return CONVERT.line(
-        subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=named
-    )
+    return said(subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=named)
 
 
 def recipes_named(recipe: Recipe, given: Path | None) -> str | None:

@@ -347,7 +347,7 @@ class Recipe:
         default = DEFAULT_ZOOS.get(OTHER_NAMES.get(name, name))
         if default is None or name == default:
             usable = [framework for framework, zoo in DEFAULT_ZOOS.items() if zoo in self.zoos]
-            advice = hint(name, (*self.zoos, *usable), RECIPE_SHOW.line(name=self.architecture))
+            advice = hint(name, (*self.zoos, *usable), RECIPE_SHOW.advise(name=self.architecture))
             raise UsageError(f"no zoo '{name}' has '{variant}'", where=f"{FROM(name)}", next=advice)
         if default not in self.zoos:
             raise UsageError(

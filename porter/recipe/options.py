@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import isfinite
 
 from porter.base.errors import UsageError
-from porter.base.options import INPUT_SIZE, OPTION, written
+from porter.base.options import INPUT_SIZE, OPTION, Placeholder, written
 from porter.recipe.expansion import options_of
 from porter.recipe.expressions import Value
 from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Member, Recipe, Zoo
@@ -72,8 +72,8 @@ def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
     for name, why in zoo.assumed.items():
         if name != BUILT_SIZE:
             value = options[name]
-            other = written(not value) if isinstance(value, bool) else "VALUE"
-            lines.append(f"{name} is {written(value)}: {why}; if yours differs, add {OPTION(name)}={other}")
+            other = not value if isinstance(value, bool) else Placeholder("VALUE")
+            lines.append(f"{name} is {written(value)}: {why}; if yours differs, add {OPTION({name: other})}")
     return tuple(lines)
 
 

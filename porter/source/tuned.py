@@ -215,7 +215,7 @@ def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None
         )
     if checkpoint.graph is not None:
         size = None if checkpoint.graph.built_size else size_text(port.record.input.native_size)
-        line = CONVERT.line(subject=checkpoint.path, to=other_than(matched.framework), input_size=size)
+        line = CONVERT.advise(subject=checkpoint.path, to=other_than(matched.framework), input_size=size)
         next = f"{line} ports the file by its own graph"
     elif checkpoint.counted:
         next = "save the whole model, which has the layers' names: model.save('FILE.keras')"

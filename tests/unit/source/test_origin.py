@@ -469,7 +469,10 @@ def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
     path = placed(made(VARIANT, "timm"), tmp_path / "bare")
     bare = porter.convert(VARIANT, "timm", "torch", weights=path, out=tmp_path / "port", check=False)
     (said,) = (warning for warning in bare.warnings if "nothing states" in warning)
-    assert "mobilenet_v3_small from timm_tf" in said and 'between="timm,timm_tf"' in said
+    assert (
+        "mobilenet_v3_small from timm_tf" in said
+        and 'source=None, data=PHOTOS, between=["timm", "timm_tf"]' in said
+    )
     record: Any = bare.record()
     assert record["origin"] is None and [twin["zoo"] for twin in record["twins"]] == ["timm_tf"]
     stored = json.loads((tmp_path / "port" / "port.json").read_text())

@@ -291,7 +291,10 @@ def test_inspect_names_the_line_where_the_port_is_beside(made: Path, tmp_path: P
     assert line in cli("inspect", made / "tuned.pth").out
     refused(cli("convert", made / "tuned.pth", "--to", "tf"), line)
     shutil.copy(made / "tuned.pth", tmp_path / "tuned.pth")
-    assert "porter convert PORT --weights FILE --to FRAMEWORK" in cli("inspect", tmp_path / "tuned.pth").out
+    assert (
+        f"porter convert PORT --weights {tmp_path}/tuned.pth --to FRAMEWORK"
+        in cli("inspect", tmp_path / "tuned.pth").out
+    )
     assert "--weights" not in cli("inspect", made / "flowers.keras").out  # the port was made from it
 
 
