@@ -46,8 +46,7 @@ def under_own_names(
     read = [path for node in nodes for path in node.inputs]
     before = {taps[path]: None for path in (*read, *graph.outputs) if path not in after and path in taps}
     cut = (
-        f", or end the file's graph before {'it' if len(nodes) == 1 else 'them'}: {OUTPUTS} "
-        f"{','.join(before)}"
+        f", or end the file's graph before {'it' if len(nodes) == 1 else 'them'}: {OUTPUTS([*before])}"
         if before
         else ""
     )

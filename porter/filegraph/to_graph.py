@@ -152,7 +152,7 @@ def expect_ops(file: FileGraph) -> None:
             if is_named
             else "port the layers behind them alone, which then take what they give"
         )
-        cut = f"{OUTPUTS} {','.join(ends)} ends the graph before them" if ends else other
+        cut = f"{OUTPUTS(ends)} ends the graph before them" if ends else other
         advice = f"a port without them would be another function: {cut}" + (
             exported if file.language == "keras" else ""
         )

@@ -50,8 +50,8 @@ class Head:
             return ("the file has no head: the port gives features, one value per channel",)
         shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
         after = (
-            f"left out, because they come after the head: {some(sorted(self.after))}; {MAP} "
-            "LAYER=NODE chooses another head"
+            f"left out, because they come after the head: {some(sorted(self.after))}; "
+            f"{MAP(['LAYER=NODE'])} chooses another head"
         )
         return (*((shape,) if self.by_shape else ()), *((after,) if self.after else ()))
 

@@ -176,5 +176,5 @@ def _refused() -> Iterator[None]:
             else f"is not given a model: {first_line(error)}"
         )
         raise GraphError(
-            f"TensorFlow Lite {words}", next=f"torch, tf and onnx say every op: {TO} onnx"
+            f"TensorFlow Lite {words}", next=f"torch, tf and onnx say every op: {TO('onnx')}"
         ) from None

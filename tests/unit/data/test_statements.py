@@ -88,6 +88,6 @@ def test_what_is_no_protocol_is_an_error_with_a_line_to_type(stated: str, said: 
 
 
 def test_the_line_to_type_is_a_protocol() -> None:
-    assert read_preprocess(example(96, "tf_bilinear").split("'")[1]) == Preprocess(
+    assert read_preprocess(example(96, "tf_bilinear").split(" ", 1)[1].strip("'")) == Preprocess(
         "squash", 96, "tf_bilinear", divide=255
     )
