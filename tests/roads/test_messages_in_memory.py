@@ -194,7 +194,9 @@ CASES = {
         r"\(conv_transpose2d whose argument 'groups' is the number of images\).*outputs=\"value_mul\"",
         CUT,
     ),
-    "a branch on the size": Case(branching, f"{ONLY} .write input_size="33x31", or give an example of", AT_ONE_SIZE, ANY),
+    "a branch on the size": Case(
+        branching, f"{ONLY} .write input_size=.33x31., or give an example of", AT_ONE_SIZE, ANY
+    ),
     "a branch on the size, and another one": Case(branching, ONLY, OTHER, ANY),
     "a branch on the size, at another": Case(branching, ONLY, OTHER, {**ANY, "input_size": 40}),
     "a constant of one size": Case(sized, ONLY, AT_ONE_SIZE, ANY),
