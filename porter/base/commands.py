@@ -106,7 +106,23 @@ class PredictOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuringOptions:
+class PhotosOptions:
+    """How the photos of an evaluation or of a study are read and run."""
+
+    device: Annotated[str, opt.DEVICE] = "cpu"
+    crops: Annotated[int, opt.CROPS] = 1
+    batch_size: Annotated[int | None, opt.BATCH_SIZE] = None
+    workers: Annotated[int | None, opt.WORKERS] = None
+    limit: Annotated[int | None, opt.LIMIT] = None
+    cache: Annotated[str | PathLike[str] | None, opt.CACHE] = None
+    split: Annotated[str | None, opt.SPLIT] = None
+    labels: Annotated[str | PathLike[str] | None, opt.LABELS] = None
+    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
+    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringOptions(PhotosOptions):
     """The options of `porter eval`, whatever it measures."""
 
     source: Annotated[bool, opt.SOURCE] = False
@@ -118,16 +134,6 @@ class MeasuringOptions:
     compiled: Annotated[bool, opt.COMPILE] = False
     channels_last: Annotated[bool, opt.CHANNELS_LAST] = True
     fast: Annotated[bool, opt.FAST] = False
-    device: Annotated[str, opt.DEVICE] = "cpu"
-    crops: Annotated[int, opt.CROPS] = 1
-    batch_size: Annotated[int | None, opt.BATCH_SIZE] = None
-    workers: Annotated[int | None, opt.WORKERS] = None
-    limit: Annotated[int | None, opt.LIMIT] = None
-    cache: Annotated[str | PathLike[str] | None, opt.CACHE] = None
-    split: Annotated[str | None, opt.SPLIT] = None
-    labels: Annotated[str | PathLike[str] | None, opt.LABELS] = None
-    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
-    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
     real_labels: Annotated[str | PathLike[str] | None, opt.REAL_LABELS] = None
     expect_top1: Annotated[float | None, opt.EXPECT_TOP1] = None
     tolerance: Annotated[
@@ -189,7 +195,7 @@ class FetchOptions:
 
 
 @dataclass(frozen=True)
-class StudyOptions:
+class StudyOptions(PhotosOptions):
     """The options of `porter study padding`."""
 
     variant: Annotated[str, opt.VARIANT]
@@ -202,16 +208,6 @@ class StudyOptions:
     sites: Annotated[str | Sequence[str], opt.SITE] = ()
     mapped: Annotated[str | Sequence[str], opt.MAP] = ()
     options: Annotated[Mapping[str, bool | float | str] | None, opt.OPTION] = None
-    device: Annotated[str, opt.DEVICE] = "cpu"
-    crops: Annotated[int, opt.CROPS] = 1
-    batch_size: Annotated[int | None, opt.BATCH_SIZE] = None
-    workers: Annotated[int | None, opt.WORKERS] = None
-    limit: Annotated[int | None, opt.LIMIT] = None
-    cache: Annotated[str | PathLike[str] | None, opt.CACHE] = None
-    split: Annotated[str | None, opt.SPLIT] = None
-    labels: Annotated[str | PathLike[str] | None, opt.LABELS] = None
-    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
-    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
     port: Annotated[str | PathLike[str] | None, opt.PORT] = None
     recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
 
@@ -325,8 +321,8 @@ class Command:
 
     def advise(self, **values: object) -> str:
         """The command as a message advises it: as it is typed or, to a program in Python, as the call of the
-        function, where there is one. What was asked for stands in place of an
-        Asked.
+        function, where there is one.
+        What was asked for stands in place of an Asked.
         """
         known = {name: _asked_for(name, value) for name, value in values.items()}
         if (

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 
 from numpy.typing import NDArray
 
-from porter.base.commands import MeasuringOptions, StudyOptions
+from porter.base.commands import MeasuringOptions, PhotosOptions
 from porter.base.dtypes import FP32, Array, Precision, Run
 from porter.base.errors import UsageError
 from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option
@@ -81,7 +81,7 @@ class Options:
     fast: bool = False
 
     @classmethod
-    def of(cls, asked: MeasuringOptions | StudyOptions) -> Options:
+    def of(cls, asked: PhotosOptions) -> Options:
         """The options of a command, read. A study runs in float32."""
         run = Run()
         if isinstance(asked, MeasuringOptions):
