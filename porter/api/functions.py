@@ -35,7 +35,7 @@ def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Ported:
         given = signature(function).bind(*args, **kwargs).arguments
-        subject = given.get("subject")
+        subject = given["subject"]
         held = Held(subject, given.get("example")) if is_model(subject) else None
         if held is None or given.get("out") is not None:
             return Ported(function(*args, **kwargs), held)

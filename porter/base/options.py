@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,8 @@ def in_python(value: object) -> str:
     """A value as a program in Python writes it."""
     if isinstance(value, Placeholder):
         return str(value)
-    if isinstance(value, str | Path):
-        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, str | PathLike):
+        return json.dumps(fspath(value), ensure_ascii=False)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{in_python(key)}: {in_python(each)}" for key, each in value.items()) + "}"
     if isinstance(value, Sequence):

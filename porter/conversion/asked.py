@@ -138,7 +138,7 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
     if asked.quantize not in (None, "dynamic"):
         message = f"porter does not know the quantization '{asked.quantize}'"
         raise UsageError(message, where=str(QUANTIZE), next="write dynamic")
-    rows: list[tuple[bool, Option, str, str]] = [
+    rows: list[tuple[bool, Option | str, str, str]] = [
         (
             asked.fold_bn and bool(asked.stock),
             FOLD_BN,
@@ -177,7 +177,7 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
         ),
         (
             asked.reference is not None and asked.check is False,
-            CHECK,
+            CHECK(False),
             f"{REFERENCE} asks for a comparison, and {CHECK(False)} forbids it",
             f"leave out {REFERENCE} or {CHECK(False)}",
         ),
@@ -204,9 +204,9 @@ def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype
         )
         for option, given in ((OUTPUTS, asked.outputs), (KEEP_ACTIVATION, asked.keep_activation))
     ]
-    for contradicts, option, message, next in rows:
+    for contradicts, where, message, next in rows:
         if contradicts:
-            raise UsageError(message, where=str(option), next=next)
+            raise UsageError(message, where=str(where), next=next)
 
 
 def parse_dtype(text: str) -> Dtype:

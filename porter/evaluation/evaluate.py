@@ -156,8 +156,7 @@ def _measured(
             result = _warned(
                 result,
                 f"the same command again goes on at photo {at:,} of {len(data_set.photos):,}; with "
-                f"{AFRESH}, at "
-                "the first",
+                f"{AFRESH}, at the first",
             )
         if expected is not None:
             met = result.complete and abs(result.top1 - expected[0]) <= expected[1] + 1e-9

@@ -134,7 +134,7 @@ def warn(contents: Contents) -> list[str]:
         sentences.append(
             f"By default, onnxruntime drops zeros before a max pool, as before {some(zeros)}, from a "
             "model exported to ONNX. "
-            "model.py pads with -0.0, which it keeps; a port to onnx says it in ONNX."
+            "model.py pads with -0.0, which it keeps; for onnxruntime, convert the source to onnx."
         )
     if record.twins and record.origin is None:
         others = ", ".join(twin.name for twin in record.twins)

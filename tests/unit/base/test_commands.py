@@ -98,7 +98,7 @@ def test_a_function_has_the_options_of_its_value() -> None:
         return given
 
     assert asked("x", "keras", input_size=(1, 2)) == commands.PadsOptions("x", "keras", input_size=(1, 2))
-    with pytest.raises(UsageError, match="source: expected text, got an object of int"):
+    with pytest.raises(UsageError, match="--from: expected text, got an object of int"):
         asked("x", 3)  # type: ignore[arg-type]
 
 
@@ -153,10 +153,13 @@ def test_no_text_names_an_option_before_its_reader_is_known() -> None:
         if file.parent.name == "base":
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        outside = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
+        outside = [
+            node for body in bodies for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef)
+        ]
         for node in (each for top in outside for each in ast.walk(top)):
             said = isinstance(node, ast.FormattedValue) or (
-                isinstance(node, ast.Call) and ast.unparse(node.func) in {"str", *names}
+                isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[0] in {"str", *names}
             )
             if said and any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node)):
                 early[f"{file.relative_to(ROOT)}: {ast.unparse(node)}"] = node
