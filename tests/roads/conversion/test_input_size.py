@@ -122,7 +122,7 @@ def test_a_graph_with_numbers_of_its_size_holds_at_that_size_only(cli: Cli, tmp_
     refused(
         cli("convert", tmp_path / "net", "--to", "torch", "--input-size", "any"),
         "works at 32x48 only",
-        "write 32x48, or",
+        "write --input-size 32x48, or",
     )
     assert (
         "input 32x48 only" in cli("convert", tmp_path / "net", "--to", "torch", "--input-size", "32x48").out
@@ -141,7 +141,7 @@ def test_a_model_whose_rows_only_are_open_holds_at_its_columns_only(cli: Cli, tm
     refused(
         cli("convert", tmp_path / "net.onnx", "--to", "torch", "--input-size", "64"),
         "works at 64x48 only",
-        "write 64x48, or",
+        "write --input-size 64x48, or",
     )
     assert cli("inspect", tmp_path / "net.onnx").out.rstrip().endswith("--input-size 224x48")
     ran = cli("convert", tmp_path / "net.onnx", "--to", "torch", "--input-size", "64x48")

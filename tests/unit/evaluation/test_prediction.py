@@ -68,7 +68,9 @@ def test_a_file_that_is_no_photo(weights_file: WeightsMaker, tmp_path: Path) -> 
         porter.predict(tmp_path / "p", [tmp_path / "no.jpg"])
     with pytest.raises(UsageError, match="photos, and this is a folder") as folder:
         porter.predict(tmp_path / "p", [tmp_path])
-    assert folder.value.next == f'porter.predict("{tmp_path / "p"}", glob.glob("{tmp_path}/*"))'
+    assert (
+        folder.value.next == f'name each photo: porter.predict("{tmp_path / "p"}", "{tmp_path / "no.jpg"}")'
+    )
 
 
 def test_a_single_output_is_a_number_and_no_share_of_one(
