@@ -414,8 +414,8 @@ RECIPE_SCHEMA = Command(
 COMMANDS = tuple(table for table in list(vars().values()) if isinstance(table, Command))
 
 FRAMEWORK = Asked("FRAMEWORK")
-FILE, ZOO, VARIANT, PORT, PHOTO, PHOTOS, NAME = map(
-    Placeholder, ("FILE", "ZOO", "VARIANT", "PORT", "PHOTO", "PHOTOS", "NAME")
+FILE, ZOO, VARIANT, PORT, MODEL, PHOTO, PHOTOS, NAME = map(
+    Placeholder, ("FILE", "ZOO", "VARIANT", "PORT", "MODEL", "PHOTO", "PHOTOS", "NAME")
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from porter.base.commands import CONVERT, FILE, FRAMEWORK
 from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
@@ -153,11 +152,7 @@ def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
     head, (_, *before) = head_of(graph), _ends(graph)
     if not before:
         message = "in this network the head comes before the pool, and the file ends in another layer"
-        raise MappingError(
-            message,
-            where=head.path,
-            next=f"a file with its graph needs no recipe: {CONVERT.advise(subject=FILE, to=FRAMEWORK)}",
-        )
+        raise MappingError(message, where=head.path)
     leading = file.leading_to((end,))
     for path in before:
         layers = [name for name in aligned.candidates[path] if name in leading]

@@ -18,7 +18,7 @@ from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
 from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
-from porter.padding.sizes import InputSizes
+from porter.padding.sizes import InputSizes, size_text
 from porter.port import IN_MEMORY, model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
@@ -65,7 +65,7 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
             opened = with_config(open_candidate(candidate, wishes, known.origin))
         except MappingError as error:
             raise _advised(error, candidate, wishes) from None
-        warnings += undecided(opened)
+        warnings += undecided(opened, path)
     return replace(opened, warnings=(*warnings, *_no_background(opened, path, wishes), *opened.warnings))
 
 
@@ -83,13 +83,12 @@ def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...
 
 def _advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> MappingError:
     """The error of a file that is not the variant, with what would help."""
+    whole = "give the whole model (.keras, SavedModel), or a file without the layers after the network"
+    otherwise = _by_its_graph(candidate) or whole
     tried = MappingError(
         error.message,
         where=error.where,
-        next=f"no {MAP} settles it: give the whole model (.keras, SavedModel), or a file without the layers "
-        "after the network"
-        if error.maps
-        else error.next,
+        next=f"no {MAP} settles it: {otherwise}" if error.maps else error.next,
         maps=[setting for setting in error.maps if _works(candidate, wishes, setting)],
     )
     tried.next = _advice(tried, candidate)
@@ -109,6 +108,16 @@ def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
     return True
 
 
+def _by_its_graph(candidate: Candidate) -> str | None:
+    """What ports a file that carries its graph without a recipe; one that states no size, at the recipe's."""
+    graph, path = candidate.checkpoint.graph, candidate.checkpoint.path
+    if graph is None:
+        return None
+    size = None if graph.built_size else size_text(candidate.member.native_size())
+    line = CONVERT.advise(subject=path, to=FRAMEWORK, input_size=size)
+    return f"a file with its graph needs no recipe: {line}"
+
+
 def _advice(error: MappingError, candidate: Candidate) -> str | None:
     """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
     member, checkpoint, recipes = candidate.member, candidate.checkpoint, candidate.member.recipe.path.parent
@@ -117,9 +126,9 @@ def _advice(error: MappingError, candidate: Candidate) -> str | None:
     if any(match.is_a == (member.variant, member.zoo.name) for match in likely) or (
         error.maps and not likely
     ):
-        return error.next
+        return error.next or _by_its_graph(candidate)
     if not likely:
-        return no_recipe(checkpoint)
+        return _by_its_graph(candidate) or no_recipe(checkpoint)
     best = as_stated(likely[0].candidate).member
     return f"it looks like {best.name}: {convert_command(best, FRAMEWORK, checkpoint.path, recipes)}"
 

@@ -28,6 +28,7 @@ from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
 from porter.source.beside import config_beside, weights_in
 from porter.source.opened import Opened
+from porter.source.opening import convert_model_file
 from porter.source.origin import origin_of, stated_origin
 from porter.source.own_graph import PROBE, open_graph
 from porter.source.reading import read_source
@@ -204,7 +205,7 @@ def _of_port(port: Port) -> Inspection:
     to, variant, folder = other_than(record.framework), record.variant, port.folder
     line = CONVERT.line(subject=folder, to=to)
     if record.framework in CONVERTED:
-        line = CONVERT.line(subject=folder / port.destination.MODEL_FILE, to=to)
+        line = convert_model_file(port, CONVERT.line)
     elif variant is not None:
         line = CONVERT.line(subject=variant, source=record.zoo, to=to, weights=folder, recipes=record.recipes)
     return Inspection(

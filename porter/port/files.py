@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from porter.base.commands import MODEL, PORT
 from porter.files import WeightsFile
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -48,6 +49,16 @@ class SourceFile(Strict):
     notes: tuple[str, ...] = ()
     graph: GraphFile | None = None
     built_by: str | None = None
+
+    @property
+    def given(self) -> str:
+        """The file, as a command gives it; in place of a port or of a model in memory, a word for it."""
+        return PORT if self.format == "port" else MODEL if IN_MEMORY in self.notes else self.file
+
+    @property
+    def to_give(self) -> str | None:
+        """What a command has to give again; None for the zoo's published file, which is fetched."""
+        return None if self.published else self.given
 
     def is_published(self, file: WeightsFile | None) -> bool | None:
         """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither

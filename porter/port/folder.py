@@ -337,7 +337,7 @@ class Record(Facts, RecordHead):
             else "compared with the weights of both sides"
         )
         to = "8 bits" if self.quantize else self.dtype
-        measures = EVALUATE.advise(folders=[PORT], data=PHOTOS, source=True)
+        measures = EVALUATE.advise(folders=[PORT], data=PHOTOS, source=True, weights=self.source.to_give)
         return f"{sides} rounded to {to}; {measures} measures the effect of the rounding"
 
 

@@ -26,9 +26,9 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
         [node["op"] for node in record.graph["nodes"]],
     )
     ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
-    own_weights = record.source.file if whose is not None else None if of_graph else _weights(record)
+    own_weights = record.source.file if whose is not None else None if of_graph else record.source.to_give
     return CONVERT.line(
-        subject=whose.file if whose is not None else record.variant or _made_from(record),
+        subject=whose.file if whose is not None else record.variant or record.source.given,
         source=record.zoo if whose is None else None,
         to=record.framework,
         weights=own_weights,
@@ -62,7 +62,7 @@ def convert(record: Record, folder: str, again: bool = False) -> str:
 def verify(record: Record, folder: str) -> str:
     reference = _reference(record)
     return VERIFY.line(
-        folder=folder, weights=_weights(record), layers=True, reference=reference, recipes=record.recipes
+        folder=folder, weights=record.source.to_give, layers=True, reference=reference, recipes=record.recipes
     )
 
 
@@ -72,7 +72,7 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
     return EVALUATE.line(
         folders=[folder],
         source=beside,
-        weights=_weights(record) if beside else None,
+        weights=record.source.to_give if beside else None,
         recipes=record.recipes,  # a recipe has the published figure, too
         **(_how(result) if result else {}),
         **_photos(result, own_protocol(record)),
@@ -94,7 +94,7 @@ def study(record: Record, folder: str, result: Study | None) -> str:
     return STUDY.line(
         variant=record.variant,
         source=record.zoo,
-        weights=_weights(record),
+        weights=record.source.to_give,
         mapped=record.mapped,
         options=record.chosen,
         recipes=record.recipes,
@@ -137,15 +137,6 @@ def _input_size(record: Record) -> str | None:
         return size_text(size or ANY)
     computed = any(pad.kind in ("dynamic pad layer", "composition") for pad in record.pads)
     return size_text(ANY) if size is None and computed else None
-
-
-def _weights(record: Record) -> str | None:
-    """The file or port that this port was made from. The zoo's published file is fetched."""
-    return None if record.source.published else _made_from(record)
-
-
-def _made_from(record: Record) -> str:
-    return "PORT" if record.source.format == "port" else record.source.file
 
 
 def _reference(record: Record) -> str | None:

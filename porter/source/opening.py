@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -21,13 +21,22 @@ from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import CONVERTED, other_than
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import INPUT
-from porter.padding.sizes import InputSizes
+from porter.padding.sizes import InputSizes, size_text
 from porter.port import Facts, Origin, Port, SourceFile, TensorLists
 from porter.recipe import Member, assumed_size, with_options
 from porter.recipe.transforms import computed
 from porter.source.assumed import what_is_assumed
 from porter.source.opened import Fitted, Opened
 from porter.source.protocol import in_proportion, scaled
+
+
+def convert_model_file(port: Port, said: Callable[..., str] = CONVERT.advise) -> str:
+    """The command that ports the file of a port's model, which may state no size. `said` is CONVERT.line
+    where it is printed to be typed, whoever reads it.
+    """
+    record, file = port.record, port.folder / port.destination.MODEL_FILE
+    size = size_text(record.input.native_size) if record.input.size is None else None
+    return said(subject=file, to=other_than(record.framework), input_size=size)
 
 
 def open_port(port: Port, member: Member | None) -> Opened:
@@ -44,16 +53,19 @@ def open_port(port: Port, member: Member | None) -> Opened:
         raise UsageError(
             f"this is a port of {record.name}, not of {member.name}",
             where=str(folder),
-            next=CONVERT.advise(subject=record.variant or folder, source=record.zoo, to=FRAMEWORK),
+            next=CONVERT.advise(
+                subject=record.variant or folder,
+                source=record.zoo,
+                to=FRAMEWORK,
+                weights=folder if record.variant else None,
+            ),
         )
     if record.framework in CONVERTED:
         raise UsageError(
             f"this port does not keep the source's tensors: {port.destination.MODEL_FILE} holds what the "
             "converter computed from them",
             where=str(folder),
-            next=CONVERT.advise(
-                subject=folder / port.destination.MODEL_FILE, to=other_than(record.framework)
-            ),
+            next=convert_model_file(port),
         )
     tensors = port.tensors()
     for path, seen in record.batches.items():

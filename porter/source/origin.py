@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from porter.base.commands import FRAMEWORK, PHOTOS, STUDY
@@ -135,7 +136,7 @@ def _elsewhere(member: Member, known: Provenance) -> Member | None:
     return None
 
 
-def undecided(opened: Opened) -> tuple[str, ...]:
+def undecided(opened: Opened, weights: Path) -> tuple[str, ...]:
     """A warning for each twin of a source whose origin nothing states."""
     member, facts = opened.member, opened.facts
     if member is None or facts.origin is not None:
@@ -144,7 +145,7 @@ def undecided(opened: Opened) -> tuple[str, ...]:
         f"nothing states that these weights are {member.zoo.name}'s: {twin.name} takes the same tensors "
         "and computes something "
         f"else ({'; '.join(twin.differs)}). {ORIGIN(member.zoo.name)} says that they are, and "
-        f"{_decides(member, twin.zoo)} decides from photos"
+        f"{_decides(member, twin.zoo, weights)} decides from photos"
         for twin in facts.twins
     )
 
@@ -268,6 +269,6 @@ def _said(setting: OptionSetting, value: Any, known: Value | None) -> Value | No
     return value if isinstance(known, int) and isinstance(value, int) and 0 < value <= MAX_SIDE else None
 
 
-def _decides(member: Member, twin: str) -> str:
+def _decides(member: Member, twin: str, weights: Path) -> str:
     zoos = (member.zoo.name, twin)
-    return STUDY.advise(variant=member.variant, source=None, data=PHOTOS, between=zoos)
+    return STUDY.advise(variant=member.variant, source=None, weights=weights, data=PHOTOS, between=zoos)

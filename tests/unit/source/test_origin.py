@@ -471,7 +471,7 @@ def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
     (said,) = (warning for warning in bare.warnings if "nothing states" in warning)
     assert (
         "mobilenet_v3_small from timm_tf" in said
-        and 'source=None, data=PHOTOS, between=["timm", "timm_tf"]' in said
+        and f'source=None, weights="{path}", data=PHOTOS, between=["timm", "timm_tf"]' in said
     )
     record: Any = bare.record()
     assert record["origin"] is None and [twin["zoo"] for twin in record["twins"]] == ["timm_tf"]
