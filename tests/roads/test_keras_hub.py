@@ -197,7 +197,7 @@ LYING: Mapping[str, tuple[Callable[[Path], object], str]] = {
     "a file that is missing": (lambda index: next(index.parent.glob("model_*")).unlink(), "is not beside it"),
     "a file that is no HDF5": (
         lambda index: next(index.parent.glob("model_*")).write_bytes(b"x" * 99),
-        "cut short or damaged",
+        "this HDF5 file is damaged",
     ),
     "a layer that is not listed": (
         _listing(lambda files: files.pop(next(iter(files)))),

@@ -4,9 +4,8 @@ with the file's.
 
 from __future__ import annotations
 
+import math
 import mmap
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +15,10 @@ from typing import TypeVar
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import FileError, first_line
-from porter.formats.keras.hdf5_objects import Image, Node, Unknown, open_node
-from porter.formats.keras.hdf5_values import Unreadable, Values, oversized, read_values, texts_of, values_of
+from porter.base.errors import FileError
+from porter.formats.damage import refusing_damage
+from porter.formats.keras.hdf5_bytes import Image, Unknown
+from porter.formats.keras.hdf5_objects import Object, Values
 from porter.formats.limits import most_bytes
 
 # TensorFlow 2.13 wrote the second (keras/src/saving/saving_lib.py, H5IOStore.get).
@@ -28,8 +28,26 @@ _MOST_NAMES = 1 << 16
 _NAME_BYTES = 64
 """What Python takes for a name besides its letters."""
 _MOST_DEPTH = 64
-_SAVE = "save the weights again, without compression"
+_MOST_PATH = 500
+_SAVE = "save the weights again, without compression, into a new file"
 _Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A group, or a dataset.
+
+    Attributes:
+        name: its path in the file, cut, for messages.
+    """
+
+    name: str
+    address: int
+    held: Object
+
+    @property
+    def kind(self) -> str:
+        return "group" if self.held.values is None else "dataset"
 
 
 @dataclass(frozen=True)
@@ -38,16 +56,25 @@ class Hdf5:
 
     Attributes:
         path: the file, for messages.
-        root: its root group.
+        object_at: what is at an address.
+        top: the root's address.
         size: bytes of the file.
         taken: the bytes of the names read so far, under its only key. Any number of names may be the same
             bytes of a file.
     """
 
     path: Path
-    root: Node
+    object_at: Callable[[int], Object]
+    top: int
     size: int
     taken: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def root(self) -> Node:
+        return self.node("/", self.top)
+
+    def node(self, name: str, address: int) -> Node:
+        return Node(name[:_MOST_PATH], address, self.object_at(address))
 
     def holds(self, size: int) -> bool:
         """Counts the bytes of a name: False if all are more than a file of this size may make."""
@@ -64,42 +91,25 @@ class Hdf5:
 def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = None) -> _Found:
     """What `read` makes of the HDF5 file `path`, or of the HDF5 bytes `image` that were read from it.
 
-    Where the file has what porter's reader does not know, as h5py writes on request, `read` is called again,
-    with a copy.
+    Where the file has what porter's reader does not know, `read` is called again, with what HDF5's library
+    says.
 
     Raises:
         FileError: it is not HDF5, is cut short or damaged.
     """
-    try:
-        data = _mapped(path) if image is None else image
+    with refusing_damage(path, "fetch or copy it again", "this HDF5 file", (MemoryError,)):
+        data = mapped(path) if image is None else image
         try:
-            return _read(path, read, data, len(data))
+            found = Image(data)
+            return read(Hdf5(path, found.object_at, found.root(), len(data)))
         except Unknown:
-            from porter.formats.keras.hdf5_copy import copied  # few files need it
+            from porter.formats.keras.hdf5_library import told_by_library  # few files need it
 
-            return _read(path, read, copied(path, image), len(data))
-    # A damaged file may state any number in any place.
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        IndexError,
-        OverflowError,
-        MemoryError,
-        struct.error,
-        zlib.error,
-        Unknown,
-    ) as error:
-        message = f"this HDF5 file is cut short or damaged: {first_line(error)}"
-        raise FileError(message, where=str(path), next="fetch or copy it again") from None
+            objects, root = told_by_library(path, image, data)
+            return read(Hdf5(path, objects.__getitem__, root, len(data)))
 
 
-def _read(path: Path, read: Callable[[Hdf5], _Found], data: bytes | mmap.mmap, size: int) -> _Found:
-    image = Image(data)
-    return read(Hdf5(path, open_node(image, image.root(), "/"), size))
-
-
-def _mapped(path: Path) -> mmap.mmap:
+def mapped(path: Path) -> mmap.mmap:
     """The file's bytes: tensors that are views of them need no copy, and no memory until they are used."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -112,13 +122,13 @@ def hdf5_format(file: Hdf5) -> str:
     root = file.root
     if (
         has_child(root, "model_weights")
-        or "layer_names" in root.attributes
-        or "layer_names0" in root.attributes
+        or has_attribute(root, "layer_names")
+        or has_attribute(root, "layer_names0")
     ):
         return "keras-h5"
     # A subclassed model's layers are at the root, under the names of its attributes.
-    groups = [root.child(name) for name, (kind, _) in root.links.items() if kind == "HardLink"]
-    by_attribute = any(group.kind == "group" and has_child(group, "vars") for group in groups)
+    items = (file.object_at(address) for address in root.held.links.values() if address is not None)
+    by_attribute = any("vars" in item.links for item in items)
     return "keras-weights-h5" if by_attribute or any(has_child(root, name) for name in CONTAINERS) else "hdf5"
 
 
@@ -128,14 +138,18 @@ def children(file: Hdf5, group: Node) -> list[str]:
     Raises:
         FileError: the names read so far are larger than a file of this size may make them.
     """
-    if not all(file.holds(len(name)) for name in group.links):
+    if not all(file.holds(len(name)) for name in group.held.links):
         raise file.too_long(f"the names in '{group.name:.200}'")
-    return list(group.links)
+    return list(group.held.links)
 
 
 def has_child(group: Node, name: str) -> bool:
     """Whether a link of that name exists."""
-    return name in group.links
+    return name in group.held.links
+
+
+def has_attribute(owner: Node, name: str) -> bool:
+    return name in owner.held.attributes
 
 
 def child_of(file: Hdf5, group: Node, name: str) -> Node:
@@ -146,14 +160,16 @@ def child_of(file: Hdf5, group: Node, name: str) -> Node:
     """
     current = group
     for part in name.split("/"):
-        kind, _ = current.links.get(part, (None, 0)) if current.kind == "group" else (None, 0)
-        if kind is None:
+        if not has_child(current, part):
             raise file.refuse(
                 f"expected '{name:.200}' in group '{group.name}', found none", "the file is incomplete"
             )
-        if kind != "HardLink":
-            raise file.refuse(f"'{name:.200}' in group '{group.name}' is a {kind}; porter follows no links")
-        current = current.child(part)
+        address = current.held.links[part]
+        if address is None:
+            raise file.refuse(
+                f"'{name:.200}' in group '{group.name}' leads elsewhere; porter follows no links"
+            )
+        current = file.node(f"{current.name.rstrip('/')}/{part}", address)
     return current
 
 
@@ -213,15 +229,15 @@ def text_attribute(file: Hdf5, owner: Node, name: str) -> str | None:
     Raises:
         FileError: it is no text, or an array.
     """
-    if name not in owner.attributes:
+    if not has_attribute(owner, name):
         return None
-    found = texts_of(owner.image, owner.attributes[name])
-    if found is None or found[0] != ():
+    found = owner.held.attributes[name]
+    if found is None or found.shape:
         raise file.refuse(
             f"expected one text in attribute '{name}' of '{owner.name}', got "
             f"{'an array' if found else 'none'}"
         )
-    return _text(owner, found[1][0])
+    return str(found.texts[0], "utf-8")
 
 
 def names_attribute(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
@@ -230,11 +246,11 @@ def names_attribute(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
     Raises:
         FileError: it does not exist, or is not a list of texts.
     """
-    if name in owner.attributes:
+    if has_attribute(owner, name):
         return _names(file, owner, name)
     chunks: list[str] = []
     count = 0
-    while f"{name}{count}" in owner.attributes:
+    while has_attribute(owner, f"{name}{count}"):
         chunks += _names(file, owner, f"{name}{count}")
         count += 1
     if not count:
@@ -245,17 +261,13 @@ def names_attribute(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
 
 
 def _names(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
-    found = texts_of(owner.image, owner.attributes[name])
-    if found is None or len(found[0]) != 1 or len(found[1]) > _MOST_NAMES:
-        said = f"shape {found[0]}" if found else "other values"
+    found = owner.held.attributes[name]
+    if found is None or len(found.shape) != 1 or len(found.texts) > _MOST_NAMES:
+        said = f"shape {found.shape}" if found else "other values"
         raise file.refuse(f"expected a list of names in attribute '{name}' of '{owner.name}', got {said}")
-    if not all(file.holds(len(text) if isinstance(text, bytes) else text[1]) for text in found[1]):
+    if not all(file.holds(len(text)) for text in found.texts):
         raise file.too_long(f"the names up to attribute '{name}' of '{owner.name}'")
-    return tuple(_text(owner, text) for text in found[1])
-
-
-def _text(owner: Node, text: tuple[int, int] | bytes) -> str:
-    return (text if isinstance(text, bytes) else owner.image.cut(*text)).decode("utf-8")
+    return tuple(str(text, "utf-8") for text in found.texts)
 
 
 def read_datasets(file: Hdf5, found: Mapping[str, Node]) -> dict[str, Array]:
@@ -263,35 +275,20 @@ def read_datasets(file: Hdf5, found: Mapping[str, Node]) -> dict[str, Array]:
     any is read.
 
     Raises:
-        FileError: a type is not a number, values are in another file, the file cannot hold the sizes, or
-            chunks unpack to more than they declare.
+        FileError: a type is not a number, values are in another file or were never written, or the file
+            cannot hold the sizes.
     """
-    held = {name: _numbers(file, node) for name, node in found.items()}
-    plain = sum(values.nbytes for values, _ in held.values() if not values.chunked)
-    packed = sum(values.unpacked_bytes for values, _ in held.values() if values.chunked)
-    if plain > file.size or packed > most_bytes(file.size):
-        raise file.refuse(
-            f"the file declares {plain + packed} bytes of tensors, more than its {file.size} bytes can hold"
-        )
-    for values, _ in held.values():
-        if (complaint := oversized(values)) is not None:
-            raise file.refuse(f"dataset '{values.node.name}' {complaint}", _SAVE)
-    return {name: _native(file, values, dtype) for name, (values, dtype) in held.items()}
+    held = {name: node.held.values for name, node in found.items() if node.held.values is not None}
+    total, most = sum(values.nbytes for values in held.values()), most_bytes(file.size)
+    if total > most:
+        raise file.refuse(f"the file declares {total} bytes of tensors, more than the {most} it can hold")
+    for node in found.values():
+        if node.held.values is not None and node.held.values.lack is not None:
+            raise file.refuse(f"dataset '{node.name}' {node.held.values.lack:.400}", _SAVE)
+    return {name: _array(values) for name, values in held.items()}
 
 
-def _numbers(file: Hdf5, node: Node) -> tuple[Values, np.dtype[np.generic]]:
-    try:
-        values = values_of(node)
-    except Unreadable as error:
-        raise file.refuse(f"dataset '{node.name}' {error.message}", error.next) from None
-    if values.dtype is None:
-        raise file.refuse(f"dataset '{node.name}' holds {values.words}, expected numbers")
-    return values, values.dtype
-
-
-def _native(file: Hdf5, values: Values, dtype: np.dtype[np.generic]) -> Array:
-    try:
-        array = read_values(values, dtype)
-    except Unreadable as error:
-        raise file.refuse(f"dataset '{values.node.name}' {error.message}", error.next) from None
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+def _array(values: Values) -> Array:
+    """A view of the file where it has them in native byte order."""
+    found = np.frombuffer(values.data, values.dtype, math.prod(values.shape), values.start)
+    return found.reshape(values.shape).astype(found.dtype.newbyteorder("="), copy=False)

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from porter.formats.keras.hdf5 import Hdf5
-from porter.formats.keras.hdf5_objects import Node
+from porter.formats.keras.hdf5 import Hdf5, Node
 
 _SCALINGS = (
     frozenset({"rescaling", "normalization"})

@@ -12,7 +12,6 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import BACKBONE_INDEX, BACKBONE_WEIGHTS, PRESET, TASK_WEIGHTS, hdf5
-from porter.formats.keras.hdf5_objects import Node
 from porter.formats.keras.read_keras import read_weights_h5
 from porter.formats.sharded.read import read_index, shards_beside
 
@@ -67,7 +66,7 @@ def _read_sharded(index: Path) -> Checkpoint:
 
 def _variables(file: hdf5.Hdf5) -> dict[str, Array]:
     """The variables of all layers, by the path of each."""
-    found: dict[str, Node] = {}
+    found: dict[str, hdf5.Node] = {}
     for path, group in hdf5.walk(file, file.root):
         if path[-1:] == ("vars",):
             found |= {

@@ -18,7 +18,6 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import hdf5
-from porter.formats.keras.hdf5_objects import Node
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 
 _KERAS_1_VARIABLES = {
@@ -45,7 +44,7 @@ _STATE = (
 )
 
 _Scope = tuple[str, ...]
-_Variables = Mapping[str, Node]
+_Variables = Mapping[str, hdf5.Node]
 
 
 def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
@@ -78,7 +77,7 @@ def read_scoped(path: Path) -> dict[str, Array]:
     """
 
     def read(file: hdf5.Hdf5) -> dict[str, Array]:
-        found: dict[str, Node] = {}
+        found: dict[str, hdf5.Node] = {}
         for layer in hdf5.names_attribute(file, file.root, "layer_names"):
             group = hdf5.group_of(file, file.root, layer)
             for weight in hdf5.names_attribute(file, group, "weight_names"):
@@ -173,7 +172,7 @@ def _turned(file: hdf5.Hdf5, tensors: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def _layers_of(file: hdf5.Hdf5, group: Node, name: str, inside: Collection[str]) -> list[Holder]:
+def _layers_of(file: hdf5.Hdf5, group: hdf5.Node, name: str, inside: Collection[str]) -> list[Holder]:
     """The layers whose variables are in one group, which is a layer or a nested model.
 
     Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a
@@ -183,7 +182,7 @@ def _layers_of(file: hdf5.Hdf5, group: Node, name: str, inside: Collection[str])
     Args:
         inside: names of the layers in the nested model, where the file says them.
     """
-    scopes: dict[_Scope, dict[str, Node]] = {}
+    scopes: dict[_Scope, dict[str, hdf5.Node]] = {}
     owners = {"": group}
     for weight in hdf5.names_attribute(file, group, "weight_names"):
         scope, variable = _split(weight)

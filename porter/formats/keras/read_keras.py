@@ -18,7 +18,6 @@ from porter.formats.keras import hdf5
 from porter.formats.keras.classes import COUNTED
 from porter.formats.keras.config import Described, LayerPath, describe_layers
 from porter.formats.keras.graph import read_graph, with_graph
-from porter.formats.keras.hdf5_objects import Node
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 from porter.formats.limits import most_bytes, read_json
 
@@ -96,7 +95,7 @@ class _Stored:
 
     path: LayerPath
     name: str | None
-    numbered: Mapping[str, Node]
+    numbered: Mapping[str, hdf5.Node]
 
 
 def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
@@ -152,7 +151,7 @@ def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _Stored]:
     return found
 
 
-def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: Node) -> _Stored | None:
+def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: hdf5.Node) -> _Stored | None:
     """The variables in one group, or None where it has none or they are a dropout's random state."""
     if not hdf5.has_child(group, "vars") or "seed_generator" in path:
         return None
@@ -186,7 +185,9 @@ def _kind(counted: str) -> str:
     return re.sub(r"_\d+$", "", counted)
 
 
-def _variables(file: hdf5.Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, Node], bool]:
+def _variables(
+    file: hdf5.Hdf5, stored: _Stored, described: Described | None
+) -> tuple[dict[str, hdf5.Node], bool]:
     """A layer's variables by name, and whether the names are a guess. Unknown classes keep the numbers."""
     kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
     where, count = "/".join(stored.path), len(stored.numbered)

@@ -1,30 +1,29 @@
-"""Whether h5py finds the values in a Keras file that porter reads in it. See
+"""Whether HDF5's library says of a Keras file what porter reads in it. See
 porter.verification.witnesses.Witness.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
+from porter.base.dtypes import Array
 from porter.base.errors import CannotRun, FileError, escaped
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.apart import run_apart
+from porter.formats.damage import refusing_damage
 from porter.formats.format import look_at
-from porter.formats.keras import HDF5_MAGIC, hdf5, hdf5_digests
+from porter.formats.keras import HDF5_MAGIC, hdf5
+from porter.formats.keras.hdf5_bytes import Image, Unknown
+from porter.formats.keras.hdf5_library import told_by_library
 from porter.formats.keras.read_keras import read_archived
 
 NAME = "h5py"
-_NOT_THE_MODEL = ("optimizer", "optimizer_weights", "metrics")
-"""Groups of a file that no port has anything of."""
-_Described = Sequence[Any]
-"""See porter.formats.keras.hdf5_digests."""
 
 
 def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> str | None:
@@ -34,51 +33,80 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
         CannotRun: h5py is not installed, or does not read the file.
     """
     expect_installed("h5py", "pip install h5py")
-    with TemporaryDirectory() as folder:
-        for path in _files(checkpoint, Path(folder)):
-            theirs, turned = _by_h5py(path, Path(folder) / "described")
-            ours = hdf5.read_hdf5(path, partial(_by_porter, theirs))
-            wrong = [name for name, found in ours.items() if found != theirs[name]]
-            wrong += [name for name, found in _kernels(checkpoint) if turned and found not in turned]
-            for other in wrong:
-                return f"porter and {NAME} read other numbers of '{escaped(other)}'"
+    for path, image in _files(checkpoint):
+        data = hdf5.mapped(path) if image is None else image
+        try:
+            objects, root = told_by_library(path, image, data)
+        except ValueError as error:
+            raise CannotRun(str(error), where=str(path)) from None
+        theirs = hdf5.Hdf5(path, objects.__getitem__, root, len(data))
+        for name in (*_unlike(Image(data), theirs), *_unturned(checkpoint, theirs)):
+            return f"porter and {NAME} read other values of '{escaped(name)}'"
     return None
 
 
-def _files(checkpoint: Checkpoint, folder: Path) -> Iterator[Path]:
-    """The HDF5 files of a checkpoint, of which a .keras has one within it."""
+def _files(checkpoint: Checkpoint) -> Iterator[tuple[Path, bytes | None]]:
+    """The HDF5 files of a checkpoint; a .keras has the bytes of one within it."""
     for path in checkpoint.files or (checkpoint.path,):
         if look_at(path).head.startswith(HDF5_MAGIC):
-            yield path
+            yield path, None
         elif checkpoint.format == "keras":
-            within = folder / "within.h5"
-            within.write_bytes(read_archived(path).weights)
-            yield within
+            yield path, read_archived(path).weights
 
 
-def _by_h5py(path: Path, target: Path) -> tuple[dict[str, _Described], list[_Described]]:
-    """Its datasets by name, and the kernels that Keras turns when it loads them, as it turns them."""
-    try:
-        arguments = (path.absolute(), target, *_NOT_THE_MODEL)
-        run_apart(hdf5_digests.__file__, arguments, path.stat().st_size, NAME)
-    except ValueError as error:
-        raise CannotRun(str(error), where=str(path)) from None
-    found = json.loads(target.read_text())
-    return found["datasets"], found["kernels"]
+def _unlike(ours: Image, theirs: hdf5.Hdf5) -> Iterator[str]:
+    """Groups and datasets of which porter reads other links, texts, shapes, types or places of values."""
+    seen: set[int] = set()
+    waiting = [("", theirs.top)]
+    while waiting:
+        name, address = waiting.pop()
+        if address in seen:
+            continue
+        seen.add(address)
+        held = theirs.object_at(address)
+        # What porter's reader does not know, it has not read: the library has, or nobody.
+        with suppress(Unknown, FileError), refusing_damage(theirs.path):
+            if ours.object_at(address) != held:
+                yield name or "/"
+        waiting += [(f"{name}/{link}", at) for link, at in held.links.items() if at is not None]
 
 
-def _kernels(checkpoint: Checkpoint) -> Iterator[tuple[str, _Described]]:
-    """Of convolutions, as porter's reader gives them."""
+def _unturned(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[str]:
+    """Kernels of convolutions that Keras stored otherwise than TensorFlow has them, and that porter does not
+    give as Keras turns them when it loads them: Keras 1 stored the filters first, and Theano the last cell
+    (keras/engine/saving.py of Keras 2.2, `preprocess_weights_for_loading`).
+    """
+    stored = "model_weights" if hdf5.has_child(file.root, "model_weights") else None
+    within = hdf5.group_of(file, file.root, stored) if stored else file.root
+    config = hdf5.text_attribute(file, file.root, "model_config") or ""
+    is_theano = hdf5.text_attribute(file, within, "backend") == "theano"
+    is_first = '"th"' in config and any(
+        one.get("dim_ordering") == "th" for one in _objects(json.loads(config))
+    )
+    if not is_first and not is_theano:
+        return
+    turned = {(kernel.shape, kernel.tobytes()) for kernel in _kernels(file, within, is_first, is_theano)}
     for name, array in checkpoint.tensors.items():
-        if array.ndim == 4 and name.endswith("/kernel"):
-            yield name, [*hdf5_digests.described(array)]
+        if array.ndim == 4 and name.endswith("/kernel") and (array.shape, array.tobytes()) not in turned:
+            yield name
 
 
-def _by_porter(names: Mapping[str, _Described], file: hdf5.Hdf5) -> dict[str, _Described]:
-    """What porter reads of these datasets, but for those that it refuses."""
-    found: dict[str, _Described] = {}
-    for name in names:
-        with suppress(FileError):
-            values = hdf5.read_datasets(file, {name: hdf5.dataset_of(file, file.root, name)})[name]
-            found[name] = [*hdf5_digests.described(values)]
-    return found
+def _kernels(file: hdf5.Hdf5, within: hdf5.Node, is_first: bool, is_theano: bool) -> Iterator[Array]:
+    for _, group in hdf5.walk(file, within):
+        datasets = {name: hdf5.child_of(file, group, name) for name in hdf5.children(file, group)}
+        found = {
+            name: node
+            for name, node in datasets.items()
+            if node.held.values and len(node.held.values.shape) == 4
+        }
+        for kernel in hdf5.read_datasets(file, found).values():
+            kernel = kernel.transpose(2, 3, 1, 0) if is_first else kernel
+            yield np.flip(kernel, (0, 1)) if is_theano else kernel
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in JSON."""
+    if isinstance(value, dict):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects(each)

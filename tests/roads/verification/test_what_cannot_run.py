@@ -103,7 +103,7 @@ def test_a_witness_that_does_not_read_the_file(tmp_path: Path, monkeypatch: pyte
     def ended(*_: object) -> None:
         raise ValueError("h5py does not read it in 6 seconds")
 
-    monkeypatch.setattr(witness, "run_apart", ended)
+    monkeypatch.setattr("porter.formats.apart.run_apart", ended)
     file = keras_file(".h5", False)(tmp_path / "model")
     with pytest.raises(CannotRun, match="h5py does not read it in 6 seconds"):
         witness.disagreement(read_checkpoint(file), (12, 11), True)

@@ -128,7 +128,7 @@ def test_ports_compute_what_theano_did(name: str, tmp_path: Path) -> None:
     ("module", "function", "wrong", "says"),
     [
         (theano, "_before", lambda kind, extent: (extent - 1) // 2, "differs"),
-        (read_h5, "_turned", lambda file, tensors: tensors, "porter and h5py read other numbers"),
+        (read_h5, "_turned", lambda file, tensors: tensors, "porter and h5py read other values"),
     ],
 )
 @pytest.mark.parametrize("name", NAMES)

@@ -11,7 +11,8 @@ import pytest
 
 import porter
 from porter.base.errors import Contradiction, NotInstalled
-from porter.formats.keras import hdf5_values
+from porter.formats.keras import hdf5_bytes
+from porter.formats.keras.hdf5_objects import values_at
 from porter.formats.keras.witness import disagreement
 from porter.formats.reading import read_checkpoint
 from tests.support.frameworks.tf.small_models import functional
@@ -35,11 +36,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def swapped(message: bytes) -> Any:
     """A number's type with its bytes the other way round."""
-    kind, words = RIGHT(message)
-    return (kind.newbyteorder() if kind is not None else None), words
+    found = RIGHT(message)
+    return found.newbyteorder() if found is not None else None
 
 
-RIGHT = hdf5_values._number
+RIGHT: Any = hdf5_bytes._number
 
 
 @pytest.mark.parametrize("form", ["h5", "weights", "keras"])
@@ -48,23 +49,38 @@ def test_bytes_the_other_way_round_are_refused(
 ) -> None:
     checkpoint = read_checkpoint(files[form])
     assert disagreement(checkpoint, SIZE, True) is None
-    monkeypatch.setattr(hdf5_values, "_number", swapped)
+    monkeypatch.setattr(hdf5_bytes, "_number", swapped)
     found = disagreement(checkpoint, SIZE, True)
-    assert found is not None and found.startswith("porter and h5py read other numbers of '")
+    assert found is not None and found.startswith("porter and h5py read other values of '/")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "wrong"),
+    [
+        (hdf5_bytes, "_shape", lambda right: lambda message: right(message)[::-1]),
+        (hdf5_bytes.Image, "_table", lambda right: lambda *given: list(right(*given))[:-1]),
+        (hdf5_bytes.Image, "_text", lambda right: lambda *given: right(*given)[:-1]),
+    ],
+)
+def test_mistakes_are_refused(
+    owner: Any, name: str, wrong: Any, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In shapes, in links, and in texts."""
+    checkpoint = read_checkpoint(files["h5"])
+    monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))
+    assert disagreement(checkpoint, SIZE, True) is not None
 
 
 def test_the_proof_refuses_it_and_says_what_is_held(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Numbers a thousandth larger: with bytes the other way round, few networks give finite ones."""
+    """Numbers from the place behind each: with bytes the other way round, few networks give finite ones."""
     made = porter.convert(files["h5"], to="torch", out=tmp_path / "right")
     assert made.verdict is not None and made.verdict.held == ("the file's tensors: held to h5py",)
-    right: Any = hdf5_values.read_values
     monkeypatch.setattr(
-        "porter.formats.keras.hdf5.read_values",
-        lambda values, dtype: right(values, dtype) * np.float32(1.001),
+        hdf5_bytes, "values_at", lambda start, *what, **lack: values_at(start + 4, *what, **lack)
     )
-    with pytest.raises(Contradiction, match="porter and h5py read other numbers of 'model_weights"):
+    with pytest.raises(Contradiction, match="porter and h5py read other values of '/"):
         porter.convert(files["h5"], to="torch", out=tmp_path / "wrong")
 
 

@@ -1,0 +1,259 @@
+"""porter's own reader of HDF5, in the form that h5py writes by default: groups are symbol tables, and values
+lie together.
+
+The format is HDF5's File Format Specification, whose names for the parts are used here. Every address and
+size is compared with the file's, and the parts that are read are counted, so that none leads round in
+circles. What is left out (`Unknown`) is read by HDF5's own library (porter.formats.keras.hdf5_library).
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import storage_type
+from porter.formats.keras.hdf5_library import ELSEWHERE
+from porter.formats.keras.hdf5_objects import Object, Texts, Values, values_at
+
+_MAGIC = b"\x89HDF\r\n\x1a\n"
+_NOWHERE = (1 << 64) - 1
+"""The address of what is not in the file."""
+_MOST_PARTS = 1 << 21
+"""Messages of headers, entries of tables and texts: a variable of a model takes some twenty."""
+_PART_BYTES = 64
+_DATASPACE, _LINK_INFO, _DATATYPE, _LINK, _EXTERNAL_FILES, _LAYOUT = 1, 2, 3, 6, 7, 8
+_ATTRIBUTE, _CONTINUED, _TABLE, _ATTRIBUTE_INFO = 12, 16, 17, 21
+_SHARED = 2
+_SOFT = 2
+_FIXED, _FLOAT, _TEXT, _OPAQUE, _ENUM, _ANY_LENGTH = 0, 1, 3, 5, 8, 9
+_FLOATS = {2: (10, 5, 0, 10, 15), 4: (23, 8, 0, 23, 127), 8: (52, 11, 0, 52, 1023)}
+"""Where exponent and mantissa are in IEEE's floats, by their bytes: place and size of each, and the
+exponent's bias.
+"""
+_TOGETHER, _VIRTUAL = b"\3\1", b"\4\3"
+"""Version and class of a layout message."""
+
+
+class Unknown(Exception):
+    """A part of HDF5 that is not read here."""
+
+
+class Image:
+    """The bytes of a file.
+
+    Raises:
+        ValueError: a part of it is damaged, or would take more than any weights do.
+    """
+
+    def __init__(self, data: bytes | mmap.mmap) -> None:
+        self.data = data
+        self._left = _MOST_PARTS
+        self.object_at = cache(self._object_at)
+        self._collected = cache(self._collection)
+
+    def _count(self, parts: int = 1, length: int = 0) -> None:
+        """Counts parts that are read, and their bytes."""
+        self._left -= parts + length // _PART_BYTES
+        if self._left < 0:
+            raise ValueError("its parts are more than any model has, or lead round in circles")
+
+    def _cut(self, at: int, length: int) -> bytes:
+        if not 0 <= at <= at + length <= len(self.data):
+            raise ValueError(f"{length} bytes at byte {at} are not in the file")
+        return self.data[at : at + length]
+
+    def _unpack(self, form: str, at: int) -> tuple[Any, ...]:
+        return struct.unpack(form, self._cut(at, struct.calcsize(form)))
+
+    def _signed(self, at: int, signature: bytes) -> None:
+        if self._cut(at, len(signature)) != signature:
+            raise ValueError(f"expected {signature!r} at byte {at}")
+
+    def root(self) -> int:
+        """The address of the root group, by the superblock."""
+        self._signed(0, _MAGIC)
+        base, _, end, _, _, header = self._unpack("<6Q", 24)
+        if self._cut(8, 1) + self._cut(13, 2) != b"\0\x08\x08" or base:
+            raise Unknown("later superblocks, other sizes of addresses, and bytes before the file's own")
+        if end > len(self.data):
+            raise ValueError(f"it ends at byte {len(self.data)}, expected {end}")
+        return int(header)
+
+    def _object_at(self, address: int) -> Object:
+        messages: dict[int, list[bytes]] = {}
+        for kind, flags, content in self._messages(address):
+            self._count(1, len(content))
+            if flags & _SHARED or kind in (_LINK_INFO, _LINK, _ATTRIBUTE_INFO):
+                raise Unknown("shared messages, and groups and attributes of later versions")
+            messages.setdefault(kind, []).append(content)
+        return Object(
+            dict(self._table(*struct.unpack_from("<QQ", messages[_TABLE][0])) if _TABLE in messages else ()),
+            dict(map(self._attribute, messages.get(_ATTRIBUTE, ()))),
+            self._values(messages) if _LAYOUT in messages else None,
+        )
+
+    def _messages(self, address: int) -> Iterator[tuple[int, int, bytes]]:
+        """A header's messages: type, flags and content."""
+        version, _, count, _, length = self._unpack("<BBHII", address)
+        if version != 1:
+            raise Unknown("headers of later versions")
+        blocks = [(address + 16, length)]
+        while blocks and count:
+            at, length = blocks.pop(0)
+            end = at + length
+            while at + 8 <= end and count:
+                kind, size, flags = self._unpack("<HHB", at)
+                content = self._cut(at + 8, size)
+                at, count = at + 8 + size, count - 1
+                if kind == _CONTINUED:
+                    self._count()
+                    blocks.append(struct.unpack_from("<QQ", content))
+                else:
+                    yield kind, flags, content
+
+    def _table(self, tree: int, heap: int) -> Iterator[tuple[str, int | None]]:
+        """The links of a group: a B-tree's leaves are tables, whose names are in a local heap."""
+        self._signed(heap, b"HEAP")
+        size, _, start = self._unpack("<QQQ", heap + 8)
+        end_of_names = start + size
+        if end_of_names > len(self.data):
+            raise ValueError(f"the names at byte {start} end behind the file")
+        for node in self._leaves(tree):
+            self._signed(node, b"SNOD")
+            (count,) = self._unpack("<H", node + 6)
+            self._count(count)
+            for place in range(count):
+                offset, address, cached = self._unpack("<QQI", node + 8 + 40 * place)
+                end = self.data.find(b"\0", start + offset, end_of_names)
+                if end < 0:
+                    raise ValueError(f"a name at byte {start + offset} has no end")
+                self._count(0, end - start - offset)
+                name = self.data[start + offset : end].decode("utf-8", "surrogateescape")
+                yield name, None if cached == _SOFT else address
+
+    def _leaves(self, address: int) -> Iterator[int]:
+        """The addresses in a group's B-tree, in order."""
+        waiting = [(address, -1)]
+        while waiting:
+            address, above = waiting.pop()
+            self._signed(address, b"TREE\0")
+            level, count = self._unpack("<BH", address + 5)
+            if above >= 0 and level != above - 1:
+                raise ValueError(f"the tree at byte {address} has level {level}")
+            self._count(count + 1)
+            found = [self._unpack("<Q", address + 32 + 16 * place)[0] for place in range(count)]
+            if level:
+                waiting += [(child, level) for child in reversed(found)]
+            else:
+                yield from found
+
+    def _attribute(self, message: bytes) -> tuple[str, Texts | None]:
+        version, _, *lengths = struct.unpack_from("<BBHHH", message)
+        if version != 1:
+            raise Unknown("attributes of later versions")
+        at, parts = 8, []
+        for length in lengths:
+            parts.append(message[at : at + length])
+            at += _aligned(length)
+        name, datatype, dataspace = parts
+        return name.rstrip(b"\0").decode("utf-8", "surrogateescape"), self._texts(
+            datatype, _shape(dataspace), message[at:]
+        )
+
+    def _texts(self, datatype: bytes, shape: tuple[int, ...], value: bytes) -> Texts | None:
+        kind, (size,), count = datatype[0] & 15, struct.unpack_from("<I", datatype, 4), math.prod(shape)
+        any_length = kind == _ANY_LENGTH and datatype[1] & 15 == 1
+        if not count:
+            return Texts(shape, ())
+        if not any_length and kind != _TEXT:
+            return None
+        if not 0 < count * size <= len(value):
+            raise ValueError(f"an attribute of {count} texts has {len(value)} bytes")
+        self._count(count)
+        parts = (value[at : at + size] for at in range(0, count * size, size))
+        return Texts(shape, tuple(self._text(part) if any_length else part.rstrip(b"\0") for part in parts))
+
+    def _text(self, place: bytes) -> bytes | memoryview:
+        """A text of any length, by its place in a global heap."""
+        length, collection, number = struct.unpack_from("<IQI", place)
+        if not length:
+            return b""
+        held = self._collected(collection)
+        if number not in held:
+            raise ValueError(f"text {number} is not in its collection at byte {collection}")
+        return held[number][:length]
+
+    def _collection(self, start: int) -> Mapping[int, memoryview]:
+        self._signed(start, b"GCOL\x01")
+        (length,) = self._unpack("<Q", start + 8)
+        end, at = start + length, start + 16
+        self._cut(start, 0 if end <= len(self.data) else length)
+        found: dict[int, memoryview] = {}
+        while at + 16 <= end:
+            self._count()
+            number, _, _, size = self._unpack("<HHIQ", at)
+            if number == 0:  # the space that is free
+                break
+            if at + 16 + size > end:
+                raise ValueError(
+                    f"a text of {size} bytes at byte {at} leaves its collection, which ends at byte {end}"
+                )
+            found[number] = memoryview(self.data)[at + 16 : at + 16 + size]
+            at += 16 + _aligned(size)
+        return found
+
+    def _values(self, messages: Mapping[int, list[bytes]]) -> Values:
+        (datatype,), (dataspace,), (layout,) = (
+            messages.get(kind, []) for kind in (_DATATYPE, _DATASPACE, _LAYOUT)
+        )
+        what = (self.data, _shape(dataspace), datatype[0] & 15, _number(datatype))
+        if _EXTERNAL_FILES in messages or layout.startswith(_VIRTUAL):
+            return values_at(None, *what, lack=ELSEWHERE)
+        if not layout.startswith(_TOGETHER):
+            raise Unknown("values in chunks")
+        start, length = struct.unpack_from("<QQ", layout, 2)
+        found = values_at(None if start == _NOWHERE else start, *what)
+        if length < found.nbytes:
+            raise ValueError(f"a dataset declares {found.nbytes} bytes, and its data has {length}")
+        return found
+
+
+def _shape(message: bytes) -> tuple[int, ...]:
+    """A dataspace's."""
+    if message[0] != 1:
+        raise Unknown("shapes of later versions, and of nothing")
+    return struct.unpack_from(f"<{message[1]}Q", message, 8)
+
+
+def _number(message: bytes) -> np.dtype[np.generic] | None:
+    """The numpy type of numbers; None for other types."""
+    kind, flags, (size,) = message[0] & 15, message[1], struct.unpack_from("<I", message, 4)
+    order = ">" if flags & 1 else "<"
+    if kind == _FIXED and size in (1, 2, 4, 8) and struct.unpack_from("<HH", message, 8) == (0, 8 * size):
+        return np.dtype(f"{order}{'i' if flags & 8 else 'u'}{size}")
+    if kind == _FLOAT:
+        offset, precision, *parts = struct.unpack_from("<HHBBBBI", message, 8)
+        if flags & 64 == 0 and (offset, precision) == (0, 8 * size) and _FLOATS.get(size) == tuple(parts):
+            return np.dtype(f"{order}f{size}")
+    if kind in (_FIXED, _FLOAT):
+        raise Unknown("numbers that no processor has")
+    # HDF5 has no bfloat16: Keras writes it as two opaque bytes (keras/src/saving/saving_lib.py,
+    # H5IOStore.__setitem__).
+    if kind == _OPAQUE and size == 2:
+        return storage_type("bfloat16")
+    if kind == _ENUM and message[8] & 15 == _FIXED:
+        truths = (
+            b"FALSE\0" in message and b"TRUE\0" in message and struct.unpack_from("<H", message, 1) == (2,)
+        )
+        return np.dtype(bool) if truths and size == 1 else _number(message[8:])
+    return None
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 8) * 8

@@ -1,0 +1,176 @@
+"""HDF5's own library, in a process of its own: it says what a file holds. It reads files that porter's reader
+(porter.formats.keras.hdf5_bytes) does not know, and is the witness of what that one reads.
+
+h5py writes such a file only if a script asks for a later version of the format, for chunks or for the order
+of links, or if a name is beyond ASCII.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from porter.formats.keras.hdf5_objects import Object
+
+ELSEWHERE = "keeps its values in another file; porter reads only this file"
+_OPAQUE, _ENUM = 5, 8
+_BYTES = "latin-1"
+"""Any bytes are texts in it, and so can be said in JSON."""
+
+
+def told_by_library(
+    path: Path, image: bytes | None, data: bytes | mmap.mmap
+) -> tuple[Mapping[int, Object], int]:
+    """The objects by address of the HDF5 file `path`, or of the HDF5 bytes `image`, and the root's address.
+
+    Args:
+        data: the bytes of either.
+
+    Raises:
+        ValueError: the library cannot read it, or takes more than it may.
+    """
+    # This file is also the program of that process, which has nothing of porter.
+    from porter.formats.apart import READING, run_apart
+    from porter.formats.limits import most_bytes, read_json
+
+    with TemporaryDirectory() as folder:
+        source, index, values = path, Path(folder) / "index.json", Path(folder) / "values"
+        if image is not None:
+            source = Path(folder) / "source.h5"
+            source.write_bytes(image)
+        limits = replace(READING, written=most_bytes(len(data)))
+        run_apart(__file__, [source.absolute(), index, values], len(data), "HDF5", limits)
+        told, written = read_json(index.read_bytes()), values.read_bytes()
+    return {address: _object(data, written, *parts) for address, *parts in told["objects"]}, told["root"]
+
+
+def _object(
+    data: bytes | mmap.mmap,
+    written: bytes,
+    links: Mapping[str, int | None],
+    attributes: Mapping[str, Any],
+    values: list[Any] | None,
+) -> Object:
+    from porter.base.dtypes import storage_type
+    from porter.formats.keras.hdf5_objects import Object, Texts, values_at
+
+    def name(said: str) -> str:
+        return said.encode(_BYTES).decode("utf-8", "surrogateescape")
+
+    found = None
+    if values is not None:
+        start, is_written, shape, kind, stated, lack = values
+        dtype = storage_type("bfloat16") if stated and kind == _OPAQUE else stated and np.dtype(stated)
+        found = values_at(start, written if is_written else data, tuple(shape), kind, dtype, lack)
+    return Object(
+        {name(link): address for link, address in links.items()},
+        {
+            name(one): held and Texts(tuple(held[0]), tuple(text.encode(_BYTES) for text in held[1]))
+            for one, held in attributes.items()
+        },
+        found,
+    )
+
+
+def _described(item: Any, target: BinaryIO) -> list[Any]:
+    """The links, the texts and the values of a group or a dataset; values that do not lie together are
+    written.
+    """
+    from h5py import h5a, h5d, h5g, h5l
+
+    links, texts = {}, {}
+    for name in item if isinstance(item, h5g.GroupID) else ():
+        link = item.links.get_info(name)
+        links[name.decode(_BYTES)] = link.u if link.type == h5l.TYPE_HARD else None
+    for place in range(h5a.get_num_attrs(item)):
+        attribute = h5a.open(item, index=place)
+        texts[attribute.name.decode(_BYTES)] = _texts(attribute)
+    return [links, texts, _values(item, target) if isinstance(item, h5d.DatasetID) else None]
+
+
+def _texts(attribute: Any) -> list[Any] | None:
+    from h5py import h5s, h5t
+
+    if attribute.get_space().get_simple_extent_type() == h5s.NULL:
+        return None
+    found = np.empty(attribute.shape, attribute.dtype)
+    if found.size and not isinstance(attribute.get_type(), h5t.TypeStringID):
+        return None
+    if found.size:
+        attribute.read(found)
+    return [found.shape, [text.decode(_BYTES) for text in found.flat]]
+
+
+def _values(dataset: Any, target: BinaryIO) -> list[Any]:
+    """The arguments of porter.formats.keras.hdf5_objects.values_at, and whether the values are written."""
+    import h5py
+    from h5py import h5t
+
+    held, kind = h5py.Dataset(dataset), dataset.get_type()
+    number = _number(kind) if held.shape is not None else None
+    what = [held.shape or (), kind.get_class(), number and number.str]
+    if held.is_virtual or held.external:
+        return [None, False, *what, ELSEWHERE]
+    if number is None or not held.size or not _is_stored(held):
+        return [None, False, *what, None]
+    base = kind.get_super() if kind.get_class() == _ENUM else kind
+    start = dataset.get_offset()
+    if start is not None and (kind.get_class() == _OPAQUE or base.equal(h5t.py_create(base.dtype))):
+        return [start, False, *what, None]
+    try:
+        found, start = np.asarray(held[()], number), target.tell()
+    except (OSError, MemoryError) as error:  # other filters than HDF5's own, and damage
+        return [None, False, *what, f"cannot be read by HDF5: {error}"]
+    target.write(found.tobytes())
+    return [start, True, *what, None]
+
+
+def _number(kind: Any) -> np.dtype[np.generic] | None:
+    try:
+        found: np.dtype[np.generic] = kind.dtype
+    except TypeError:  # numpy has no such type
+        return None
+    is_number = found.kind in "biuf" and found.itemsize <= 8
+    return found if is_number or (kind.get_class() == _OPAQUE and found.itemsize == 2) else None
+
+
+def _is_stored(held: Any) -> bool:
+    """Whether no value lacks, for which the library would give another."""
+    if held.chunks is None:
+        return bool(held.id.get_storage_size())
+    chunks = (-(-size // step) for size, step in zip(held.shape, held.chunks, strict=True))
+    return bool(held.id.get_num_chunks() == math.prod(chunks))
+
+
+def main() -> None:
+    import h5py
+    from h5py import h5o
+
+    source, index, values = sys.argv[1:]
+    with h5py.File(source, "r", locking="best-effort") as file, Path(values).open("wb") as target:
+        root = h5o.get_info(file.id).addr
+        found: dict[int, list[Any]] = {}
+        waiting: list[tuple[int, Any, bytes]] = [(root, file.id, b"/")]
+        while waiting:
+            address, group, name = waiting.pop()
+            if address not in found:
+                item = h5o.open(group, name)
+                found[address] = _described(item, target)
+                links = found[address][0].items()
+                waiting += [(at, item, link.encode(_BYTES)) for link, at in links if at is not None]
+    objects = [[address, *parts] for address, parts in found.items()]
+    Path(index).write_text(json.dumps({"root": root, "objects": objects}))
+
+
+if __name__ == "__main__":
+    main()
