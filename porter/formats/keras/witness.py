@@ -21,6 +21,7 @@ from porter.formats.format import look_at
 from porter.formats.keras import HDF5_MAGIC, hdf5
 from porter.formats.keras.hdf5_bytes import Image, Unknown
 from porter.formats.keras.hdf5_library import told_by_library
+from porter.formats.keras.hdf5_objects import Values
 from porter.formats.keras.read_keras import read_archived
 
 NAME = "h5py"
@@ -39,8 +40,9 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
             objects, root = told_by_library(path, image, data)
         except ValueError as error:
             raise CannotRun(str(error), where=str(path)) from None
+        ours = hdf5.Hdf5(path, Image(data).object_at, root, len(data))
         theirs = hdf5.Hdf5(path, objects.__getitem__, root, len(data))
-        for name in (*_unlike(Image(data), theirs), *_unturned(checkpoint, theirs)):
+        for name in (*_unlike(ours, theirs), *_unturned(checkpoint, theirs)):
             return f"porter and {NAME} read other values of '{escaped(name)}'"
     return None
 
@@ -54,8 +56,8 @@ def _files(checkpoint: Checkpoint) -> Iterator[tuple[Path, bytes | None]]:
             yield path, read_archived(path).weights
 
 
-def _unlike(ours: Image, theirs: hdf5.Hdf5) -> Iterator[str]:
-    """Groups and datasets of which porter reads other links, texts, shapes, types or places of values."""
+def _unlike(ours: hdf5.Hdf5, theirs: hdf5.Hdf5) -> Iterator[str]:
+    """Groups and datasets of which porter reads other links, texts, shapes, types or values."""
     seen: set[int] = set()
     waiting = [("", theirs.top)]
     while waiting:
@@ -66,9 +68,25 @@ def _unlike(ours: Image, theirs: hdf5.Hdf5) -> Iterator[str]:
         held = theirs.object_at(address)
         # What porter's reader does not know, it has not read: the library has, or nobody.
         with suppress(Unknown, FileError), refusing_damage(theirs.path):
-            if ours.object_at(address) != held:
+            found = ours.node(name, address)
+            if found.held != held or not _has_values(ours, found, held.values):
                 yield name or "/"
         waiting += [(f"{name}/{link}", at) for link, at in held.links.items() if at is not None]
+
+
+def _has_values(file: hdf5.Hdf5, node: hdf5.Node, values: Values | None) -> bool:
+    """Whether porter takes from their place the values that are there."""
+    if values is None or values.lack is not None:
+        return True
+    found = hdf5.read_datasets(file, {node.name: node})[node.name]
+    there = np.ndarray(values.shape, values.dtype, values.data, values.start)
+    native = there.astype(there.dtype.newbyteorder("="), copy=False)
+    # Not as numbers, of which some are equal to nothing.
+    return found.dtype == native.dtype and np.array_equal(_bytes(found), _bytes(native))
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
 
 
 def _unturned(checkpoint: Checkpoint, file: hdf5.Hdf5) -> Iterator[str]:

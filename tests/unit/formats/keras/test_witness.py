@@ -11,7 +11,7 @@ import pytest
 
 import porter
 from porter.base.errors import Contradiction, NotInstalled
-from porter.formats.keras import hdf5_bytes
+from porter.formats.keras import hdf5, hdf5_bytes
 from porter.formats.keras.hdf5_objects import values_at
 from porter.formats.keras.witness import disagreement
 from porter.formats.reading import read_checkpoint
@@ -60,12 +60,13 @@ def test_bytes_the_other_way_round_are_refused(
         (hdf5_bytes, "_shape", lambda right: lambda message: right(message)[::-1]),
         (hdf5_bytes.Image, "_table", lambda right: lambda *given: list(right(*given))[:-1]),
         (hdf5_bytes.Image, "_text", lambda right: lambda *given: right(*given)[:-1]),
+        (hdf5, "_array", lambda right: lambda values: right(values) * np.float32(1.001)),
     ],
 )
 def test_mistakes_are_refused(
     owner: Any, name: str, wrong: Any, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In shapes, in links, and in texts."""
+    """In shapes, in links, in texts, and in values at the right place."""
     checkpoint = read_checkpoint(files["h5"])
     monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))
     assert disagreement(checkpoint, SIZE, True) is not None
