@@ -13,11 +13,12 @@ from weakref import finalize
 
 from porter.api.port import Ported, open_port
 from porter.api.speaking import public
+from porter.base.commands import ListModelsOptions, takes
 from porter.base.errors import UsageError
 from porter.conversion import convert as conversion
 from porter.evaluation import evaluate as evaluation, prediction
 from porter.evaluation.padding_study import study as studies
-from porter.files import AnyPath, path_of
+from porter.files import path_of
 from porter.frameworks.in_memory import Held, is_model
 from porter.identify import inspection
 from porter.port.folder import load as _load
@@ -67,9 +68,8 @@ open = public(open_port)
 
 
 @public
-def list_models(
-    name: str = "*", zoo: str | None = None, *, recipes: AnyPath | None = None
-) -> list[tuple[str, str]]:
+@takes(ListModelsOptions)
+def list_models(asked: ListModelsOptions) -> list[tuple[str, str]]:
     """The variants that porter has recipes of, each with a zoo that has it: `("resnet50v2", "keras")`.
 
     Args:
@@ -80,8 +80,13 @@ def list_models(
     Raises:
         UsageError: no recipe has the zoo.
     """
-    listed = [(each.variant, each.zoo) for each in known_variants(path_of(recipes))[0]]
+    zoo = asked.zoo
+    listed = [(each.variant, each.zoo) for each in known_variants(path_of(asked.recipes))[0]]
     zoos = {each for _, each in listed}
     if zoo is not None and zoo not in zoos:
         raise UsageError(f"there is no zoo '{zoo}'", where="zoo", next=hint(zoo, zoos))
-    return [(variant, each) for variant, each in listed if fnmatchcase(variant, name) and zoo in (None, each)]
+    return [
+        (variant, each)
+        for variant, each in listed
+        if fnmatchcase(variant, asked.name) and zoo in (None, each)
+    ]

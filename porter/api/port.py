@@ -11,6 +11,7 @@ from shutil import copyfile
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 from porter.api.speaking import public
+from porter.base.commands import OpenOptions, takes
 from porter.base.dtypes import Array
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS
@@ -23,6 +24,7 @@ from porter.port.folder import LoadedModel, load
 from porter.reporting.card import card
 from porter.reporting.model_card import write_card
 from porter.reporting.records import read_contents
+from porter.reporting.words import conclude
 from porter.reporting.write import report
 from porter.verification.results import VerdictRecord
 from porter.verification.reverify import verify
@@ -73,6 +75,12 @@ class Port(PathLike[str]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.folder)!r})"
+
+    def __str__(self) -> str:
+        """What it is, where it is, and whether it is proved: what `print` shows."""
+        contents = read_contents(self.folder)
+        verdict, record = conclude(contents), contents.record
+        return f"{record.name} to {record.framework}: {self.folder}\n{verdict.word}. {verdict.sentence}"
 
     def _repr_html_(self) -> str:
         """For notebooks: what the port is, whether it is proved, and its pads."""
@@ -150,11 +158,12 @@ class Ported(Port):
         return self._made.record()
 
 
-def open_port(folder: AnyPath) -> Port:
+@takes(OpenOptions)
+def open_port(asked: OpenOptions) -> Port:
     """The port in a folder.
 
     Raises:
         PorterError: there is none, or it is damaged.
     """
-    read_port(Path(folder))
-    return Port(folder)
+    read_port(Path(asked.folder))
+    return Port(asked.folder)

@@ -166,6 +166,30 @@ class EvaluateSeveralOptions(MeasuringOptions):
 
 
 @dataclass(frozen=True)
+class OpenOptions:
+    """The options of `porter.open`."""
+
+    folder: Annotated[str | PathLike[str], opt.FOLDER]
+
+
+@dataclass(frozen=True)
+class LoadOptions(OpenOptions):
+    """The options of `porter.load`."""
+
+    device: Annotated[str, replace(opt.DEVICE, help="where the port runs")] = "cpu"
+
+
+@dataclass(frozen=True)
+class ListModelsOptions:
+    """The options of `porter.list_models`."""
+
+    name: Annotated[str, opt.NAME] = "*"
+    zoo: Annotated[str | None, opt.ZOO] = None
+    _: KW_ONLY
+    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+
+
+@dataclass(frozen=True)
 class InspectOptions:
     """The options of `porter inspect`."""
 

@@ -51,6 +51,12 @@ def _is_of(value: object, kind: Any) -> bool:
             and not isinstance(value, str | bytes)
             and all(any(_is_of(each, member) for member in _members(get_args(kind)[0])) for each in value)
         )
+    if origin is Mapping and isinstance(value, Mapping):
+        return all(
+            any(_is_of(each, member) for member in _members(of))
+            for pair in value.items()
+            for each, of in zip(pair, get_args(kind), strict=True)
+        )
     if kind in _NUMBERS:
         return isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool)
     return isinstance(value, origin or kind)

@@ -36,7 +36,7 @@ from porter.base.options import (
 from porter.files import path_of
 from porter.fitting.wishes import Wishes
 from porter.frameworks import CONVERTED, WITH_DROPOUTS, Destination, get_destination
-from porter.frameworks.in_memory import Model, instead_of, is_model
+from porter.frameworks.in_memory import Model, expect_subject, is_model
 from porter.identify.doors import expect_file, open_file, open_member, open_model
 from porter.padding import Size
 from porter.padding.sizes import parse_size
@@ -82,12 +82,7 @@ def read_asked(asked: ConvertOptions) -> Wanted:
         PorterError: one of them is wrong, contradicts another, or does not go with this kind of source.
     """
     framework, dtype, recipes = get_destination(asked.to), parse_dtype(asked.dtype), path_of(asked.recipes)
-    subject = asked.subject
-    if not isinstance(subject, str | PathLike) and not is_model(subject):
-        expected = "a variant, a file, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto"
-        raise UsageError(
-            f"got an object of {type(subject).__name__}, expected {expected}", next=instead_of(subject)
-        )
+    subject = expect_subject(asked.subject, "a variant, a file")
     _expect_together(asked, framework, dtype)
     size = None if asked.input_size is None else parse_size(asked.input_size)
     name, wishes, opening = _source(asked, subject, size, recipes)

@@ -155,7 +155,7 @@ def _measured(
             at = int(measured.scored.reached.sum())
             result = _warned(
                 result,
-                f"the same command again goes on at photo {at:,} of {len(data_set.photos):,}; with "
+                f"another run goes on at photo {at:,} of {len(data_set.photos):,}; with "
                 f"{AFRESH}, at the first",
             )
         if expected is not None:

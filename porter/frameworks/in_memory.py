@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
+from porter.base.errors import UsageError
 from porter.frameworks.given import framework_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from porter.base.dtypes import Array
     from porter.padding import Size
 
+T = TypeVar("T")
 Model: TypeAlias = "torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto"
 """A model that a user holds."""
 Example: TypeAlias = "torch.Tensor | jax.Array | Array | Sequence[torch.Tensor | Array]"
@@ -117,10 +120,24 @@ _INSTEAD: Mapping[str, str] = {
 """What to do with an object that is no model here, by its package and a class that it is of."""
 
 
-def instead_of(subject: object) -> str:
-    """What to give in place of an object that is no model in memory."""
+def expect_subject(subject: T, others: str, where: str | None = None) -> T:
+    """Expects a path or a model in memory.
+
+    Args:
+        others: what a text or a path is here, for the message.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(subject, str | PathLike) or is_model(subject):
+        return subject
     kinds = (f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(subject).__mro__)
-    return next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), "give one of them")
+    raise UsageError(
+        f"got an object of {type(subject).__name__}, expected {others}, a torch.nn.Module, an nnx.Module, a "
+        "keras.Model or an onnx.ModelProto",
+        where=where,
+        next=next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), "give one of them"),
+    )
 
 
 def is_model(subject: object) -> TypeGuard[Model]:

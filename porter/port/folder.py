@@ -14,13 +14,23 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
-from porter.base.commands import CONVERT, EVALUATE, FRAMEWORK, PHOTOS, PORT, VARIANT, ZOO
+from porter.base.commands import (
+    CONVERT,
+    EVALUATE,
+    FRAMEWORK,
+    PHOTOS,
+    PORT,
+    VARIANT,
+    ZOO,
+    LoadOptions,
+    takes,
+)
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import FileError, GraphError, UsageError
 from porter.base.left_out import LeftOut
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
 from porter.data.preprocess import Preprocess, ProtocolError
-from porter.files import AnyPath, expect_plain, is_plain, recover_folder, write_whole
+from porter.files import expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
 from porter.frameworks import CONVERTED, Destination, Tensors, get_destination
 from porter.graph import Graph, tensor_shapes
@@ -375,9 +385,10 @@ class LoadedModel(Protocol):
     def __getattr__(self, name: str, /) -> Any: ...
 
 
-def load(folder: AnyPath, device: str = "cpu") -> LoadedModel:
+@takes(LoadOptions)
+def load(asked: LoadOptions) -> LoadedModel:
     """The model of a port, built from port.json and never from model.py."""
-    model: LoadedModel = read_port(Path(folder)).build(device=device)
+    model: LoadedModel = read_port(Path(asked.folder)).build(device=asked.device)
     return model
 
 

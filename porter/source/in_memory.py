@@ -14,17 +14,23 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import PorterError, UsageError
+from porter.base.options import WEIGHTS
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import AnyPath
 from porter.formats.reading import read_weights
-from porter.frameworks.in_memory import Example, Held, Model, Saved, save_model
+from porter.frameworks.in_memory import Example, Held, Model, Saved, expect_subject, save_model
 from porter.padding import Size
 
 Weights: TypeAlias = "Path | Model | Held"
 
 
 def weights_of(given: AnyPath | Model | None) -> Weights | None:
-    """Weights as callers of the API give them: a path, or the model in memory that a port was made from."""
+    """Weights as callers of the API give them: a path, or the model in memory that a port was made from.
+
+    Raises:
+        UsageError: they are neither.
+    """
+    given = None if given is None else expect_subject(given, "a file", str(WEIGHTS))
     return Path(given) if isinstance(given, str | PathLike) else given
 
 

@@ -39,7 +39,11 @@ def running_model(name: str) -> Iterator[None]:
     except (PorterError, KeyboardInterrupt, GeneratorExit):
         raise
     except Exception as error:  # whatever the model's own code raises
-        raise UsageError(f"{type(error).__name__}: {first_line(error)}", where=name) from None
+        raise UsageError(
+            f"{type(error).__name__}: {first_line(error)}",
+            where=name,
+            next="porter runs it on several images: nothing in it may depend on their number",
+        ) from None
 
 
 @contextmanager

@@ -159,6 +159,21 @@ CASES = {
         rf"sum in half precision \(bfloat16\).*{HALF}; outputs=\"value_conv2d\"",
         CUT,
     ),
+    "a mean of the whole batch": Case(
+        lambda net, images: net.conv(images) * images.mean().item(),
+        r"mean of all images together.*outputs=\"value_conv2d\"",
+        CUT,
+    ),
+    "a branch on a value": Case(
+        lambda net, images: net.conv(images) if images.mean().item() > 0 else net.conv(-images),
+        r"data-dependent.*keep what is computed from images a tensor in forward",
+        lambda net, images: net.conv(torch.where(images.mean((1, 2, 3), True) > 0, images, -images)),
+    ),
+    "groups of a norm, one for each image": Case(
+        lambda net, images: functional.group_norm(functional.conv2d(images, net.kernel), len(images)),
+        r"num_groups=\d+ \(porter runs it on several images: nothing in it may depend on their number\)$",
+        lambda net, images: functional.group_norm(functional.conv2d(images, net.kernel), 4),
+    ),
     "autocast of everything": Case(
         lowered, rf"'conv' \(conv2d in half precision, by torch\.autocast\) \({HALF}\)$", _plain
     ),

@@ -153,7 +153,7 @@ def read_variance(walk: Walk, node: AtenNode) -> Read | list[Read]:
     """
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if not stated:
-        return Lacks(f"{node.op} of everything")
+        return Lacks(f"{node.op} of all images together")
     correction = node.arguments.get("correction")
     less = float(node.arguments.get("unbiased", True)) if correction is None else float(correction)
     found = variance(walk, node, taken(node), stated, keep, less)
@@ -305,7 +305,7 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
     """mean, amax, amin, linalg_vector_norm and sum over axes."""
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if node.arguments.get("dtype") not in EXACT_TYPES or not stated:
-        return Lacks(f"{node.op} of everything" if not stated else f"{node.op} in {_type(node)}")
+        return Lacks(f"{node.op} of all images together" if not stated else f"{node.op} in {_type(node)}")
     if node.op == "linalg_vector_norm":
         return norm(walk, node, taken(node), stated, keep, float(node.arguments.get("ord", 2)))
     return reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
@@ -317,7 +317,7 @@ def read_largest(walk: Walk, node: AtenNode) -> Read | list[Read]:
     if "other" in node.arguments:
         return combine(walk, node, function.capitalize(), (node.arguments["self"], node.arguments["other"]))
     if "dim" not in node.arguments:
-        return Lacks(f"{node.op} of everything")
+        return Lacks(f"{node.op} of all images together")
     found = reduce(
         walk, node, taken(node), function, [node.arguments["dim"]], bool(node.arguments.get("keepdim"))
     )
@@ -332,7 +332,7 @@ def read_log_sum(walk: Walk, node: AtenNode) -> Read:
 def read_product_along(walk: Walk, node: AtenNode) -> Read:
     """prod over an axis."""
     if "dim" not in node.arguments:
-        return Lacks("prod of everything")
+        return Lacks("prod of all images together")
     if node.arguments.get("dtype") not in EXACT_TYPES:
         return Lacks(f"prod in {_type(node)}")
     return factors(walk, node, taken(node), [node.arguments["dim"]], bool(node.arguments.get("keepdim")))

@@ -311,12 +311,16 @@ def _exported(
         try:
             return _export(module, images, None)
         except Exception as error:
-            next_step = (
-                "change what it names in forward, or export the model to ONNX by torch.onnx.export, "
-                "and convert that file"
+            said = first_line(error)
+            change = (
+                "keep what is computed from images a tensor in forward: no `if`, float() or .item() of it"
+                if "data-dependent" in said
+                else "change what it names in forward"
             )
             raise UsageError(
-                f"torch.export refuses it: {first_line(error)}", where=name, next=next_step
+                f"torch.export refuses it: {said}",
+                where=name,
+                next=f"{change}, or export the model to ONNX by torch.onnx.export, and convert that file",
             ) from None
 
 

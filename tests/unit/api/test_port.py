@@ -91,3 +91,11 @@ def test_a_port_is_a_path_and_is_opened_saved_and_ported_further(port: porter.Po
 def test_what_a_notebook_shows(port: porter.Port) -> None:
     shown = port._repr_html_()
     assert "Proved" in shown and "<b>Sequential</b>" in shown and "layers&#39; own padding" in shown
+
+
+def test_printed_it_says_what_it_is_and_whether_it_is_proved(port: porter.Port, module: nn.Module) -> None:
+    what, proof = str(port).split("\n")
+    assert what == f"Sequential to torch: {port.folder}" and proof.startswith(
+        "Proved. The port computes the same"
+    )
+    assert "\nNot proved. " in str(porter.convert(module, input_size=24, check=False))

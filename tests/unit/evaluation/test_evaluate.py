@@ -508,10 +508,7 @@ def test_a_run_goes_on_where_control_c_ended_it(
         assert len(list(own_cache.glob("*"))) == 1
         for part in parts:
             assert not part.evaluation.complete and part.evaluation.images == seen
-            said = (
-                f"the same command again goes on at photo {seen} of {PHOTOS + len(BROKEN)}; with afresh, "
-                "at the first"
-            )
+            said = f"another run goes on at photo {seen} of {PHOTOS + len(BROKEN)}; with afresh, at the first"
             assert part.evaluation.warnings[-1] == said
 
     interrupted_at(monkeypatch, 0)
