@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from porter.base.dtypes import Array
 from porter.base.errors import CannotRun
@@ -36,6 +37,8 @@ class Checkpoint:
             (porter.formats.reading.read_weights).
         stated: what the file says of its model by name, as porter writes it into a file that can hold it
             (porter.conversion).
+        beside: by name, the object in each file of JSON beside it that belongs to it, such as the Hub's
+            config.json; of a damaged one, why it cannot be read.
         scaling: names of layers that scale the input, in a file that does not say what they compute.
     """
 
@@ -48,6 +51,7 @@ class Checkpoint:
     graph: FileGraph | None = field(default=None, repr=False)
     files: tuple[Path, ...] = field(default=(), repr=False)
     stated: Mapping[str, str] = field(default_factory=dict, repr=False)
+    beside: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict, repr=False)
     scaling: tuple[str, ...] = ()
     digests: Digests = field(default_factory=dict, repr=False)
 

@@ -22,7 +22,7 @@ from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect
-from porter.graph import Graph, channels_of, ops, shapes, tensor_shapes
+from porter.graph import Graph, channels_of, ops, shapes, tensor_shapes, with_classes
 from porter.graph.difference import site_differences
 from porter.padding import Size
 from porter.recipe import LayerName, layer_names, tap_names
@@ -79,7 +79,9 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     layers = layer_names(member, draft)
     background = end.own and "drop_background" in layers[draft.output].transforms
     drops = background and not keep_background
-    graph = _with_classes(grafted.graph, -1) if drops else grafted.graph
+    graph = grafted.graph
+    if drops:
+        graph = with_classes(graph, channels_of(graph)[graph.output] - 1)
     weighted = tensor_shapes(graph)
     stored = {
         (path, role): tensor
@@ -134,14 +136,6 @@ def _rows(graph: Graph, whole: bool) -> int:
         if whole or any(isinstance(node.op, ops.Dense) for node in graph.nodes)
         else 0
     )
-
-
-def _with_classes(graph: Graph, more: int) -> Graph:
-    """The graph with `more` classes added to its head."""
-    head = graph.by_path[graph.output]
-    assert isinstance(head.op, ops.Dense)
-    changed = replace(head, op=replace(head.op, units=head.op.units + more))
-    return replace(graph, nodes=tuple(changed if node.path == head.path else node for node in graph.nodes))
 
 
 def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ from porter.fitting.heads import AFTER_HEAD, Head, Heads, dense_op, flattened, r
 from porter.fitting.locating import Located, locate
 from porter.fitting.naming import Naming, parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
-from porter.graph import Graph, channels_of, is_depthwise
-from porter.recipe import LayerName, Zoo, expand, options_of, tap_names
+from porter.graph import Graph, channels_of, is_depthwise, tensor_shapes, with_classes
+from porter.recipe import LayerName, Zoo, options_of, tap_names
 from porter.recipe.fixed import holds
 
 SCALES = "of a layer that scales the input; the file does not say what it computes"
@@ -122,8 +122,12 @@ class _Headed:
         return {node.path: self.layers[node.path] for node in self.graph.nodes if node.path in self.layers}
 
     def as_drafted(self, draft: Graph, naming: Naming) -> bool:
-        """Whether it is the variant as the zoo has it, under the same names."""
-        return self.graph is draft and self.layers == naming.layers
+        """Whether its tensors are where those of the variant are as the zoo has it."""
+        roles = [
+            {path: {*needed} for path, needed in tensor_shapes(graph).items()}
+            for graph in (self.graph, draft)
+        ]
+        return self.layers == naming.layers and roles[0] == roles[1]
 
 
 def _with_head(
@@ -144,7 +148,7 @@ def _with_head(
         return _Headed(graph, layers, {**transforms, last: ()}, row, background)
     layers[last] = head.layer
     classes = head.rows - (background and not keep_background)
-    graph = draft if classes == channels_of(draft)[last] else expand(candidate.member, {"classes": classes})
+    graph = draft if classes == channels_of(draft)[last] else with_classes(draft, classes)
     if keep_background or not background:
         transforms[last] = tuple(name for name in head.layer.transforms if name != "drop_background")
     return _Headed(graph, layers, transforms, {}, background)

@@ -97,7 +97,7 @@ class Candidate:
         same.
         """
         others = (each for each, apart in alike(self.member) if not apart)
-        return frozenset((each.variant, each.zoo.name) for each in (self.member, *others))
+        return frozenset(each.is_a for each in (self.member, *others))
 
     @cached_property
     def alignment(self) -> Alignment:

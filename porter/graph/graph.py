@@ -308,6 +308,14 @@ def head_of(graph: Graph) -> Node:
     )
 
 
+def with_classes(graph: Graph, classes: int) -> Graph:
+    """A classifier with another number of classes."""
+    head = head_of(graph)
+    count = {"filters" if isinstance(head.op, Conv) else "units": classes}
+    other = replace(head, op=replace(head.op, **count))
+    return replace(graph, nodes=tuple(other if node is head else node for node in graph.nodes))
+
+
 def nonnegative_paths(graph: Graph) -> frozenset[str]:
     """Paths whose values are provably >= 0: after a ReLU, and pools, sums and joins of these."""
     found: set[str] = set()

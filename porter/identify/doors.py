@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,9 +123,7 @@ def _advice(error: MappingError, candidate: Candidate) -> str | None:
     member, checkpoint, recipes = candidate.member, candidate.checkpoint, candidate.member.recipe.path.parent
     matches = rank(checkpoint, recipes).matches
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
-    if any(match.is_a == (member.variant, member.zoo.name) for match in likely) or (
-        error.maps and not likely
-    ):
+    if any(match.member.is_a == member.is_a for match in likely) or (error.maps and not likely):
         return error.next or _by_its_graph(candidate)
     if not likely:
         return _by_its_graph(candidate) or no_recipe(checkpoint)
@@ -261,7 +259,7 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     activation = opened.facts.activation
     notes += [f"its {activation} is taken off: {KEEP_ACTIVATION()} keeps it"] if activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
-    photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
+    photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.beside)
     # Of another head where the file was changed after porter wrote it.
     photos, others = photos.for_head(opened.facts)
     facts = photos.of(opened.facts, checkpoint.path.name)
@@ -331,7 +329,7 @@ def open_likeliest(
     problems: list[tuple[Match, PorterError]] = []
     for match in matches:
         try:
-            opened.append((match, open_as(match, wishes)))
+            opened.append((match, open_as(match, wishes, (each.candidate for each in matches))))
         except PorterError as error:
             problems.append((match, error))
         if opened and not _unlike(opened[-1][1]):
@@ -343,14 +341,15 @@ def _unlike(opened: Opened) -> int:
     return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0
 
 
-def open_as(match: Match, wishes: Wishes) -> Opened:
-    """The file opened as a match; if it is stated to come from a twin of the match, opened as that.
+def open_as(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -> Opened:
+    """The file opened as a match; if it is stated to come from a twin of the match, opened as that, which
+    may be one of `others`.
 
     Raises:
         UsageError: it is stated to be another network. Or as `open_candidate`.
     """
     known = origin_of(match.candidate)
-    candidate = as_stated(match.candidate, known)
+    candidate = as_stated(match.candidate, known, others)
     expect_origin(candidate, known)
     wishes = replace(wishes, options={**known.options, **wishes.options})
     return open_candidate(candidate, wishes, known.origin)

@@ -26,7 +26,7 @@ from porter.padding.sizes import parse_size, size_text
 from porter.port import Origin, Port, Record, port_at
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
-from porter.source.beside import config_beside, weights_in
+from porter.source.beside import config_of, weights_in
 from porter.source.opened import Opened
 from porter.source.opening import convert_model_file
 from porter.source.origin import origin_of, stated_origin
@@ -165,7 +165,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
     if likeliest is not None:
         return _of_opened(checkpoint, matches, *likeliest, recipes)
     own_graph = checkpoint.graph is not None
-    if not own_graph and names_a_model(config_beside(checkpoint.path)):
+    if not own_graph and names_a_model(config_of(checkpoint)):
         return _by_its_library(checkpoint, matches)
     unmatched = (
         _by_itself(checkpoint, asked)

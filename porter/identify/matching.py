@@ -18,10 +18,10 @@ from porter.fitting.alignment import Alignment
 from porter.fitting.candidate import Candidate
 from porter.fitting.heads import head_rows
 from porter.fitting.limits import UNKNOWN, limits
-from porter.fitting.locating import Located, locate
+from porter.fitting.locating import Located
 from porter.formats.torch_export import SAVE
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Conv, Dense, Graph, channels_of, tensor_shapes
+from porter.graph import Conv, Dense, Graph, tensor_shapes, with_classes
 from porter.identify.screening import screen
 from porter.recipe import LayerName, Member, Recipe, expand, expand_within, known_variants
 from porter.recipe.faults import Faults
@@ -99,14 +99,9 @@ class Match:
     def member(self) -> Member:
         return self.candidate.member
 
-    @property
-    def is_a(self) -> tuple[str, str]:
-        """The names of the variant and of its zoo."""
-        return self.member.variant, self.member.zoo.name
-
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it."""
-        variant, zoo = self.is_a
+        variant, zoo = self.member.is_a
         return {
             "variant": variant,
             "zoo": zoo,
@@ -204,13 +199,9 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
     if draft is None:
         return None
     candidate = Candidate(member, checkpoint, draft)
-    naming, graph = candidate.naming, draft
+    naming, located = candidate.naming, candidate.located
     rows = head_rows(candidate, naming.layers[candidate.head.path].name)
-    if rows in (None, channels_of(draft)[draft.output]):
-        located = candidate.located
-    else:
-        graph = expand(member, {"classes": rows})
-        located = locate(graph, naming.layers, member.zoo, checkpoint)
+    graph = draft if rows is None else with_classes(draft, rows)
     misfits = _misfits(graph, dialect, naming.layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.tensors) + len(located.missing)
     score = (len(located.tensors) - len(misfits)) / (needed + len(located.unexpected))

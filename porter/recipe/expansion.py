@@ -39,7 +39,26 @@ def expand(member: Member, options: Mapping[str, Value] | None = None, *, as_tra
         RecipeError: with its place: an expression, a value, a shape or a reference is wrong, or a rule of the
             zoo's padding matches no site of any variant.
     """
-    return expand_steps(member, options, as_trained=as_trained).graph
+    if options or as_trained:
+        return expand_steps(member, options, as_trained=as_trained).graph
+    return _once(member, MAX_USES)
+
+
+def _once(member: Member, most: int) -> Graph:
+    """The graph of a member, from its recipe if it was expanded before.
+
+    Raises:
+        TooLarge: it has more than `most` nodes.
+    """
+    decides = (member.zoo.options, member.zoo.padding)
+    known = member.recipe.graphs.setdefault(member.is_a, [])
+    graph = next((graph for others, graph in known if others == decides), None)
+    if graph is None:
+        graph = expand_steps(member, most=most).graph
+        known.append((decides, graph))
+    if len(graph.nodes) > most:
+        raise TooLarge
+    return graph
 
 
 def expand_within(member: Member, nodes: int) -> Graph | None:
@@ -49,7 +68,7 @@ def expand_within(member: Member, nodes: int) -> Graph | None:
         RecipeError: as `expand`.
     """
     try:
-        return expand_steps(member, most=nodes).graph
+        return _once(member, nodes)
     except TooLarge:
         return None
 

@@ -260,6 +260,7 @@ class Recipe:
         roots: of each zoo, the last in its chain of `extends`.
         source: what the recipe says, with the places of it and of all that is said of its zoos.
         expanded: the graphs that rules of other variants were held to, by zoo and variant.
+        graphs: by variant and zoo, those that are expanded, each with what else of the zoo decides it.
     """
 
     architecture: str
@@ -276,6 +277,9 @@ class Recipe:
     roots: Mapping[str, str]
     source: Source
     expanded: dict[tuple[str, str], Graph] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    graphs: dict[tuple[str, str], list[tuple[object, Graph]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -385,6 +389,11 @@ class Member(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.variant} from {self.zoo.name}"
+
+    @property
+    def is_a(self) -> tuple[str, str]:
+        """The names of the variant and of its zoo."""
+        return self.variant, self.zoo.name
 
     def variables(self, options: Mapping[str, Value] | None = None) -> Mapping[str, Value]:
         """What every expression can use; `options` override the zoo's."""

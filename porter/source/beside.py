@@ -48,8 +48,6 @@ _MOST_BYTES = 16 << 20
 _SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
 _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 """What reading settings raises that are none."""
-_DAMAGED = (ValueError, RecursionError)
-"""What reading a file of JSON raises that is none."""
 
 
 def weights_in(path: Path) -> Path:
@@ -64,26 +62,37 @@ def weights_in(path: Path) -> Path:
     return next(usual, files[0] if len(files) == 1 else path)
 
 
-def config_beside(weights: Path) -> dict[str, Any]:
+def read_beside(weights: Path) -> dict[str, dict[str, Any] | str]:
+    """The files of JSON beside a file of weights that are about it, see Checkpoint.beside: the Hub gave the
+    file its name, or it is the only one there.
+    """
+    if weights.name not in WEIGHTS and _files_of_weights(weights.parent) != [weights]:
+        return {}
+    files = (weights.parent / name for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE))
+    return {file.name: _content(file) for file in files if file.is_file()}
+
+
+def _content(file: Path) -> dict[str, Any] | str:
+    """The object in a file of JSON, empty where that has something else; why it cannot be read."""
+    try:
+        content = read_json(read_bounded(file, _MOST_BYTES))
+    except (ValueError, RecursionError) as error:
+        return first_line(error)
+    return content if isinstance(content, dict) else {}
+
+
+def config_of(checkpoint: Checkpoint) -> Mapping[str, Any]:
     """The content of the config.json that belongs to a file of weights; nothing where there is none.
 
     Raises:
         FileError: it is damaged, so that nobody can tell which of two twins the weights are.
     """
-    file = weights.parent / CONFIG_FILE
-    try:
-        return _content(file) if _belongs(weights) else {}
-    except _DAMAGED as error:
-        message = f"this file, which names the network of the weights, is damaged: {first_line(error)}"
+    config = checkpoint.beside.get(CONFIG_FILE, {})
+    if isinstance(config, str):
+        message = f"this file, which names the network of the weights, is damaged: {config}"
         next = "fetch the folder again; without it, put the weights into a folder of their own"
-        raise FileError(message, where=str(file), next=next) from None
-
-
-def _belongs(weights: Path) -> bool:
-    """Whether the config.json in a file's folder is about it: the Hub gave the file its name, or it is the
-    only one there.
-    """
-    return weights.name in WEIGHTS or _files_of_weights(weights.parent) == [weights]
+        raise FileError(message, where=str(checkpoint.path.parent / CONFIG_FILE), next=next)
+    return config
 
 
 def _files_of_weights(folder: Path) -> list[Path]:
@@ -124,17 +133,19 @@ def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def stated_beside(weights: Path) -> tuple[PhotoFacts, tuple[str, ...]]:
+def stated_beside(beside: Mapping[str, Mapping[str, Any] | str]) -> tuple[PhotoFacts, tuple[str, ...]]:
     """What timm's config.json, transformers' preprocessor_config.json or KerasHub's image_converter.json
-    beside a file of weights says, and the names of classes in config.json; a warning where it says what
-    porter cannot do. They may be links, as in Hugging Face's cache.
+    beside a file of weights says (Checkpoint.beside), and the names of classes in config.json; a warning
+    where it says what porter cannot do, or is damaged.
     """
-    if not _belongs(weights):
-        return NOTHING, ()
-    warnings: list[str] = []
+    warnings = [
+        f"{name} beside the weights is damaged and not used: {content}"
+        for name, content in beside.items()
+        if isinstance(content, str)
+    ]
+    sound = {name: content for name, content in beside.items() if not isinstance(content, str)}
     config, processor, converter = (
-        _read_beside(weights.parent / name, warnings)
-        for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE)
+        sound.get(name, {}) for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE)
     )
     protocol, labels = None, None
     readings = (
@@ -162,30 +173,11 @@ def with_config(opened: Opened) -> Opened:
     """A source with what timm's config.json beside its weights states, unless a zoo publishes them."""
     if opened.file.published or opened.fitted is None:
         return opened
-    path = opened.fitted.checkpoint.path
-    photos, warnings = stated_beside(path)
+    checkpoint = opened.fitted.checkpoint
+    photos, warnings = stated_beside(checkpoint.beside)
     photos, others = photos.for_head(opened.facts)
-    facts = photos.of(opened.facts, str(path.parent / CONFIG_FILE))
+    facts = photos.of(opened.facts, str(checkpoint.path.parent / CONFIG_FILE))
     return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
-
-
-def _read_beside(file: Path, warnings: list[str]) -> dict[str, Any]:
-    """As `_content`; a warning where it is damaged."""
-    try:
-        return _content(file)
-    except _DAMAGED as error:
-        warnings.append(f"{file.name} beside the weights is damaged and not used: {first_line(error)}")
-        return {}
-
-
-def _content(file: Path) -> dict[str, Any]:
-    """The object in a JSON file, nothing where there is none.
-
-    Raises:
-        ValueError, RecursionError: it is too large, or no JSON.
-    """
-    content = read_json(read_bounded(file, _MOST_BYTES)) if file.is_file() else {}
-    return content if isinstance(content, dict) else {}
 
 
 def _names(config: Mapping[str, Any]) -> tuple[list[object], str] | None:

@@ -15,7 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import OWN_GRAPH
 from porter.frameworks.in_memory import Saved
 from porter.padding import Size
-from porter.source.beside import config_beside
+from porter.source.beside import config_of
 from porter.source.in_memory import read_model
 from porter.source.opened import Opened
 from porter.zoos.folders import BuiltModel, build_stated
@@ -54,12 +54,16 @@ def read_built(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size |
         NotInstalled: the library is not installed.
         PorterError: as porter.zoos.folders.build_stated and porter.source.in_memory.read_model.
     """
-    built = build_stated(config_beside(checkpoint.path), checkpoint)
+    built = build_stated(config_of(checkpoint), checkpoint)
     if built is None:
         return None
     read, saved = read_model(built.model, _image(built, size), outputs, size or built.size)
     own = replace(
-        read, path=checkpoint.path, digests=checkpoint.digests, notes=(*checkpoint.notes, *built.notes)
+        read,
+        path=checkpoint.path,
+        digests=checkpoint.digests,
+        beside=checkpoint.beside,
+        notes=(*checkpoint.notes, *built.notes),
     )
     return Built(own, replace(saved, size=saved.size or built.size), checkpoint.format, built.by)
 

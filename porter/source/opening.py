@@ -49,7 +49,7 @@ def open_port(port: Port, member: Member | None) -> Opened:
         UsageError: it is not a port of `member`.
     """
     folder, record = port.folder, port.record
-    if member is not None and (record.variant, record.zoo) != (member.variant, member.zoo.name):
+    if member is not None and (record.variant, record.zoo) != member.is_a:
         raise UsageError(
             f"this is a port of {record.name}, not of {member.name}",
             where=str(folder),
@@ -99,7 +99,7 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
     """
     member, checkpoint = candidate.member, candidate.checkpoint
     publisher = candidate.publisher
-    if publisher not in (None, member) and (publisher.variant, publisher.zoo.name) not in candidate.equals:
+    if publisher not in (None, member) and publisher.is_a not in candidate.equals:
         publisher = None  # the user insists on a twin of it
     other_zoo = _other_zoo_warning(publisher, member)
     member = publisher or member

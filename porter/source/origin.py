@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -150,9 +150,11 @@ def undecided(opened: Opened, weights: Path) -> tuple[str, ...]:
     )
 
 
-def as_stated(candidate: Candidate, known: Provenance | None = None) -> Candidate:
+def as_stated(
+    candidate: Candidate, known: Provenance | None = None, others: Iterable[Candidate] = ()
+) -> Candidate:
     """The variant as the zoo has it that the weights are stated to come from, if that is a twin or computes
-    the same; otherwise the candidate.
+    the same; otherwise the candidate. It may be one of `others`, which are of the same file.
     """
     member, origin = candidate.member, (known or origin_of(candidate)).origin
     if origin is None or origin.variant != member.variant:
@@ -160,12 +162,15 @@ def as_stated(candidate: Candidate, known: Provenance | None = None) -> Candidat
     same = (member.variant, origin.zoo) in candidate.equals
     if not same and origin.zoo not in {twin.zoo for twin in candidate.twins}:
         return candidate
-    return Candidate.of(member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint)
+    stated = (each for each in others if each.member.is_a == (member.variant, origin.zoo))
+    return next(stated, None) or Candidate.of(
+        member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint
+    )
 
 
 def _is_stated(candidate: Candidate, origin: Origin) -> bool:
     stated = origin.variant, origin.zoo
-    return stated == (candidate.member.variant, candidate.member.zoo.name) or stated in candidate.equals
+    return stated == candidate.member.is_a or stated in candidate.equals
 
 
 def _known(member: Member, stated: OriginStatement) -> Provenance:
@@ -186,11 +191,8 @@ def _known(member: Member, stated: OriginStatement) -> Provenance:
             if stated.strict
             else Provenance()
         )
-    asked = (member.variant, member.zoo.name)
     near = [one for one in fitting if one[0].variant == member.variant]
-    each, options = next(
-        (one for one in near if (one[0].variant, one[0].zoo.name) == asked), (near or fitting)[0]
-    )
+    each, options = next((one for one in near if one[0].is_a == member.is_a), (near or fitting)[0])
     libraries = {one.zoo.name for one, _ in near} & {twin.zoo for twin in twins_of(each)}
     if libraries and stated.library is None and not stated.strict:
         return Provenance()  # two libraries have models of this name that compute something else

@@ -16,7 +16,7 @@ from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
 from porter.padding import Size
-from porter.source.beside import config_beside
+from porter.source.beside import config_of, read_beside
 from porter.source.hub import FLAX_WEIGHTS, TF_WEIGHTS, with_repository
 
 _OF_TORCH = {
@@ -41,17 +41,16 @@ def read_source(
     size: Size | None = None,
     weights: Path | None = None,
 ) -> Checkpoint:
-    """As porter.formats.reading.read_weights, of a file that a user names."""
-    return with_repository(_as_torch(read_weights(path, with_md5, outputs, size, weights)))
+    """As porter.formats.reading.read_weights, of a file that a user names, with what lies beside it."""
+    checkpoint = read_weights(path, with_md5, outputs, size, weights)
+    return with_repository(_as_torch(replace(checkpoint, beside=read_beside(checkpoint.path))))
 
 
 def _as_torch(checkpoint: Checkpoint) -> Checkpoint:
     """A file of the Hub's name for TensorFlow's or Flax's weights beside a config.json of transformers; every
     other as it is.
     """
-    if checkpoint.path.name not in (TF_WEIGHTS, FLAX_WEIGHTS) or not config_beside(checkpoint.path).get(
-        "model_type"
-    ):
+    if checkpoint.path.name not in (TF_WEIGHTS, FLAX_WEIGHTS) or not config_of(checkpoint).get("model_type"):
         return checkpoint
     from porter.formats.keras.read_h5 import read_scoped  # only this file of Keras's is read so
 

@@ -12,7 +12,7 @@ from typing import Any
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch import ARCH, LIBRARY
 from porter.port import By
-from porter.source.beside import config_beside
+from porter.source.beside import config_of
 from porter.zoos.tables import TRANSFORMERS_DEFAULTS
 
 RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")
@@ -70,7 +70,7 @@ def of_release(checkpoint: Checkpoint) -> OriginStatement | None:
 
 def of_config(checkpoint: Checkpoint) -> OriginStatement | None:
     """What the config.json of timm, transformers or keras-hub beside a file says."""
-    config = config_beside(checkpoint.path)
+    config = config_of(checkpoint)
     name, kind, made = config.get("architecture"), config.get("model_type"), config.get("class_name")
     if isinstance(name, str) and name:
         name, arguments = name.partition(".")[0], config.get("model_args")

@@ -160,7 +160,7 @@ INSPECTED = (
 def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: FineTunedMaker) -> None:
     own = finetuned(name)
     best = porter.inspect(own.path).matches[0]
-    assert best.is_a == (own.variant, "keras")
+    assert best.member.is_a == (own.variant, "keras")
 
 
 def logits(made: porter.Ported, batch: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -116,7 +116,13 @@ def test_every_tensor_finds_its_node(name: str, file: Callable[[str], Path]) -> 
 def test_inspect_knows_the_file(name: str, file: Callable[[str], Path]) -> None:
     path = file(name)
     best = porter.inspect(path).matches[0]
-    assert (*best.is_a, best.score, best.missing, best.unexpected) == ("inception_v3", "keras", 1.0, (), ())
+    assert (*best.member.is_a, best.score, best.missing, best.unexpected) == (
+        "inception_v3",
+        "keras",
+        1.0,
+        (),
+        (),
+    )
 
 
 def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path]) -> None:

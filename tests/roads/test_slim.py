@@ -148,7 +148,7 @@ def test_a_retrained_graph_is_ported_with_its_own_head_and_its_inner_one_on_requ
 )
 def test_inspect_knows_a_slim_file(variant: str, kind: str, slim_file: SlimMaker) -> None:
     best = porter.inspect(slim_file(variant, kind)).matches[0]
-    assert best.is_a == (variant, "slim")
+    assert best.member.is_a == (variant, "slim")
 
 
 @pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])

@@ -22,7 +22,7 @@ from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Crops, StudyAnswer
 from porter.fitting.twins import TRAINING
-from porter.graph import Graph, tensor_shapes
+from porter.graph import Graph, tensor_shapes, with_classes
 from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, with_options
 from porter.source.opened import Opened
@@ -177,7 +177,7 @@ def _graph(opened: Opened, member: Member) -> Graph:
     """The network of a zoo, with the head of the weights, and with the options that are set for them."""
     if opened.member is not None and opened.member.zoo.name == member.zoo.name:
         return opened.graph
-    graph = expand(with_options(member, opened.chosen), {"classes": opened.facts.classes})
+    graph = with_classes(expand(with_options(member, opened.chosen)), opened.facts.classes)
     mine, theirs = tensor_shapes(opened.graph), tensor_shapes(graph)
     if mine != theirs:
         path = next(path for path in dict.fromkeys((*mine, *theirs)) if mine.get(path) != theirs.get(path))

@@ -109,7 +109,7 @@ def test_a_port_of_each_form_of_its_file_is_what_mxnet_computes(variant: str, tm
     for file in (
         tmp_path / name for name in ("net-0000.params", "structured/net.params", "stripped/net.params")
     ):
-        assert porter.inspect(file).matches[0].is_a == (variant, "gluon")
+        assert porter.inspect(file).matches[0].member.is_a == (variant, "gluon")
         ported(variant, file, "torch")
         for each in seen:
             expect_given(file.with_name("torch"), each)

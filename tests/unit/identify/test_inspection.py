@@ -129,12 +129,16 @@ def test_a_prefix_is_said(prefix: str) -> None:
     best = rank(
         replace(plain, tensors={prefix + name: array for name, array in plain.tensors.items()})
     ).matches[0]
-    assert (*best.is_a, best.notes) == ("mobilenet_v2", "torchvision", (f"names begin with '{prefix}'",))
+    assert (*best.member.is_a, best.notes) == (
+        "mobilenet_v2",
+        "torchvision",
+        (f"names begin with '{prefix}'",),
+    )
 
 
 def test_a_format_of_no_framework_is_told_by_its_names() -> None:
     best = rank(replace(named("mobilenet_v2_0.5", "keras", None), dialect=None)).matches[0]
-    assert best.is_a == ("mobilenet_v2_0.5", "keras")
+    assert best.member.is_a == ("mobilenet_v2_0.5", "keras")
 
 
 V3 = "mobilenet_v3_small_0.5"
@@ -150,7 +154,7 @@ def test_a_file_with_a_graph_has_a_line_to_type(scaling: bool, tmp_path: Path) -
         (32, 32, 3), 0.5, weights=None, classes=3, include_preprocessing=scaling
     ).save(file)
     found = porter.inspect(file)
-    assert found.match is not None and found.match.is_a == (V3, "keras")
+    assert found.match is not None and found.match.member.is_a == (V3, "keras")
     line = f"{V3} --from keras --to torch --weights {file}" if scaling else f"{file} --to torch"
     assert found.commands == (f"porter convert {line}",)
     assert (

@@ -69,11 +69,11 @@ def test_a_variant_that_is_left_out_would_change_nothing(name: str, monkeypatch:
         matching, "known_variants", lambda recipes: ([replace(one, fingerprint=None) for one in known], ())
     )
     every = rank(file).matches
-    assert all(match.score <= limit[match.is_a].score for match in every)
+    assert all(match.score <= limit[match.member.is_a].score for match in every)
     best = every[0].score if every else 0
     assert [match.record() for match in found if match.score >= best - REACH] == [
         match.record() for match in every if match.score >= best - REACH
-    ] or (best < LIKELY and not any(match.score >= limit[match.is_a].opened for match in every))
+    ] or (best < LIKELY and not any(match.score >= limit[match.member.is_a].opened for match in every))
     assert len(found) < 12
 
 

@@ -91,14 +91,14 @@ def test_the_graph_of_a_recipe(tmp_path: Path) -> None:
     assert graph.by_path["stem/norm"].op == BatchNorm(1e-3, 0.1, True, True)
 
 
-def test_a_variant_that_rules_of_another_one_are_held_to_is_expanded_once(
+def test_a_variant_and_the_one_that_its_rules_are_held_to_are_expanded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = load_recipe(write(tmp_path, changed("{stem/conv: 1}", "{stem/conv: 1, stage1/unit2/conv: 1}")))
     made, whole = list[Unrolling](), Unrolling.graph
     monkeypatch.setattr(Unrolling, "graph", lambda unrolling: made.append(unrolling) or whole(unrolling))
     graphs = [expand(recipe.member("tiny_wide", "home")) for _ in range(3)]
-    assert len(made) == 4 and "stage1/unit2/conv" not in graphs[0].by_path
+    assert len(made) == 2 and graphs[0] is graphs[2] and "stage1/unit2/conv" not in graphs[0].by_path
 
 
 def test_options_of_the_caller_go_first(tmp_path: Path) -> None:

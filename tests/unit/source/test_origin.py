@@ -19,15 +19,15 @@ import porter
 from porter.authoring.trial import try_weights
 from porter.base.errors import CannotRun, FileError, UsageError
 from porter.fitting.wishes import Wishes
-from porter.formats.reading import read_checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.graph import tensor_shapes
 from porter.identify.doors import open_member
 from porter.port import Origin
 from porter.recipe import Member, expand, find_member, find_recipe, layer_names, recipes_folder
 from porter.recipe.twins import FILE
-from porter.source.beside import stated_beside
+from porter.source.beside import read_beside, stated_beside
 from porter.source.origin import _known
+from porter.source.reading import read_source
 from porter.source.statements import of_config
 from porter.verification import reverify
 from porter.zoos.tables import REFERENCES, TIMM, TIMM_TF
@@ -186,7 +186,7 @@ def test_settings_that_transformers_writes_name_one_variant(zoo: str, tmp_path: 
         asked = [recipe.member(other, zoo) for other in recipe.variants if zoo in recipe.zoos_of(other)]
         for changed, known in (({}, {}), SET_BY_TRANSFORMERS[kind]):
             library.AutoConfig.for_model(kind, **settings, **changed).save_pretrained(tmp_path)
-            statement = of_config(read_checkpoint(file))
+            statement = of_config(read_source(file))
             assert statement is not None
             for found in (_known(member, statement) for member in asked):
                 assert found.origin is not None and (found.origin.variant, found.origin.zoo) == (variant, zoo)
@@ -443,7 +443,7 @@ def test_a_config_names_as_many_classes_as_imagenet_21k_has(
     names = [f"{number:05d}, {'a name of the length that WordNet has' * 2}" for number in range(21_841)]
     listed = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=listed)
-    photos, warnings = stated_beside(path)
+    photos, warnings = stated_beside(read_beside(path))
     assert (path.parent / "config.json").stat().st_size > 3 << 20
     assert photos.labels is not None and photos.labels.names == tuple(names) and not warnings
 

@@ -55,7 +55,13 @@ def test_inspect_knows_its_files(tmp_path: Path) -> None:
     found = porter.inspect(write_tensornets(tmp_path / "weights.npz", VARIANT))
     assert (found.checkpoint.format, found.checkpoint.dialect) == ("npz", "tf")
     best = found.matches[0]
-    assert (*best.is_a, best.score, best.missing, best.unexpected) == (VARIANT, "tensornets", 1.0, (), ())
+    assert (*best.member.is_a, best.score, best.missing, best.unexpected) == (
+        VARIANT,
+        "tensornets",
+        1.0,
+        (),
+        (),
+    )
 
 
 @needs_tensornets
