@@ -195,7 +195,10 @@ class Preprocess:
         divide = self.divide if self.resampling.divides_first else 1.0
         rounding = self.crop_rounding if self.resize == "square" else None
         return Preprocess(
-            *(self.resize, self.size, self.interpolation, self.central_fraction),
+            self.resize,
+            self.size,
+            self.interpolation,
+            self.central_fraction,
             crop_rounding=rounding,
             jpeg=self.jpeg,
             divide=divide,

@@ -19,29 +19,25 @@ _TOGETHER = ("BatchToSpaceND", "BatchToSpace")
 _WINDOWS = ("Conv2D", "DepthwiseConv2dNative", "MaxPool", "AvgPool")
 _OF_EACH_CELL = frozenset(
     {
-        *(
-            *ELEMENTWISE,
-            "Clip",
-            "Elu",
-            "Erf",
-            "Gelu",
-            "HardSwish",
-            "LeakyRelu",
-            "PRelu",
-            "Relu",
-            "Relu6",
-            "Selu",
-            "Sigmoid",
-        ),
-        *(
-            "Softplus",
-            "Softsign",
-            "Tanh",
-            "FusedBatchNorm",
-            "FusedBatchNormV2",
-            "FusedBatchNormV3",
-            "Squeeze",
-        ),
+        *ELEMENTWISE,
+        "Clip",
+        "Elu",
+        "Erf",
+        "Gelu",
+        "HardSwish",
+        "LeakyRelu",
+        "PRelu",
+        "Relu",
+        "Relu6",
+        "Selu",
+        "Sigmoid",
+        "Softplus",
+        "Softsign",
+        "Tanh",
+        "FusedBatchNorm",
+        "FusedBatchNormV2",
+        "FusedBatchNormV3",
+        "Squeeze",
     }
 )
 """Kinds of ops that give the same whatever stands beside a cell."""

@@ -17,12 +17,10 @@ from porter.filegraph.walk import Lacks, Read, Reader, Walk, apply
 from porter.graph import Affine, Step
 
 COMPARISONS: Mapping[str, tuple[bool, bool]] = {
-    **{
-        "Greater": (False, False),
-        "GreaterOrEqual": (False, True),
-        "Less": (True, False),
-        "LessOrEqual": (True, True),
-    },
+    "Greater": (False, False),
+    "GreaterOrEqual": (False, True),
+    "Less": (True, False),
+    "LessOrEqual": (True, True),
 }
 """By kind: whether the second value is the larger one, and whether it holds of equal ones too."""
 _OPPOSITE = Affine((-1.0,), (1.0,))

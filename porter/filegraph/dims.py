@@ -385,7 +385,9 @@ ON_SIZES: Mapping[str, Callable[..., Any]] = {
     "FloorMod": np.frompyfunc(_remainder, 2, 1),
     "Equal": np.frompyfunc(is_equal, 2, 1),
     "NotEqual": np.frompyfunc(lambda one, other: not is_equal(one, other), 2, 1),
-    **{"Floor": _rounded(math.floor), "Ceil": _rounded(math.ceil), "Round": _rounded(round)},
+    "Floor": _rounded(math.floor),
+    "Ceil": _rounded(math.ceil),
+    "Round": _rounded(round),
 }
 """Functions of arrays in which sizes are open, by the kinds of porter.filegraph.dataflow.ELEMENTWISE: those
 that numpy lacks.

@@ -17,7 +17,8 @@ from porter.zoos.implementation import get_implementation
 
 _ROLES: Mapping[str, str] = {
     **{word: word for word in ("gamma", "beta", "moving_mean", "moving_variance")},
-    **{"running_mean": "moving_mean", "running_var": "moving_variance"},
+    "running_mean": "moving_mean",
+    "running_var": "moving_variance",
 }
 """The role of a norm's tensor by the last word of its name, in TensorFlow and in PyTorch. Their shapes are
 equal.

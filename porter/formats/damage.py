@@ -10,7 +10,12 @@ from pathlib import Path
 from porter.base.errors import FileError, first_line
 
 _DAMAGED: tuple[type[Exception], ...] = (
-    *(ValueError, TypeError, IndexError, RecursionError, ArithmeticError, OSError),
+    ValueError,
+    TypeError,
+    IndexError,
+    RecursionError,
+    ArithmeticError,
+    OSError,
     struct.error,
 )
 

@@ -249,18 +249,19 @@ class IgnoreSection(Section):
 
 
 SECTIONS: tuple[type[Any], ...] = (
-    *(
-        Document,
-        Extension,
-        InputSection,
-        BlockSection,
-        ZooSection,
-        GenerationSection,
-        OverrideSection,
-        NameSection,
-        IgnoreSection,
-    ),
-    *(WeightsSection, Preprocess, ZooDocument, GroupSection),
+    Document,
+    Extension,
+    InputSection,
+    BlockSection,
+    ZooSection,
+    GenerationSection,
+    OverrideSection,
+    NameSection,
+    IgnoreSection,
+    WeightsSection,
+    Preprocess,
+    ZooDocument,
+    GroupSection,
 )
 """Every section of a recipe and of a zoo's file."""
 

@@ -42,19 +42,18 @@ from porter.zoos.tables import REFERENCES
 ZOOS = "zoos"
 """The folder of the zoos' files, beside the recipes."""
 _INHERITED = (
-    *(
-        "framework",
-        "only",
-        "reference",
-        "options",
-        "padding",
-        "padding_as_trained",
-        "names",
-        "generations",
-        "taps",
-        "ignore",
-    ),
-    *("labels", "activation"),
+    "framework",
+    "only",
+    "reference",
+    "options",
+    "padding",
+    "padding_as_trained",
+    "names",
+    "generations",
+    "taps",
+    "ignore",
+    "labels",
+    "activation",
 )
 _SHARED = ("protocols", "address")
 """What a zoo that extends another has of it besides: words that its own weights may use."""

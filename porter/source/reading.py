@@ -21,13 +21,11 @@ from porter.source.hub import FLAX_WEIGHTS, TF_WEIGHTS, with_repository
 
 _OF_TORCH = {
     **dict.fromkeys(("kernel", "gamma", "scale", "embeddings", "embedding"), "weight"),
-    **{
-        "beta": "bias",
-        "moving_mean": "running_mean",
-        "moving_variance": "running_var",
-        "mean": "running_mean",
-        "var": "running_var",
-    },
+    "beta": "bias",
+    "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+    "mean": "running_mean",
+    "var": "running_var",
 }
 _COLLECTIONS = ("params", "batch_stats")
 _OUTPUTS_FIRST = {2: (1, 0), 4: (3, 2, 0, 1)}

@@ -19,8 +19,17 @@ RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")
 """The stem of a released file, which torch.hub holds to the digest at its end."""
 _NEUTRAL = frozenset(
     {
-        *("num_classes", "in_chans", "img_size", "pretrained", "scriptable", "exportable"),
-        *("drop_rate", "drop_path_rate", "drop_block_rate", "attn_drop_rate", "proj_drop_rate"),
+        "num_classes",
+        "in_chans",
+        "img_size",
+        "pretrained",
+        "scriptable",
+        "exportable",
+        "drop_rate",
+        "drop_path_rate",
+        "drop_block_rate",
+        "attn_drop_rate",
+        "proj_drop_rate",
     }
 )
 """Arguments of timm.create_model that change no number of a trained network, or that its tensors tell."""

@@ -105,7 +105,8 @@ def draft_recipe(
         zoo["activation"] = facts.activation
     different = {name: value for name, value in options.items() if STANDARD_OPTIONS.get(name) != value}
     head_of_file: dict[str, Any] = {
-        **{"architecture": facts.variant, "variants": {facts.variant: {}}},
+        "architecture": facts.variant,
+        "variants": {facts.variant: {}},
         **({"options": different} if different else {}),
         "input": {"size": rows if rows == columns else [rows, columns], "channels": graph.channels},
     }

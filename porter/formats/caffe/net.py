@@ -58,7 +58,8 @@ class Layer(Reading):
 _CONVOLUTIONS = ("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise")
 _PARAMETERS = {
     **dict.fromkeys(_CONVOLUTIONS, "convolution_param"),
-    **{"InnerProduct": "inner_product_param", "BatchNorm": "batch_norm_param"},
+    "InnerProduct": "inner_product_param",
+    "BatchNorm": "batch_norm_param",
 }
 
 

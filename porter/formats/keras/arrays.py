@@ -28,16 +28,16 @@ _PART_OF = {spelling: part for part, spellings in PARTS.items() for spelling in 
 ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
 """Layers that are called with more than values."""
 _NOT_PLAIN = (
-    *(
-        "mask",
-        "use_scale",
-        "attention_mask",
-        "query_mask",
-        "value_mask",
-        "key_mask",
-        "return_attention_scores",
-    ),
-    *("use_causal_mask", "use_gate", "sliding_window"),
+    "mask",
+    "use_scale",
+    "attention_mask",
+    "query_mask",
+    "value_mask",
+    "key_mask",
+    "return_attention_scores",
+    "use_causal_mask",
+    "use_gate",
+    "sliding_window",
 )
 _KERAS_1_EPSILON = 10e-8
 """Of its backends, unless a user's ~/.keras/keras.json stated another one (keras/backend/common.py)."""

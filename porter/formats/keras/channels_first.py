@@ -20,41 +20,37 @@ CHANNELS_LAST, ACTIVATION = "channels_last", "activation"
 """What the names of the layers around one with channels first end in, as in `CHANNELS_FIRST`."""
 _WINDOWED = frozenset(
     {
-        *(
-            "Conv2D",
-            "DepthwiseConv2D",
-            "SeparableConv2D",
-            "Conv2DTranspose",
-            "MaxPooling2D",
-            "AveragePooling2D",
-        ),
-        *("ZeroPadding2D", "Cropping2D", "UpSampling2D"),
+        "Conv2D",
+        "DepthwiseConv2D",
+        "SeparableConv2D",
+        "Conv2DTranspose",
+        "MaxPooling2D",
+        "AveragePooling2D",
+        "ZeroPadding2D",
+        "Cropping2D",
+        "UpSampling2D",
     }
 )
 _WHOLE = frozenset({"GlobalAveragePooling2D", "GlobalMaxPooling2D"})
 _OF_EACH_NUMBER = frozenset(
     {
-        *(
-            "Activation",
-            "ReLU",
-            "LeakyReLU",
-            "ELU",
-            "ThresholdedReLU",
-            "Add",
-            "Subtract",
-            "Multiply",
-            "Average",
-            "Maximum",
-            "Minimum",
-        ),
-        *(
-            "Dropout",
-            "SpatialDropout2D",
-            "GaussianNoise",
-            "GaussianDropout",
-            "AlphaDropout",
-            "ActivityRegularization",
-        ),
+        "Activation",
+        "ReLU",
+        "LeakyReLU",
+        "ELU",
+        "ThresholdedReLU",
+        "Add",
+        "Subtract",
+        "Multiply",
+        "Average",
+        "Maximum",
+        "Minimum",
+        "Dropout",
+        "SpatialDropout2D",
+        "GaussianNoise",
+        "GaussianDropout",
+        "AlphaDropout",
+        "ActivityRegularization",
     }
 )
 _AXES = {1: 3, 2: 1, 3: 2, -3: 3, -2: 1, -1: 2}

@@ -27,30 +27,46 @@ from porter.graph.ops import LARGEST_FLOAT32
 
 AUGMENTATIONS = frozenset(
     {
-        *("AugMix", "CutMix", "Equalization", "MixUp", "RandAugment", "Solarization"),
-        *("RandomBrightness", "RandomColorDegeneration", "RandomColorJitter", "RandomContrast", "RandomCrop"),
-        *(
-            "RandomElasticTransform",
-            "RandomErasing",
-            "RandomFlip",
-            "RandomGaussianBlur",
-            "RandomGrayscale",
-            "RandomHeight",
-        ),
-        *(
-            "RandomHue",
-            "RandomInvert",
-            "RandomPerspective",
-            "RandomPosterization",
-            "RandomRotation",
-            "RandomSaturation",
-        ),
-        *("RandomSharpness", "RandomShear", "RandomTranslation", "RandomWidth", "RandomZoom"),
+        "AugMix",
+        "CutMix",
+        "Equalization",
+        "MixUp",
+        "RandAugment",
+        "Solarization",
+        "RandomBrightness",
+        "RandomColorDegeneration",
+        "RandomColorJitter",
+        "RandomContrast",
+        "RandomCrop",
+        "RandomElasticTransform",
+        "RandomErasing",
+        "RandomFlip",
+        "RandomGaussianBlur",
+        "RandomGrayscale",
+        "RandomHeight",
+        "RandomHue",
+        "RandomInvert",
+        "RandomPerspective",
+        "RandomPosterization",
+        "RandomRotation",
+        "RandomSaturation",
+        "RandomSharpness",
+        "RandomShear",
+        "RandomTranslation",
+        "RandomWidth",
+        "RandomZoom",
     }
 )
 IDENTITY_AT_INFERENCE = AUGMENTATIONS | {
-    *("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "Identity"),
-    *("SpatialDropout1D", "SpatialDropout2D", "StochasticDepth"),
+    "ActivityRegularization",
+    "AlphaDropout",
+    "Dropout",
+    "GaussianDropout",
+    "GaussianNoise",
+    "Identity",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+    "StochasticDepth",
 }
 """Layers that give their input back outside of training; RandomCrop only if its input has its size.
 StochasticDepth is keras.applications' own.
@@ -64,7 +80,8 @@ _CONVOLUTIONS = ("Conv", "DepthwiseConv", "SeparableConv")
 FUSING = frozenset(
     {"Dense", "EinsumDense", *(f"{kind}{axes}" for kind in _CONVOLUTIONS for axes in ("1D", "2D"))}
 ) | {
-    *("Conv1DTranspose", "Conv2DTranspose"),
+    "Conv1DTranspose",
+    "Conv2DTranspose",
 }
 """Layers that also have an `activation` argument."""
 
@@ -214,8 +231,18 @@ def _layer_scale(layer: Layer) -> Read:
 _AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
 SEVERAL = frozenset(
     {
-        *("Add", "Attention", "Average", "Concatenate", "CustomScaleLayer", "Dot", COSINE),
-        *("Maximum", "Minimum", "MultiHeadAttention", "Multiply", "Subtract"),
+        "Add",
+        "Attention",
+        "Average",
+        "Concatenate",
+        "CustomScaleLayer",
+        "Dot",
+        COSINE,
+        "Maximum",
+        "Minimum",
+        "MultiHeadAttention",
+        "Multiply",
+        "Subtract",
     }
 )
 """Layers of several values."""

@@ -31,26 +31,41 @@ from porter.graph import DepthToSpace, LocalResponseNorm, Op, RmsNorm, ops
 from porter.padding import LOWEST
 
 _KINDS = {
-    **{"add": "Add", "subtract": "Sub", "multiply": "Mul", "true_divide": "Div"},
-    **{"maximum": "Max", "minimum": "Min", "power": "Pow"},
+    "add": "Add",
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "true_divide": "Div",
+    "maximum": "Max",
+    "minimum": "Min",
+    "power": "Pow",
 }
 OF_NUMBERS: Mapping[str, Op] = {
-    **{
-        "absolute": ops.Abs(),
-        "exp": ops.Exp(),
-        "log": ops.Log(),
-        "sqrt": ops.Sqrt(),
-        "reciprocal": ops.Reciprocal(),
-    },
-    **{"sin": ops.Sin(), "cos": ops.Cos(), "erf": ops.Erf()},
-    **{"sign": ops.Sign(), "floor": ops.Floor(), "ceil": ops.Ceil(), "round": ops.Round()},
+    "absolute": ops.Abs(),
+    "exp": ops.Exp(),
+    "log": ops.Log(),
+    "sqrt": ops.Sqrt(),
+    "reciprocal": ops.Reciprocal(),
+    "sin": ops.Sin(),
+    "cos": ops.Cos(),
+    "erf": ops.Erf(),
+    "sign": ops.Sign(),
+    "floor": ops.Floor(),
+    "ceil": ops.Ceil(),
+    "round": ops.Round(),
 }
 """Functions of each number that are one op of porter's."""
 _FUNCTIONS: Mapping[str, Reduction] = {
-    **{"mean": "mean", "max": "max", "amax": "max", "min": "min", "amin": "min", "sum": "sum"},
+    "mean": "mean",
+    "max": "max",
+    "amax": "max",
+    "min": "min",
+    "amin": "min",
+    "sum": "sum",
 }
 MADE: Mapping[str, str] = {
-    **{"arccosh": "acosh", "arcsinh": "asinh", "arctanh": "atanh"},
+    "arccosh": "acosh",
+    "arcsinh": "asinh",
+    "arctanh": "atanh",
     **{kind: kind for kind in ("cosh", "exp2", "expm1", "log10", "log1p", "log2", "sinh", "tan", "trunc")},
 }
 """Functions of each number that are several of porter's ops, as porter.filegraph.functions calls them."""
@@ -461,12 +476,10 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     "rsqrt": lambda layer: apply(layer.walk, layer, layer.source, ops.Sqrt(), ops.Reciprocal()),
     **dict.fromkeys(_KINDS, _arithmetic),
     **dict.fromkeys(_COMPARED, _compared),
-    **{
-        "logical_and": _joined(both),
-        "logical_or": _joined(either),
-        "logical_not": _joined(opposite),
-        "where": _chosen,
-    },
+    "logical_and": _joined(both),
+    "logical_or": _joined(either),
+    "logical_not": _joined(opposite),
+    "where": _chosen,
     **dict.fromkeys((*_FUNCTIONS, "norm"), _reduced),
     "cast": _cast,
     "clip": _clip,

@@ -66,8 +66,13 @@ _KERAS_1_ORDERINGS: Mapping[str, str] = {"tf": "channels_last", "th": "channels_
 COSINE = "Merge by cos"
 """A layer of Keras 1 that no later Keras has."""
 _KERAS_1_MERGES: Mapping[str, str] = {
-    **{"sum": "Add", "mul": "Multiply", "ave": "Average", "max": "Maximum"},
-    **{"concat": "Concatenate", "dot": "Dot", "cos": COSINE},
+    "sum": "Add",
+    "mul": "Multiply",
+    "ave": "Average",
+    "max": "Maximum",
+    "concat": "Concatenate",
+    "dot": "Dot",
+    "cos": COSINE,
 }
 """Of Merge's modes (keras/engine/topology.py of Keras 1.2.2); its other one is a function."""
 _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")

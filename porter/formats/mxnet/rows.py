@@ -144,12 +144,10 @@ def _softmax_output(stated: Settings, x: Numbers) -> Numbers:
 
 
 _COMPARISONS: Mapping[str, Callable[..., Any]] = {
-    **{
-        "greater": np.greater,
-        "greater_equal": np.greater_equal,
-        "lesser": np.less,
-        "lesser_equal": np.less_equal,
-    },
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "lesser": np.less,
+    "lesser_equal": np.less_equal,
 }
 
 

@@ -44,9 +44,13 @@ from porter.graph import Abs, DepthToSpace, Exp, LocalResponseNorm, Log, Multipl
 _LEAST_NORM = 1.2e-38
 """So that a vector of zeros stays one."""
 _FUNCTIONS: Mapping[str, Reduction] = {
-    **{"ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceL2": "norm"},
+    "ReduceMean": "mean",
+    "ReduceMax": "max",
+    "ReduceMin": "min",
+    "ReduceL2": "norm",
     **dict.fromkeys(("ReduceSum", "ReduceL1", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"), "sum"),
-    **{"GlobalAveragePool": "mean", "GlobalMaxPool": "max"},
+    "GlobalAveragePool": "mean",
+    "GlobalMaxPool": "max",
 }
 
 
@@ -338,5 +342,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     ),
     "Where": choice,
     **{kind: comparison(kind) for kind in COMPARISONS},
-    **{"And": both, "Or": either, "Not": opposite},
+    "And": both,
+    "Or": either,
+    "Not": opposite,
 }

@@ -12,9 +12,18 @@ from porter.formats.tf_graph.windows import wrong_layout
 from porter.graph import Exp
 
 _KINDS = {
-    **{"AddV2": "Add", "BiasAdd": "Add", "AddN": "Add", "RealDiv": "Div", "Maximum": "Max", "Minimum": "Min"},
-    **{"SelectV2": "Where", "Select": "Where"},
-    **{"ClipByValue": "Clip", "Mean": "Mean of fewer axes", "Max": "Max of axes", "Min": "Min of axes"},
+    "AddV2": "Add",
+    "BiasAdd": "Add",
+    "AddN": "Add",
+    "RealDiv": "Div",
+    "Maximum": "Max",
+    "Minimum": "Min",
+    "SelectV2": "Where",
+    "Select": "Where",
+    "ClipByValue": "Clip",
+    "Mean": "Mean of fewer axes",
+    "Max": "Max of axes",
+    "Min": "Min of axes",
 }
 _PEAK = "Max of axes", "x", "#axes"
 _FINITE = "Where", ("IsFinite", _PEAK), _PEAK

@@ -193,25 +193,26 @@ _COMPARED = {
     "LessEqual": "LessOrEqual",
 }
 PLAIN: Mapping[str, Op] = {
-    **{
-        "Elu": Elu(),
-        "Relu": Relu(),
-        "Relu6": Relu6(),
-        "Selu": Selu(),
-        "Sigmoid": Sigmoid(),
-        "Softplus": Softplus(),
-    },
-    **{
-        "Softsign": Softsign(),
-        "Tanh": Tanh(),
-        "Abs": Abs(),
-        "Erf": Erf(),
-        "Log": Log(),
-        "Sin": Sin(),
-        "Cos": Cos(),
-    },
-    **{"Reciprocal": Reciprocal(), "Inv": Reciprocal()},
-    **{"Sign": Sign(), "Floor": Floor(), "Ceil": Ceil(), "Round": Round(), "Rint": Round()},
+    "Elu": Elu(),
+    "Relu": Relu(),
+    "Relu6": Relu6(),
+    "Selu": Selu(),
+    "Sigmoid": Sigmoid(),
+    "Softplus": Softplus(),
+    "Softsign": Softsign(),
+    "Tanh": Tanh(),
+    "Abs": Abs(),
+    "Erf": Erf(),
+    "Log": Log(),
+    "Sin": Sin(),
+    "Cos": Cos(),
+    "Reciprocal": Reciprocal(),
+    "Inv": Reciprocal(),
+    "Sign": Sign(),
+    "Floor": Floor(),
+    "Ceil": Ceil(),
+    "Round": Round(),
+    "Rint": Round(),
 }
 """Ops of one value that are one op of porter's."""
 READERS: Mapping[str, Reader[GraphNode]] = {
@@ -258,7 +259,9 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "SpaceToDepth": _space_to_depth,
     **dict.fromkeys(("Select", "SelectV2"), choice),
     **{op: comparison(kind) for op, kind in _COMPARED.items()},
-    **{"LogicalAnd": both, "LogicalOr": either, "LogicalNot": opposite},
+    "LogicalAnd": both,
+    "LogicalOr": either,
+    "LogicalNot": opposite,
     **{
         kind: reader(kind.lower())
         for kind in ("Acosh", "Asinh", "Atanh", "Cosh", "Erfc", "Expm1", "Log1p", "Sinh", "Tan")

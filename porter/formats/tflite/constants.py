@@ -14,21 +14,20 @@ from porter.filegraph.tensorflow import MASKS, numbers_from, sliced, strided
 from porter.formats.tflite.model import Operator
 
 _KINDS: Mapping[str, str] = {
-    **{
-        "ADD_N": "Add",
-        "MAXIMUM": "Max",
-        "MINIMUM": "Min",
-        "LOGISTIC": "Sigmoid",
-        "SELECT": "Where",
-        "SELECT_V2": "Where",
-    },
-    **{"CONV_2D": "Conv2D", "DEPTHWISE_CONV_2D": "DepthwiseConv2dNative", "PRELU": "PRelu"},
-    **{"MAX_POOL_2D": "MaxPool", "AVERAGE_POOL_2D": "AvgPool"},
-    **{
-        "SPACE_TO_BATCH_ND": "SpaceToBatchND",
-        "BATCH_TO_SPACE_ND": "BatchToSpaceND",
-        "WHERE": "Where of places",
-    },
+    "ADD_N": "Add",
+    "MAXIMUM": "Max",
+    "MINIMUM": "Min",
+    "LOGISTIC": "Sigmoid",
+    "SELECT": "Where",
+    "SELECT_V2": "Where",
+    "CONV_2D": "Conv2D",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2dNative",
+    "PRELU": "PRelu",
+    "MAX_POOL_2D": "MaxPool",
+    "AVERAGE_POOL_2D": "AvgPool",
+    "SPACE_TO_BATCH_ND": "SpaceToBatchND",
+    "BATCH_TO_SPACE_ND": "BatchToSpaceND",
+    "WHERE": "Where of places",
 }
 RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 

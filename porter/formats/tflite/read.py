@@ -325,13 +325,13 @@ READERS: Mapping[str, Reader[Operator]] = {
         op: comparison(op.title().replace("_", "Or"))
         for op in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
     },
-    **{"LOGICAL_AND": both, "LOGICAL_OR": either, "LOGICAL_NOT": opposite},
-    **{
-        "COS": always(ops.Cos()),
-        "ROUND": always(ops.Round()),
-        "SIGN": always(ops.Sign()),
-        "SIN": always(ops.Sin()),
-    },
+    "LOGICAL_AND": both,
+    "LOGICAL_OR": either,
+    "LOGICAL_NOT": opposite,
+    "COS": always(ops.Cos()),
+    "ROUND": always(ops.Round()),
+    "SIGN": always(ops.Sign()),
+    "SIN": always(ops.Sin()),
     "ABS": always(ops.Abs()),
     "BATCH_MATMUL": _product,
     "BATCH_TO_SPACE_ND": put_together,

@@ -40,17 +40,21 @@ _STORAGES = {
 """The type of the numbers in a storage, by its class."""
 _DTYPES = (
     *_CLASSES.values(),
-    *(
-        "uint16",
-        "uint32",
-        "uint64",
-        "complex32",
-        "float8_e4m3fn",
-        "float8_e5m2",
-        "float8_e4m3fnuz",
-        "float8_e5m2fnuz",
-    ),
-    *("float8_e8m0fnu", "float4_e2m1fn_x2", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"),
+    "uint16",
+    "uint32",
+    "uint64",
+    "complex32",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float4_e2m1fn_x2",
+    "bits8",
+    "bits16",
+    "bits1x8",
+    "bits2x4",
+    "bits4x2",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
 )
 _SCHEMES = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")

@@ -18,17 +18,15 @@ from porter.formats.limits import most_bytes
 _NIL, _NUMBER, _TEXT, _TABLE, _OBJECT, _TRUTH, _FUNCTION, *_FUNCTIONS = range(9)
 """The last two are functions that may be read again by their number."""
 _KINDS = {
-    **{
-        "Byte": "u1",
-        "Char": "i1",
-        "Short": "i2",
-        "Int": "i4",
-        "Long": "",
-        "Half": "f2",
-        "Float": "f4",
-        "Double": "f8",
-        "": "f4",
-    },
+    "Byte": "u1",
+    "Char": "i1",
+    "Short": "i2",
+    "Int": "i4",
+    "Long": "",
+    "Half": "f2",
+    "Float": "f4",
+    "Double": "f8",
+    "": "f4",
 }
 """Of storages, also on CUDA, where one without a kind has floats."""
 _MOST_OBJECTS, _MOST_AXES = 1 << 19, 16

@@ -156,8 +156,12 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _ROWS: Mapping[str, Callable[..., Any]] = {
-    **{"CAddTable": _merged(np.add), "CSubTable": _merged(np.subtract), "CMulTable": _merged(np.multiply)},
-    **{"CDivTable": _merged(np.divide), "CMaxTable": _merged(np.maximum), "CMinTable": _merged(np.minimum)},
+    "CAddTable": _merged(np.add),
+    "CSubTable": _merged(np.subtract),
+    "CMulTable": _merged(np.multiply),
+    "CDivTable": _merged(np.divide),
+    "CMaxTable": _merged(np.maximum),
+    "CMinTable": _merged(np.minimum),
     **dict.fromkeys(("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedConvolution"), _conv),
     **dict.fromkeys(("SpatialBatchNormalization", "BatchNormalization"), _normed),
     **dict.fromkeys(("Concat", "JoinTable"), _joined),

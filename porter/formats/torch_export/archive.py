@@ -28,8 +28,16 @@ _MOST_JSON = 64 << 20
 """Python takes some twenty times as much for it."""
 _STRIDED = 7
 TYPES = {
-    **{1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64"},
-    **{12: "bool", 13: "bfloat16"},
+    1: "uint8",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "float16",
+    7: "float32",
+    8: "float64",
+    12: "bool",
+    13: "bfloat16",
 }
 """The names that numpy and torch have for ScalarType (torch/_export/serde/schema.py)."""
 FLOATS = frozenset(number for number, name in TYPES.items() if "float" in name)

@@ -26,40 +26,32 @@ COMPARED = {"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOr
 """Comparisons, as porter.filegraph.choices calls them."""
 KINDS = {
     **COMPARED,
-    **{
-        "add": "Add",
-        "sub": "Sub",
-        "rsub": "Sub",
-        "mul": "Mul",
-        "div": "Div",
-        "pow": "Pow",
-        "maximum": "Max",
-        "minimum": "Min",
-    },
-    **{
-        "neg": "Neg",
-        "sqrt": "Sqrt",
-        "rsqrt": "Rsqrt",
-        "sigmoid": "Sigmoid",
-        "tanh": "Tanh",
-        "relu": "Relu",
-        "erf": "Erf",
-    },
-    **{
-        "exp": "Exp",
-        "log1p": "Log1p",
-        "abs": "Abs",
-        "where": "Where",
-        "clamp_min": "Max",
-        "clamp_max": "Min",
-    },
-    **{
-        "reciprocal": "Reciprocal",
-        "relu6": "Relu6",
-        "constant_pad_nd": "pad",
-        "reshape": "view",
-        "_unsafe_view": "view",
-    },
+    "add": "Add",
+    "sub": "Sub",
+    "rsub": "Sub",
+    "mul": "Mul",
+    "div": "Div",
+    "pow": "Pow",
+    "maximum": "Max",
+    "minimum": "Min",
+    "neg": "Neg",
+    "sqrt": "Sqrt",
+    "rsqrt": "Rsqrt",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "relu": "Relu",
+    "erf": "Erf",
+    "exp": "Exp",
+    "log1p": "Log1p",
+    "abs": "Abs",
+    "where": "Where",
+    "clamp_min": "Max",
+    "clamp_max": "Min",
+    "reciprocal": "Reciprocal",
+    "relu6": "Relu6",
+    "constant_pad_nd": "pad",
+    "reshape": "view",
+    "_unsafe_view": "view",
 }
 """Names of ops in patterns."""
 _LONGEST = 8
@@ -131,8 +123,14 @@ def read_made(walk: Walk, node: AtenNode) -> Read:
 
 
 _OTHER_NAMES = {
-    **{"fix": "trunc", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh"},
-    **{"special_expm1": "expm1", "special_log1p": "log1p", "special_erfc": "erfc", "special_exp2": "exp2"},
+    "fix": "trunc",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "special_expm1": "expm1",
+    "special_log1p": "log1p",
+    "special_erfc": "erfc",
+    "special_exp2": "exp2",
 }
 MADE = ("softshrink", "hardshrink", "threshold", "logit", *_OTHER_NAMES, *functions.MADE)
 """What `read_made` reads."""

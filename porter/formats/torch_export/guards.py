@@ -30,23 +30,26 @@ _MOST_SHAPES = 1 << 21
 _BEYOND = 64
 """So many sizes past the traced one are tried, more than the strides of a network together."""
 _FUNCTIONS: Mapping[type | str, Callable[..., float]] = {
-    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv},
-    **{
-        ast.Mod: operator.mod,
-        ast.USub: operator.neg,
-        ast.Lt: operator.lt,
-        ast.LtE: operator.le,
-        ast.Gt: operator.gt,
-    },
-    **{ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: operator.not_},
-    **{
-        ast.And: lambda *values: all(values),
-        ast.Or: lambda *values: any(values),
-        "max": max,
-        "min": min,
-        "abs": abs,
-    },
-    **{"math.trunc": math.trunc, "torch.sym_float": float},
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Not: operator.not_,
+    ast.And: lambda *values: all(values),
+    ast.Or: lambda *values: any(values),
+    "max": max,
+    "min": min,
+    "abs": abs,
+    "math.trunc": math.trunc,
+    "torch.sym_float": float,
 }
 
 

@@ -18,7 +18,8 @@ from porter.padding import ANY, Pads, Size
 Parameter: TypeAlias = bool | int | float | str | Sequence[int] | Mapping[str, Sequence[int]]
 _PARAMETERS = {
     **dict.fromkeys(("Convolution", "Deconvolution"), "convolution_param"),
-    **{"InnerProduct": "inner_product_param", "BatchNorm": "batch_norm_param"},
+    "InnerProduct": "inner_product_param",
+    "BatchNorm": "batch_norm_param",
 }
 
 

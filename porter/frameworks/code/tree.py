@@ -276,7 +276,8 @@ class _Nesting:
         return len(sources), [
             (
                 path.removeprefix(around),
-                *(step.layer.kind, step.layer.arguments),
+                step.layer.kind,
+                step.layer.arguments,
                 [source.removeprefix(around) if source in inside else "" for source in step.inputs],
                 self.readers.get(path, set()) <= inside.keys(),
             )

@@ -20,7 +20,10 @@ AVERAGE_SUFFIX = None
 _LAYER = {"kernel": "kernel", "bias": "bias"}
 _TRAINED = {"gamma": "scale", "beta": "bias"}
 _NAMES: Mapping[type[Op], Mapping[str, str]] = {
-    **{Conv: _LAYER, Dense: _LAYER, LayerNorm: _TRAINED, GroupNorm: _TRAINED},
+    Conv: _LAYER,
+    Dense: _LAYER,
+    LayerNorm: _TRAINED,
+    GroupNorm: _TRAINED,
     BatchNorm: {**_TRAINED, "mean": "mean", "variance": "var"},
 }
 _TRAINED_ON, _COUNTED = "params/", "batch_stats/"

@@ -141,8 +141,13 @@ class SymbolMaker(Maker):
 
 
 NAMES = {
-    **{"kernel": "weight", "bias": "bias", "gamma": "gamma", "beta": "beta", "alpha": "gamma"},
-    **{"mean": "moving_mean", "variance": "moving_var"},
+    "kernel": "weight",
+    "bias": "bias",
+    "gamma": "gamma",
+    "beta": "beta",
+    "alpha": "gamma",
+    "mean": "moving_mean",
+    "variance": "moving_var",
 }
 """MXNet's names of tensors, by role."""
 

@@ -51,8 +51,14 @@ CAPABILITIES = Capabilities(
 )
 
 _NAMES = {
-    **{"kernel": "weight", "gamma": "weight", "alpha": "weight", "bias": "bias", "beta": "bias"},
-    **{"mean": "running_mean", "variance": "running_var", "value": "weight"},
+    "kernel": "weight",
+    "gamma": "weight",
+    "alpha": "weight",
+    "bias": "bias",
+    "beta": "bias",
+    "mean": "running_mean",
+    "variance": "running_var",
+    "value": "weight",
 }
 """Torch's names of tensors, by role."""
 

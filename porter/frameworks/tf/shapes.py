@@ -121,16 +121,20 @@ def _scaled(shape: Shape, factors: Sequence[int]) -> Shape:
 
 _SAME_LAYERS = frozenset(
     {
-        *(
-            "Activation",
-            "BatchNormalization",
-            "ELU",
-            "GroupNormalization",
-            "Identity",
-            "LayerNormalization",
-            "LeakyReLU",
-        ),
-        *("Dropout", "PReLU", "RMSNormalization", "ReLU", "Rescaling", "Softmax", "SpatialDropout2D"),
+        "Activation",
+        "BatchNormalization",
+        "ELU",
+        "GroupNormalization",
+        "Identity",
+        "LayerNormalization",
+        "LeakyReLU",
+        "Dropout",
+        "PReLU",
+        "RMSNormalization",
+        "ReLU",
+        "Rescaling",
+        "Softmax",
+        "SpatialDropout2D",
     }
 )
 _MERGES = frozenset({"Add", "Maximum", "Minimum", "Multiply"})

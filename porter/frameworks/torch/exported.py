@@ -30,9 +30,9 @@ from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
 _RUN = frozenset(
-    {*READERS, *EVALUATORS, *INNER, *("type_as", "one_hot", "copy", "fill", "zero", "slice_scatter")}
-    | {*("select_scatter", "empty", "empty_like", "empty_permuted", "new_empty")}
-    | {*("new_zeros", "new_ones", "new_full")}
+    {*READERS, *EVALUATORS, *INNER, "type_as", "one_hot", "copy", "fill", "zero", "slice_scatter"}
+    | {"select_scatter", "empty", "empty_like", "empty_permuted", "new_empty"}
+    | {"new_zeros", "new_ones", "new_full"}
 )
 """The closed list: what porter reads, and what it reads as something else (porter.formats.torch_export.casts,
 one_hots and writes).
