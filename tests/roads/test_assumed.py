@@ -102,7 +102,11 @@ def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMak
     [
         ("inception_v3", "torchvision", ".pth", TRANSFORM, "transform_input"),
         pytest.param(
-            *("mobilenet_v3_small_0.5", "keras", ".h5", "include_preprocessing is true: ", "rescaling"),
+            "mobilenet_v3_small_0.5",
+            "keras",
+            ".h5",
+            "include_preprocessing is true: ",
+            "rescaling",
             marks=pytest.mark.full,
         ),
     ],

@@ -59,8 +59,12 @@ nodes of other kinds.
 
 
 REPEATED = (
-    *("tutorial-h5", "sequential-keras", "several-dense-old-h5", "tutorial-old-folder"),
-    *("own-classes-weights", "tutorial-keras"),
+    "tutorial-h5",
+    "sequential-keras",
+    "several-dense-old-h5",
+    "tutorial-old-folder",
+    "own-classes-weights",
+    "tutorial-keras",
 )
 """For `full`: CI ports the same model in another format, and another model in the same one."""
 
@@ -148,8 +152,14 @@ def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(
 
 
 INSPECTED = (
-    *("tutorial-keras", "sequential-weights", "several-dense-old-h5", "several-dense-folder"),
-    *("last_layer", "data_parallel", "timm", "student_and_teacher"),
+    "tutorial-keras",
+    "sequential-weights",
+    "several-dense-old-h5",
+    "several-dense-folder",
+    "last_layer",
+    "data_parallel",
+    "timm",
+    "student_and_teacher",
 )
 """In CI, one in each format and wrapping; `full` inspects all, and CI ports all."""
 

@@ -21,33 +21,32 @@ from porter.base.errors import PorterError
 Function = Callable[[torch.Tensor], torch.Tensor]
 
 OF_ANY: Mapping[str, Function] = {
-    **{
-        "abs": torch.abs,
-        "square": torch.square,
-        "cube": lambda x: x**3,
-        "exp": torch.exp,
-        "sin": torch.sin,
-        "cos": torch.cos,
-    },
-    **{
-        "floor": torch.floor,
-        "ceil": torch.ceil,
-        "round": torch.round,
-        "erf": torch.erf,
-        "log_sigmoid": F.logsigmoid,
-    },
-    **{
-        "celu": lambda x: F.celu(x, 0.7),
-        "mish": F.mish,
-        "glu": lambda x: F.glu(x, 1),
-        "flip": lambda x: x.flip(1),
-    },
-    **{"variance": lambda x: x.var((2, 3), keepdim=True)},
-    **{"unshuffled": lambda x: F.pixel_unshuffle(x, 2), "unit": lambda x: F.normalize(x, dim=1)},
-    **{"ratio": lambda x: x / (x.abs() + 1), "deviation": lambda x: x.std(1, keepdim=True)},
+    "abs": torch.abs,
+    "square": torch.square,
+    "cube": lambda x: x**3,
+    "exp": torch.exp,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round": torch.round,
+    "erf": torch.erf,
+    "log_sigmoid": F.logsigmoid,
+    "celu": lambda x: F.celu(x, 0.7),
+    "mish": F.mish,
+    "glu": lambda x: F.glu(x, 1),
+    "flip": lambda x: x.flip(1),
+    "variance": lambda x: x.var((2, 3), keepdim=True),
+    "unshuffled": lambda x: F.pixel_unshuffle(x, 2),
+    "unit": lambda x: F.normalize(x, dim=1),
+    "ratio": lambda x: x / (x.abs() + 1),
+    "deviation": lambda x: x.std(1, keepdim=True),
 }
 OF_POSITIVE: Mapping[str, Function] = {
-    **{"log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal},
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "reciprocal": torch.reciprocal,
     "generalised_mean": lambda x: (x**3).mean((2, 3), keepdim=True) ** (1 / 3),
 }
 

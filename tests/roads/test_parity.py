@@ -167,7 +167,13 @@ SILENT = {
     ("inception_v3", "timm"): IN_FUNCTIONS,
     ("mlp_mixer", "timm"): ("/turned", "/back", "/add1"),
     ("mlp_mixer", "vit_jax"): (
-        *("/cells", "/turned", "/back", "/gelu1", "/gelu2", "/add1", "/add2"),
+        "/cells",
+        "/turned",
+        "/back",
+        "/gelu1",
+        "/gelu2",
+        "/add1",
+        "/add2",
         "head/mean",
     ),
     ("mnasnet", "torchvision"): ("head/pool",),
@@ -216,8 +222,16 @@ SILENT = {
         for zoo in ("big_vision", "big_vision_plain")
     },
     ("vit", "big_vision_map"): (
-        *("/cells", "/positions", "/attention", "/gelu", "/add1", "/add2", "/add"),
-        *("/probe", "/first", "pool/token"),
+        "/cells",
+        "/positions",
+        "/attention",
+        "/gelu",
+        "/add1",
+        "/add2",
+        "/add",
+        "/probe",
+        "/first",
+        "pool/token",
     ),
     ("xception", "keras"): ("/depthwise",),
 }

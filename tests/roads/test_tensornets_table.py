@@ -64,7 +64,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     copied(
         folder / "recipes",
         SMALLER,
-        *("resnet_v1", "resnet_v2", "resnet200v2", "resnext", "wide_resnet", "zoos/tensornets"),
+        "resnet_v1",
+        "resnet_v2",
+        "resnet200v2",
+        "resnext",
+        "wide_resnet",
+        "zoos/tensornets",
     )
     for variant in QUICK:
         write_weights(folder / "weights", folder / "recipes", variant)

@@ -93,7 +93,9 @@ def test_the_pool_of_training(model: Any, recipes: Path, tmp_path: Path) -> None
     model.save(tmp_path / "shallow.keras")
     ported = {
         padding: porter.convert(
-            *(VARIANT, "keras", "torch"),
+            VARIANT,
+            "keras",
+            "torch",
             weights=tmp_path / "shallow.keras",
             out=tmp_path / padding,
             padding=padding,

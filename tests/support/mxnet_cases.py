@@ -197,9 +197,9 @@ CASES: dict[str, Case] = {
     **{
         name: one(name)
         for name in (
-            *("relu", "sigmoid", "tanh", "square", "abs", "exp", "sin", "cos", "sign", "floor", "ceil"),
-            *("erf", "softsign", "negative", "expm1", "arctan", "rint", "round", "trunc", "fix"),
-            *("logical_not", "hard_sigmoid"),
+            "relu", "sigmoid", "tanh", "square", "abs", "exp", "sin", "cos", "sign", "floor", "ceil",
+            "erf", "softsign", "negative", "expm1", "arctan", "rint", "round", "trunc", "fix",
+            "logical_not", "hard_sigmoid",
         )
     },
     **{
@@ -215,12 +215,12 @@ CASES: dict[str, Case] = {
     **{
         name: of_two(name)
         for name in (
-            *("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add"),
-            *("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"),
-            *("elemwise_mul", "broadcast_mul", "_Mul", "_mul"),
-            *("elemwise_div", "broadcast_div", "_Div", "_div"),
-            *("broadcast_maximum", "_Maximum", "_maximum", "broadcast_minimum", "_Minimum", "_minimum"),
-            *("broadcast_power", "broadcast_greater", "broadcast_hypot"),
+            "elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add",
+            "elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub",
+            "elemwise_mul", "broadcast_mul", "_Mul", "_mul",
+            "elemwise_div", "broadcast_div", "_Div", "_div",
+            "broadcast_maximum", "_Maximum", "_maximum", "broadcast_minimum", "_Minimum", "_minimum",
+            "broadcast_power", "broadcast_greater", "broadcast_hypot",
         )
     },
     **{
@@ -236,10 +236,10 @@ CASES: dict[str, Case] = {
     **{
         name: one(name, scalar=0.7)
         for name in (
-            *("_plus_scalar", "_PlusScalar", "_minus_scalar", "_MinusScalar", "_rminus_scalar"),
-            *("_RMinusScalar", "_mul_scalar", "_MulScalar", "_div_scalar", "_DivScalar"),
-            *("_maximum_scalar", "_MaximumScalar", "_minimum_scalar", "_rdiv_scalar", "_mod_scalar"),
-            *("_equal_scalar", "smooth_l1"),
+            "_plus_scalar", "_PlusScalar", "_minus_scalar", "_MinusScalar", "_rminus_scalar",
+            "_RMinusScalar", "_mul_scalar", "_MulScalar", "_div_scalar", "_DivScalar",
+            "_maximum_scalar", "_MaximumScalar", "_minimum_scalar", "_rdiv_scalar", "_mod_scalar",
+            "_equal_scalar", "smooth_l1",
         )
     },
     **{

@@ -30,17 +30,18 @@ from tests.support.arrays import Array
 State = Literal["exact", "refused", "wrong"]
 OF_MAPS = frozenset(
     {
-        *(
-            "Conv",
-            "ConvTranspose",
-            "MaxPool",
-            "AveragePool",
-            "GlobalMaxPool",
-            "GlobalAveragePool",
-            "BatchNormalization",
-            "LRN",
-        ),
-        *("DepthToSpace", "Pad", "Concat", "Flatten"),
+        "Conv",
+        "ConvTranspose",
+        "MaxPool",
+        "AveragePool",
+        "GlobalMaxPool",
+        "GlobalAveragePool",
+        "BatchNormalization",
+        "LRN",
+        "DepthToSpace",
+        "Pad",
+        "Concat",
+        "Flatten",
     }
 )
 OF_EACH = frozenset({*PLAIN, "Gelu", "Mish", "Celu", "Clip", "Swish", "Neg"})

@@ -445,20 +445,16 @@ class Numbers(nn.Module):
 
 
 HEADS_OF: dict[str, Callable[[], Any]] = {
-    **{
-        "ssd": Ssd,
-        "yolo": Yolo,
-        "anchors": Anchors,
-        "maps": Maps,
-        "slots": Slots,
-        "encoder": Encoder,
-        "windows": Windows,
-    },
-    **{
-        "vit": lambda: VisionTransformer(False),
-        "vit fused": lambda: VisionTransformer(True),
-        "unfolded": Unfolded,
-    },
+    "ssd": Ssd,
+    "yolo": Yolo,
+    "anchors": Anchors,
+    "maps": Maps,
+    "slots": Slots,
+    "encoder": Encoder,
+    "windows": Windows,
+    "vit": lambda: VisionTransformer(False),
+    "vit fused": lambda: VisionTransformer(True),
+    "unfolded": Unfolded,
     "einsums": Einsums,
 }
 EXPORTED = {

@@ -454,10 +454,8 @@ def cases_at(chosen: list[Geometry], size: Size) -> list[Case]:
             {"native": 545, "pad layer": 74, "dynamic pad layer": 24, "composition": 5, "compared": 1296},
         ),
         pytest.param(
-            *(
-                "flax",
-                {"native": 544, "pad layer": 68, "dynamic pad layer": 12, "composition": 24, "compared": 648},
-            ),
+            "flax",
+            {"native": 544, "pad layer": 68, "dynamic pad layer": 12, "composition": 24, "compared": 648},
             marks=pytest.mark.full,
         ),
         (
@@ -514,7 +512,8 @@ REFUSED = {"no dilated pool": 36, "pads that hold no zeros": 12}
         ),
         ("onnx", (9, 12), {"native": 175, "pad layer": 51, "composition": 5, "compared": 462}),
         pytest.param(
-            *("caffe", (9, 12)),
+            "caffe",
+            (9, 12),
             {
                 "native": 11,
                 "larger kernel": 21,
@@ -526,11 +525,9 @@ REFUSED = {"no dilated pool": 36, "pads that hold no zeros": 12}
             marks=pytest.mark.full,
         ),
         pytest.param(
-            *(
-                "tf",
-                (12, 7),
-                {"native": 9, "pad layer": 105, "composition": 67, "no dilated pool": 30, "compared": 181},
-            ),
+            "tf",
+            (12, 7),
+            {"native": 9, "pad layer": 105, "composition": 67, "no dilated pool": 30, "compared": 181},
             marks=pytest.mark.full,
         ),
     ],
@@ -556,8 +553,12 @@ def most_of_the_grid() -> list[Geometry]:
         (
             "torch",
             {
-                **{"native": 2242, "pad layer": 27677, "dynamic pad layer": 717, "composition": 2628},
-                **{"no dilated pool": 11088, "compared": 266112},
+                "native": 2242,
+                "pad layer": 27677,
+                "dynamic pad layer": 717,
+                "composition": 2628,
+                "no dilated pool": 11088,
+                "compared": 266112,
             },
         ),
         ("tf", {}),

@@ -69,7 +69,7 @@ class Tally:
 HEADER = " | ".join(
     (
         "reader".ljust(12),
-        *(word.rjust(9) for word in (*("inputs", READ, REFUSED), "finds", "slowest", "memory")),
+        *(word.rjust(9) for word in ("inputs", READ, REFUSED, "finds", "slowest", "memory")),
     )
 )
 

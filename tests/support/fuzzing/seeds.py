@@ -541,20 +541,16 @@ def _settings(of_timm: bool) -> Callable[[Path], Path]:
             "std": [0.2, 0.2, 0.3],
         }
         processor = {
-            **{
-                "do_resize": True,
-                "size": {"shortest_edge": 8},
-                "resample": 2,
-                "do_center_crop": True,
-                "crop_size": {"height": 8, "width": 8},
-            },
-            **{
-                "do_rescale": True,
-                "rescale_factor": 1 / 255,
-                "do_normalize": True,
-                "image_mean": [0.5, 0.4, 0.3],
-                "image_std": [0.2] * 3,
-            },
+            "do_resize": True,
+            "size": {"shortest_edge": 8},
+            "resample": 2,
+            "do_center_crop": True,
+            "crop_size": {"height": 8, "width": 8},
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            "image_mean": [0.5, 0.4, 0.3],
+            "image_std": [0.2] * 3,
         }
         config = (
             {"pretrained_cfg": timm, "label_names": ["a", "b"]}
@@ -665,7 +661,9 @@ SEEDS: Mapping[str, Sequence[Callable[[Path], Path]]] = {
     "msgpack": (_msgpack,),
     "npz": (_npz, _npz_of_objects),
     "orbax": (
-        *(_orbax("zarr", True), _orbax("zarr3", True), _orbax("zarr", False)),
+        _orbax("zarr", True),
+        _orbax("zarr3", True),
+        _orbax("zarr", False),
         _orbax("zarr", False, older=True),
     ),
     "safetensors": (_safetensors,),

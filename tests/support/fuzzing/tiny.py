@@ -32,8 +32,11 @@ STATE = {
 }
 """The shapes of torch's tensors by their names."""
 COMPUTED = {
-    **{"conv1.weight_g": (4, 1, 1, 1), "conv1.weight_v": (4, 3, 3, 3)},
-    **{"fc.weight_orig": (3, 4), "fc.weight_u": (3,), "fc.weight_v": (4,)},
+    "conv1.weight_g": (4, 1, 1, 1),
+    "conv1.weight_v": (4, 3, 3, 3),
+    "fc.weight_orig": (3, 4),
+    "fc.weight_u": (3,),
+    "fc.weight_v": (4,),
     **{name: shape for name, shape in STATE.items() if name not in ("conv1.weight", "fc.weight")},
 }
 """Those of a model with a weight norm and a spectral norm."""

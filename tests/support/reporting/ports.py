@@ -40,8 +40,13 @@ GRAPH = Graph(
 )
 
 PROTOCOL = {
-    **{"resize": "shorter_side", "size": 256, "interpolation": "pil_bilinear", "crop": 224, "divide": 255.0},
-    **{"mean": [0.485, 0.456, 0.406], "std": [0.5, 0.5, 0.5]},
+    "resize": "shorter_side",
+    "size": 256,
+    "interpolation": "pil_bilinear",
+    "crop": 224,
+    "divide": 255.0,
+    "mean": [0.485, 0.456, 0.406],
+    "std": [0.5, 0.5, 0.5],
 }
 
 LOGITS = {
@@ -62,22 +67,18 @@ def parity(*errors: float | None, limit: float | None = 1e-10, **changes: Any) -
         for index, error in enumerate(errors)
     ]
     return {
-        **{
-            "ok": True,
-            "reference": "keras",
-            "dtype": "float64",
-            "sizes": [[224, 224], [225, 201]],
-            "inputs": 4,
-            "limit": 1e-10,
-        },
-        **{
-            "source_rounding": 0.0,
-            "logits": LOGITS,
-            "first_bad": None,
-            "nodes": nodes,
-            "uncompared": [],
-            "shipped": None,
-        },
+        "ok": True,
+        "reference": "keras",
+        "dtype": "float64",
+        "sizes": [[224, 224], [225, 201]],
+        "inputs": 4,
+        "limit": 1e-10,
+        "source_rounding": 0.0,
+        "logits": LOGITS,
+        "first_bad": None,
+        "nodes": nodes,
+        "uncompared": [],
+        "shipped": None,
         "dtypes": {"float32": summary, "float64": summary},
         **changes,
     }
@@ -89,13 +90,11 @@ def write_port(folder: Path, **changes: Any) -> Path:
     (folder / "model.safetensors").write_bytes(b"nothing is read of it")
     plan = make_plan(GRAPH, (224, 224), get_destination("torch").CAPABILITIES)
     record = {
-        **{
-            "format": 1,
-            "architecture": "resnet_v2",
-            "variant": "resnet50v2",
-            "zoo": "keras",
-            "framework": "torch",
-        },
+        "format": 1,
+        "architecture": "resnet_v2",
+        "variant": "resnet50v2",
+        "zoo": "keras",
+        "framework": "torch",
         "graph": to_record(GRAPH),
         "input": {"layout": "NCHW", "size": plan.only_size, "native_size": [224, 224], "channels": 3},
         "source": {
@@ -106,34 +105,28 @@ def write_port(folder: Path, **changes: Any) -> Path:
         },
         "model": {"model.safetensors": digest(folder / "model.safetensors")},
         "pads": [pad.model_dump() for pad in pads_of(plan)],
-        **{
-            "padding": "shipped",
-            "options": {"classes": 1000},
-            "layers": {},
-            "batches": {},
-            "mapped": [],
-            "dtype": "float32",
-        },
+        "padding": "shipped",
+        "options": {"classes": 1000},
+        "layers": {},
+        "batches": {},
+        "mapped": [],
+        "dtype": "float32",
         "tensors": {
             "used": {"a": "stem/conv:kernel"},
             "ignored": {"b": "a step counter", "c": "a step counter"},
             "filled": {},
         },
         "preprocess": PROTOCOL,
-        **{
-            "labels": "imagenet-1000",
-            "classes": 1000,
-            "source_classes": 1001,
-            "background": False,
-            "output": "logits",
-        },
-        **{
-            "activation": "softmax",
-            "licence": "CC-BY-NC-4.0",
-            "stock_class": None,
-            "parity": None,
-            "check": "not made: --no-check",
-        },
+        "labels": "imagenet-1000",
+        "classes": 1000,
+        "source_classes": 1001,
+        "background": False,
+        "output": "logits",
+        "activation": "softmax",
+        "licence": "CC-BY-NC-4.0",
+        "stock_class": None,
+        "parity": None,
+        "check": "not made: --no-check",
         "versions": {"torch": "2.13.0"},
         **changes,
     }

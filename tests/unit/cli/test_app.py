@@ -756,18 +756,20 @@ def test_the_digest_picks_the_protocol(cli: Cli, tmp_path: Path, weights_file: W
     changes = {"sha256_prefix: b0353104": f"sha256_prefix: '{digest(weights)[:8]}'"}
     copied(tmp_path / "recipes", changes, "mobilenet_v2", "zoos/torchvision")
     ran = cli(
-        *(
-            "convert",
-            "mobilenet_v2",
-            "--from",
-            "torchvision_v2",
-            "--to",
-            "torch",
-            "--no-check",
-            "--weights",
-            weights,
-        ),
-        *("--out", "p", "--recipes", "recipes", "--json"),
+        "convert",
+        "mobilenet_v2",
+        "--from",
+        "torchvision_v2",
+        "--to",
+        "torch",
+        "--no-check",
+        "--weights",
+        weights,
+        "--out",
+        "p",
+        "--recipes",
+        "recipes",
+        "--json",
     )
     found = json.loads(ran.out)
     assert found["zoo"] == "torchvision" and "torchvision" in found["warnings"][0]

@@ -93,20 +93,16 @@ def test_a_quotient_is_one_unknown_however_it_is_computed() -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        *(
-            lambda: ROWS > 1,
-            lambda: ROWS < 1_000_000,
-            lambda: ROWS > COLUMNS,
-            lambda: bool(ROWS - 3),
-            lambda: known([4, ROWS]),
-        ),
-        *(
-            lambda: ROWS * COLUMNS // 2,
-            lambda: bool(ROWS % 29),
-            lambda: 8 // ROWS,
-            lambda: ROWS * 0.5,
-            lambda: ROWS // COLUMNS,
-        ),
+        lambda: ROWS > 1,
+        lambda: ROWS < 1_000_000,
+        lambda: ROWS > COLUMNS,
+        lambda: bool(ROWS - 3),
+        lambda: known([4, ROWS]),
+        lambda: ROWS * COLUMNS // 2,
+        lambda: bool(ROWS % 29),
+        lambda: 8 // ROWS,
+        lambda: ROWS * 0.5,
+        lambda: ROWS // COLUMNS,
         lambda: product([ROWS + COLUMNS + place for place in range(80)]),
     ],
 )
@@ -271,15 +267,15 @@ def _kernel(size: int) -> Any:
 
 
 READERS = {
-    **{
-        "onnx": _onnx,
-        "torch-export": _pt2,
-        "tf-graph": _frozen,
-        "tflite": _tflite,
-        "tfjs": _tfjs,
-        "keras": _keras,
-    },
-    **{"caffe": _caffe, "mxnet": _mxnet, "torch7": _torch7},
+    "onnx": _onnx,
+    "torch-export": _pt2,
+    "tf-graph": _frozen,
+    "tflite": _tflite,
+    "tfjs": _tfjs,
+    "keras": _keras,
+    "caffe": _caffe,
+    "mxnet": _mxnet,
+    "torch7": _torch7,
 }
 
 

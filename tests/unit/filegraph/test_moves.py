@@ -63,13 +63,13 @@ CASES: Cases = {
     ),
     "parts in another order of axes": (
         [
-            *((moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (moves.split, 1, (1, -1)),
-                (moves.concat, 1)),
+            (moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (moves.split, 1, (1, -1)),
+                (moves.concat, 1),
             (reductions.reduce, "mean", (2, 3), False),
         ],
         [
-            *((moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (moves.split, 3, (1, -1)),
-                (moves.concat, 3)),
+            (moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (moves.split, 3, (1, -1)),
+                (moves.concat, 3),
             (reductions.reduce, "mean", (1, 2), False),
         ],
         [PadChannels(1, 0), SliceChannels(0, 1), SliceChannels(1, 5), ConcatChannels(), GlobalAvgPool()],
@@ -90,14 +90,14 @@ CASES: Cases = {
     ),
     "parts and pads of a list of cells, whose batch may be another axis": (
         [
-            *((moves.reshape, (-1, 48, 4)), (moves.cut, {1: slice(1, None, 2), 2: 3}),
-                (moves.unsqueeze, (2,))),
-            *((moves.transpose, (1, 0, 2)), (moves.pad, {0: (2, -1)}), (moves.transpose, (1, 0, 2))),
+            (moves.reshape, (-1, 48, 4)), (moves.cut, {1: slice(1, None, 2), 2: 3}),
+                (moves.unsqueeze, (2,)),
+            (moves.transpose, (1, 0, 2)), (moves.pad, {0: (2, -1)}), (moves.transpose, (1, 0, 2)),
         ],
         [
-            *((moves.flatten, 2), (moves.transpose, (0, 2, 1)),
-                (moves.cut, {-2: slice(1, None, 2), -1: slice(3, 4)})),
-            *((moves.transpose, (1, 0, 2)), (moves.pad, {-3: (2, -1)}), (moves.transpose, (1, 0, 2))),
+            (moves.flatten, 2), (moves.transpose, (0, 2, 1)),
+                (moves.cut, {-2: slice(1, None, 2), -1: slice(3, 4)}),
+            (moves.transpose, (1, 0, 2)), (moves.pad, {-3: (2, -1)}), (moves.transpose, (1, 0, 2)),
         ],
         [Rearrange("c h w -> (h w) c"), CropAxis(0, 1, 0, 2), CropAxis(1, 3, 0), CropAxis(0, 0, 1),
             PadAxis(0, 2, 0)],
@@ -106,13 +106,13 @@ CASES: Cases = {
         [(moves.reshape, (-1, 48, 4)), (moves.split, 1, (40, -1)), (moves.concat, 1),
             (moves.gather, 1, (1, 0))],
         [
-            *((moves.flatten, 2), (moves.transpose, (0, 2, 1)), (moves.split, 1, (40, 8)),
-                (moves.concat, -2)),
+            (moves.flatten, 2), (moves.transpose, (0, 2, 1)), (moves.split, 1, (40, 8)),
+                (moves.concat, -2),
             (moves.gather, -2, (1, 0)),
         ],
         [
-            *(Rearrange("c h w -> (h w) c"), CropAxis(0, 0, 8), CropAxis(0, 40, 0), Join(0)),
-            *(CropAxis(0, 1, 46), CropAxis(0, 0, 47), Join(0)),
+            Rearrange("c h w -> (h w) c"), CropAxis(0, 0, 8), CropAxis(0, 40, 0), Join(0),
+            CropAxis(0, 1, 46), CropAxis(0, 0, 47), Join(0),
         ],
     ),
     "all numbers of all images, turned round": (

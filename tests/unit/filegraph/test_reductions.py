@@ -49,17 +49,17 @@ CASES: Cases = {
     ),
     "a list of cells, its sum and its least": (
         [
-            *((moves.reshape, (-1, 48, 4)), (reductions.reduce, "sum", (1,), True),
-                (reductions.reduce, "min", (2,), False)),
+            (moves.reshape, (-1, 48, 4)), (reductions.reduce, "sum", (1,), True),
+                (reductions.reduce, "min", (2,), False),
         ],
         [
-            *((moves.flatten, 2), (moves.transpose, (2, 0, 1)), (reductions.reduce, "sum", (0,), False)),
-            *((moves.unsqueeze, (1,)), (reductions.reduce, "min", (-1,), False)),
+            (moves.flatten, 2), (moves.transpose, (2, 0, 1)), (reductions.reduce, "sum", (0,), False),
+            (moves.unsqueeze, (1,)), (reductions.reduce, "min", (-1,), False),
         ],
         [
-            *(Rearrange("c h w -> (h w) c"), ReduceAxis("mean", 0), Affine((48.0,), (0.0,)),
-                Affine((-1.0,), (0.0,))),
-            *(Rearrange("c -> () c"), ReduceAxis("max", 1), Affine((-1.0,), (0.0,))),
+            Rearrange("c h w -> (h w) c"), ReduceAxis("mean", 0), Affine((48.0,), (0.0,)),
+                Affine((-1.0,), (0.0,)),
+            Rearrange("c -> () c"), ReduceAxis("max", 1), Affine((-1.0,), (0.0,)),
         ],
     ),
     "a softmax along several axes": (

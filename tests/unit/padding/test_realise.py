@@ -503,8 +503,12 @@ def test_realisations_on_a_sample() -> None:
         pytest.param(
             TORCH,
             {
-                **{"native": 18518, "pad layer": 68718, "dynamic pad layer": 496, "composition": 5693},
-                **{UNDEFINED: 9599, NO_DILATED_POOL: 30032},
+                "native": 18518,
+                "pad layer": 68718,
+                "dynamic pad layer": 496,
+                "composition": 5693,
+                UNDEFINED: 9599,
+                NO_DILATED_POOL: 30032,
             },
             id="torch",
         ),

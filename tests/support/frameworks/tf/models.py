@@ -185,16 +185,21 @@ def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
 def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
     """The ops of classic vision models over a map of 8 channels, to features called `prefix`."""
     each: dict[str, Op] = {
-        **{
-            "leaky": LeakyRelu(0.3),
-            "growing": LeakyRelu(1.3),
-            "falling": LeakyRelu(-0.2),
-            "elu": Elu(0.9),
-            "celu": Celu(0.7),
-        },
-        **{"softplus": Softplus(), "cut": Softplus(True), "hard": HardSigmoid(), "keras2": HardSigmoid(0.2)},
-        **{"gelu": Gelu(), "by_tanh": Gelu(True), "clip": Clip(-0.3, 0.7)},
-        **{"over": ThresholdedRelu(0.3), "under": ThresholdedRelu(-0.2), "one": Softmax()},
+        "leaky": LeakyRelu(0.3),
+        "growing": LeakyRelu(1.3),
+        "falling": LeakyRelu(-0.2),
+        "elu": Elu(0.9),
+        "celu": Celu(0.7),
+        "softplus": Softplus(),
+        "cut": Softplus(True),
+        "hard": HardSigmoid(),
+        "keras2": HardSigmoid(0.2),
+        "gelu": Gelu(),
+        "by_tanh": Gelu(True),
+        "clip": Clip(-0.3, 0.7),
+        "over": ThresholdedRelu(0.3),
+        "under": ThresholdedRelu(-0.2),
+        "one": Softmax(),
         **{op.name: op for op in PLAIN},
     }
     numbers = {op.name: op for op in OF_NUMBERS if not isinstance(op, Abs)}

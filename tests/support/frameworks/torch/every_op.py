@@ -86,40 +86,51 @@ PLAIN = tuple(op() for op in OPS.values() if op.__module__ == activations.__name
 """Every activation without attributes."""
 OF_NUMBERS: tuple[Op, ...] = (
     *(op() for op in OPS.values() if op.__module__ == functions.__name__ and not fields(op)),
-    *(Power(3.0), Power(1 / 3), Power(-1.5), Step(), Step(True)),
+    Power(3.0),
+    Power(1 / 3),
+    Power(-1.5),
+    Step(),
+    Step(True),
 )
 """Functions of each number, of which some take only what is above 0."""
 OF_VALUES: tuple[Op, ...] = (
-    *(
-        Affine((0.5,), (1 / 3,)),
-        BatchNorm(1e-3, 0.1, scale=False),
-        LayerNorm(1e-6),
-        LayerNorm(1e-3, scale=False),
-    ),
-    *(
-        LayerNorm(1e-3, center=False),
-        LayerNorm(0.1, scale=False, center=False),
-        ChannelScale(),
-        ChannelScale(bias=True),
-    ),
-    *(RmsNorm(1e-6), RmsNorm(0.1, scale=False)),
-    *(GroupNorm(2, 1e-3), GroupNorm(1, 1e-5, scale=False), GroupNorm(4, 0.1, center=False)),
-    *(
-        ThresholdedRelu(0.3),
-        ThresholdedRelu(-0.2),
-        Clip(-0.5, 0.7),
-        LeakyRelu(0.3),
-        Elu(),
-        Elu(0.3),
-        Celu(),
-        Celu(0.7),
-        Softplus(),
-        Softplus(True),
-    ),
-    *(HardSigmoid(), HardSigmoid(0.2), HardSigmoid(0.2, 0.4), Gelu(), Gelu(approximate=True)),
+    Affine((0.5,), (1 / 3,)),
+    BatchNorm(1e-3, 0.1, scale=False),
+    LayerNorm(1e-6),
+    LayerNorm(1e-3, scale=False),
+    LayerNorm(1e-3, center=False),
+    LayerNorm(0.1, scale=False, center=False),
+    ChannelScale(),
+    ChannelScale(bias=True),
+    RmsNorm(1e-6),
+    RmsNorm(0.1, scale=False),
+    GroupNorm(2, 1e-3),
+    GroupNorm(1, 1e-5, scale=False),
+    GroupNorm(4, 0.1, center=False),
+    ThresholdedRelu(0.3),
+    ThresholdedRelu(-0.2),
+    Clip(-0.5, 0.7),
+    LeakyRelu(0.3),
+    Elu(),
+    Elu(0.3),
+    Celu(),
+    Celu(0.7),
+    Softplus(),
+    Softplus(True),
+    HardSigmoid(),
+    HardSigmoid(0.2),
+    HardSigmoid(0.2, 0.4),
+    Gelu(),
+    Gelu(approximate=True),
     *PLAIN,
-    *(Identity(), Dropout(0.3), PadChannels(1, 2), PadChannels(0, 3)),
-    *(SliceChannels(2, 7), SliceChannels(1, 8, 3), SliceChannels(7, 1, -2), SliceChannels(7, -1, -1)),
+    Identity(),
+    Dropout(0.3),
+    PadChannels(1, 2),
+    PadChannels(0, 3),
+    SliceChannels(2, 7),
+    SliceChannels(1, 8, 3),
+    SliceChannels(7, 1, -2),
+    SliceChannels(7, -1, -1),
 )
 """Of maps and of features."""
 OF_CELLS = tuple(
@@ -133,15 +144,11 @@ RESIZES: tuple[Op, ...] = (
     *(Resize("linear", (2.0, 3.0), coordinates=rule) for rule in RULES),
     *(Resize("linear", (1.5, 0.5), coordinates=rule) for rule in RULES),
     *(Resize(mode, size=(11, 4), coordinates=rule) for mode in ("linear", "cubic") for rule in RULES),
-    *(
-        Resize("linear", size=(1, 6)),
-        Resize("cubic", (2.0, 4.0)),
-        Resize("cubic", (2.0, 4.0), a=-0.5, inside=True),
-    ),
-    *(
-        Resize("cubic", (1.5, 2.5), coordinates="asymmetric", a=-0.6),
-        Resize("cubic", size=(13, 9), a=-0.5, inside=True),
-    ),
+    Resize("linear", size=(1, 6)),
+    Resize("cubic", (2.0, 4.0)),
+    Resize("cubic", (2.0, 4.0), a=-0.5, inside=True),
+    Resize("cubic", (1.5, 2.5), coordinates="asymmetric", a=-0.6),
+    Resize("cubic", size=(13, 9), a=-0.5, inside=True),
     *(
         Resize("nearest", (0.5, 2.0), coordinates=rule, rounding=each)
         for rule in RULES[1:]
@@ -150,109 +157,87 @@ RESIZES: tuple[Op, ...] = (
 )
 """Of any size."""
 OF_MAPS: tuple[Op, ...] = (
-    *(
-        Conv(4, THREE, Convention("same"), groups=2),
-        MaxPool(THREE, Convention("same", fill=LOWEST)),
-        AvgPool(THREE, Convention()),
-    ),
-    *(
-        ConvTranspose(4, STRIDED),
-        ConvTranspose(4, THREE, (1, 1, 1, 1), 2, bias=True),
-        ConvTranspose(8, STRIDED, (0, 1, 0, 1), 8),
-    ),
-    *(
-        ConvTranspose(4, STRIDED, (1, 0, 2, 0), bias=True),
-        ConvTranspose(4, STRIDED, (0, -1, 1, -1), bias=True),
-    ),
-    *(
-        ConvTranspose(4, Window((2, 3), (3, 1), (1, 2)), (0, -1, 3, 1), bias=True),
-        ConvTranspose(4, STRIDED, (-1, 2, 0, -7), 2, True),
-    ),
-    *(GlobalAvgPool(), GlobalAvgPool(keep=True), GlobalMaxPool(), GlobalMaxPool(keep=True)),
+    Conv(4, THREE, Convention("same"), groups=2),
+    MaxPool(THREE, Convention("same", fill=LOWEST)),
+    AvgPool(THREE, Convention()),
+    ConvTranspose(4, STRIDED),
+    ConvTranspose(4, THREE, (1, 1, 1, 1), 2, bias=True),
+    ConvTranspose(8, STRIDED, (0, 1, 0, 1), 8),
+    ConvTranspose(4, STRIDED, (1, 0, 2, 0), bias=True),
+    ConvTranspose(4, STRIDED, (0, -1, 1, -1), bias=True),
+    ConvTranspose(4, Window((2, 3), (3, 1), (1, 2)), (0, -1, 3, 1), bias=True),
+    ConvTranspose(4, STRIDED, (-1, 2, 0, -7), 2, True),
+    GlobalAvgPool(),
+    GlobalAvgPool(keep=True),
+    GlobalMaxPool(),
+    GlobalMaxPool(keep=True),
     *(
         ReduceMap(function, axis)
         for function in ("mean", "max", "norm")
         for axis in ("channels", "rows", "columns")
     ),
     GroupNorm(8, 1e-3, scale=False, center=False),
-    *(
-        LocalResponseNorm(5, 2e-5, 0.75, 1.0),
-        LocalResponseNorm(4, 0.3, 0.5, 2.0),
-        LocalResponseNorm(2, 1.0, 1.0, 0.1),
-    ),
-    *(Dropout(0.5, True), PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), CropMap((1, 0, 2, 1))),
+    LocalResponseNorm(5, 2e-5, 0.75, 1.0),
+    LocalResponseNorm(4, 0.3, 0.5, 2.0),
+    LocalResponseNorm(2, 1.0, 1.0, 0.1),
+    Dropout(0.5, True),
+    PadMap((1, 2, 0, 3)),
+    PadMap((1, 0, 0, 0), -2.5),
+    CropMap((1, 0, 2, 1)),
     *(ExtendMap((1, 2, 0, 3), mode) for mode in ("edge", "reflect", "symmetric", "wrap")),
-    *(
-        ChannelShuffle(2),
-        ChannelShuffle(4),
-        DepthToSpace(2),
-        DepthToSpace(2, "CRD"),
-        Upsample(2, 2),
-        Upsample(3, 1),
-        Upsample(1, 41),
-    ),
+    ChannelShuffle(2),
+    ChannelShuffle(4),
+    DepthToSpace(2),
+    DepthToSpace(2, "CRD"),
+    Upsample(2, 2),
+    Upsample(3, 1),
+    Upsample(1, 41),
     *RESIZES,
 )
 OF_SEVERAL: tuple[Op, ...] = (Add(), Multiply(), Maximum(), Minimum(), ConcatChannels())
 
 
 ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
-    *(("cells", Rearrange("c h w -> (h w) c"), ("stem",)), ("grid", Rearrange("c h w -> w h c"), ("stem",))),
+    ("cells", Rearrange("c h w -> (h w) c"), ("stem",)),
+    ("grid", Rearrange("c h w -> w h c"), ("stem",)),
     ("lists", Rearrange("c h w -> c (h w)"), ("stem",)),
-    *(
-        ("products", MatMul(), ("lists", "cells")),
-        ("shares", MatMul(True), ("cells", "cells")),
-        ("rows", MatMul(True), ("grid",) * 2),
-    ),
-    *(
-        ("mixed", MatMul(), ("cells", "products")),
-        ("turned", Rearrange("w h c -> c h w", map=True), ("grid",)),
-    ),
-    *(
-        ("parts", Rearrange("t (k=4 c) -> k t () c"), ("cells",)),
-        ("whole", Rearrange("k t u c -> (t u) (c k)"), ("parts",)),
-    ),
-    *(
-        ("longer", Join(0), ("cells", "products", "cells")),
-        ("wider", Join(1), ("cells", "cells")),
-        ("planes", Join(2), ("grid", "grid")),
-    ),
-    *(
-        ("fewer", CropAxis(0, 1, 2), ("cells",)),
-        ("every", CropAxis(1, 1, 0, 3), ("cells",)),
-        ("inner", CropAxis(1, 0, 1, 2), ("grid",)),
-    ),
-    *(
-        ("three", Join(1), ("cells",) * 3),
-        ("joint", Attention(4, 0.02), ("three",)),
-        ("apart", Attention(2, 0.01), ("cells", "products", "products")),
-        ("planes_of_heads", Attention(2, 0.05), ("grid", "grid", "grid")),
-    ),
-    *(("edged", PadAxis(0, 1, 2), ("cells",)), ("walled", PadAxis(2, 0, 1, -0.5), ("grid",))),
+    ("products", MatMul(), ("lists", "cells")),
+    ("shares", MatMul(True), ("cells", "cells")),
+    ("rows", MatMul(True), ("grid",) * 2),
+    ("mixed", MatMul(), ("cells", "products")),
+    ("turned", Rearrange("w h c -> c h w", map=True), ("grid",)),
+    ("parts", Rearrange("t (k=4 c) -> k t () c"), ("cells",)),
+    ("whole", Rearrange("k t u c -> (t u) (c k)"), ("parts",)),
+    ("longer", Join(0), ("cells", "products", "cells")),
+    ("wider", Join(1), ("cells", "cells")),
+    ("planes", Join(2), ("grid", "grid")),
+    ("fewer", CropAxis(0, 1, 2), ("cells",)),
+    ("every", CropAxis(1, 1, 0, 3), ("cells",)),
+    ("inner", CropAxis(1, 0, 1, 2), ("grid",)),
+    ("three", Join(1), ("cells",) * 3),
+    ("joint", Attention(4, 0.02), ("three",)),
+    ("apart", Attention(2, 0.01), ("cells", "products", "products")),
+    ("planes_of_heads", Attention(2, 0.05), ("grid", "grid", "grid")),
+    ("edged", PadAxis(0, 1, 2), ("cells",)),
+    ("walled", PadAxis(2, 0, 1, -0.5), ("grid",)),
     *(
         (f"{function}_{axis}", ReduceAxis(function, axis), ("grid",))
         for function in ("mean", "max", "norm")
         for axis in range(3)
     ),
     *((f"{function}_cell", ReduceAxis(function, 0), ("cells",)) for function in ("mean", "max", "norm")),
-    *(
-        ("shifted", AddArray((1, 8)), ("cells",)),
-        ("scaled", MultiplyArray((1, 8)), ("cells",)),
-        ("fixed", AddArray((8, 8)), ("products",)),
-    ),
-    *(
-        ("thick", AddArray((8, 1, 1)), ("stem",)),
-        ("thin_rows", MultiplyArray((1, 8)), ("products",)),
-        ("classes", Tokens(2), ("cells",)),
-    ),
-    *(
-        ("one", Rearrange("h c -> () h c"), ("max_0",)),
-        ("sum", Add(), ("grid", "one")),
-        ("number", Rearrange("() ->"), ("single",)),
-        ("curved", Elu(0.5), ("number",)),
-        ("more", Dense(3), ("cells",)),
-        ("each", Dense(5, bias=False), ("grid",)),
-    ),
+    ("shifted", AddArray((1, 8)), ("cells",)),
+    ("scaled", MultiplyArray((1, 8)), ("cells",)),
+    ("fixed", AddArray((8, 8)), ("products",)),
+    ("thick", AddArray((8, 1, 1)), ("stem",)),
+    ("thin_rows", MultiplyArray((1, 8)), ("products",)),
+    ("classes", Tokens(2), ("cells",)),
+    ("one", Rearrange("h c -> () h c"), ("max_0",)),
+    ("sum", Add(), ("grid", "one")),
+    ("number", Rearrange("() ->"), ("single",)),
+    ("curved", Elu(0.5), ("number",)),
+    ("more", Dense(3), ("cells",)),
+    ("each", Dense(5, bias=False), ("grid",)),
 )
 """Arrays of a map, each with the values that it reads, also of an open size."""
 
@@ -260,14 +245,17 @@ NEAREST: tuple[Op, ...] = tuple(
     Resize("nearest", size=(11, 5), coordinates=rule, rounding=each) for rule in RULES for each in ROUNDINGS
 )
 FLATTENED: tuple[Op, ...] = (
-    *(
-        Flatten(*SIZE),
-        Flatten(*SIZE, "HWC"),
-        Rearrange("c h w -> (w c h)"),
-        Rearrange("c h (w k=2) -> (c k) w h", map=True),
-    ),
-    *(AdaptiveAvgPool(3, 5), AdaptiveAvgPool(13, 2), AdaptiveMaxPool(4, 1), AdaptiveMaxPool(*SIZE)),
-    *(AddArray((8, *SIZE)), MultiplyArray((1, 1, SIZE[1])), *NEAREST),
+    Flatten(*SIZE),
+    Flatten(*SIZE, "HWC"),
+    Rearrange("c h w -> (w c h)"),
+    Rearrange("c h (w k=2) -> (c k) w h", map=True),
+    AdaptiveAvgPool(3, 5),
+    AdaptiveAvgPool(13, 2),
+    AdaptiveMaxPool(4, 1),
+    AdaptiveMaxPool(*SIZE),
+    AddArray((8, *SIZE)),
+    MultiplyArray((1, 1, SIZE[1])),
+    *NEAREST,
 )
 """These fix the size of the input, adaptive pools only where the destination has none of its own."""
 

@@ -41,14 +41,12 @@ def test_errors_are_percentages_of_all_photos_those_not_scored_included() -> Non
     ("t", "freedom", "wanted"),
     [
         # From tables: the one-sided 5, 2.5, 0.5 and 0.05 percent.
-        *(
-            (6.314, 1, 0.05),
-            (2.920, 2, 0.05),
-            (2.571, 5, 0.025),
-            (1.812, 10, 0.05),
-            (3.169, 10, 0.005),
-            (3.460, 60, 0.0005),
-        ),
+        (6.314, 1, 0.05),
+        (2.920, 2, 0.05),
+        (2.571, 5, 0.025),
+        (1.812, 10, 0.05),
+        (3.169, 10, 0.005),
+        (3.460, 60, 0.0005),
         (1.0, 1, 0.25),
         (1e-200, 7, 0.5),
         *((t, 500_000, erfc(t / sqrt(2)) / 2) for t in (0.5, 1.7, 2, 6)),  # close to the normal distribution

@@ -368,7 +368,13 @@ def test_command_line(
     assert status == 0 and {"sites", "cases", "judged_by", "trained"} <= set(record)
     assert {"name", "certain", "also"} <= set(record["trained"])
     assert set(record["cases"][0]) >= {
-        *("name", "convention", "top1_error", "top5_error", "ten_crop_top5_error", "log_loss", "entropy")
+        "name",
+        "convention",
+        "top1_error",
+        "top5_error",
+        "ten_crop_top5_error",
+        "log_loss",
+        "entropy",
     }
     status, out = run("--site", "stem/conv=1")
     assert status == 0 and "Trained with " in out and "asymmetric, but stem/conv 1" in out

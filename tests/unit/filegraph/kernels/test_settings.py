@@ -8,16 +8,20 @@ from porter.filegraph.kernels.settings import Settings
 
 SETTINGS = Settings(
     {
-        **{"kernel": ("(3, 5)",), "shape": ("[0, -1]",), "long": ("(4L, 4L)",), "axis": ("None",)},
-        **{
-            "bias": ("False",),
-            "old": ("1",),
-            "low": ("true",),
-            "eps": ("1e-05",),
-            "most": ("inf",),
-            "eight": ("08",),
-        },
-        **{"kernel_size": ("3",), "kernel_w": ("5",), "pool": ("MAX", "AVE"), "coeff": ("1", "-0.5")},
+        "kernel": ("(3, 5)",),
+        "shape": ("[0, -1]",),
+        "long": ("(4L, 4L)",),
+        "axis": ("None",),
+        "bias": ("False",),
+        "old": ("1",),
+        "low": ("true",),
+        "eps": ("1e-05",),
+        "most": ("inf",),
+        "eight": ("08",),
+        "kernel_size": ("3",),
+        "kernel_w": ("5",),
+        "pool": ("MAX", "AVE"),
+        "coeff": ("1", "-0.5"),
     }
 )
 

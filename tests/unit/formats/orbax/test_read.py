@@ -25,7 +25,9 @@ KERNEL, HALF, MEAN = (
 STATE = {
     "params": {"conv": {"kernel": KERNEL, "half": HALF}},
     "batch_stats": {"norm": {"mean": MEAN}},
-    **{"step": 7, "name": "net", "opt_state": ({"mu": MEAN}, None)},
+    "step": 7,
+    "name": "net",
+    "opt_state": ({"mu": MEAN}, None),
 }
 LAYOUTS: Mapping[str, Mapping[str, bool]] = {
     "ocdbt": {"use_ocdbt": True},
@@ -81,7 +83,9 @@ def place(name: str) -> str:
 OLDER = {
     "params": {"conv": {"kernel": place("params.conv.kernel"), "half": place("params.conv.half")}},
     "batch_stats": {"norm": {"mean": MEAN}},
-    **{"step": 7, "name": "net", "opt_state": {"0": {"mu": place("opt_state.0.mu")}, "1": None}},
+    "step": 7,
+    "name": "net",
+    "opt_state": {"0": {"mu": place("opt_state.0.mu")}, "1": None},
 }
 
 

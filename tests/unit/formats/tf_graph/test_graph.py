@@ -109,17 +109,15 @@ def test_a_network(tmp_path: Path) -> None:
 
     found = nodes_of(tmp_path, make)
     assert [node.name for node in found] == [
-        *(
-            "net/Conv2d_0",
-            "Relu6",
-            "net/Conv2d_1",
-            "net/Conv2d_1/BatchNorm",
-            "Relu",
-            "Mean",
-            "net/Logits",
-            "Reshape",
-            "Predictions",
-        )
+        "net/Conv2d_0",
+        "Relu6",
+        "net/Conv2d_1",
+        "net/Conv2d_1/BatchNorm",
+        "Relu",
+        "Mean",
+        "net/Logits",
+        "Reshape",
+        "Predictions",
     ]
     first: Any = found[0].op
     assert first == Conv(4, first.window, Convention("same"), 1, True)

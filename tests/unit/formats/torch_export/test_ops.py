@@ -327,24 +327,20 @@ WHOLE_AND_FIXED: dict[str, Case] = {
     "learned queries": lambda m, x: m.dense.tile(len(x), 1, 1) @ x.flatten(2) + m.dense @ x.flatten(2),
 }
 SHAPES = {
-    **{
-        "k3": (8, 6, 3, 3),
-        "k2": (6, 3, 2, 2),
-        "t3": (6, 2, 3, 3),
-        "k1": (6, 6, 1, 1),
-        "k5": (1, 1, 5),
-        "b8": (8,),
-        "b4": (4,),
-    },
-    **{
-        "gamma": (6,),
-        "beta": (6,),
-        "along": (6, 1, 1),
-        "one": (1,),
-        "dense": (8, 6),
-        "pairs": (4, 6, 6),
-        "wide": (3, 6 * SIZE[0] * SIZE[1]),
-    },
+    "k3": (8, 6, 3, 3),
+    "k2": (6, 3, 2, 2),
+    "t3": (6, 2, 3, 3),
+    "k1": (6, 6, 1, 1),
+    "k5": (1, 1, 5),
+    "b8": (8,),
+    "b4": (4,),
+    "gamma": (6,),
+    "beta": (6,),
+    "along": (6, 1, 1),
+    "one": (1,),
+    "dense": (8, 6),
+    "pairs": (4, 6, 6),
+    "wide": (3, 6 * SIZE[0] * SIZE[1]),
 }
 
 

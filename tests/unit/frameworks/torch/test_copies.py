@@ -114,7 +114,9 @@ COPIED: dict[str, tuple[Callable[[], Any], int, set[str], set[str]]] = {
     "plain": (Net, 1, set(), set()),
     "a hook that looks": (
         lambda: hooked(lambda net: net.conv.register_forward_hook(lambda _, __, value: seen.append(value))),
-        *(1, set(), {"conv"}),
+        1,
+        set(),
+        {"conv"},
     ),
     "a hook that gives": (
         lambda: hooked(lambda net: net.conv.register_forward_hook(outer)),
@@ -124,11 +126,15 @@ COPIED: dict[str, tuple[Callable[[], Any], int, set[str], set[str]]] = {
     ),
     "a hook that changes in place": (
         lambda: hooked(lambda net: net.conv.register_forward_hook(in_place)),
-        *(1, {"conv"}, set()),
+        1,
+        {"conv"},
+        set(),
     ),
     "a hook before": (
         lambda: hooked(lambda net: net.head.register_forward_pre_hook(lambda _, given: (given[0] + 1,))),
-        *(1, {"head"}, set()),
+        1,
+        {"head"},
+        set(),
     ),
     "a hook with names, at the top": (
         lambda: hooked(
@@ -136,15 +142,21 @@ COPIED: dict[str, tuple[Callable[[], Any], int, set[str], set[str]]] = {
                 lambda _, given, named: (given, {"times": 3.0}), with_kwargs=True
             )
         ),
-        *(1, {""}, set()),
+        1,
+        {""},
+        set(),
     ),
     "a hook at the top that clips what no value reaches": (
         lambda: hooked(lambda net: net.register_forward_hook(lambda _, __, value: value.clip(max=1e6))),
-        *(1, {""}, set()),
+        1,
+        {""},
+        set(),
     ),
     "hooks backward": (
         lambda: hooked(lambda net: net.conv.register_full_backward_hook(lambda *_: None)),
-        *(1, set(), set()),
+        1,
+        set(),
+        set(),
     ),
     "hooks that collect, added when it is first called": (Collecting, 2, {"conv"}, set()),
     "hooks that collect, called before": (lambda: called(Collecting().eval()), 2, {"conv"}, set()),
@@ -152,21 +164,29 @@ COPIED: dict[str, tuple[Callable[[], Any], int, set[str], set[str]]] = {
     "counts its calls": (Counting, 1, set(), set()),
     "a norm of weights": (
         lambda: hooked(lambda net: parametrizations.weight_norm(net.conv)),
-        *(1, set(), set()),
+        1,
+        set(),
+        set(),
     ),
     "forward of an instance": (
         lambda: with_forward(lambda forward: lambda images: forward(images) * 2),
-        *(1, set(), set()),
+        1,
+        set(),
+        set(),
     ),
     "forward with arguments": (
         lambda: with_forward(lambda forward: partial(forward, times=2.0)),
-        *(1, set(), set()),
+        1,
+        set(),
+        set(),
     ),
     "compiled": (lambda: torch.compile(Net().eval(), backend=refusing), 1, set(), set()),
     "compiled in place": (lambda: hooked(lambda net: net.compile(backend=refusing)), 1, set(), set()),
     "compiled inside": (
         lambda: nn.Sequential(hooked(lambda _: None, torch.compile(Net(), backend=refusing)), nn.ReLU()),
-        *(1, set(), set()),
+        1,
+        set(),
+        set(),
     ),
     "parallel inside": (lambda: nn.Sequential(nn.DataParallel(Net())), 1, set(), set()),
     "half precision": (lambda: Net().half(), 1, set(), set()),
@@ -208,11 +228,13 @@ def by_its_id(net: Net) -> Callable[..., Any]:
 REFUSED: dict[str, tuple[Callable[[], nn.Module], type[PorterError], str]] = {
     "a hook for this very module": (
         lambda: hooked(lambda net: net.conv.register_forward_hook(by_its_id(net))),
-        *(CheckFailed, r"gives something else than it does: output 0 .*hooks of your own at 'conv'"),
+        CheckFailed,
+        r"gives something else than it does: output 0 .*hooks of your own at 'conv'",
     ),
     "a hook of what wraps it": (
         lambda: hooked(lambda net: net.register_forward_hook(outer), nn.DataParallel(Net())),
-        *(CheckFailed, r"output 0 is 5.0e-01 away"),
+        CheckFailed,
+        r"output 0 is 5.0e-01 away",
     ),
     "more in training": (
         Auxiliary,
@@ -221,11 +243,13 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], type[PorterError], str]] = {
     ),
     "an object of an unknown class": (
         lambda: Net(lambda logits, maps: SimpleNamespace(logits=logits)),
-        *(UsageError, "returns a SimpleNamespace, in which porter finds no tensors"),
+        UsageError,
+        "returns a SimpleNamespace, in which porter finds no tensors",
     ),
     "an object among tensors": (
         lambda: Net(lambda logits, maps: {"logits": logits, "more": SimpleNamespace(maps=maps)}),
-        *(UsageError, "returns a SimpleNamespace, in which"),
+        UsageError,
+        "returns a SimpleNamespace, in which",
     ),
     "no tensors": (lambda: Net(lambda logits, maps: ()), UsageError, "returns a tuple without tensors"),
 }
