@@ -75,7 +75,6 @@ OF_TORCH: Mapping[str, Function] = {
     "softsign": F.softsign,
     "log of a sigmoid": F.logsigmoid,
     "sigmoid": torch.sigmoid,
-    "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "relu6": F.relu6,
     "leaky relu": lambda x: F.leaky_relu(x, 0.2),
