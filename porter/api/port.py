@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 from porter.api.speaking import public
 from porter.base.commands import OpenOptions, takes
 from porter.base.dtypes import Array
+from porter.base.options import AnyPath
 from porter.conversion.convert import Conversion
 from porter.evaluation.details import DETAILS
 from porter.evaluation.evaluate import evaluate
 from porter.evaluation.prediction import Photo, predict, transform_of
-from porter.files import AnyPath, is_plain, new_folder
+from porter.files import is_plain, new_folder
 from porter.frameworks.in_memory import Held
 from porter.port import RECORD, Port as ReadPort, read_port
 from porter.port.folder import LoadedModel, load

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, ParamSpec, TypeVar
 
 from porter.base import options as opt
 from porter.base.kinds import expect_kind
-from porter.base.options import Asked, Option, Placeholder, for_a_program, in_python
+from porter.base.options import AnyPath, AnySize, Asked, Option, Placeholder, for_a_program, in_python
 
 if TYPE_CHECKING:
     import jax
@@ -49,35 +49,35 @@ class ConvertOptions:
         "| Sequence[torch.Tensor | NDArray[np.generic]] | None",
         None,
     ] = None
-    weights: Annotated[str | PathLike[str] | None, opt.WEIGHTS] = None
-    out: Annotated[str | PathLike[str] | None, opt.OUT] = None
+    weights: Annotated[AnyPath | None, opt.WEIGHTS] = None
+    out: Annotated[AnyPath | None, opt.OUT] = None
     overwrite: Annotated[bool, opt.OVERWRITE] = False
     padding: Annotated[str, opt.PADDING] = "shipped"
-    input_size: Annotated[int | Sequence[int] | str | None, opt.INPUT_SIZE] = None
+    input_size: Annotated[AnySize | None, opt.INPUT_SIZE] = None
     dtype: Annotated[str, opt.DTYPE] = "float32"
     quantize: Annotated[str | None, opt.QUANTIZE] = None
     allow_overflow: Annotated[bool, opt.ALLOW_OVERFLOW] = False
     keep_background: Annotated[bool, opt.KEEP_BACKGROUND] = False
     keep_activation: Annotated[bool, opt.KEEP_ACTIVATION] = False
     keep_dropout: Annotated[bool, opt.KEEP_DROPOUT] = False
-    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
-    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
+    preprocess: Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS] = None
+    class_names: Annotated[AnyPath | None, opt.CLASS_NAMES] = None
     outputs: Annotated[str | Sequence[str], opt.OUTPUTS] = ()
     mapped: Annotated[str | Sequence[str], opt.MAP] = ()
     options: Annotated[Mapping[str, bool | float | str] | None, opt.OPTION] = None
     fold_bn: Annotated[bool, opt.FOLD_BN] = False
     stock: Annotated[bool | str, opt.STOCK] = False
     check: Annotated[bool | None, opt.CHECK] = None
-    reference: Annotated[str | PathLike[str] | None, opt.REFERENCE] = None
+    reference: Annotated[AnyPath | None, opt.REFERENCE] = None
     origin: Annotated[str | None, opt.ORIGIN] = None
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
     """The options of `porter verify`."""
 
-    folder: Annotated[str | PathLike[str], opt.FOLDER]
+    folder: Annotated[AnyPath, opt.FOLDER]
     _: KW_ONLY
     weights: Annotated[
         "str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto | None",
@@ -86,23 +86,23 @@ class VerifyOptions:
     float64: Annotated[bool, opt.FLOAT64] = False
     device: Annotated[str, replace(opt.DEVICE, help="where the port runs")] = "cpu"
     tolerance: Annotated[float | None, opt.TOLERANCE] = None
-    reference: Annotated[str | PathLike[str] | None, opt.REFERENCE] = None
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    reference: Annotated[AnyPath | None, opt.REFERENCE] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
 class PredictOptions:
     """The options of `porter predict`."""
 
-    folder: Annotated[str | PathLike[str], opt.FOLDER]
+    folder: Annotated[AnyPath, opt.FOLDER]
     images: Annotated[
         "str | PathLike[str] | Image.Image | NDArray[np.generic] "
         "| Sequence[str | PathLike[str] | Image.Image | NDArray[np.generic]]",
         opt.IMAGES,
     ]
     _: KW_ONLY
-    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
-    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
+    preprocess: Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS] = None
+    class_names: Annotated[AnyPath | None, opt.CLASS_NAMES] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +114,11 @@ class PhotosOptions:
     batch_size: Annotated[int | None, opt.BATCH_SIZE] = None
     workers: Annotated[int | None, opt.WORKERS] = None
     limit: Annotated[int | None, opt.LIMIT] = None
-    cache: Annotated[str | PathLike[str] | None, opt.CACHE] = None
+    cache: Annotated[AnyPath | None, opt.CACHE] = None
     split: Annotated[str | None, opt.SPLIT] = None
-    labels: Annotated[str | PathLike[str] | None, opt.LABELS] = None
-    preprocess: Annotated[str | PathLike[str] | Mapping[str, object] | None, opt.PREPROCESS] = None
-    class_names: Annotated[str | PathLike[str] | None, opt.CLASS_NAMES] = None
+    labels: Annotated[AnyPath | None, opt.LABELS] = None
+    preprocess: Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS] = None
+    class_names: Annotated[AnyPath | None, opt.CLASS_NAMES] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class MeasuringOptions(PhotosOptions):
     compiled: Annotated[bool, opt.COMPILE] = False
     channels_last: Annotated[bool, opt.CHANNELS_LAST] = True
     fast: Annotated[bool, opt.FAST] = False
-    real_labels: Annotated[str | PathLike[str] | None, opt.REAL_LABELS] = None
+    real_labels: Annotated[AnyPath | None, opt.REAL_LABELS] = None
     expect_top1: Annotated[float | None, opt.EXPECT_TOP1] = None
     tolerance: Annotated[
         float | None,
@@ -144,32 +144,32 @@ class MeasuringOptions(PhotosOptions):
             help="how far top-1 may be from X, in percentage points; default: 0.05",
         ),
     ] = None
-    predictions: Annotated[str | PathLike[str] | None, opt.PREDICTIONS] = None
+    predictions: Annotated[AnyPath | None, opt.PREDICTIONS] = None
     afresh: Annotated[bool, opt.AFRESH] = False
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
 class EvaluateOptions(MeasuringOptions):
     """The options of `porter.evaluate`, which measures one port."""
 
-    folder: Annotated[str | PathLike[str], opt.FOLDER]
-    data: Annotated[str | PathLike[str], opt.DATA]
+    folder: Annotated[AnyPath, opt.FOLDER]
+    data: Annotated[AnyPath, opt.DATA]
 
 
 @dataclass(frozen=True)
 class EvaluateSeveralOptions(MeasuringOptions):
     """The options of `porter eval`, which measures each port that is named."""
 
-    folders: Annotated[Sequence[str | PathLike[str]], opt.FOLDERS]
-    data: Annotated[str | PathLike[str], opt.DATA]
+    folders: Annotated[Sequence[AnyPath], opt.FOLDERS]
+    data: Annotated[AnyPath, opt.DATA]
 
 
 @dataclass(frozen=True)
 class OpenOptions:
     """The options of `porter.open`."""
 
-    folder: Annotated[str | PathLike[str], opt.FOLDER]
+    folder: Annotated[AnyPath, opt.FOLDER]
 
 
 @dataclass(frozen=True)
@@ -186,16 +186,16 @@ class ListModelsOptions:
     name: Annotated[str, opt.NAME] = "*"
     zoo: Annotated[str | None, opt.ZOO] = None
     _: KW_ONLY
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
 class InspectOptions:
     """The options of `porter inspect`."""
 
-    file: Annotated[str | PathLike[str], opt.FILE]
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
-    input_size: Annotated[int | Sequence[int] | str | None, opt.INPUT_SIZE] = None
+    file: Annotated[AnyPath, opt.FILE]
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    input_size: Annotated[AnySize | None, opt.INPUT_SIZE] = None
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ class PadsOptions:
     subject: Annotated[str, opt.SUBJECT]
     source: Annotated[str | None, opt.FROM] = None
     to: Annotated[str, opt.TO] = "torch"
-    input_size: Annotated[int | Sequence[int] | str | None, opt.INPUT_SIZE] = None
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    input_size: Annotated[AnySize | None, opt.INPUT_SIZE] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class FetchOptions:
 
     variant: Annotated[str, opt.VARIANT]
     source: Annotated[str, replace(opt.FROM, help="where the weights come from", required=True)]
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
@@ -224,35 +224,35 @@ class StudyOptions(PhotosOptions):
 
     variant: Annotated[str, opt.VARIANT]
     source: Annotated[str | None, opt.FROM]
-    data: Annotated[str | PathLike[str], opt.DATA]
+    data: Annotated[AnyPath, opt.DATA]
     _: KW_ONLY
     between: Annotated[str | Sequence[str] | None, opt.BETWEEN] = None
     origin: Annotated[str | None, opt.ORIGIN] = None
-    weights: Annotated[str | PathLike[str] | None, opt.WEIGHTS] = None
+    weights: Annotated[AnyPath | None, opt.WEIGHTS] = None
     sites: Annotated[str | Sequence[str], opt.SITE] = ()
     mapped: Annotated[str | Sequence[str], opt.MAP] = ()
     options: Annotated[Mapping[str, bool | float | str] | None, opt.OPTION] = None
-    port: Annotated[str | PathLike[str] | None, opt.PORT] = None
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    port: Annotated[AnyPath | None, opt.PORT] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
 class ReportOptions:
     """The options of `porter report`."""
 
-    folder: Annotated[str | PathLike[str], opt.FOLDER]
+    folder: Annotated[AnyPath, opt.FOLDER]
     out: Annotated[
-        str | PathLike[str] | None,
+        AnyPath | None,
         replace(opt.OUT, metavar="FILE", help="default: DIR/report.html; for two ports ./DIR-and-OTHER.html"),
     ] = None
-    other: Annotated[str | PathLike[str] | None, opt.OTHER] = None
+    other: Annotated[AnyPath | None, opt.OTHER] = None
 
 
 @dataclass(frozen=True)
 class RecipeListOptions:
     """The options of `porter recipe list`."""
 
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
@@ -260,16 +260,16 @@ class RecipeShowOptions:
     """The options of `porter recipe show`."""
 
     name: Annotated[str, opt.NAME]
-    recipes: Annotated[str | PathLike[str] | None, opt.RECIPES] = None
+    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
 
 
 @dataclass(frozen=True)
 class RecipeCheckOptions:
     """The options of `porter recipe check`."""
 
-    file: Annotated[str | PathLike[str], replace(opt.FILE, help="a recipe")]
+    file: Annotated[AnyPath, replace(opt.FILE, help="a recipe")]
     weights: Annotated[
-        str | PathLike[str] | None,
+        AnyPath | None,
         replace(opt.WEIGHTS, help="try the recipe on this file: mapping and numbers"),
     ] = None
 
@@ -279,19 +279,17 @@ class RecipeNewOptions:
     """The options of `porter recipe new`."""
 
     name: Annotated[str, replace(opt.NAME, help="of the variant, and of its architecture")]
-    model: Annotated[str | PathLike[str] | None, opt.FROM_MODEL] = None
+    model: Annotated[AnyPath | None, opt.FROM_MODEL] = None
     weights: Annotated[
-        str | PathLike[str] | None,
+        AnyPath | None,
         replace(
             opt.WEIGHTS, help="try the recipe on this file; without --from-model, draft it from this file"
         ),
     ] = None
     zoo: Annotated[str | None, opt.ZOO] = None
-    out: Annotated[
-        str | PathLike[str] | None, replace(opt.OUT, metavar="FILE", help="default: ./NAME.yaml")
-    ] = None
+    out: Annotated[AnyPath | None, replace(opt.OUT, metavar="FILE", help="default: ./NAME.yaml")] = None
     overwrite: Annotated[bool, replace(opt.OVERWRITE, help="replace an existing file")] = False
-    input_size: Annotated[int | Sequence[int] | str | None, opt.INPUT_SIZE] = None
+    input_size: Annotated[AnySize | None, opt.INPUT_SIZE] = None
 
 
 @dataclass(frozen=True)

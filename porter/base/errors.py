@@ -5,6 +5,7 @@ show it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 from unicodedata import category
 
 from porter.base.options import MAP
@@ -75,6 +76,11 @@ class PorterError(Exception):
         self.message = message
         self.where = where
         self.next = next
+
+    def at(self, where: str | None, next: str | None = None) -> Self:
+        """The error with its place, which only its raiser's caller knows, and with a next step."""
+        self.where, self.next = where, next or self.next
+        return self
 
     def record(self) -> dict[str, str | None]:
         """The error in JSON."""

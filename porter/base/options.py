@@ -13,6 +13,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+AnyPath = str | PathLike[str]
+AnySize = int | Sequence[int] | str
+"""As callers of the API write a size: `224`, `(225, 201)` (rows x columns), or a text as on the command
+line.
+"""
+
 
 class Placeholder(str):
     """A word that stands for what the reader has, such as FILE."""

@@ -243,7 +243,7 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
                 )
             return decoded_fast(image) if jpeg == "fast" and is_jpeg(image) else _to_rgb(image)
     except FileError as error:
-        raise FileError(error.message, where=where, next=error.next) from None
+        raise error.at(where) from None
     except UnidentifiedImageError:
         message = f"cannot be read as an image: it is none of {', '.join(_FORMATS)}"
         raise FileError(message, where=where, next="check the file") from None

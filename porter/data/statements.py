@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.base.errors import FileError, UsageError
-from porter.base.options import PREPROCESS
+from porter.base.options import PREPROCESS, AnyPath
 from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
-from porter.files import AnyPath, expect_plain
+from porter.files import expect_plain
 
 MAX_BYTES = 1 << 16
 

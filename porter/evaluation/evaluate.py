@@ -25,6 +25,7 @@ from porter.base.options import (
     PREDICTIONS,
     TOLERANCE,
     WEIGHTS,
+    AnyPath,
 )
 from porter.data.classes import Classes
 from porter.data.layouts import open_photos
@@ -42,7 +43,7 @@ from porter.evaluation.protocol import protocol_of, rescaled
 from porter.evaluation.published import judge, notes_on_weights, obstacles, other_protocol, published_figure
 from porter.evaluation.results import Accuracy, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
-from porter.files import AnyPath, expect_folder, path_of
+from porter.files import expect_folder, path_of
 from porter.graph import tensor_shapes
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member

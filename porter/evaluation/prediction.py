@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from porter.base.commands import PHOTO, PREDICT, PredictOptions, takes
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, UsageError
+from porter.base.options import AnyPath
 from porter.data.preprocess import Preprocess, as_image, open_image, prepare
 from porter.data.statements import fed
 from porter.evaluation.protocol import expect_prepared, expect_protocol, fitted, rescaled
 from porter.evaluation.ranking import probabilities, top_classes
-from porter.files import AnyPath
 from porter.port import Port, read_port
 from porter.source.protocol import read_stated
 

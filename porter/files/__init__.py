@@ -4,7 +4,7 @@ Importing this costs next to nothing: what talks to a server or opens an archive
 """
 
 from porter.files.folders import new_folder, recover_folder
-from porter.files.paths import AnyPath, path_of
+from porter.files.paths import path_of
 from porter.files.plain import expect_plain, is_plain
 from porter.files.weights import (
     Digests,

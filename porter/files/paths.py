@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
 
-AnyPath = str | PathLike[str]
+from porter.base.options import AnyPath
 
 
 def path_of(path: AnyPath | None) -> Path | None:

@@ -159,7 +159,7 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
         try:
             checkpoint = found(path, *given, **named)
         except MappingError as error:
-            raise MappingError(error.message, where=error.where or str(weights), next=error.next) from None
+            raise error.at(error.where or str(weights)) from None
         return replace(checkpoint, files=(*(checkpoint.files or (path,)), *(other.files or (weights,))))
 
     return read

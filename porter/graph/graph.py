@@ -229,7 +229,7 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
             expect_inputs(node.op, len(node.inputs))
             known[node.path] = node.op.shape(*(known[path] for path in node.inputs))
         except GraphError as error:
-            raise GraphError(error.message, where=node.path, next=error.next) from None
+            raise error.at(node.path) from None
     for path in graph.outputs:
         if path not in graph.by_path:
             raise GraphError("the output is not a node", where=path)

@@ -83,11 +83,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             graph = with_windows(graph, shapes(graph, size))
         known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
     except GraphError as error:
-        raise GraphError(
-            error.message,
-            where=error.where,
-            next=error.next or f"give {INPUT_SIZE} a size that the model takes",
-        ) from None
+        raise error.at(error.where, error.next or f"give {INPUT_SIZE} a size that the model takes") from None
     realisations: dict[str, Realisation] = {}
     for node in graph.nodes:
         site = site_of(node.op)
@@ -99,7 +95,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
                 site, (rows, columns), capabilities, node.inputs[0] in nonnegative
             )
         except PaddingError as error:
-            raise PaddingError(error.message, where=node.path, next=error.next) from None
+            raise error.at(node.path) from None
     graph = with_own_tensors(graph, _padded_otherwise(graph, realisations))
     rows, columns = size
     if (

@@ -6,15 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.base.errors import UsageError
-from porter.base.options import INPUT_SIZE
+from porter.base.options import INPUT_SIZE, AnySize
 from porter.padding import ANY, Size
 
 MAX_SIDE = 8192
-
-AnySize = int | Sequence[int] | str
-"""As callers of the API write a size: `224`, `(225, 201)` (rows x columns), or a text as on the command
-line.
-"""
 
 
 @dataclass(frozen=True)

@@ -483,9 +483,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
         graph = from_record(record.graph)
         expect_bounded(graph, record.input.size or record.input.native_size)
     except GraphError as error:
-        raise GraphError(
-            error.message, where=f"{path}: {error.where}", next=error.next or "convert again"
-        ) from None
+        raise error.at(f"{path}: {error.where}", error.next or "convert again") from None
     head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
     if record.output == "logits" and head[0] != record.classes:
         raise FileError(

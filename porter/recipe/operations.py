@@ -70,7 +70,7 @@ class Attributes:
             try:
                 return default_convention(value, _SITES[self.operation])
             except RecipeError as error:
-                raise RecipeError(error.message, where=self.written(key), next=error.next) from None
+                raise error.at(self.written(key)) from None
         found = kind.convert(value)
         if found is None:
             counted = isinstance(value, float) and kind in (COUNT, MULTIPLIER)

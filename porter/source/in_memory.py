@@ -14,9 +14,8 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import PorterError, UsageError
-from porter.base.options import WEIGHTS
+from porter.base.options import WEIGHTS, AnyPath
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files import AnyPath
 from porter.formats.reading import read_weights
 from porter.frameworks.in_memory import Example, Held, Model, Saved, expect_subject, save_model
 from porter.padding import Size

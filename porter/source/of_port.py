@@ -88,7 +88,7 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
             fetched = fetch_published(member)
         except DownloadError as error:
             given = f"give {WEIGHTS} the {record.source.file} that the port was made from"
-            raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
+            raise error.at(error.where, f"{given}, or {error.next}") from None
         path, warnings = fetched.path, fetched.warnings
     beside = port_at(path)
     if beside is not None:
@@ -171,9 +171,7 @@ def _wishes_of(port: Port, member: Member | None) -> Wishes:
         chosen = choose_options(member.recipe, record.chosen)
     except UsageError as error:
         where = f"{port.folder / RECORD}: chosen"
-        raise UsageError(
-            error.message, where=where, next="convert again, if the recipe has changed"
-        ) from None
+        raise error.at(where, "convert again, if the recipe has changed") from None
     return Wishes(record.background, record.mapped, chosen)
 
 

@@ -69,9 +69,7 @@ def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, tup
             raise _unstated(file.size, where)
         translated = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
     except MappingError as error:
-        raise MappingError(
-            error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next
-        ) from None
+        raise error.at(f"{where}: {error.where}" if error.where else where) from None
     return replace(
         translated, graph=with_own_tensors(translated.graph, _alike_by_chance(checkpoint, translated))
     ), (rows, columns)

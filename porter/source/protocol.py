@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from porter.base.errors import UsageError
-from porter.base.options import PREPROCESS
+from porter.base.options import PREPROCESS, AnyPath
 from porter.data.classes import recognised
 from porter.data.labels import Labels, read_labels
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.data.statements import in_words, read_preprocess
-from porter.files import AnyPath
 from porter.graph import Affine
 from porter.port import Facts, ProtocolBy
 

@@ -340,9 +340,7 @@ def _of_checkpoint(
         sized = replace(file, size=built)
         reference = to_graph(sized, keep_activation=isinstance(last, OF_LOGITS))
     except MappingError as error:
-        raise MappingError(
-            error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next
-        ) from None
+        raise error.at(f"{where}: {error.where}" if error.where else where) from None
     taps = {path: file.by_name[name].tap for path, name in reference.names.items()}
     lacking = next((path for path in reference.graph.outputs if taps[path] is None), None)
     if lacking is not None:

@@ -84,7 +84,7 @@ class Spellings:
                 try:
                     layer = self.windowed[type(node.op)](node.op, source[0] or 0, realisation)
                 except PaddingError as error:
-                    raise PaddingError(error.message, where=node.path) from None
+                    raise error.at(node.path) from None
                 why = realisation.why.replace("the destination", self.framework)
                 if realisation.counted is not None:
                     layer = replace(layer, why=why)
