@@ -4,6 +4,7 @@ layers are which nodes.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import porter
 import porter.conversion.convert
@@ -21,6 +24,7 @@ from porter.formats.keras import graph as keras_graph
 from porter.graph import plan
 from porter.port import folder as port_folder, read_port
 from porter.recipe import expansion, load
+from porter.source import beside
 from tests.support.fixtures import WeightsMaker
 
 
@@ -31,6 +35,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for module, name in (
         (expansion, "expand_steps"),
         (locating, "locate"),
+        (beside, "_content"),
         (alignment, "align"),
         (keras_graph, "read_graph"),
         (plan, "make_plan"),
@@ -52,7 +57,7 @@ def _forget(counted: Counter[str]) -> None:
 
 def _counting(function: Callable[..., Any], found: Counter[str]) -> Callable[..., Any]:
     def counting(*arguments: Any, **more: Any) -> Any:
-        whose = f" {arguments[0].name}" if function.__name__ == "expand_steps" else ""
+        whose = f" {arguments[0].name}" if function.__name__ in ("expand_steps", "_content") else ""
         found[function.__name__ + whose] += 1
         return function(*arguments, **more)
 
@@ -102,3 +107,63 @@ def test_a_check_reads_the_port_once(
         # One of the plans is of the activations that are run by themselves.
         assert counted["read_port"] == 1 and counted["write_record"] == 2 and counted["make_plan"] == 3
         assert read_port(made.port.folder) == made.port
+
+
+SOURCES: dict[str, Callable[[WeightsMaker, Path], dict[str, Any]]] = {
+    ".h5": lambda weights, folder: {
+        "subject": VARIANT,
+        "source": ZOO,
+        "weights": weights(VARIANT, ZOO, ".h5"),
+    },
+    ".pth": lambda weights, folder: {
+        "subject": "resnet18",
+        "source": "torchvision",
+        "weights": weights("resnet18", "torchvision", ".pth"),
+    },
+    "a folder of timm": lambda weights, folder: {"subject": _folder(weights, folder)},
+    "a folder of timm, as a variant": lambda weights, folder: {
+        "subject": "resnet18",
+        "source": "timm",
+        "weights": _folder(weights, folder),
+    },
+    "a port": lambda weights, folder: {"subject": _port(weights, folder)},
+    "a port, trained further": lambda weights, folder: {
+        "subject": _port(weights, folder),
+        "weights": _tuned(_port(weights, folder)),
+    },
+}
+
+
+def _folder(weights: WeightsMaker, folder: Path) -> Path:
+    """ResNet-18 for ten classes, as timm has it on the Hub."""
+    path = folder / "hub" / "model.safetensors"
+    path.parent.mkdir()
+    state = torch.load(weights("resnet18", "torchvision", ".pth", 10))
+    save_file(state, path)
+    config = {"architecture": "resnet18", "num_classes": 10, "pretrained_cfg": {"input_size": [3, 224, 224]}}
+    (path.parent / "config.json").write_text(json.dumps(config))
+    return path.parent
+
+
+def _port(weights: WeightsMaker, folder: Path) -> Path:
+    if not (folder / "port").exists():
+        porter.convert(VARIANT, ZOO, weights=weights(VARIANT, ZOO, ".h5"), out=folder / "port", check=False)
+    return folder / "port"
+
+
+def _tuned(port: Path) -> Path:
+    torch.save(porter.load(port).state_dict(), port.with_name("tuned.pth"))
+    return port.with_name("tuned.pth")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_each_part_of_a_source_is_made_once(
+    source: str, weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path
+) -> None:
+    given = SOURCES[source](weights_file, tmp_path)
+    _forget(counted)
+    porter.convert(**given, to="onnx", out=tmp_path / "made", check=False)
+    expanded = sum(name.startswith("expand_steps") for name in counted)
+    assert counted["locate"] <= max(expanded, 1)
+    once = {name: count for name, count in counted.items() if name.startswith(("expand_steps", "_content"))}
+    assert all(count == 1 for count in once.values()), once
