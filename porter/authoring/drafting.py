@@ -29,8 +29,9 @@ from porter.frameworks import engine_name
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, further_text, tensor_shapes
 from porter.graph.difference import site_differences
-from porter.identify.doors import no_graph, open_member
-from porter.identify.matching import NEAR, keeping, rank
+from porter.identify.advice import keeping, no_graph
+from porter.identify.doors import open_member
+from porter.identify.matching import NEAR, rank
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe

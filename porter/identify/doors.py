@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from porter.base.commands import CONVERT, FILE, FRAMEWORK, INSPECT, RECIPE_LIST, RECIPE_SHOW, VARIANT, ZOO
+from porter.base.commands import CONVERT, FILE, FRAMEWORK, RECIPE_LIST, RECIPE_SHOW, VARIANT, ZOO
 from porter.base.errors import MappingError, NotInstalled, PorterError, UsageError
-from porter.base.options import FROM, KEEP_ACTIVATION, KEEP_BACKGROUND, MAP
+from porter.base.options import FROM, KEEP_ACTIVATION, KEEP_BACKGROUND
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
 from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
-from porter.identify.matching import LIKELY, Match, no_recipe, rank
-from porter.identify.ports import convert_trained, ports_of
-from porter.padding.sizes import InputSizes, size_text
+from porter.identify.advice import advised, no_graph
+from porter.identify.likeliest import open_likeliest
+from porter.identify.matching import rank
+from porter.padding.sizes import InputSizes
 from porter.port import IN_MEMORY, model_file, port_at
-from porter.recipe import Member, convert_command, declared_recipes
+from porter.recipe import Member, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
 from porter.source.hub import repository_of
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_candidate, open_port
-from porter.source.origin import as_stated, expect_origin, origin_of, stated_origin, undecided
+from porter.source.origin import expect_origin, origin_of, stated_origin, undecided
 from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
 from porter.source.reading import read_source
@@ -64,7 +64,7 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         try:
             opened = with_config(open_candidate(candidate, wishes, known.origin))
         except MappingError as error:
-            raise _advised(error, candidate, wishes) from None
+            raise advised(error, candidate, wishes) from None
         warnings += undecided(opened, path)
     return replace(opened, warnings=(*warnings, *_no_background(opened, path, wishes), *opened.warnings))
 
@@ -79,56 +79,6 @@ def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...
             f"{opened.facts.source_classes} classes of {path.name}"
         ),
     )
-
-
-def _advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> MappingError:
-    """The error of a file that is not the variant, with what would help."""
-    whole = "give the whole model (.keras, SavedModel), or a file without the layers after the network"
-    otherwise = _by_its_graph(candidate) or whole
-    tried = MappingError(
-        error.message,
-        where=error.where,
-        next=f"no {MAP} settles it: {otherwise}" if error.maps else error.next,
-        maps=[setting for setting in error.maps if _works(candidate, wishes, setting)],
-    )
-    tried.next = _advice(tried, candidate)
-    return tried
-
-
-def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
-    """Whether a setting of `--map` opens the file, in place of those for its node: what stands beside a head
-    can make it fail.
-    """
-    node = setting.rpartition("=")[2]
-    others = (given for given in wishes.map if given.rpartition("=")[2] != node)
-    try:
-        open_candidate(candidate, replace(wishes, map=(*others, setting)))
-    except PorterError:
-        return False
-    return True
-
-
-def _by_its_graph(candidate: Candidate) -> str | None:
-    """What ports a file that carries its graph without a recipe; one that states no size, at the recipe's."""
-    graph, path = candidate.checkpoint.graph, candidate.checkpoint.path
-    if graph is None:
-        return None
-    size = None if graph.built_size else size_text(candidate.member.native_size())
-    line = CONVERT.advise(subject=path, to=FRAMEWORK, input_size=size)
-    return f"a file with its graph needs no recipe: {line}"
-
-
-def _advice(error: MappingError, candidate: Candidate) -> str | None:
-    """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
-    member, checkpoint, recipes = candidate.member, candidate.checkpoint, candidate.member.recipe.path.parent
-    matches = rank(checkpoint, recipes).matches
-    likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
-    if any(match.member.is_a == member.is_a for match in likely) or (error.maps and not likely):
-        return error.next or _by_its_graph(candidate)
-    if not likely:
-        return _by_its_graph(candidate) or no_recipe(checkpoint)
-    best = as_stated(likely[0].candidate).member
-    return f"it looks like {best.name}: {convert_command(best, FRAMEWORK, checkpoint.path, recipes)}"
 
 
 def open_file(
@@ -317,61 +267,3 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
             next=next,
         )
     return file
-
-
-def open_likeliest(
-    matches: Sequence[Match], wishes: Wishes = NONE
-) -> tuple[tuple[Match, Opened] | None, list[tuple[Match, PorterError]]]:
-    """The match whose graph differs least from the file's, with the file opened as it, and the errors of
-    matches that it is not.
-    """
-    opened: list[tuple[Match, Opened]] = []
-    problems: list[tuple[Match, PorterError]] = []
-    for match in matches:
-        try:
-            opened.append((match, open_as(match, wishes, (each.candidate for each in matches))))
-        except PorterError as error:
-            problems.append((match, error))
-        if opened and not _unlike(opened[-1][1]):
-            break
-    return min(opened, key=lambda each: _unlike(each[1]), default=None), problems
-
-
-def _unlike(opened: Opened) -> int:
-    return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0
-
-
-def open_as(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -> Opened:
-    """The file opened as a match; if it is stated to come from a twin of the match, opened as that, which
-    may be one of `others`.
-
-    Raises:
-        UsageError: it is stated to be another network. Or as `open_candidate`.
-    """
-    known = origin_of(match.candidate)
-    candidate = as_stated(match.candidate, known, others)
-    expect_origin(candidate, known)
-    wishes = replace(wishes, options={**known.options, **wishes.options})
-    return open_candidate(candidate, wishes, known.origin)
-
-
-def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
-    advice = no_recipe(checkpoint)
-    likeliest, problems = open_likeliest(rank(checkpoint, recipes).likely)
-    stranger = next((problem for _, problem in problems if isinstance(problem, UsageError)), None)
-    if likeliest is None and stranger is not None:  # it says what it is, and that is in no recipe
-        return stranger
-    if likeliest is not None and likeliest[1].member is not None:
-        advice = convert_command(likeliest[1].member, FRAMEWORK, checkpoint.path, recipes)
-        if likeliest[1].facts.twins and likeliest[1].facts.origin is None:
-            advice = (
-                f"{INSPECT.advise(file=checkpoint.path)} prints the line for each network that takes "
-                "these tensors"
-            )
-    if ports := ports_of(checkpoint):
-        advice = ", or ".join(convert_trained(port, checkpoint) for port in ports)
-    others = [note for note in checkpoint.notes if note != checkpoint.unread]
-    notes = f" ({'; '.join(others)})" if others else ""
-    content = f"is {checkpoint.unread}" if checkpoint.unread else "holds tensors and no graph"
-    message = f"this file {content}{notes}, so a recipe has to say what its tensors are"
-    return UsageError(message, where=str(checkpoint.path), next=advice)

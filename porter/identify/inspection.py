@@ -18,8 +18,9 @@ from porter.formats.recognition import FORMATS
 from porter.frameworks import CONVERTED, TRAINED, get_destination, other_than
 from porter.graph import head_of
 from porter.graph.plan import make_plan
-from porter.identify.doors import open_as, open_likeliest
-from porter.identify.matching import CLOSE, LIKELY, Match, Ranked, if_tuned, keeping, no_recipe, rank
+from porter.identify.advice import if_tuned, keeping, no_recipe
+from porter.identify.likeliest import open_as, open_likeliest
+from porter.identify.matching import CLOSE, LIKELY, Match, Ranked, rank
 from porter.identify.ports import convert_trained, ports_of
 from porter.padding import ANY, Size
 from porter.padding.sizes import parse_size, size_text

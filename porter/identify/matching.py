@@ -9,17 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from porter.base.commands import CONVERT, FRAMEWORK, NAME, PORT, RECIPE_LIST, RECIPE_NEW
 from porter.base.errors import MappingError, RecipeError
-from porter.base.options import RECIPES
-from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.alignment import Alignment
 from porter.fitting.candidate import Candidate
 from porter.fitting.heads import head_rows
 from porter.fitting.limits import UNKNOWN, limits
 from porter.fitting.locating import Located
-from porter.formats.torch_export import SAVE
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Conv, Dense, Graph, tensor_shapes, with_classes
 from porter.identify.screening import screen
@@ -45,33 +41,6 @@ LARGER = 4
 """A graph of more nodes than so many times those of a file's graph is not half in the file, even if each of
 the file's nodes is two of its own because a norm is folded.
 """
-_KEEPING: Mapping[str | None, str] = {
-    "torch": SAVE,
-    "tf": "model.export('FOLDER') in Keras, or tf.saved_model.save(model, 'FOLDER'),",
-}
-"""What saves a model with its graph, by the framework of its code."""
-
-
-def if_tuned(checkpoint: Checkpoint) -> str:
-    """What to do with a file of tensors if it is a port's, after further training."""
-    line = CONVERT.advise(subject=PORT, weights=checkpoint.path, to=FRAMEWORK)
-    return f"if this is the model of a port after further training, {line} ports it with that port's graph"
-
-
-def keeping(checkpoint: Checkpoint) -> str | None:
-    """What saves the model of a file of tensors with its graph."""
-    line = None if checkpoint.graph is not None or checkpoint.unread else _KEEPING.get(checkpoint.dialect)
-    return line and f"if you have the model's code, {line} saves the graph too, and no recipe is needed"
-
-
-def no_recipe(checkpoint: Checkpoint) -> str:
-    """What to do with a file that no recipe fits."""
-    draft = (
-        f"{RECIPE_LIST.advise()} shows the networks that porter knows; for another network, "
-        f"{RECIPE_NEW.advise(name=NAME, weights=checkpoint.path)} drafts a recipe to complete "
-        f"({page('authoring.md')}), and {RECIPES.placeholder} names its folder"
-    )
-    return f"no recipe fits this file: {'; '.join(filter(None, (keeping(checkpoint), draft)))}"
 
 
 @dataclass(frozen=True)

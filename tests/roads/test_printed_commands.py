@@ -345,7 +345,7 @@ CASES = [
         PATH=lambda world: world.photos,
     ),
     case(
-        "identify.matching.no_recipe identify.matching.if_tuned",
+        "identify.advice.no_recipe identify.advice.if_tuned",
         INSPECT,
         lambda world: {"file": world.tuned("alone")},
         NAME="mine",
@@ -375,9 +375,9 @@ CASES = [
         "identify.doors.expect_file", CONVERT, lambda world: {"subject": VARIANT, "to": "onnx"}, ZOO="keras"
     ),
     case("identify.inspection._settled", INSPECT, lambda world: {"file": world.two_heads}, instead=True),
-    case("identify.doors.no_graph", CONVERT, lambda world: {"subject": world.published, "to": "onnx"}),
+    case("identify.advice.no_graph", CONVERT, lambda world: {"subject": world.published, "to": "onnx"}),
     case(
-        "identify.doors._advice",
+        "identify.advice._advice",
         CONVERT,
         lambda world: {
             "subject": "resnet18",
@@ -556,7 +556,7 @@ CASES = [
         lambda world: {"subject": SMALL, "source": "timm", "to": "tf", "weights": world.partial},
     ),
     case(
-        "identify.doors._by_its_graph",
+        "identify.advice._by_its_graph",
         CONVERT,
         lambda world: {
             "subject": "squeezenet1_1",
@@ -566,7 +566,7 @@ CASES = [
         },
     ),
     case(
-        "identify.doors._by_its_graph",
+        "identify.advice._by_its_graph",
         CONVERT,
         lambda world: {"subject": VARIANT, "source": "keras", "to": "tf", "weights": world.keras},
     ),
