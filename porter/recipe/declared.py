@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -63,18 +64,10 @@ class Declared:
 
 def declared(path: Path, with_zoos: bool = False) -> Declared:
     """The names of the recipe at `path`. Without its zoos, the text after its variants is not read."""
-    found: dict[str, dict[str, Mark]] = {"architecture": {}, "extends": {}, "variants": {}, "zoos": {}}
-    fault = None
     try:
-        for section, word, mark in _words(path):
-            if section in found:
-                found[section][word] = mark
-            elif (found["architecture"] or found["extends"]) and found["variants"] and not with_zoos:
-                break
-        if not found["architecture"] and not found["extends"]:
-            fault = RecipeError("the key 'architecture' is missing", where=str(Mark(path, 1, 1)))
+        found, fault = _found(path, read_text(path), with_zoos)
     except RecipeError as error:
-        fault = error
+        found, fault = _found(path, "", with_zoos)[0], error
     names = {**found["architecture"], **found["variants"]}
     return Declared(
         files=(path,),
@@ -88,7 +81,24 @@ def declared(path: Path, with_zoos: bool = False) -> Declared:
     )
 
 
-def _words(path: Path) -> Iterator[tuple[str, str, Mark]]:
+@lru_cache(maxsize=256)  # a command looks for several names, each in all recipes
+def _found(path: Path, text: str, with_zoos: bool) -> tuple[dict[str, dict[str, Mark]], RecipeError | None]:
+    """The words of the sections that declare something, and what is wrong with the text."""
+    found: dict[str, dict[str, Mark]] = {"architecture": {}, "extends": {}, "variants": {}, "zoos": {}}
+    try:
+        for section, word, mark in _words(path, text):
+            if section in found:
+                found[section][word] = mark
+            elif (found["architecture"] or found["extends"]) and found["variants"] and not with_zoos:
+                break
+    except RecipeError as error:
+        return found, error
+    if found["architecture"] or found["extends"]:
+        return found, None
+    return found, RecipeError("the key 'architecture' is missing", where=str(Mark(path, 1, 1)))
+
+
+def _words(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]:
     """A recipe's sections with the word or the keys that each has, and their places.
 
     Raises:
@@ -96,7 +106,7 @@ def _words(path: Path) -> Iterator[tuple[str, str, Mark]]:
     """
     section, awaiting_key = "", list[bool | None]()  # of each collection around the event; None in a list
     try:
-        for event in yaml.parse(read_text(path), Loader=LOADER):
+        for event in yaml.parse(text, Loader=LOADER):
             if isinstance(event, yaml.CollectionEndEvent):
                 awaiting_key.pop()
             elif isinstance(event, yaml.NodeEvent):

@@ -89,10 +89,11 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
             )
     found: list[Declared] = []
     for recipe in listed:
+        folder = recipe.path.parent
         before = [
             other
             for other in found
-            if other.fault is None and (other.path.parent != recipe.path.parent or recipe.path in other.files)
+            if other.fault is None and (other.path.parent != folder or recipe.path in other.files)
         ]
         whole = any(other.architecture == recipe.architecture for other in before)
         taken = recipe.names.keys() if whole else {name for other in before for name in other.names}
@@ -199,10 +200,12 @@ def recipe_files(path: Path) -> tuple[Path, ...]:
 
 def _apart(recipe: Declared, others: Sequence[Declared], whose: str, next: str) -> Declared:
     """The recipe; with a fault if one of its own names is another's."""
-    owners = {name: other.path.name for other in others for name in other.own}
+    owners = {name: other for other in others for name in other.own}
     for name, mark in recipe.own.items():
         if name in owners and recipe.fault is None:
-            fault = RecipeError(f"'{name}' is in {whose}{owners[name]} too", where=str(mark), next=next)
+            fault = RecipeError(
+                f"'{name}' is in {whose}{owners[name].path.name} too", where=str(mark), next=next
+            )
             return replace(recipe, fault=fault)
     return recipe
 
