@@ -29,7 +29,7 @@ from porter.verification.inputs import (
     make_telling,
     ranges,
 )
-from porter.verification.memory import let_go, weights_in
+from porter.verification.memory import in_parts, let_go, weights_in
 from porter.verification.numbers import FLOAT64_LIMIT, moved, norms
 from porter.verification.parity import compare
 from porter.verification.probe import Probe
@@ -106,8 +106,12 @@ class Check:
         graph, channels, size = self.port.graph, self.port.record.input.channels, sizes.of(self.dtypes[-1])[0]
 
         def excites(taken: InputRange) -> float:
+            image = make_images(size, 1, channels, taken)
+            parts = (
+                source.run(image, self.dtypes[0], part) for part in in_parts(graph, shapes(graph, size), 1)
+            )
             with np.errstate(all="ignore"):
-                return excitement(source.run(make_images(size, 1, channels, taken), self.dtypes[0]))
+                return excitement(value for part in parts for value in part.values())
 
         for taken in ranges(graph, self.port.record.preprocess, excites):
             yield replace(self, fed=taken)
@@ -200,9 +204,9 @@ class Check:
                 seen[id(batch)] = dict(values)
             return values
 
-        def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
-            values = seen.pop(id(batch), None) or compute(batch, dtype)
-            if batch is batches[dtype][-1]:
+        def run(batch: Array, dtype: Dtype, paths: Collection[str]) -> Mapping[str, Array]:
+            values = seen.pop(id(batch), None) or compute(batch, dtype, paths)
+            if batch is batches[dtype][-1] and taps[-1] in paths:
                 let_go(models, [dtype], weights)  # models are large
             return values
 
@@ -305,7 +309,7 @@ def _is_chaotic(
         return False
 
     def grown(batch: Array) -> float:
-        wanted, got = (source.run(each, "float64")[bad.path] for each in (batch, moved(batch)))
+        wanted, got = (source.run(each, "float64", [bad.path])[bad.path] for each in (batch, moved(batch)))
         return norms(wanted, got).rel_l2
 
     return bad.rel_l2 <= _AMPLIFIED * max(map(grown, batches["float64"]))

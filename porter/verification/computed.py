@@ -64,14 +64,15 @@ class Shifted(Wrapped):
     folded: Mapping[str, str]
     hidden: Collection[str]
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        values = self.source.run(batch, dtype)
-        own = {
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+        own = None if paths is None else {path for path in map(self._own, paths) if path is not None}
+        values = self.source.run(batch, dtype, own)
+        alike = {
             path: value
             for path, value in values.items()
             if path not in self.folded and path not in self.hidden
         }
-        return own | {path: values[norm] for path, norm in self.folded.items() if norm in values}
+        return alike | {path: values[norm] for path, norm in self.folded.items() if norm in values}
 
     def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
         """See porter.verification.references.LayeredSource."""

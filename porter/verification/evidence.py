@@ -4,7 +4,7 @@ port too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -71,18 +71,22 @@ def variation(channels: Array) -> float:
     return norm(scaled - scaled.mean(axis=1, keepdims=True)) / norm(scaled)
 
 
-def excitement(values: Mapping[str, Array]) -> float:
+def excitement(values: Iterable[Array]) -> float:
     """How much of a network an image excites, from 0 to 1: the mean over its values of how much each channel
     varies between cells, times the share of its cells that are not at its least or its largest number, as
     they are where it is saturated or clipped.
 
     Args:
-        values: by path, for one image.
+        values: of one image; where there are maps of several cells, only these count.
     """
+    maps, others = list[float](), list[float]()
     with np.errstate(all="ignore"):
-        excited = [_excited(value) for value in values.values() if value.ndim == 4 and value[0, 0].size > 1]
-        excited = excited or [_excited(value.reshape(1, 1, -1)) for value in values.values()]
-    return float(np.mean(excited)) if excited else 0.0
+        for value in values:
+            if value.ndim == 4 and value[0, 0].size > 1:
+                maps.append(_excited(value))
+            elif not maps:
+                others.append(_excited(value.reshape(1, 1, -1)))
+    return float(np.mean(maps or others or 0.0))
 
 
 def _excited(value: Array) -> float:

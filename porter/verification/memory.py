@@ -7,52 +7,47 @@ import gc
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, TypeVar
 from weakref import ref
 
-import numpy as np
-
-from porter.base.dtypes import Array
 from porter.base.errors import CheckFailed
 from porter.base.options import CHECK, INPUT_SIZE
-from porter.graph import Graph, shapes, tensor_shapes
+from porter.graph import Graph, Shape, shapes, tensor_shapes
+from porter.graph.bounds import numbers
 
 K = TypeVar("K")
 
 _MANY = 1 << 23
-_LARGE, _SMALL = 1 << 30, 1 << 16
-"""Bytes of the values of one side, and of a single value."""
-_SHARE = 8
-"""Where one part in so many of the memory is more, the values of one side may take it."""
-_BYTES = 16
-"""Of each number of an image's values, which are in float64 on both sides; those of one may be on the disk
-(`set_aside`).
+_HELD, _SHARE = 2 << 30, 4
+"""Bytes that the values take which are compared together; where one part in so many of the memory is more,
+they may take that.
 """
+_BYTES = 16
+"""Of each number of an image's values, which are in float64 on both sides."""
 
 _CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where Linux says how many bytes a container may hold, in versions 2 and 1 of cgroups; `max` is no limit."""
 
 
-def set_aside(values: dict[str, Array]) -> None:
-    """Moves values that are large for this machine to the disk, where it has room, before the other side
-    computes as many: a ViT-L of 512 pixels has 3.7 GB. The system takes the memory of a file that is mapped,
-    when it needs it.
+def in_parts(graph: Graph, stated: Mapping[str, Shape], images: int) -> list[list[str]]:
+    """The paths of a graph's nodes in parts, because a network may have more values than the machine has
+    memory: both sides compute one part's values, are compared, and begin again for the next part. Those of
+    most networks are one part.
+
+    Args:
+        stated: the shape of every value of one image.
     """
-    if sum(value.nbytes for value in values.values()) < max(_LARGE, (_held() or 0) // _SHARE):
-        return
-    for path, value in values.items():
-        if value.nbytes < _SMALL:
-            continue
-        try:
-            with TemporaryFile() as file:
-                file.write(np.ascontiguousarray(value).data)
-                file.flush()
-                values[path] = np.memmap(file, value.dtype, "r", shape=value.shape)
-        except OSError:  # the disk is full
-            return
+    most, parts, taken = max(_HELD, (_memory() or 0) // _SHARE), [list[str]()], 0
+    for path in (node.path for node in graph.nodes):
+        size = _BYTES * images * numbers(stated[path])
+        if parts[-1] and taken + size > most:
+            parts.append([])
+            taken = 0
+        parts[-1].append(path)
+        taken += size
+    return parts
 
 
 def trim(numbers: int) -> None:
@@ -95,28 +90,22 @@ def weights_in(graph: Graph) -> int:
 
 
 def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
-    """Expects that this machine, or its container, can hold what a comparison at a size (rows, columns)
-    holds: a process that asks for more is killed.
+    """Expects that this machine, or its container, can hold the largest value that a comparison at a size
+    (rows, columns) holds on both sides: a process that asks for more is killed.
 
     Raises:
         CheckFailed: it has less memory.
     """
-    held = _held()
-    if held is None:
-        return
-    values = sum(math.prod(side or 1 for side in shape) for shape in shapes(graph, size).values())
-    if values * _BYTES > held:
-        message = (
-            f"comparing at {size[0]}x{size[1]} takes {values * _BYTES / 2**30:.0f} GiB of memory, and this "
-            f"machine has {held / 2**30:.0f}"
-        )
+    held, largest = _memory(), _BYTES * max(map(numbers, shapes(graph, size).values()))
+    if held is not None and largest > held:
         raise CheckFailed(
-            message,
+            f"comparing at {size[0]}x{size[1]} takes {largest / 2**30:.0f} GiB of memory, and this machine "
+            f"has {held / 2**30:.0f}",
             next=f"convert for a smaller {INPUT_SIZE}, or write the port without a proof: {CHECK(False)}",
         )
 
 
-def _held() -> int | None:
+def _memory() -> int | None:
     """The bytes of memory of this machine, or of its container; None on Windows, which refuses memory that it
     does not have.
     """

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, product
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from porter.graph import INPUT, Graph, Shape, shapes, site_of
 from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, silence, unexcited
-from porter.verification.memory import release, set_aside, trim, weights_in
+from porter.verification.memory import in_parts, release, trim, weights_in
 from porter.verification.numbers import FLOAT64_LIMIT, Norms, distance, moved, norms, top_margin
 from porter.verification.references import SourceValues
 from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
@@ -54,7 +54,8 @@ were 3.0e-5 to 7.0e-4.
 BAR_AFTER = 1.0
 """Seconds until a check shows a bar."""
 
-Run = Callable[[Array, Dtype], Mapping[str, Array]]
+Run = Callable[[Array, Dtype, Collection[str]], Mapping[str, Array]]
+"""Gives at least the values at some paths."""
 
 
 def _settle(parities: Sequence[Parity], tolerance: float | None) -> tuple[Parity, ...]:
@@ -108,7 +109,7 @@ def compare(
     Args:
         batches: for each number type to compare in, N x C x H x W. There is one result for each type.
             Neighbours of one input size count as one batch; the values of only one of them are held at a
-            time.
+            time, and of many values a part (porter.verification.memory.in_parts).
         tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger
             of 1e-5 and four times the source's own rounding at that node.
         errors: see porter.verification.scales. Where float64 proves the port and another type is not within
@@ -125,7 +126,11 @@ def compare(
             next="leave it out for the usual limits",
         )
     release(weights_in(plan.graph))
-    steps = sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in batches)
+    steps = sum(
+        (2 if dtype == "float64" else 3) * len(alike) * len(parts)
+        for dtype in batches
+        for alike, _, parts in _alike(plan.graph, batches[dtype])
+    )
     with _progress(steps) as step:
         sides = _Sides(plan, source, port, tolerance, step)
         # The types one after the other, because models are large.
@@ -148,14 +153,37 @@ def compare(
         if all(parity.ok or parity.top_changed for parity in settled):
             return settled
         drawn = (
-            one if one.ok else _with_more_draws(one, source, batches[one.dtype], scales[one.dtype])
+            one
+            if one.ok
+            else _with_more_draws(plan.graph, one, source, batches[one.dtype], scales[one.dtype])
             for one in (found[dtype] for dtype in batches)
         )
         return _settle([*drawn], tolerance)
 
 
+def _alike(
+    graph: Graph, batches: Sequence[Array]
+) -> Iterator[tuple[list[Array], dict[str, Shape], list[list[str]]]]:
+    """Neighbours of one size, the shapes of an image's values there, and the parts in which they are
+    compared.
+    """
+    for size, alike in groupby(batches, key=lambda batch: (batch.shape[2], batch.shape[3])):
+        found, stated = [*alike], shapes(graph, size)
+        yield found, stated, in_parts(graph, stated, max(map(len, found)))
+
+
+def _values(source: SourceValues, batch: Array, dtype: Dtype, part: Sequence[str]) -> dict[str, Array]:
+    """A source's values at the paths of a part, of those that it shows."""
+    found = source.run(batch, dtype, part)
+    return {path: found[path] for path in part if path in found}
+
+
 def _with_more_draws(
-    parity: Parity, source: SourceValues, batches: Sequence[Array], scales: Mapping[str, float]
+    graph: Graph,
+    parity: Parity,
+    source: SourceValues,
+    batches: Sequence[Array],
+    scales: Mapping[str, float],
 ) -> Parity:
     """With the largest of several draws of the source's own rounding at each node; each moves the inputs by
     one rounding.
@@ -163,11 +191,10 @@ def _with_more_draws(
     largest = {node.path: node.rounding for node in parity.nodes}
     for seed in range(_DRAWS):
         sums = _Sums(scales)
-        for batch in batches:
-            exact = dict(source.run(batch, "float64"))
-            sums.add_rounding(
-                exact, source.run(moved(batch.astype(np.dtype(parity.dtype)), seed), parity.dtype)
-            )
+        for alike, _, parts in _alike(graph, batches):
+            for part, batch in product(parts, alike):
+                exact, near = _values(source, batch, "float64", part), batch.astype(np.dtype(parity.dtype))
+                sums.add_rounding(exact, _values(source, moved(near, seed), parity.dtype, part))
         largest = {path: max(known, sums.rounding(path)) for path, known in largest.items()}
     return replace(parity, nodes=tuple(replace(node, rounding=largest[node.path]) for node in parity.nodes))
 
@@ -185,18 +212,17 @@ class _Sides:
     def compared(self, dtype: Dtype, batches: Sequence[Array], scales: Mapping[str, float]) -> Parity:
         """The comparison in one number type. Args: scales: see `_Sums`."""
         graph, seen = self.plan.graph, _Worst()
-        for size, alike in groupby(batches, key=lambda batch: (batch.shape[2], batch.shape[3])):
-            stated, sums = shapes(graph, size), _Sums(scales)
-            for batch in alike:
-                wanted = dict(self.source.run(batch, "float64"))
-                set_aside(wanted)
+        for alike, stated, parts in _alike(graph, batches):
+            sums = _Sums(scales)
+            # Part by part, because a runtime may make a session for each.
+            for part, batch in product(parts, alike):
+                wanted = _values(self.source, batch, "float64", part)
                 self.step()
                 if dtype != "float64":
-                    exact, wanted = wanted, dict(self.source.run(batch, dtype))
+                    exact, wanted = wanted, _values(self.source, batch, dtype, part)
                     sums.add_rounding(exact, wanted)
-                    set_aside(wanted)
                     self.step()
-                values = dict(self.port(batch, dtype))
+                values = dict(self.port(batch, dtype, part))
                 seen.reached.add(graph, {INPUT: batch, **values})
                 count = sum(value.size for value in values.values())
                 sums.add(graph, wanted, values, stated)

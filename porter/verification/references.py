@@ -59,8 +59,10 @@ class SourceValues(Protocol):
     def takes(self, size: tuple[int, int]) -> bool:
         """Whether it can be run on an input of `size` (rows, columns)."""
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        """Values by path for a batch N x C x H x W, maps as N x C x H x W."""
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> Mapping[str, Array]:
+        """Values by path for a batch N x C x H x W, maps as N x C x H x W; of `paths` only, where it can
+        leave others out.
+        """
 
 
 @runtime_checkable
@@ -128,10 +130,13 @@ class ZooReference:
     def takes(self, size: tuple[int, int]) -> bool:
         return True
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         model = self._model((batch.shape[2], batch.shape[3]), dtype)
-        returned = {_AS_GIVEN: RETURNED} if dtype == "float64" else {}
-        values = self.engine.run_reference(model, batch.astype(dtype), {**self.taps, **returned})
+        behind = {path for node, _ in self.behind for path in node.inputs}
+        taps = {path: tap for path, tap in self.taps.items() if _is_asked(path, paths) or path in behind}
+        if dtype == "float64" and self.output in taps:
+            taps[_AS_GIVEN] = RETURNED
+        values = self.engine.run_reference(model, batch.astype(dtype), taps)
         if _AS_GIVEN in values:
             self._expect_returned(values.pop(_AS_GIVEN), values)
         return _followed(_without_row(values, self.without_background), self.behind)
@@ -234,19 +239,21 @@ class FileGraphSource:
             return graph is not None
         return all(own in (None, n) for own, n in zip(graph.size, size, strict=True)) and graph.has_room(size)
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        model = self._model(dtype)
-        given = {f"{_AS_GIVEN}{name}": name for name in self.fit.given} if dtype == "float64" else {}
-        taps = {**self.fit.taps, **given}
-        values = self.engine.run_reference(model, batch.astype(dtype), taps)
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+        model, output = self._model(dtype), self.fit.graph.output
+        ending, given = self.fit.graph.by_path[output], dict[str, str]()
+        if _is_asked(output, paths):
+            given = {f"{_AS_GIVEN}{name}": name for name in self.fit.given} if dtype == "float64" else {}
+            paths = paths and {*paths, *ending.inputs, *(taken.path for taken in self.fit.given.values())}
+        taps = {path: tap for path, tap in self.fit.taps.items() if _is_asked(path, paths)}
+        values = self.engine.run_reference(model, batch.astype(dtype), taps | given)
         size = batch.shape[2], batch.shape[3]
         known = shapes(self.fit.graph, size) if given else {}
         self._expect_order()
         for key in given:
             self._expect_given(given[key], values.pop(key, None), values, known)
-        output = self.fit.graph.output
-        ending = self.fit.graph.by_path[output]
-        if self.fit.output == "features" and output not in values and isinstance(ending.op, GlobalAvgPool):
+        pooled = self.fit.output == "features" and isinstance(ending.op, GlobalAvgPool)
+        if pooled and _is_asked(output, paths) and output not in values:
             # porter's own pool, after a file that ends in a map
             values[output] = values[ending.inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
@@ -309,6 +316,10 @@ class FileGraphSource:
         model = self.engine.build_file(self.checkpoint, "float32", size)
         whole = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
         return _without_first(whole) if output == _dropped(self.fit) else whole
+
+
+def _is_asked(path: str, paths: Collection[str] | None) -> bool:
+    return paths is None or path in paths
 
 
 def _apart(given: Array, taken: Array) -> str | None:
@@ -414,15 +425,15 @@ class OwnBuild:
     def takes(self, size: tuple[int, int]) -> bool:
         return True
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         rows, columns = batch.shape[2:]
         plan, model = self._built.get(dtype, (None, None))
         if plan is None or plan.only_size not in (None, (rows, columns)):
             plan = make_plan(self.graph, (rows, columns), self.destination.CAPABILITIES)
             model = self.destination.ENGINE.build(plan, self.tensors, {}, dtype, "cpu")
             self._built[dtype] = plan, model
-        paths = [node.path for node in self.graph.nodes]
-        return self.destination.ENGINE.run(model, batch.astype(dtype), paths)
+        shown = [path for path in self.graph.by_path if _is_asked(path, paths)]
+        return self.destination.ENGINE.run(model, batch.astype(dtype), shown)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """As `Reference.classifier`."""

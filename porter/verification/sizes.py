@@ -11,7 +11,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import CheckFailed, GraphError
 from porter.graph import (
     INPUT,
@@ -88,7 +88,7 @@ def check_sizes(
     larger = native[0] + 1, native[1] + 2
     if {*exact} == {native} and _takes(plan.graph, larger) and source.takes(larger):
         # Where the port's graph fixes the size of a map, the source may compute it from that of the image.
-        exact += (larger,) if _runs(source, np.zeros((1, plan.graph.channels, *larger))) else ()
+        exact += (larger,) if _runs(source, plan.graph, larger) else ()
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
 
 
@@ -98,7 +98,7 @@ def _expect_every_size(graph: Graph, native: Pair, source: SourceValues) -> None
         if side is None:
             continue
         size = (side, native[1]) if axis == 0 else (native[0], side)
-        if source.takes(size) and _runs(source, np.zeros((1, graph.channels, *size))):
+        if source.takes(size) and _runs(source, graph, size):
             try:
                 shapes(graph, size)
             except GraphError as error:
@@ -114,9 +114,9 @@ def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
     return next((side for side in range(native, native + period) if _maps(graph, axis, side) is None), None)
 
 
-def _runs(source: SourceValues, batch: Array) -> bool:
+def _runs(source: SourceValues, graph: Graph, size: Pair) -> bool:
     try:
-        source.run(batch, "float32")
+        source.run(np.zeros((1, graph.channels, *size)), "float32", graph.outputs)
     except Exception:  # whatever a framework raises for maps that do not fit
         return False
     return True

@@ -7,7 +7,7 @@ with training pads; only the pads differ from the proved build.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,8 +32,8 @@ class _Kept(Wrapped):
     output: str
     logits: dict[tuple[tuple[int, ...], bytes], Array] = field(default_factory=dict)
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        values = self.source.run(batch, dtype)
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> Mapping[str, Array]:
+        values = self.source.run(batch, dtype, paths)
         if dtype == "float64" and self.output in values:
             self.logits[batch.shape, batch.tobytes()] = values[self.output].reshape(len(batch), -1)
         return values

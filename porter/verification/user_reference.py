@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -133,7 +133,7 @@ class UserReference:
     file: GivenFile | None
     graph: Graph
     sizes: InputSizes
-    shown: Callable[[Array, Dtype], Shown]
+    shown: Callable[[Array, Dtype, Collection[str] | None], Shown]
     notes: tuple[str, ...] = ()
     exact: bool = True
     rounded: bool = False
@@ -147,13 +147,13 @@ class UserReference:
         if size == self.sizes.built or self.sizes.only is not None:
             return self.sizes.takes(size)
         try:
-            self.shown(np.zeros((1, self.graph.channels, *size), np.float32), "float32")
+            self.shown(np.zeros((1, self.graph.channels, *size), np.float32), "float32", ())
         except PorterError:
             return False
         return True
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        shown = self.shown(batch, dtype if self.exact else "float32")
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+        shown = self.shown(batch, dtype if self.exact else "float32", paths)
         outputs = dict(zip(self.graph.outputs, shown.outputs, strict=True))
         if self.dropped is not None:
             outputs[self.dropped] = outputs[self.dropped][:, 1:]
@@ -175,11 +175,11 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
     reference = _of_code(given, opened, stored) if of_code else _of_file(given, opened, stored)
     image = _image(opened.graph, reference.sizes.built)
     try:
-        double = reference.shown(image, "float64")
+        double = reference.shown(image, "float64", None)
         outputs = double.outputs
         exact = all(value.dtype == np.float64 for value in (*outputs, *double.values.values()))
     except UsageError:
-        outputs, exact = reference.shown(image, "float32").outputs, False
+        outputs, exact = reference.shown(image, "float32", None).outputs, False
     notes = (
         reference.notes
         if exact
@@ -240,15 +240,16 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
             notes[f"{given.name} ran {weights}"] = None
         return runner
 
-    def shown(batch: Array, dtype: Dtype) -> Shown:
+    def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
         parts = in_parts(batch.astype(dtype), held.batch if held is not None else None)
+        seen = {path: names for path, names in layers.items() if paths is None or path in paths}
         with running():
             found = [
-                framework.show(model(dtype), as_taken(part, opened.graph), layers, arrays) for part in parts
+                framework.show(model(dtype), as_taken(part, opened.graph), seen, arrays) for part in parts
             ]
         return found[0] if len(found) == 1 else _joined(found, len(batch))
 
-    shown(image, "float32")
+    shown(image, "float32", None)
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
     sizes = InputSizes(opened.sizes.built)
     return UserReference(given.name, file, opened.graph, sizes, shown, tuple(notes), named=not held)
@@ -350,10 +351,10 @@ def _of_checkpoint(
             next="give another reference",
         )
     pairs = pair(opened, reference, file)
-    asked = {
+    inside = {
         path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None
     }
-    asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(reference.graph.outputs)}
+    outputs = {f"output {place}": str(taps[path]) for place, path in enumerate(reference.graph.outputs)}
     held = {tensor.name for node in file.nodes for tensor in node.tensors.values()}
     own, engine = rounded(checkpoint, stored, held), get_engine(engine_name(checkpoint))
 
@@ -361,8 +362,9 @@ def _of_checkpoint(
     def model(dtype: Dtype) -> Any:
         return engine.build_file(own, dtype, ANY if file.resizable else file.size)
 
-    def shown(batch: Array, dtype: Dtype) -> Shown:
-        values = engine.run_reference(model(dtype), batch.astype(dtype), asked)
+    def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
+        layers = {path: tap for path, tap in inside.items() if paths is None or path in paths}
+        values = engine.run_reference(model(dtype), batch.astype(dtype), layers | outputs)
         return Shown(
             tuple(values.pop(f"output {place}") for place in range(len(reference.graph.outputs))), values
         )

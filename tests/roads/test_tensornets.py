@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ class Published:
     def takes(self, size: tuple[int, int]) -> bool:
         return size == self.size
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         graph: Any = import_tensorflow().compat.v1.GraphDef.FromString(self.definition)
         layers = layer_ops(graph, self.tensors)
         runner = GraphRunner(

@@ -38,11 +38,10 @@ def put_in(variant: str, zoo: str, change: Callable[[Graph], Graph], size: tuple
     plan = make_plan(change(right), size, torch.CAPABILITIES)
     model = torch.ENGINE.build(plan, tensors, {}, "float64", "cpu")
     batch = make_batch(size, 2, 3, find_recipe(variant).zoo(zoo, variant).preprocess)
-    paths = [node.path for node in right.nodes]
     return compare(
         plan,
         right_function(variant, zoo),
-        lambda b, d: torch.ENGINE.run(model, b, paths),
+        lambda batch, dtype, paths: torch.ENGINE.run(model, batch, [*paths]),
         {"float64": [batch]},
     )[0]
 

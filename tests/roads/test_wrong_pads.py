@@ -81,7 +81,10 @@ def put_in(variant: str, zoo: str, path: str, convention: Convention) -> Parity:
     ]
     paths = [node.path for node in right.nodes]
     return compare(
-        plan, right_pads(variant, zoo), lambda b, d: torch.ENGINE.run(model, b, paths), {"float64": batches}
+        plan,
+        right_pads(variant, zoo),
+        lambda b, d, p: torch.ENGINE.run(model, b, paths),
+        {"float64": batches},
     )[0]
 
 

@@ -4,7 +4,7 @@ with the zoo's names of modules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -44,7 +44,7 @@ class LinenValues:
     def takes(self, size: tuple[int, int]) -> bool:
         return self.native in (None, size)
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             state = unflatten_dict(
                 {name: array.astype(dtype) for name, array in self.tensors.items()}, sep="/"

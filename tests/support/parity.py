@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +27,7 @@ class Remembered:
     """A source that runs each batch once, for all the ports that are compared with it."""
 
     source: SourceValues
-    values: dict[tuple[tuple[int, ...], bytes, Dtype], dict[str, Array]] = field(default_factory=dict)
+    values: dict[tuple[tuple[int, ...], bytes, Dtype], Mapping[str, Array]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -39,7 +40,7 @@ class Remembered:
     def takes(self, size: tuple[int, int]) -> bool:
         return self.source.takes(size)
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> Mapping[str, Array]:
         key = (batch.shape, batch.tobytes(), dtype)
         if key not in self.values:
             self.values[key] = self.source.run(batch, dtype)

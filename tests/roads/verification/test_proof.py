@@ -5,7 +5,7 @@ or is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -468,7 +468,7 @@ class Chaotic:
     def takes(self, size: tuple[int, int]) -> bool:
         return self.source.takes(size)
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> Mapping[str, Array]:
         values = self.source.run(batch, dtype)
         photos = make_images((batch.shape[2], batch.shape[3]), 2, 3, SIGNED)
         photo = not self.calm and any(np.allclose(image, batch[0], atol=1e-6) for image in photos)

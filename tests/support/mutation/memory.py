@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,7 +80,7 @@ class Shown:
     def takes(self, size: tuple[int, int]) -> bool:
         return self.source.takes(size)
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         return {path: value for path, value in self.source.run(batch, dtype).items() if path in self.paths}
 
 
@@ -121,7 +121,7 @@ def given_source(source: MemorySource, native: tuple[int, int], misnamed: Mappin
     paths, own = source.graph.outputs, OwnBuild(get_destination("torch"), source.graph, source.tensors)
     remembered = Remembered(own)
 
-    def shown(batch: Array, dtype: Dtype) -> Models:
+    def shown(batch: Array, dtype: Dtype, asked: Collection[str] | None) -> Models:
         values = remembered.run(batch, dtype)
         return Models(
             tuple(values[path] for path in paths), {path: values[other] for path, other in misnamed.items()}

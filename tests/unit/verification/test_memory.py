@@ -6,7 +6,9 @@ import gc
 
 import pytest
 
-from porter.verification.memory import let_go
+from porter.graph import Graph, Node, Relu, shapes
+from porter.verification import memory
+from porter.verification.memory import in_parts, let_go
 
 LARGE = 10_000_000
 
@@ -38,3 +40,23 @@ def test_nothing_is_looked_for_where_a_model_is_gone_by_itself(searches: list[No
     let_go(models, ["float64"], LARGE)
     let_go(models, [], LARGE)
     assert not models and not searches
+
+
+@pytest.mark.parametrize(
+    ("held", "machine", "parts"),
+    [
+        (1, None, ["a", "b", "c"]),
+        (3 * 640, None, ["abc"]),
+        (2 * 640, 0, ["ab", "c"]),
+        (1, 4 * 1280, ["ab", "c"]),
+    ],
+)
+def test_both_sides_hold_as_many_values_as_the_machine_has_room_for(
+    held: int, machine: int | None, parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of 2 images of 4 x 5 numbers takes 640 bytes on both sides."""
+    monkeypatch.setattr(memory, "_HELD", held)
+    monkeypatch.setattr(memory, "_memory", lambda: machine)
+    nodes = [Node(path, Relu(), (read,)) for read, path in (("input", "a"), ("a", "b"), ("b", "c"))]
+    graph = Graph(tuple(nodes), 1, "c")
+    assert ["".join(part) for part in in_parts(graph, shapes(graph, (4, 5)), 2)] == parts

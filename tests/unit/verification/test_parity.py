@@ -1,8 +1,7 @@
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,11 +30,11 @@ class Fake:
     def takes(self, size: tuple[int, int]) -> bool:
         return True
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         return self.values(dtype)
 
 
-def given(found: dict[str, Array], batch: Array, dtype: Dtype) -> dict[str, Array]:
+def given(found: dict[str, Array], batch: Array, dtype: Dtype, paths: Collection[str]) -> dict[str, Array]:
     """A port that gives these values, whatever the images."""
     return found
 
@@ -67,50 +66,47 @@ BATCH = np.zeros((2, 3, 8, 8))
 
 def test_equal_models_pass_at_the_double_limit() -> None:
     found = compare(
-        plan(), Fake(lambda dtype: values()), lambda batch, dtype: values(), {"float64": [BATCH]}
+        plan(), Fake(lambda dtype: values()), lambda batch, dtype, paths: values(), {"float64": [BATCH]}
     )[0]
     assert found.ok and found.first_bad is None and found.limit == 1e-10
     assert [node.path for node in found.nodes] == ["stem/conv", "stem/relu", "pool"]
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_large_values_are_set_aside_and_compared_all_the_same(
-    full: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wrong", ["", "stem_conv", "pool"])
+def test_values_that_are_too_large_together_are_compared_part_by_part(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_LARGE", 0)
-    monkeypatch.setattr(memory, "_held", lambda: 0)
-    monkeypatch.setattr(memory, "_SMALL", 64)
-    if full:
-        monkeypatch.setattr(memory, "TemporaryFile", partial(Path("/dev/full").open, "w+b", 0))
-    first = np.arange(24.0).reshape(2, 3, 4)
-    values = {"turned": first.transpose(2, 0, 1), "small": np.ones(2)}
-    memory.set_aside(values)
-    assert isinstance(values["turned"], np.memmap) is not full and not isinstance(values["small"], np.memmap)
-    assert np.array_equal(values["turned"], first.transpose(2, 0, 1)) and values["small"].sum() == 2
-    for more, ok in ((0.0, True), (1e-6, False)):
-        right = {path: np.arange(1.0, 17.0).reshape(2, 8) for path in ("stem/conv", "stem/relu", "pool")}
-        port = {path: array + more for path, array in right.items()}
-        source = showing(right)
-        (found,) = compare(plan(), source, partial(given, port), {"float64": [BATCH]})
-        assert found.ok is ok
+    """The source's rounding in float32 too, and the verdict is that of all values together."""
+    asked = list[Collection[str]]()
 
+    class Parts(Fake):
+        def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
+            asked.append(paths or ())
+            return {path: value for path, value in self.values(dtype).items() if path in (paths or ())}
 
-@pytest.mark.parametrize(("held", "aside"), [(None, True), (8 * 192 - 8, True), (8 * 192 + 8, False)])
-def test_values_stay_in_memory_that_has_room_for_them(
-    held: int | None, aside: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"_LARGE": 64, "_SMALL": 64, "_held": lambda: held}.items():
-        monkeypatch.setattr(memory, name, value)
-    values = {"map": np.arange(24.0)}
-    memory.set_aside(values)
-    assert isinstance(values["map"], np.memmap) is aside
+    def port(batch: Array, dtype: Dtype, paths: Collection[str]) -> dict[str, Array]:
+        changed = values(**({wrong: 1e-3} if wrong else {}))
+        return {path: changed[path] for path in paths}
+
+    source = Parts(lambda dtype: values(stem_relu=1e-7 if dtype == "float32" else 0.0))
+    batches: dict[Dtype, list[Array]] = {
+        "float32": [BATCH, BATCH],
+        "float64": [BATCH, BATCH, BATCH[:, :, 1:]],
+    }
+    together = compare(plan(), source, port, batches)
+    assert {len(paths) for paths in asked} == {3} and together[1].ok is (not wrong)
+    asked.clear()
+    monkeypatch.setattr(memory, "_HELD", 1)
+    monkeypatch.setattr(memory, "_memory", lambda: None)
+    assert compare(plan(), source, port, batches) == together
+    assert {len(paths) for paths in asked} == {1}
 
 
 def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> None:
     found = compare(
         plan(),
         Fake(lambda dtype: values()),
-        lambda b, d: values(stem_conv=1e-2, pool=1e-3),
+        lambda b, d, p: values(stem_conv=1e-2, pool=1e-3),
         {"float64": [BATCH]},
     )[0]
     assert not found.ok and found.first_bad is not None
@@ -118,7 +114,7 @@ def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> 
     assert (found.first_bad.source, found.first_bad.realised) == ("same", "same")
     # Where the convolution's value is equal, its pads are too.
     found = compare(
-        plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-2), {"float64": [BATCH]}
+        plan(), Fake(lambda dtype: values()), lambda b, d, p: values(stem_relu=1e-2), {"float64": [BATCH]}
     )[0]
     assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == ("stem/relu", None)
 
@@ -159,12 +155,12 @@ def test_in_single_precision_the_sources_own_rounding_sets_the_limit() -> None:
     def source(dtype: Dtype, rounding: float = 1e-4) -> dict[str, Array]:
         return values() if dtype == "float64" else values(pool=rounding)
 
-    found = compare(plan(), Fake(source), lambda b, d: values(pool=3e-4), {"float32": [BATCH]})[0]
+    found = compare(plan(), Fake(source), lambda b, d, p: values(pool=3e-4), {"float32": [BATCH]})[0]
     assert found.limit == pytest.approx(4 * found.source_rounding) and found.limit > FLOAT32_LIMIT
     assert found.ok
-    assert not compare(plan(), Fake(source), lambda b, d: values(pool=7e-4), {"float32": [BATCH]})[0].ok
+    assert not compare(plan(), Fake(source), lambda b, d, p: values(pool=7e-4), {"float32": [BATCH]})[0].ok
     loose = compare(
-        plan(), Fake(lambda dtype: source(dtype, 1.0)), lambda b, d: values(pool=1.1), {"float32": [BATCH]}
+        plan(), Fake(lambda dtype: source(dtype, 1.0)), lambda b, d, p: values(pool=1.1), {"float32": [BATCH]}
     )[0]
     assert loose.limit == MOST_ROUNDING and not loose.ok
 
@@ -178,7 +174,7 @@ def test_a_node_that_rounds_as_the_source_does_is_not_said_to_round_more() -> No
 
     def compared(off: float, tolerance: float | None = None) -> Parity:
         return compare(
-            plan(), source, lambda b, d: values(pool=off if d == "float32" else 0.0), batches, tolerance
+            plan(), source, lambda b, d, p: values(pool=off if d == "float32" else 0.0), batches, tolerance
         )[0]
 
     found = compared(3e-3)
@@ -201,12 +197,12 @@ def test_where_float64_proves_the_port_float32_says_how_it_rounds(
     batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
     source = Fake(lambda dtype: values() if dtype == "float64" else values(pool=1e-6))
 
-    def port(batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def port(batch: Array, dtype: Dtype, paths: Collection[str]) -> dict[str, Array]:
         return values(pool=off if dtype == "float32" else 0.0)
 
     single, double = compare(plan(), source, port, batches)
     assert double.ok and (single.ok, single.rounds_from) == (ok, start)
-    wrong = compare(plan(), source, lambda b, d: values(pool=off if d == "float32" else 1e-6), batches)
+    wrong = compare(plan(), source, lambda b, d, p: values(pool=off if d == "float32" else 1e-6), batches)
     assert not wrong[0].ok and not wrong[1].ok
 
 
@@ -217,7 +213,7 @@ def test_a_source_that_is_far_from_itself_does_not_round(apart: float, ok: bool)
     """
     batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
     source = Fake(lambda dtype: values() if dtype == "float64" else values(pool=apart))
-    single, double = compare(plan(), source, lambda b, d: values(), batches)
+    single, double = compare(plan(), source, lambda b, d, p: values(), batches)
     assert double.ok and single.ok is ok
 
 
@@ -230,7 +226,7 @@ def test_a_source_that_rounds_by_chance_is_asked_again(off: float, ok: bool) -> 
     seen: list[Array] = []
 
     class ByChance(Fake):
-        def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
             seen.append(batch)
             return (
                 values()
@@ -239,7 +235,10 @@ def test_a_source_that_rounds_by_chance_is_asked_again(off: float, ok: bool) -> 
             )
 
     found = compare(
-        plan(), ByChance(lambda dtype: {}), lambda b, d: values(pool=off if d == "float32" else 0.0), batches
+        plan(),
+        ByChance(lambda dtype: {}),
+        lambda b, d, p: values(pool=off if d == "float32" else 0.0),
+        batches,
     )
     assert found[0].ok is ok and all(np.allclose(batch, BATCH, rtol=1e-6) for batch in seen)
 
@@ -251,7 +250,7 @@ def test_values_are_compared_with_what_float32_may_be_off_by(error: float, ok: b
     small = {**values(), "pool": 1e-5 * np.arange(1.0, 9.0).reshape(2, 4)}
     source = Fake(lambda dtype: small if dtype == "float64" else {**small, "pool": np.zeros((2, 4))})
 
-    def port(batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def port(batch: Array, dtype: Dtype, paths: Collection[str]) -> dict[str, Array]:
         return small if dtype == "float64" and proved else {**small, "pool": 2 * small["pool"]}
 
     batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
@@ -269,7 +268,7 @@ def test_a_top_class_may_change_in_a_tie_only(margin: float, changed: bool) -> N
     found = compare(
         plan(),
         Fake(lambda dtype: {"pool": logits}),
-        lambda b, d: {"pool": logits + moved},
+        lambda b, d, p: {"pool": logits + moved},
         {"float32": [BATCH]},
     )[0]
     assert not found.logits.argmax_equal and found.top_changed is changed and found.ok is not changed
@@ -280,7 +279,7 @@ def test_a_top_class_may_change_in_a_tie_only(margin: float, changed: bool) -> N
 def test_another_extent_is_infinitely_far(number: float, path: str) -> None:
     """NaN in another shape was equal to the NaN that stood for values that cannot be compared."""
     smaller = {**values(), path: np.full((2, 3), number)}
-    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: smaller, {"float64": [BATCH]})[0]
+    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d, p: smaller, {"float64": [BATCH]})[0]
     assert not found.ok and found.first_bad is not None
     assert (found.first_bad.path, found.first_bad.rel_l2) == (path, np.inf)
     assert found.first_bad.shapes == ((4,), (3,))
@@ -300,14 +299,14 @@ def test_an_output_has_the_shape_that_a_caller_gets() -> None:
         shown = {**values(), path: values()[path].reshape(axes)}
         source = showing(shown)
         made = plan(GlobalAvgPool(keep=kept))
-        (found,) = compare(made, source, lambda b, d: values(), {"float64": [BATCH]})
+        (found,) = compare(made, source, lambda b, d, p: values(), {"float64": [BATCH]})
         assert found.ok is ok
         assert ok or (found.first_bad is not None and found.first_bad.shapes == (axes[1:], (4,)))
 
 
 def test_nodes_that_the_source_does_not_show_are_listed() -> None:
     shown = {"pool": values()["pool"]}
-    found = compare(plan(), Fake(lambda dtype: shown), lambda b, d: values(), {"float64": [BATCH]})[0]
+    found = compare(plan(), Fake(lambda dtype: shown), lambda b, d, p: values(), {"float64": [BATCH]})[0]
     assert found.uncompared == ("stem/conv", "stem/relu")
 
 
@@ -321,7 +320,7 @@ def test_without_an_output_nothing_is_proved(further: tuple[str, ...]) -> None:
         compare(
             replace(plan(), graph=graph),
             Fake(lambda dtype: hidden),
-            lambda b, d: values(),
+            lambda b, d, p: values(),
             {"float64": [BATCH]},
         )
 
@@ -329,7 +328,7 @@ def test_without_an_output_nothing_is_proved(further: tuple[str, ...]) -> None:
 def test_the_worst_of_several_sizes_counts() -> None:
     calls: list[float] = []
 
-    def port(batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def port(batch: Array, dtype: Dtype, paths: Collection[str]) -> dict[str, Array]:
         calls.append(1.0)
         return values(pool=1.0 if len(calls) == 1 else 0.0)
 
@@ -358,8 +357,8 @@ def test_the_images_of_one_size_are_run_one_by_one_and_measured_together() -> No
         return found
 
     source = Fake(lambda dtype: {})
-    source.run = lambda batch, dtype: run("double" if dtype == "float64" else "single", batch)  # type: ignore[method-assign]
-    found = compare(plan(), source, lambda batch, dtype: run("port", batch), {"float32": images})[0]
+    source.run = lambda batch, dtype, paths=None: run("double" if dtype == "float64" else "single", batch)  # type: ignore[method-assign]
+    found = compare(plan(), source, lambda batch, dtype, paths: run("port", batch), {"float32": images})[0]
     double, single, port = (
         np.concatenate([shown["pool"] for shown in sides[side]]) for side in ("double", "single", "port")
     )
@@ -380,7 +379,7 @@ def test_a_long_check_shows_a_bar_on_a_terminal_only(
         compare(
             plan(),
             Fake(lambda dtype: values()),
-            lambda b, d: values(),
+            lambda b, d, p: values(),
             {"float32": [BATCH], "float64": [BATCH]},
         )
         captured = capfd.readouterr()

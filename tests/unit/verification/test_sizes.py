@@ -2,6 +2,7 @@
 allows.
 """
 
+from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -112,7 +113,7 @@ class Anything:
     def takes(self, size: tuple[int, int]) -> bool:
         return True
 
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
         return {}
 
 

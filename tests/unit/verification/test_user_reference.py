@@ -298,7 +298,7 @@ def test_it_is_compared_at_the_sizes_that_it_takes(mine: Mine) -> None:
 
 
 def test_a_file_of_one_size_is_not_tried_at_another(mine: Mine) -> None:
-    def shown(batch: Any, dtype: Any) -> NoReturn:
+    def shown(batch: Any, dtype: Any, paths: Any) -> NoReturn:
         raise AssertionError("it ran, and runtimes fail in ways of their own")
 
     file = GivenFile(file="mine.onnx", sha256="0" * 64, maker=None)
