@@ -341,12 +341,12 @@ def test_ports_for_flax_are_read_as_the_graphs_that_they_are_of(make: Callable[[
     assert sorted(node.op.name for node in nodes) == sorted(node.op.name for node in graph.nodes)
 
 
-LACKING = {"conv_transpose", "extend_map", "pad_axis"}
+LACKING = {"conv_transpose", "extend_map"}
 
 
 @pytest.mark.full
 def test_every_op() -> None:
-    """All but a few cases of three ops are read from what JAX traces of them."""
+    """All but a few cases of two ops are read from what JAX traces of them."""
     graph = every_op(OF_MAPS)
     tensors = tensors_of(graph)
     module = flax.ENGINE.build(make_plan(graph, SIZE, flax.CAPABILITIES), tensors, {}, "float32")

@@ -633,8 +633,11 @@ def test_two_processes_give_what_one_gives(mine: Made, tmp_path: Path) -> None:
         porter.evaluate(mine.port, many, source=True, weights=mine.weights, workers=0),
         json.loads(output),
     )
+    # Speeds are others, and warnings name options as they are typed.
+    others = ("per_second", "network", "waited", "warnings", "source", "loss")
     for field, value in json.loads(json.dumps(whole.record())).items():
-        assert field in ("per_second", "source", "loss") or found[field] == value, field
+        assert field in others or found[field] == value, field
+    assert len(found["warnings"]) == len(whole.warnings)
     assert found["loss"] == pytest.approx(whole.loss, rel=1e-6)  # batches of other sizes
     assert whole.source is not None and found["source"]["agreeing"] == whole.source.agreeing == 2 * PHOTOS
     theirs = vars(whole.source.accuracy)

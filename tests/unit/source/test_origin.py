@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +65,13 @@ FEW = [
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """Makes a file of a variant's tensors, each once, in a folder of its own."""
-    files: dict[str, Path] = {}
+    """Makes a file of a variant's tensors by a zoo's names, each once, in a folder of its own."""
 
+    @cache
     def make(variant: str, zoo: str) -> Path:
-        if variant not in files:
-            files[variant] = tmp_path_factory.mktemp(variant) / "model.safetensors"
-            save_file(ones(find_member(variant, zoo)), files[variant])
-        return files[variant]
+        file = tmp_path_factory.mktemp(variant) / "model.safetensors"
+        save_file(ones(find_member(variant, zoo)), file)
+        return file
 
     return make
 
