@@ -20,7 +20,7 @@ from porter.graph.bounds import numbers
 K = TypeVar("K")
 
 _MANY = 1 << 23
-_HELD, _SHARE = 2 << 30, 4
+_HELD, _SHARE = 2 << 30, 8
 """Bytes that the values take which are compared together; where one part in so many of the memory is more,
 they may take that.
 """

@@ -119,7 +119,7 @@ def of_key(task: tuple[str, str, int, int | None]) -> list[Outcome]:
 
 def _tells_nothing(subject: Subject, silent: str) -> bool:
     """Whether the output that a proof says to tell nothing has the same values for all of the judge's images,
-    or two only.
+    two only, or some that are infinite in float32.
     """
     path = next((path for path in subject.port.graph.outputs if f"'s {path} " in silent), None)
     for taken in (subject.taken,) if subject.taken else FALLBACKS:
@@ -129,6 +129,8 @@ def _tells_nothing(subject: Subject, silent: str) -> bool:
         )
         values = [outputs[path] for _, outputs, _ in judge.batches()] if path else []
         whole = np.concatenate(values)
+        if np.abs(whole).max() > np.finfo(np.float32).max or np.isnan(whole).any():
+            continue
         rounded = np.round(whole / (np.abs(whole).max() or 1), 6)
         if not (whole.std(axis=0).max() <= 1e-6 * np.abs(whole).max() or np.unique(rounded).size <= 2):
             return False

@@ -48,7 +48,7 @@ def test_nothing_is_looked_for_where_a_model_is_gone_by_itself(searches: list[No
         (1, None, ["a", "b", "c"]),
         (3 * 640, None, ["abc"]),
         (2 * 640, 0, ["ab", "c"]),
-        (1, 4 * 1280, ["ab", "c"]),
+        (1, 8 * 1280, ["ab", "c"]),
     ],
 )
 def test_both_sides_hold_as_many_values_as_the_machine_has_room_for(

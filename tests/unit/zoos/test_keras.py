@@ -53,7 +53,7 @@ def _random_file(model: Any) -> dict[str, Array]:
     """By the names of layers, of those in ConvNeXt's Sequentials too."""
     rng = np.random.default_rng(5)
     return {
-        _name(layer, w): rng.uniform(0.1, 1, w.shape)
+        _name(layer, w): rng.uniform(0.1, 1, w.shape).astype(np.float32)
         for layer in model._flatten_layers(include_self=False)
         if not layer._layers
         for w in layer.weights
