@@ -82,4 +82,5 @@ def _equal(found: Array, wanted: Array) -> bool:
     """Whether an output is the wanted one. A map may also be an array with the file's axes, which a port
     says of it.
     """
-    return same(found, wanted) or (wanted.ndim == 4 and same(found, wanted.transpose(0, 2, 3, 1)))
+    orders = ((0, 2, 3, 1), (0, 3, 1, 2)) if wanted.ndim == 4 else ()
+    return same(found, wanted) or any(same(found, wanted.transpose(order)) for order in orders)
