@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from porter.base.commands import VERIFY
 from porter.base.errors import LISTED, some
+from porter.base.options import LAYERS
 from porter.frameworks import DESTINATION_NAMES
 
 if TYPE_CHECKING:
@@ -171,7 +173,9 @@ def _check_lines(result: Verdict) -> list[str]:
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
     if count := len(result.proof.unreached):
         said = "1 bound, pad or epsilon was" if count == 1 else f"{count} bounds, pads or epsilons were"
-        lines.append(f"{said} never reached in the test, so not checked (porter verify --layers says which)")
+        lines.append(
+            f"{said} never reached in the test, so not checked ({VERIFY.name} with {LAYERS} lists them)"
+        )
     if result.shipped is None:
         return lines
     shipped, proved = (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from porter.base.commands import CONVERT, FILE, FRAMEWORK, RECIPE_LIST, RECIPE_SHOW, VARIANT, ZOO
-from porter.base.errors import MappingError, NotInstalled, PorterError, UsageError
+from porter.base.errors import FileError, MappingError, NotInstalled, PorterError, UsageError
 from porter.base.options import FROM, KEEP_ACTIVATION, KEEP_BACKGROUND
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
@@ -15,12 +15,14 @@ from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
+from porter.frameworks import TRAINED
 from porter.identify.advice import advised, no_graph
 from porter.identify.likeliest import open_likeliest
 from porter.identify.matching import rank
 from porter.padding.sizes import InputSizes
-from porter.port import IN_MEMORY, model_file, port_at
+from porter.port import IN_MEMORY, Port, model_file, port_at
 from porter.recipe import Member, declared_recipes
+from porter.recipe.spelling import nearest
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
 from porter.source.hub import repository_of
 from porter.source.of_port import member_of
@@ -99,6 +101,8 @@ def open_file(
         FileError: a file cannot be read.
     """
     port, weights = port_at(path, held=weights is None), weights and model_file(weights_in(weights))
+    if port is not None and weights is not None and _is_own(port, weights):
+        return open_file(path, wishes, recipes)
     if port is not None:
         expect_as_made(port, wishes)
         member = member_of(port.record, recipes)
@@ -116,6 +120,12 @@ def open_file(
         if weights is not None:
             opened = replace(opened, file=of_pair(opened, path, weights))
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
+
+
+def _is_own(port: Port, weights: Path) -> bool:
+    """Whether weights are the model file of a port that nobody trains on: both its files are given."""
+    own = port.folder / port.destination.MODEL_FILE
+    return port.record.framework not in TRAINED and weights.resolve() == own.resolve()
 
 
 def open_model(
@@ -250,7 +260,7 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
     """The file that a command names in place of a variant, or a repository of the Hub.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError, FileError: there is no such file.
     """
     file = Path(subject)
     if repository_of(file) is None and not is_there(file):
@@ -260,6 +270,10 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
             f"{CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK)}, or "
             f"{CONVERT.advise(subject=FILE, to=FRAMEWORK)}"
         )
+        if file.suffix and not variant:
+            near = nearest(file.name, (each.name for each in file.parent.glob("*")))
+            next = "check the path" if near is None else f"did you mean '{near}'?"
+            raise FileError("there is no such file", where=subject, next=next)
         zoos = f"add {FROM.placeholder}: {RECIPE_SHOW.advise(name=subject)} lists its zoos"
         next = zoos if variant else expected
         raise UsageError(

@@ -210,7 +210,13 @@ def _of_port(port: Port) -> Inspection:
     elif variant is not None:
         line = CONVERT.line(subject=variant, source=record.zoo, to=to, weights=folder, recipes=record.recipes)
     return Inspection(
-        replace(checkpoint, path=port.folder, format="port", dialect=record.framework),
+        replace(
+            checkpoint,
+            path=port.folder,
+            format="port",
+            dialect=record.framework,
+            files=tuple(port.folder / name for name in record.model),
+        ),
         (),
         None,
         classes=record.classes,

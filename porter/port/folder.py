@@ -434,7 +434,8 @@ def _made_by(path: Path) -> str:
     """The line that makes a port of a file or a folder; one of the Hub may be meant, of which there is none
     here.
     """
-    if not path.exists() and not str(path).startswith("hf:"):
+    nothing = not any(path.iterdir()) if path.is_dir() else not path.exists()
+    if nothing and not str(path).startswith("hf:"):
         return f"{CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK)} makes one"
     return f"{CONVERT.advise(subject=path, to='torch')} makes one: name its folder"
 

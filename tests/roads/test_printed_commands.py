@@ -366,7 +366,7 @@ CASES = [
     case(
         "identify.doors.expect_file",
         CONVERT,
-        lambda world: {"subject": "nothing.onnx", "to": "tf"},
+        lambda world: {"subject": "nothing", "to": "tf"},
         VARIANT=VARIANT,
         ZOO="keras",
         FILE=lambda world: world.onnx,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.base.errors import FileError, UsageError, escaped
-from porter.base.options import SPLIT
+from porter.base.options import LABELS, SPLIT
 from porter.base.package import page
 from porter.data.arrow import is_saved
 from porter.data.classes import Classes, listed
@@ -96,12 +96,14 @@ def open_photos(
     if limit is not None and limit < 1:
         raise UsageError(f"expected at least 1 photo, got {limit}")
     chosen_split = None if split is None else _split_of(split)
+    if labels is not None and not labels.exists():
+        raise FileError("there is no such file", where=str(labels), next="check the path")
     if labels is not None and labels.is_file() and is_list(labels):
         found = labelled(_without_classes(path, classes, chosen_split), labels, classes)
         labels_of_imagenet = None
     elif labels is not None and not classes.imagenet:
         raise UsageError(
-            "this file's labels are ImageNet's, and this port has other classes",
+            "this is no list of photos and classes, and ImageNet's labels are not of this port's classes",
             where=str(labels),
             next="leave it out, or give a list of photos with their classes",
         )
@@ -308,7 +310,10 @@ def _in_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
         seen.append(f"compressed files are not read, so unpack them: {listed(packed)}")
     if strange := [file.name for file in shards if file.name not in packed_shards]:
         seen.append(f"these do not begin as TFRecord files do: {listed(strange)}")
-    raise FileError("; ".join(seen) or "there are no photos", where=str(path), next=_NEXT)
+    next = f"put those of each class into a folder, or give {LABELS.placeholder}; {_NEXT}"
+    raise FileError(
+        "; ".join(seen) or "there are no photos", where=str(path), next=next if listing.photos else _NEXT
+    )
 
 
 def _in_file(path: Path, split: str | None, classes: Classes) -> FoundPhotos:

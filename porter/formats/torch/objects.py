@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from porter.formats.pickled import Made, Maker, Named, Vocabulary, mapping
+from porter.formats.torch_export import SAVE as EXPORT
 
-SAVE = "where it was made, save only model.state_dict()"
+SAVE = f"where it was made, save only model.state_dict(), or the graph too: {EXPORT}"
 _MOST_TEXT = 1 << 16
 """No name of a tensor is longer. The arrays of numpy that scripts keep beside the weights are."""
 _MOST_AXES = 32

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from torch import nn
 
 import porter
-from porter.base.errors import MappingError, RecipeError
+from porter.base.errors import FileError, MappingError, RecipeError
 from porter.fitting.wishes import Wishes
-from porter.identify.doors import open_member
+from porter.identify.doors import expect_file, open_member
 from porter.recipe import find_recipe
 from tests.support.recipe.recipes import VALID, write
 from tests.support.standin_files import source_checkpoint
@@ -119,3 +120,30 @@ def test_a_recipe_that_ends_in_no_dense_layer_is_refused_by_name(tmp_path: Path,
         porter.convert("tiny", "home", "torch", weights=weights, recipes=tmp_path, out=tmp_path / "p")
     assert caught.value.where == f"{path}:{text[: text.index(last)].count(chr(10)) + 1}:5"
     assert porter.inspect(weights, tmp_path).matches == ()
+
+
+def test_a_missing_file_is_told_with_the_name_that_was_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flowers.keras").touch()
+    for name, next in (("flower.keras", "did you mean 'flowers.keras'?"), ("x.onnx", "check the path")):
+        with pytest.raises(FileError, match="there is no such file") as caught:
+            expect_file(name, None)
+        assert caught.value.next == next
+
+
+@pytest.mark.parametrize(("to", "net"), [("caffe", "model.prototxt"), ("mxnet", "model-symbol.json")])
+def test_both_files_of_a_port_are_the_port(to: str, net: str, tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU()).eval()
+    made = porter.convert(module, to=to, input_size=16, out=tmp_path / to, check=False)
+    again = porter.convert(
+        made.folder / net,
+        to="torch",
+        weights=made.folder / made.port.destination.MODEL_FILE,
+        out=tmp_path / "torch",
+        check=False,
+    )
+    assert again.port.graph == made.port.graph
+    listed = porter.inspect(made.folder)
+    assert listed.bytes == sum((made.folder / name).stat().st_size for name in made.port.record.model)
