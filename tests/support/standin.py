@@ -18,7 +18,7 @@ from porter.graph import INPUT, Affine, BatchNorm, Conv, Graph, HardSigmoid, Sig
 from porter.graph.plan import make_plan
 from tests.support.arrays import Array
 
-IMAGES = 8
+IMAGES = 4
 GATE = 0.5
 """The deviation of what a gate of made weights is given."""
 
@@ -99,7 +99,7 @@ def _before_scaling(graph: Graph, images: Array) -> Array:
 
 
 def _initial(random: np.random.Generator, role: str, shape: tuple[int, ...], bias: float) -> Array:
-    noise = random.standard_normal(shape)
+    noise = random.standard_normal(shape, np.float32)
     if role == "kernel":
         values = noise * np.sqrt(2.0 / np.prod(shape[1:]))
     elif role in ("gamma", "variance"):

@@ -27,7 +27,7 @@ def published_like(
     folder: Path, variant: str, zoo_name: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)
 ) -> Path:
     """Weights of any zoo in the format in which it publishes them. A zoo's code that must be run for them
-    runs at `size`.
+    runs at `size`. Most need no network for that: building one takes as long as proving a port.
     """
     recipe = find_recipe(variant, recipes)
     member = recipe.member(variant, zoo_name)
@@ -58,7 +58,7 @@ def published_like(
             **source_checkpoint(variant, zoo_name, recipes=recipes).tensors,
         )
         return folder / f"{variant}.npz"
-    if member.zoo.framework == "torch" and member.zoo.reference is None:
+    if member.zoo.framework == "torch":
         import torch
 
         tensors = source_checkpoint(variant, zoo_name, int(str(recipe.options["classes"])), recipes).tensors
@@ -66,12 +66,12 @@ def published_like(
             {name: torch.from_numpy(array) for name, array in tensors.items()}, folder / f"{variant}.pth"
         )
         return folder / f"{variant}.pth"
-    if member.zoo.framework == "torch":
-        return write_weights(folder / f"{variant}.pth", variant, zoo_name, recipes=recipes)
     if (recipe.architecture, member.zoo.reference) == ("convnext", "keras"):
         return write_weights(folder / f"{variant}.weights.h5", variant, zoo_name, recipes=recipes)
     if member.zoo.reference == "keras":
-        return write_weights(folder / f"{variant}.h5", variant, zoo_name, recipes=recipes)
+        return write_h5(
+            folder / f"{variant}.h5", source_checkpoint(variant, zoo_name, recipes=recipes).tensors
+        )
     graph = standin_graph(variant, zoo_name, recipes=recipes)
     layers = layer_names(member, graph)
     return write_h5(

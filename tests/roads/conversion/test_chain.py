@@ -8,6 +8,7 @@ import pytest
 
 import porter
 from porter.formats.reading import read_weights
+from tests.support.fixtures import WeightsMaker
 from tests.support.weights_files import published_like
 
 CHAIN = ("mxnet", "onnx", "caffe", "torch", "tf")
@@ -59,8 +60,8 @@ def test_ports_of_ports_end_with_the_tensors_of_the_first(variant: str, tmp_path
         *(pytest.param(name, marks=pytest.mark.full) for name in ("resnet50", "mobilenet_v2")),
     ],
 )
-def test_torch_to_flax_to_keras_to_torch(variant: str, tmp_path: Path) -> None:
-    first = published_like(tmp_path, variant, "torchvision")
+def test_torch_to_flax_to_keras_to_torch(variant: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
+    first = weights_file(variant, "torchvision", ".pth")
     made = porter.convert(variant, "torchvision", "flax", weights=first, out=tmp_path / "flax", check=False)
     for to in ("tf", "torch"):
         made = porter.convert(made.port.folder, to=to, out=tmp_path / to, check=False)
