@@ -90,7 +90,7 @@ def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return file, run
 
 
-@pytest.mark.parametrize("to", ["torch", "onnx"])
+@pytest.mark.parametrize("to", ["torch", pytest.param("onnx", marks=pytest.mark.full)])
 def test_frozen_at_open_sizes(network: tuple[Path, Run], to: str, tmp_path: Path) -> None:
     file, run = network
     made = porter.convert(file, to=to, out=tmp_path / "port", input_size="any")

@@ -149,7 +149,7 @@ def test_inspect_names_the_recipe_of_a_folded_file(files: Path, cli: Cli) -> Non
         ("weights.pth", "raw.onnx", 20, "float64"),
         ("raw.onnx", "whole.pt2", 20, "float64"),
         ("whole.pt2", "folded.onnx", 15, "float32"),
-        ("folded.onnx", "whole.pt2", 15, "float32"),
+        pytest.param("folded.onnx", "whole.pt2", 15, "float32", marks=pytest.mark.full),
     ],
 )
 def test_a_file_is_the_reference_of_another_one(

@@ -82,7 +82,10 @@ def _moved(model: Any) -> Any:
     return model
 
 
-@pytest.mark.parametrize("name", HALF_MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full if "bfloat16" not in name else ()) for name in HALF_MODELS],
+)
 def test_models_of_half_precision(convert: Callable[..., Any], name: str, tmp_path: Path) -> None:
     """A port is in exact arithmetic, and convert says how far the model's own outputs are."""
     model, given, half = HALF_MODELS[name](keras), given_to(name), name.split()[1]

@@ -242,7 +242,7 @@ def of_two_sizes(value: Any, shared: Mapping[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("to", ["torch", "tf"])
-@pytest.mark.parametrize("form", ["keras", "h5"])
+@pytest.mark.parametrize("form", ["keras", pytest.param("h5", marks=pytest.mark.full)])
 def test_layers_of_keras(form: str, to: str, tmp_path: Path) -> None:
     made = porter.convert(of_keras(in_turn, tmp_path / f"model.{form}"), to=to, out=tmp_path / "port")
     assert made.port.record.proved and kernels(tmp_path / "port", to) == 2

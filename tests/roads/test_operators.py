@@ -72,9 +72,11 @@ def network() -> nn.Module:
 @pytest.mark.parametrize(
     ("exporter", "to"),
     [
-        *(("torch.export", to) for to in ("torch", "tf", "onnx")),
+        ("torch.export", "tf"),
+        ("torch.export", "onnx"),
         ("torch.onnx", "torch"),
-        ("TorchScript", "torch"),
+        pytest.param("torch.export", "torch", marks=pytest.mark.full),
+        pytest.param("TorchScript", "torch", marks=pytest.mark.full),
     ],
 )
 def test_functions_of_torch(exporter: str, to: str, network: nn.Module, tmp_path: Path) -> None:

@@ -495,8 +495,14 @@ def export(net: Any, image: Any, free: bool, path: Path) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
-@pytest.mark.parametrize("free", [True, False], ids=["any batch", "one image"])
-@pytest.mark.parametrize(("name", "form"), CASES, ids=[f"{name}{form}" for name, form in CASES])
+@pytest.mark.parametrize(
+    ("name", "form", "free"),
+    [
+        pytest.param(name, form, free, id=f"{name}{form}-{'any batch' if free else 'one image'}", marks=marks)
+        for name, form in CASES
+        for free, marks in ((True, ()), (False, pytest.mark.full if form == ".pt2" else ()))
+    ],
+)
 def test_a_network_of_arrays_is_read_as_it_computes(name: str, form: str, free: bool, tmp_path: Path) -> None:
     if form == ".onnx":
         pytest.importorskip("onnx")

@@ -500,10 +500,10 @@ REFUSED = {"no dilated pool": 36, "pads that hold no zeros": 12}
             (9, 12),
             {"native": 101, "pad layer": 1634, "composition": 170, "no dilated pool": 570, "compared": 1905},
         ),
-        (
-            "torch",
-            (12, 7),
+        pytest.param(
+            *("torch", (12, 7)),
             {"native": 99, "pad layer": 1429, "composition": 171, "no dilated pool": 442, "compared": 1699},
+            marks=pytest.mark.full,
         ),
         (
             "tf",

@@ -301,7 +301,7 @@ class Longer:
         return model
 
 
-@pytest.mark.parametrize("zoo", ["torchvision", "keras", "slim"])
+@pytest.mark.parametrize("zoo", ["torchvision", pytest.param("keras", marks=pytest.mark.full), "slim"])
 def test_a_zoo_s_code_returns_what_the_recipe_names(zoo: str, tmp_path: Path) -> None:
     variant, image = "mobilenet_v2_0.35", make_images((32, 32), 1, 3, SIGNED)
     source: Any = zoos_source(variant, zoo, published_like(tmp_path, variant, zoo))[1].source

@@ -507,7 +507,7 @@ def test_a_range_that_makes_the_source_chaotic_on_all_images_gives_way_to_anothe
     assert found.ok is ok and (ok or "multiplies its own rounding" in (found.proof.silent or ""))
 
 
-@pytest.mark.parametrize("cap", [6.0, 6.5])
+@pytest.mark.parametrize("cap", [pytest.param(6.0, marks=pytest.mark.full), 6.5])
 def test_bounds_that_no_image_reaches_are_those_of_the_zoo_s_own_layers(
     cap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["built", "model.py"])
+@pytest.fixture(scope="module", params=[pytest.param("built", marks=pytest.mark.full), "model.py"])
 def model(request: pytest.FixtureRequest, folder: Path) -> Any:
     """The module that porter builds, and the one of model.py."""
     return (

@@ -40,17 +40,18 @@ def ending_at(graph: Graph, paths: list[str]) -> Graph:
 
 def cases(every: bool, open: bool) -> list[str]:
     """The outputs that TensorFlow Lite has, or those of them whose rows and columns may be open: `every` one,
-    otherwise one of each op for maps, and one for others. A converter that sees GELUs of both kinds of one
-    value computes a part of them once, and no longer knows the exact one.
+    otherwise one of each op for maps, and one for others, where the sizes are stated only of what has no
+    open ones. A converter that sees GELUs of both kinds of one value computes a part of them once, and no
+    longer knows the exact one.
     """
     found = [
         path
         for path in WHOLE.outputs
         if path not in REFUSED and WHOLE.by_path[path].op != ops.Gelu(approximate=True)
     ]
-    if open:
+    if open or not every:
         plans = {path: make_plan(ending_at(WHOLE, [path]), SIZE, framework.CAPABILITIES) for path in found}
-        found = [path for path, plan in plans.items() if plan.only_size is None]
+        found = [path for path, plan in plans.items() if (plan.only_size is None) == open]
     of = {path: WHOLE.by_path[path].op for path in found}
     # Each resize has a layer or operations of its own.
     kinds = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import porter
 from porter.base.errors import CheckFailed, UsageError
@@ -16,19 +19,19 @@ from porter.frameworks.tflite.running import LiteModel
 from porter.graph import INPUT, Affine, Conv, Dense, GlobalAvgPool, Graph, HardSigmoid, Node, Softplus
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
+from tests.support.fixtures import WeightsMaker
 from tests.support.frameworks.torch.every_op import images, tensors_of
 from tests.support.frameworks.torch.graphs import Writer, resnet_v2
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
-from tests.support.weights_files import write_weights
 
 GRAPH = resnet_v2((1, 1))
 ONE_BY_ONE = Conv(4, Window((1, 1)), Convention())
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_weights(tmp_path_factory.mktemp("weights") / "net.h5", "mobilenet_v1_0.25", "keras")
+def weights(weights_file: WeightsMaker) -> Path:
+    return weights_file("mobilenet_v1_0.25", "keras", ".h5")
 
 
 @pytest.fixture(scope="module")
@@ -120,16 +123,32 @@ def test_the_file_states_the_native_size(made: Any) -> None:
     assert interpreter.get_input_details()[0]["shape_signature"].tolist() == [-1, -1, -1, 3]
 
 
-def test_a_wrong_file_is_refused(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def small() -> nn.Module:
+    """Two convolutions, and a head with most of the weights."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        OrderedDict(
+            first=nn.Conv2d(3, 16, 3, 2, 1),
+            relu=nn.ReLU(),
+            second=nn.Conv2d(16, 32, 3, 2),
+            relu6=nn.ReLU6(),
+            pool=nn.AdaptiveAvgPool2d(1),
+            flat=nn.Flatten(),
+            head=nn.Linear(32, 2000),
+        )
+    ).eval()
+
+
+def test_a_wrong_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(plan: Any, tensors: Any, stored_as: Any) -> bytes:
-        head = {role: 1.001 * array for role, array in tensors["head/logits"].items()}
-        return convert(plan, {**tensors, "head/logits": head}, stored_as)
+        head = {role: 1.001 * array for role, array in tensors["head"].items()}
+        return convert(plan, {**tensors, "head": head}, stored_as)
 
     monkeypatch.setattr(port_files, "convert", wrong)
     with pytest.raises(
-        CheckFailed, match=r"head/logits is the first node that differs, relative L2 1\.0e-03 in float32"
+        CheckFailed, match=r"head is the first node that differs, relative L2 1\.0e-03 in float32"
     ):
-        porter.convert("mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port")
+        porter.convert(small(), to="tflite", out=tmp_path / "port", input_size=24)
 
 
 @pytest.mark.parametrize(("weights", "most"), [("float16", 5e-3), ("dynamic", 5e-2)])
@@ -171,16 +190,16 @@ def test_constants_whose_names_are_counted_are_paired_by_what_reads_them(weights
         expect_rounding(rounded, stored_as("float32", "first"))
 
 
-def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, tmp_path: Path) -> None:
-    port = porter.convert(
-        "mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port", quantize="dynamic"
-    )
+def test_weights_of_8_bits_are_measured_and_no_proof(tmp_path: Path) -> None:
+    model = small()
+    made = porter.convert(model, to="tflite", out=tmp_path / "made", input_size=24, check=False)
+    port = porter.convert(model, to="tflite", out=tmp_path / "port", input_size=24, quantize="dynamic")
     assert port.verdict is not None and port.verdict.ok and port.verdict.loss is not None
     assert port.proof is not None and port.proof.rounding is not None
     assert not port.port.record.proved and "no proof" in port.port.record.check
     assert 1e-3 < port.verdict.loss.rel_l2 < 0.5 and port.proof.loss == port.verdict.loss
     assert port.proof.rounding.startswith(f"the rounding moves the output by {port.verdict.loss.rel_l2:.1e}")
-    batch = np.random.default_rng(0).uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32)
+    batch = np.random.default_rng(0).uniform(-1, 1, (2, 24, 24, 3)).astype(np.float32)
     assert 1e-3 < difference(porter.load(port.folder)(batch), porter.load(made.folder)(batch)) < 0.5
     assert (port.folder / "model.tflite").stat().st_size < 0.5 * (made.folder / "model.tflite").stat().st_size
 
