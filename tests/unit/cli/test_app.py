@@ -651,12 +651,18 @@ def test_a_port_json_that_lists_another_file_is_not_that_files(
     assert "a port of mobilenet_v2_0.35" in cli("inspect", "p/model.safetensors").out
 
 
-def test_weights_that_are_not_finite_prove_nothing(cli: Cli, tmp_path: Path, state: dict[str, Array]) -> None:
-    arguments = (*CONVERT[:6], "--input-size", "96", "--out", "q", "--weights", "bad.safetensors")
-    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.inf, np.float32)}, "bad.safetensors")
+def test_weights_that_are_not_finite_prove_nothing(
+    cli: Cli, tmp_path: Path, weights_file: WeightsMaker
+) -> None:
+    where = ("--input-size", "64", "--out", "q", "--weights", "bad.safetensors")
+    arguments = ("convert", "squeezenet1_1", "--from", "torchvision", "--to", "torch", *where)
+    state = tensors_of(weights_file("squeezenet1_1", "torchvision", ".pth"))
+    state["features.0.weight"][:] = np.inf
+    save_file(state, "bad.safetensors")
     refused(cli(*arguments), "not finite", status=1)
-    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.nan, np.float32)}, "bad.safetensors")
-    refused(cli(*arguments, "--no-check"), "'features.0.0.weight' are NaN")
+    state["features.0.weight"][:] = np.nan
+    save_file(state, "bad.safetensors")
+    refused(cli(*arguments, "--no-check"), "'features.0.weight' are NaN")
     assert not (tmp_path / "q").exists()
 
 

@@ -118,7 +118,7 @@ def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answer
     ("variant", "zoo", "suffix", "arguments"),
     [
         (NARROW, "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}),
-        (NARROW, "torchvision", ".pth", {}),
+        pytest.param(NARROW, "torchvision", ".pth", {}, marks=pytest.mark.full),
         ("mobilenet_v3_small", "torchvision", ".pth", {"bn_eps": 0.001}),
         pytest.param(
             "mobilenet_v1", "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}, marks=pytest.mark.full

@@ -279,7 +279,9 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "size", [SIZES[0], *(pytest.param(size, marks=pytest.mark.full) for size in SIZES[1:])]
+)
 @pytest.mark.parametrize("reader", READERS)
 def test_any_number_is_a_number(reader: str, size: int, tmp_path: Path) -> None:
     checkpoint = read_checkpoint(READERS[reader](tmp_path, size))

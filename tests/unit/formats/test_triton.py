@@ -85,6 +85,8 @@ USES = {
     "code, late": (LATE + CODE, "{code}", OWN_SYMBOLS),
 }
 """A program, its arguments with names of `files`, and what the stand-ins note."""
+ALIKE = ("verify", "predict", "study", "load", "load, late")
+"""What imports a framework where another one of USES does, too."""
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +115,9 @@ def files(weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) 
     return {**named, "strided": f"--from {studies.ZOO} --weights {weights} --recipes {recipes}"}
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    "use", [pytest.param(use, marks=pytest.mark.full if use in ALIKE else ()) for use in USES]
+)
 def test_triton_comes_before_tensorflow_or_binds_to_itself(
     use: str, files: dict[str, str], tmp_path: Path
 ) -> None:

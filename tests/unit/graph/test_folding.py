@@ -187,7 +187,12 @@ def fold(weights_file: WeightsMaker, out: Path, framework: str = "torch", **opti
 
 
 @pytest.mark.parametrize(
-    ("framework", "dtype"), [("torch", "float64"), ("torch", "bfloat16"), ("tf", "float32")]
+    ("framework", "dtype"),
+    [
+        ("torch", "float64"),
+        pytest.param("torch", "bfloat16", marks=pytest.mark.full),
+        ("tf", "float32"),
+    ],
 )
 def test_a_folded_port_is_proved_against_its_source(
     framework: str, dtype: str, weights_file: WeightsMaker, tmp_path: Path

@@ -60,7 +60,10 @@ FILES: dict[str, Callable[[], Checkpoint]] = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full if name == "another network" else ()) for name in FILES],
+)
 def test_a_variant_that_is_left_out_would_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file, (known, _) = FILES[name](), known_variants()
     limit = {(one.variant, one.zoo): limits(file)(one.fingerprint) for one in known if one.fingerprint}

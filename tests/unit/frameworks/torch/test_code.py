@@ -465,7 +465,7 @@ def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace(tmp_path):
         traced(torch.ones(1, 3, 33, 31))
 
 
-@pytest.mark.parametrize("make", [small_mobilenet, fine_tuned])
+@pytest.mark.parametrize("make", [pytest.param(small_mobilenet, marks=pytest.mark.full), fine_tuned])
 def test_any_size_traced_and_exported(tmp_path, make):
     model = written(tmp_path, make)[0].load()
     x = torch.from_numpy(smooth_images(3, (32, 32), 3, 2))

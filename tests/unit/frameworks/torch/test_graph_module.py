@@ -75,7 +75,12 @@ def three_blocks():
 
 
 @pytest.mark.parametrize(
-    "make", [pytest.param(three_blocks, marks=pytest.mark.full), resnet_v2, inception, fine_tuned]
+    "make",
+    [
+        *(pytest.param(make, marks=pytest.mark.full) for make in (three_blocks, fine_tuned)),
+        resnet_v2,
+        inception,
+    ],
 )
 def test_traced_exported_and_compiled_at_every_size(make):
     model = built(make, ANY)
