@@ -32,7 +32,6 @@ from porter.formats.keras.graph import Named, before_activation, fused_name, nam
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
 from porter.formats.keras.precision import computing, policy_of
-from porter.formats.keras.resizing import centred, evened, resize_of
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.keras.wiring import misread, turned_otherwise
@@ -289,14 +288,11 @@ class _Builder:
                 )
             case "LeakyReLU" | "ReLU":
                 return _rectified(call.kind, call.arguments, inputs[0])
-            case "Resizing" | "UpSampling2D":
-                value = _with_aspect(call.kind, call.arguments, inputs[0])
-                op = resize_of(call.kind, call.arguments, tuple(value.shape[1:3]))
-                if _keeps_size(call.kind, call.arguments, tuple(value.shape[1:3])):
-                    return value
-                if self._dtype == "float64" and op and op.mode != "nearest":  # Keras's own are float32
-                    return resized(value, _as_tensorflow(op, call.arguments), keras_do, self._dtype)
-            case "CenterCrop" if centred(call.kind, call.arguments, tuple(inputs[0].shape[1:3])) is None:
+            case "Resizing" | "UpSampling2D" if self._dtype == "float64" and _is_rounded(call, inputs[0]):
+                value = _with_aspect(call.arguments, inputs[0])
+                kept = _keeps_size(call.kind, call.arguments, tuple(value.shape[1:3]))
+                return value if kept else resized(value, _as_tensorflow(call), keras_do, self._dtype)
+            case "CenterCrop" if _exceeds(call.arguments, tuple(inputs[0].shape[1:3])):
                 arguments = {**call.arguments, "crop_to_aspect_ratio": True}
                 return self._result(
                     replace(named, call=replace(call, kind="Resizing", arguments=arguments)), inputs
@@ -480,18 +476,27 @@ def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
     return call.kind, stated
 
 
-def _as_tensorflow(op: Resize, stated: Mapping[str, Any]) -> Resize:
+_INTERPOLATIONS: Mapping[str, Literal["linear", "cubic"]] = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def _is_rounded(call: Call, value: Any) -> bool:
+    """Whether Keras's own resize computes in float32, whatever it is given, and TensorFlow's is known."""
+    usual = "nearest" if call.kind == "UpSampling2D" else "bilinear"
+    known = call.arguments.get("interpolation", usual) in _INTERPOLATIONS and None not in value.shape[1:3]
+    return known and not call.arguments.get("antialias")
+
+
+def _as_tensorflow(call: Call) -> Resize:
     """A resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a of -0.5,
     of the cells inside the map), whatever porter's reader makes of it.
     """
-    cubic = stated.get("interpolation") == "bicubic"
-    return replace(
-        op,
-        mode="cubic" if cubic else "linear",
-        coordinates="half_pixel",
-        a=-0.5 if cubic else op.a,
-        inside=cubic,
-    )
+    mode, stated = _INTERPOLATIONS[call.arguments.get("interpolation", "bilinear")], call.arguments
+    scale, size = tuple[float, ...](), tuple[int, ...]()
+    if call.kind == "UpSampling2D":
+        scale = tuple(map(float, pair(stated["size"])))
+    else:
+        size = stated["height"], stated["width"]
+    return Resize(mode, scale, size, a=-0.5, inside=mode == "cubic")
 
 
 def _keeps_size(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
@@ -507,17 +512,29 @@ def _function_of(activation: Any) -> str | None:
     return activation.rpartition(".")[2] if isinstance(activation, str) else None
 
 
-def _with_aspect(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:
-    """What a Resizing resizes: a part of its input, or its input with pads."""
-    (top, bottom, left, right), fill = evened(kind, arguments, tuple(value.shape[1:3]))
-    if min(top, bottom, left, right) < 0:
-        return value[:, -top : bottom or None, -left : right or None]
-    padded = any((top, bottom, left, right))
-    return (
-        keras_do("pad", value, [[0, 0], [top, bottom], [left, right], [0, 0]], constant_values=fill)
-        if padded
-        else value
-    )
+def _exceeds(arguments: Mapping[str, Any], size: Size) -> bool:
+    """Whether a CenterCrop asks for more than the map has: Keras then resizes."""
+    rows, columns = size
+    return (rows or 0) < int(arguments["height"]) or (columns or 0) < int(arguments["width"])
+
+
+def _with_aspect(arguments: Mapping[str, Any], value: Any) -> Any:
+    """What a Resizing resizes, by Keras's own arithmetic (`resize` in its
+    keras/src/backend/tensorflow/image.py), whatever porter's reader makes of it: a part of its input, or its
+    input with pads.
+    """
+    crops, pads = arguments.get("crop_to_aspect_ratio"), arguments.get("pad_to_aspect_ratio")
+    if not crops and not pads:
+        return value
+    size, target = np.array(value.shape[1:3]), np.array([arguments["height"], arguments["width"]])
+    even = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
+    if crops:
+        kept = np.maximum(np.minimum(size, even), 1)
+        (top, left), (rows, columns) = ((size - kept).astype(np.float32) / 2).astype(int), kept
+        return value[:, top : top + rows, left : left + columns]
+    around = ((np.maximum(size, even) - size).astype(np.float32) / 2).astype(int)
+    beside = [[0, 0], *([cells, cells] for cells in around.tolist()), [0, 0]]
+    return keras_do("pad", value, beside, constant_values=arguments.get("fill_value", 0.0))
 
 
 def _pads_of_theano(kind: str, arguments: Mapping[str, Any]) -> list[list[int]]:
