@@ -17,7 +17,9 @@ def test_a_wrong_crop_that_leaves_nothing_to_resize_is_refused(
 ) -> None:
     keras = import_keras()
     given = keras.layers.Input((12, 16, 3))
-    found = keras.layers.Resizing(12, 8, crop_to_aspect_ratio=True)(keras.layers.Conv2D(4, 3)(given))
+    found = keras.layers.Resizing(12, 8, crop_to_aspect_ratio=True)(
+        keras.layers.Conv2D(4, 3, padding="same")(given)
+    )
     keras.Model(given, found).save(tmp_path / "net.keras")
     monkeypatch.setattr(
         resizing, "_cropped", lambda size, wanted: (0, wanted[0] - size[0], 0, wanted[1] - size[1])
