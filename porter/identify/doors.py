@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from porter.base.commands import CONVERT, FILE, FRAMEWORK, RECIPE_LIST, RECIPE_SHOW, VARIANT, ZOO
-from porter.base.errors import FileError, MappingError, NotInstalled, PorterError, UsageError
+from porter.base.errors import MappingError, NotInstalled, PorterError, UsageError
 from porter.base.options import FROM, KEEP_ACTIVATION, KEEP_BACKGROUND
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
@@ -260,7 +260,7 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
     """The file that a command names in place of a variant, or a repository of the Hub.
 
     Raises:
-        UsageError, FileError: there is no such file.
+        UsageError: there is no such file.
     """
     file = Path(subject)
     if repository_of(file) is None and not is_there(file):
@@ -273,7 +273,7 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
         if file.suffix and not variant:
             near = nearest(file.name, (each.name for each in file.parent.glob("*")))
             next = "check the path" if near is None else f"did you mean '{near}'?"
-            raise FileError("there is no such file", where=subject, next=next)
+            raise UsageError("there is no such file", where=subject, next=next)
         zoos = f"add {FROM.placeholder}: {RECIPE_SHOW.advise(name=subject)} lists its zoos"
         next = zoos if variant else expected
         raise UsageError(

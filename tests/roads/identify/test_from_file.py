@@ -295,7 +295,8 @@ def test_the_reports_line_makes_the_port_again(
 
 REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a variant without a zoo": (("resnet50",), ("a variant without its zoo", "--from")),
-    "no file": (("nowhere.h5",), ("no file", "porter convert FILE")),
+    "no file": (("nowhere",), ("no file", "porter convert FILE")),
+    "a missing file": (("nowhere.h5",), ("there is no such file", "check the path")),
     "a zoo for a file": (
         ("small.keras", "--from", "torch"),
         ("is a file, expected a variant", "porter inspect"),

@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 from torch import nn
 
 import porter
-from porter.base.errors import FileError, MappingError, RecipeError
+from porter.base.errors import MappingError, RecipeError, UsageError
 from porter.fitting.wishes import Wishes
 from porter.identify.doors import expect_file, open_member
 from porter.recipe import find_recipe
@@ -128,7 +128,7 @@ def test_a_missing_file_is_told_with_the_name_that_was_meant(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flowers.keras").touch()
     for name, next in (("flower.keras", "did you mean 'flowers.keras'?"), ("x.onnx", "check the path")):
-        with pytest.raises(FileError, match="there is no such file") as caught:
+        with pytest.raises(UsageError, match="there is no such file") as caught:
             expect_file(name, None)
         assert caught.value.next == next
 
