@@ -33,7 +33,7 @@ from porter.data.preprocess import Preprocess, ProtocolError
 from porter.files import expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
 from porter.frameworks import CONVERTED, Destination, Tensors, get_destination
-from porter.graph import Graph, tensor_shapes
+from porter.graph import OF_LOGITS, Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
 from porter.graph.left_out import notes_on
 from porter.graph.pads import Pad
@@ -225,7 +225,7 @@ class Facts(Strict):
     source_classes: int
     background: bool
     output: Gives
-    activation: str | None
+    activation: Annotated[str, Field(pattern=f"^(?:{'|'.join(op.name for op in OF_LOGITS)})$")] | None
     left_out: Annotated[tuple[LeftOut, ...], Field(max_length=MOST_LEFT_OUT)] = ()
     licence: str | None
     origin: Origin | None = None

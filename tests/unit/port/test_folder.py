@@ -24,3 +24,13 @@ def test_a_protocol_that_is_none_is_told_with_its_file(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="'size' must be from 1 to 4096, got 0 at preprocess") as refused:
         read_port(folder, held=False)
     assert refused.value.where == str(folder / "port.json")
+
+
+def test_nothing_but_an_activation_is_taken_off(tmp_path: Path) -> None:
+    """A proof compares what stands before it."""
+    folder = write_port(tmp_path / "port")
+    record = json.loads((folder / "port.json").read_text())
+    record["activation"] = "concat"
+    (folder / "port.json").write_text(json.dumps(record))
+    with pytest.raises(FileError, match="activation"):
+        read_port(folder, held=False)

@@ -187,7 +187,7 @@ def test_nothing_in_a_record_becomes_markup(tmp_path: Path) -> None:
     compared = strings_replaced(parity(1e-14, 2e-14))
     compared |= {"dtype": "float64", "dtypes": {EVIL: compared["dtypes"]["float64"]}}
     names = dict.fromkeys(
-        ("architecture", "variant", "zoo", "licence", "check", "labels", "activation", "stock_class"), EVIL
+        ("architecture", "variant", "zoo", "licence", "check", "labels", "stock_class"), EVIL
     )
     pad = dict.fromkeys(("site", "source", "realised", "kind", "why"), EVIL)
     lists = {"used": {EVIL: EVIL}, "ignored": {EVIL: EVIL}, "filled": {}}
