@@ -270,7 +270,7 @@ def expect_file(subject: str, recipes: Path | None) -> Path:
             f"{CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK)}, or "
             f"{CONVERT.advise(subject=FILE, to=FRAMEWORK)}"
         )
-        if file.suffix and not variant:
+        if file.suffix[1:2].isalpha() and not variant:  # not mobilenet_v1_0.35
             near = nearest(file.name, (each.name for each in file.parent.glob("*")))
             next = "check the path" if near is None else f"did you mean '{near}'?"
             raise UsageError("there is no such file", where=subject, next=next)

@@ -131,6 +131,8 @@ def test_a_missing_file_is_told_with_the_name_that_was_meant(
         with pytest.raises(UsageError, match="there is no such file") as caught:
             expect_file(name, None)
         assert caught.value.next == next
+    with pytest.raises(UsageError, match=r"'mobilenet_v1_0\.35' is no file and no variant"):
+        expect_file("mobilenet_v1_0.35", None)
 
 
 @pytest.mark.parametrize(("to", "net"), [("caffe", "model.prototxt"), ("mxnet", "model-symbol.json")])

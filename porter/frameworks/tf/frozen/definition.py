@@ -76,7 +76,6 @@ PURE_OPS = frozenset(
         "Log",
         "Cast",
         "Log1p",
-        "Erfc",
         "Tan",
         "Sinh",
         "Cosh",
