@@ -47,10 +47,17 @@ from porter.frameworks.tf.keras_operations import (
     rectified,
     total,
 )
+from porter.frameworks.tf.keras_resizing import (
+    as_tensorflow,
+    exceeds,
+    is_rounded,
+    keeps_size,
+    with_aspect,
+)
 from porter.frameworks.tf.resizing import resized
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device, undrawn
-from porter.graph import INPUT, Resize, Shape, input_shape
+from porter.graph import INPUT, Shape, input_shape
 from porter.graph.ops import is_map
 from porter.padding import Size
 
@@ -288,11 +295,11 @@ class _Builder:
                 )
             case "LeakyReLU" | "ReLU":
                 return _rectified(call.kind, call.arguments, inputs[0])
-            case "Resizing" | "UpSampling2D" if self._dtype == "float64" and _is_rounded(call, inputs[0]):
-                value = _with_aspect(call.arguments, inputs[0])
-                kept = _keeps_size(call.kind, call.arguments, tuple(value.shape[1:3]))
-                return value if kept else resized(value, _as_tensorflow(call), keras_do, self._dtype)
-            case "CenterCrop" if _exceeds(call.arguments, tuple(inputs[0].shape[1:3])):
+            case "Resizing" | "UpSampling2D" if self._dtype == "float64" and is_rounded(call, inputs[0]):
+                value = with_aspect(call.arguments, inputs[0])
+                kept = keeps_size(call.kind, call.arguments, tuple(value.shape[1:3]))
+                return value if kept else resized(value, as_tensorflow(call), keras_do, self._dtype)
+            case "CenterCrop" if exceeds(call.arguments, tuple(inputs[0].shape[1:3])):
                 arguments = {**call.arguments, "crop_to_aspect_ratio": True}
                 return self._result(
                     replace(named, call=replace(call, kind="Resizing", arguments=arguments)), inputs
@@ -476,65 +483,11 @@ def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
     return call.kind, stated
 
 
-_INTERPOLATIONS: Mapping[str, Literal["linear", "cubic"]] = {"bilinear": "linear", "bicubic": "cubic"}
-
-
-def _is_rounded(call: Call, value: Any) -> bool:
-    """Whether Keras's own resize computes in float32, whatever it is given, and TensorFlow's is known."""
-    usual = "nearest" if call.kind == "UpSampling2D" else "bilinear"
-    known = call.arguments.get("interpolation", usual) in _INTERPOLATIONS and None not in value.shape[1:3]
-    return known and not call.arguments.get("antialias")
-
-
-def _as_tensorflow(call: Call) -> Resize:
-    """A resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a of -0.5,
-    of the cells inside the map), whatever porter's reader makes of it.
-    """
-    mode, stated = _INTERPOLATIONS[call.arguments.get("interpolation", "bilinear")], call.arguments
-    scale, size = tuple[float, ...](), tuple[int, ...]()
-    if call.kind == "UpSampling2D":
-        scale = tuple(map(float, pair(stated["size"])))
-    else:
-        size = stated["height"], stated["width"]
-    return Resize(mode, scale, size, a=-0.5, inside=mode == "cubic")
-
-
-def _keeps_size(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
-    if kind == "UpSampling2D":
-        return pair(arguments["size"]) == (1, 1)
-    return (arguments["height"], arguments["width"]) == size
-
-
 def _function_of(activation: Any) -> str | None:
     """The name in an `activation` argument, as Keras resolves it; None where it is an object."""
     if activation is None:
         return "linear"
     return activation.rpartition(".")[2] if isinstance(activation, str) else None
-
-
-def _exceeds(arguments: Mapping[str, Any], size: Size) -> bool:
-    """Whether a CenterCrop asks for more than the map has: Keras then resizes."""
-    rows, columns = size
-    return (rows or 0) < int(arguments["height"]) or (columns or 0) < int(arguments["width"])
-
-
-def _with_aspect(arguments: Mapping[str, Any], value: Any) -> Any:
-    """What a Resizing resizes, by Keras's own arithmetic (`resize` in its
-    keras/src/backend/tensorflow/image.py), whatever porter's reader makes of it: a part of its input, or its
-    input with pads.
-    """
-    crops, pads = arguments.get("crop_to_aspect_ratio"), arguments.get("pad_to_aspect_ratio")
-    if not crops and not pads:
-        return value
-    size, target = np.array(value.shape[1:3]), np.array([arguments["height"], arguments["width"]])
-    even = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
-    if crops:
-        kept = np.maximum(np.minimum(size, even), 1)
-        (top, left), (rows, columns) = ((size - kept).astype(np.float32) / 2).astype(int), kept
-        return value[:, top : top + rows, left : left + columns]
-    around = ((np.maximum(size, even) - size).astype(np.float32) / 2).astype(int)
-    beside = [[0, 0], *([cells, cells] for cells in around.tolist()), [0, 0]]
-    return keras_do("pad", value, beside, constant_values=arguments.get("fill_value", 0.0))
 
 
 def _pads_of_theano(kind: str, arguments: Mapping[str, Any]) -> list[list[int]]:

@@ -1,0 +1,69 @@
+"""What Keras's layers that resize and crop compute, by Keras's own arithmetic, whatever porter's reader
+(porter.formats.keras.resizing) makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from porter.formats.keras.flow import Call
+from porter.formats.keras.layer import pair
+from porter.frameworks.tf.keras_operations import keras_do
+from porter.graph import Resize
+from porter.padding import Size
+
+_INTERPOLATIONS: Mapping[str, Literal["linear", "cubic"]] = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def is_rounded(call: Call, value: Any) -> bool:
+    """Whether Keras's own resize computes in float32, whatever it is given, and TensorFlow's is known."""
+    usual = "nearest" if call.kind == "UpSampling2D" else "bilinear"
+    known = call.arguments.get("interpolation", usual) in _INTERPOLATIONS and None not in value.shape[1:3]
+    return known and not call.arguments.get("antialias")
+
+
+def as_tensorflow(call: Call) -> Resize:
+    """A resize with TensorFlow's own shares (core/kernels/image/resize_bicubic_op.cc: Keys's, with a of -0.5,
+    of the cells inside the map), whatever porter's reader makes of it.
+    """
+    mode, stated = _INTERPOLATIONS[call.arguments.get("interpolation", "bilinear")], call.arguments
+    scale, size = tuple[float, ...](), tuple[int, ...]()
+    if call.kind == "UpSampling2D":
+        scale = tuple(map(float, pair(stated["size"])))
+    else:
+        size = stated["height"], stated["width"]
+    return Resize(mode, scale, size, a=-0.5, inside=mode == "cubic")
+
+
+def keeps_size(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
+    if kind == "UpSampling2D":
+        return pair(arguments["size"]) == (1, 1)
+    return (arguments["height"], arguments["width"]) == size
+
+
+def exceeds(arguments: Mapping[str, Any], size: Size) -> bool:
+    """Whether a CenterCrop asks for more than the map has: Keras then resizes."""
+    rows, columns = size
+    return (rows or 0) < int(arguments["height"]) or (columns or 0) < int(arguments["width"])
+
+
+def with_aspect(arguments: Mapping[str, Any], value: Any) -> Any:
+    """What a Resizing resizes, by Keras's own arithmetic (`resize` in its
+    keras/src/backend/tensorflow/image.py), whatever porter's reader makes of it: a part of its input, or its
+    input with pads.
+    """
+    crops, pads = arguments.get("crop_to_aspect_ratio"), arguments.get("pad_to_aspect_ratio")
+    if not crops and not pads:
+        return value
+    size, target = np.array(value.shape[1:3]), np.array([arguments["height"], arguments["width"]])
+    even = ((size[::-1] * target).astype(np.float32) / target[::-1]).astype(int)
+    if crops:
+        kept = np.maximum(np.minimum(size, even), 1)
+        (top, left), (rows, columns) = ((size - kept).astype(np.float32) / 2).astype(int), kept
+        return value[:, top : top + rows, left : left + columns]
+    around = ((np.maximum(size, even) - size).astype(np.float32) / 2).astype(int)
+    beside = [[0, 0], *([cells, cells] for cells in around.tolist()), [0, 0]]
+    return keras_do("pad", value, beside, constant_values=arguments.get("fill_value", 0.0))
