@@ -103,7 +103,7 @@ def open_photos(
         labels_of_imagenet = None
     elif labels is not None and not classes.imagenet:
         raise UsageError(
-            "this is no list of photos and classes, and ImageNet's labels are not of this port's classes",
+            "this is no list of photos and classes, and ImageNet's labels do not fit this port's classes",
             where=str(labels),
             next="leave it out, or give a list of photos with their classes",
         )

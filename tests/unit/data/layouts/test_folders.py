@@ -243,7 +243,7 @@ def test_labels_may_differ_only_by_case_or_sign(tmp_path: Path) -> None:
 
 
 def test_label_files_are_for_imagenets_classes(tmp_path: Path, real: Path) -> None:
-    with pytest.raises(UsageError, match="ImageNet's labels are not of this port's classes"):
+    with pytest.raises(UsageError, match="ImageNet's labels do not fit this port's classes"):
         open_photos(files(tmp_path, "a/b.jpg"), classes=Classes(1), labels=real)
     with pytest.raises(FileError, match="there is no such file"):
         open_photos(tmp_path, classes=Classes(1), labels=tmp_path / "labels.txt")
