@@ -16,9 +16,9 @@ from porter.base.options import INPUT_SIZE, STOCK
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import RETURNED
-from porter.frameworks.tf.archive import save
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.numbering import first_names
+from porter.frameworks.tf.ports.archive import save
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import (
     floating,

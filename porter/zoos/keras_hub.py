@@ -53,7 +53,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
             where=str(checkpoint.path),
             next=f"name the folder {folder}",
         )
-    from porter.frameworks.tf.construction import built_for
+    from porter.frameworks.tf.keras_files.construction import built_for
 
     task = _stated(folder / TASK_FILE)
     build = partial(

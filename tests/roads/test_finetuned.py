@@ -48,7 +48,7 @@ def near(got: NDArray[np.float64], wanted: NDArray[np.float64]) -> bool:
 PROVED = ("tutorial-keras", "several-dense-folder")
 """In CI, the one whose file is a graph of TensorFlow: porter's own check compares its port node by node. All
 ports are compared with the answers of the model that was saved, and
-tests/unit/frameworks/tf/test_keras_file.py compares the nodes of other kinds.
+tests/unit/frameworks/tf/keras_files/test_build.py compares the nodes of other kinds.
 """
 
 

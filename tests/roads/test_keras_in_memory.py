@@ -19,7 +19,7 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import Contradiction, UsageError
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.tf import in_memory
-from porter.frameworks.tf.keras_file import build_keras_file
+from porter.frameworks.tf.keras_files.build import build_keras_file
 from porter.frameworks.tf.run import run_reference
 from tests.support.arrays import Array
 from tests.support.keras_models import HALF_MODELS, KERAS_MODELS, SIDE, given_to

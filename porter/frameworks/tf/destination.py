@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from porter.base.dtypes import Array
 from porter.frameworks.tf import engine
-from porter.frameworks.tf.archive import MODEL_FILE as MODEL_FILE
 from porter.frameworks.tf.layout import CAPABILITIES as CAPABILITIES
-from porter.frameworks.tf.write import read_port as read_port, write as write
+from porter.frameworks.tf.ports.archive import MODEL_FILE as MODEL_FILE
+from porter.frameworks.tf.ports.write import read_port as read_port, write as write
 from porter.graph import Graph
 from porter.graph.plan import Plan
 

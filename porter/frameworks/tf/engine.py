@@ -20,8 +20,8 @@ RUNNER = "TensorFlow"
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
-    """The plan as a keras.Model; see porter.frameworks.tf.build."""
-    from porter.frameworks.tf.build import build
+    """The plan as a keras.Model; see porter.frameworks.tf.ports.build."""
+    from porter.frameworks.tf.ports.build import build
 
     return build(plan, tensors, layers, dtype, device)
 

@@ -23,7 +23,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """
     graph = checkpoint.carried
     if graph.language == "keras":
-        from porter.frameworks.tf.keras_file import build_keras_file
+        from porter.frameworks.tf.keras_files.build import build_keras_file
 
         return build_keras_file(checkpoint, dtype, size)
     wanted = {stored.name for node in graph.nodes for stored in node.tensors.values()}

@@ -24,9 +24,9 @@ from porter.formats.limits import MOST_NODES
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.formats.tflite.flatbuffer import root
 from porter.formats.tflite.model import read_model
-from porter.frameworks.tf.build import connect
-from porter.frameworks.tf.config import MODEL_NAME
-from porter.frameworks.tf.model import state_model
+from porter.frameworks.tf.ports.build import connect
+from porter.frameworks.tf.ports.config import MODEL_NAME
+from porter.frameworks.tf.ports.model import state_model
 from porter.frameworks.tf.runtime import quiet_logger
 from porter.frameworks.tflite.spellings import SPELLINGS
 from porter.graph import Graph

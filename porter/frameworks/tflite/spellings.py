@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from porter.base.dtypes import Array
-from porter.frameworks.tf.layers import resize, resize_by_operations
-from porter.frameworks.tf.maker import LayerMaker
-from porter.frameworks.tf.model import Spelling
-from porter.frameworks.tf.statement import Symbol
+from porter.frameworks.tf.ports.layers import resize, resize_by_operations
+from porter.frameworks.tf.ports.maker import LayerMaker
+from porter.frameworks.tf.ports.model import Spelling
+from porter.frameworks.tf.ports.statement import Symbol
 from porter.graph import Op, ops
 
 

@@ -211,7 +211,7 @@ def test_a_stock_port_is_a_source_like_any_other(weights_file: WeightsMaker, tmp
             assert np.array_equal(held[path][role], array)
 
 
-# v1's head is a 1x1 convolution there; v2's layers are compared in frameworks/tf/test_build.py too.
+# v1's head is a 1x1 convolution there; v2's layers are compared in frameworks/tf/ports/test_build.py too.
 @pytest.mark.parametrize("variant", ["mobilenet_v1_0.25", pytest.param(NARROW, marks=pytest.mark.full)])
 def test_the_tf_port_is_the_class_of_keras_applications(
     variant: str, weights_file: WeightsMaker, tmp_path: Path

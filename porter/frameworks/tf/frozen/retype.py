@@ -16,7 +16,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, FileError, MappingError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name, output_index
-from porter.frameworks.tf.keras_operations import keras_do
+from porter.frameworks.tf.keras_files.operations import keras_do
 from porter.frameworks.tf.resizing import resized
 from porter.graph import ResizeLike
 

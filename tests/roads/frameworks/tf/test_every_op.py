@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from porter.base.dtypes import Dtype
 from porter.base.errors import MappingError
 from porter.frameworks.tf import destination as tf, dialect
-from porter.frameworks.tf.arrays import ARRAYS
-from porter.frameworks.tf.layers import LAYERS
-from porter.frameworks.tf.model import POOLS
+from porter.frameworks.tf.ports.arrays import ARRAYS
+from porter.frameworks.tf.ports.layers import LAYERS
+from porter.frameworks.tf.ports.model import POOLS
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import (
     INPUT,

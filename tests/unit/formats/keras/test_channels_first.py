@@ -17,7 +17,7 @@ import torch
 import porter
 from porter.formats.keras import channels_first, graph
 from porter.formats.keras.flow import Flow
-from porter.frameworks.tf import keras_file
+from porter.frameworks.tf.keras_files import build
 from porter.frameworks.tf.runtime import import_keras
 from tests.support.arrays import Array
 
@@ -141,7 +141,7 @@ def test_a_mistake_in_turning_is_not_shared_by_the_reference(
         calls = [replace(call, arguments=wrong) if call.kind == kind else call for call in flow.calls]
         return replace(flow, calls=tuple(calls))
 
-    for module in (graph, keras_file):
+    for module in (graph, build):
         monkeypatch.setattr(module, "read_calls", wrongly)
     with pytest.raises(porter.CheckFailed):
         porter.convert(file, to="torch", out=tmp_path / "port")

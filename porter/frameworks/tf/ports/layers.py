@@ -2,7 +2,7 @@
 `keras.ops`.
 
 The last layer or operation of a node has the node's name, and so does the layer that holds its tensors.
-Values are N×H×W×C or N×C. Windowed ops are in porter.frameworks.tf.sites.
+Values are N×H×W×C or N×C. Windowed ops are in porter.frameworks.tf.ports.sites.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from porter.formats.keras.activations import ACTIVATIONS, Row
 from porter.formats.keras.operations import OF_NUMBERS
 from porter.formats.tensorflow import has_cubic_shares
-from porter.frameworks.tf.maker import LayerMaker
+from porter.frameworks.tf.ports.maker import LayerMaker
+from porter.frameworks.tf.ports.statement import Symbol
 from porter.frameworks.tf.resizing import resized
-from porter.frameworks.tf.statement import Symbol
 from porter.graph import Op, ops
 
 _Spelling = Callable[[LayerMaker, Any, str, list[Symbol]], Symbol]

@@ -9,12 +9,12 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.names import Names
 from porter.frameworks import Tensors
-from porter.frameworks.tf.arrays import ARRAYS
-from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names, variable_name
-from porter.frameworks.tf.maker import LayerMaker
-from porter.frameworks.tf.sites import windowed
-from porter.frameworks.tf.statement import Statement, Symbol
+from porter.frameworks.tf.ports.arrays import ARRAYS
+from porter.frameworks.tf.ports.layers import LAYERS
+from porter.frameworks.tf.ports.maker import LayerMaker
+from porter.frameworks.tf.ports.sites import windowed
+from porter.frameworks.tf.ports.statement import Statement, Symbol
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Shape, ops, tensor_shapes
 from porter.graph.ops import Axes, is_map, row_of
 from porter.graph.plan import Plan, taken_shapes
@@ -114,7 +114,7 @@ def _variables(
         return {"alpha": found["alpha"].reshape(1, 1, -1)}
     if isinstance(node.op, ops.ChannelScale):
         return {**found, "kernel": found["kernel"].reshape(1, 1, -1, 1)}
-    if "value" in roles:  # an EinsumDense, see porter.frameworks.tf.arrays
+    if "value" in roles:  # an EinsumDense, see porter.frameworks.tf.ports.arrays
         return {
             name: array.reshape([size for size in array.shape if size != 1] or [1])
             for name, array in found.items()

@@ -7,7 +7,7 @@ from functools import reduce
 from math import prod
 from typing import Any
 
-from porter.frameworks.tf.statement import Shape
+from porter.frameworks.tf.ports.statement import Shape
 
 _Config = Mapping[str, Any]
 _Size = int | None

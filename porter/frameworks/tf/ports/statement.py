@@ -1,7 +1,7 @@
 """A Keras functional model as it is stated: which layers and operations are called on which values.
 
-The engine calls these layers and operations in Keras (porter.frameworks.tf.build), and the destination writes
-them as Keras would save them, without it (porter.frameworks.tf.config).
+The engine calls these layers and operations in Keras (porter.frameworks.tf.ports.build), and the destination
+writes them as Keras would save them, without it (porter.frameworks.tf.ports.config).
 """
 
 from __future__ import annotations

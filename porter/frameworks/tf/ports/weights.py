@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from porter.base.dtypes import Array, cast
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.config import snake_case
-from porter.frameworks.tf.config import MODEL_NAME
-from porter.frameworks.tf.statement import Call, Statement
+from porter.frameworks.tf.ports.config import MODEL_NAME
+from porter.frameworks.tf.ports.statement import Call, Statement
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -36,7 +36,7 @@ from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.keras.wiring import misread, turned_otherwise
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.keras_operations import (
+from porter.frameworks.tf.keras_files.operations import (
     activate,
     cosine,
     is_operated,
@@ -47,7 +47,7 @@ from porter.frameworks.tf.keras_operations import (
     rectified,
     total,
 )
-from porter.frameworks.tf.keras_resizing import (
+from porter.frameworks.tf.keras_files.resizing import (
     as_tensorflow,
     exceeds,
     is_rounded,

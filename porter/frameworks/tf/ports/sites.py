@@ -8,8 +8,8 @@ from typing import Any
 
 from porter.base.errors import PaddingError
 from porter.frameworks.tf.layout import pad_name
-from porter.frameworks.tf.maker import LayerMaker
-from porter.frameworks.tf.statement import Symbol
+from porter.frameworks.tf.ports.maker import LayerMaker
+from porter.frameworks.tf.ports.statement import Symbol
 from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Pads, Realisation, Window
 

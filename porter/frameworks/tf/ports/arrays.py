@@ -7,9 +7,9 @@ from typing import Any
 
 from porter.base.errors import GraphError
 from porter.base.options import INPUT_SIZE
-from porter.frameworks.tf.layers import LAYERS
-from porter.frameworks.tf.maker import LayerMaker
-from porter.frameworks.tf.statement import Symbol
+from porter.frameworks.tf.ports.layers import LAYERS
+from porter.frameworks.tf.ports.maker import LayerMaker
+from porter.frameworks.tf.ports.statement import Symbol
 from porter.graph import Op, ops
 from porter.graph.ops import CHANNELS_LAST
 

@@ -11,12 +11,12 @@ from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import GraphError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Tensors
-from porter.frameworks.tf.config import MODEL_NAME
-from porter.frameworks.tf.model import state_model
-from porter.frameworks.tf.operations import SINCE
+from porter.frameworks.tf.ports.config import MODEL_NAME
+from porter.frameworks.tf.ports.model import state_model
+from porter.frameworks.tf.ports.operations import SINCE
+from porter.frameworks.tf.ports.statement import Call, Statement, Symbol
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
-from porter.frameworks.tf.statement import Call, Statement, Symbol
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.frameworks.tf.statement import Call, Statement, Symbol
+from porter.frameworks.tf.ports.statement import Call, Statement, Symbol
 
 MODEL_NAME = "port"
 

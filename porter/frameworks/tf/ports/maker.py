@@ -15,9 +15,9 @@ import numpy as np
 
 from porter.base.dtypes import Dtype
 from porter.filegraph.names import Names
-from porter.frameworks.tf.operations import OPERATIONS, Operation
-from porter.frameworks.tf.shapes import layer_shape, operation_shape
-from porter.frameworks.tf.statement import LAYERS_MODULE, Call, Shape, Symbol
+from porter.frameworks.tf.ports.operations import OPERATIONS, Operation
+from porter.frameworks.tf.ports.shapes import layer_shape, operation_shape
+from porter.frameworks.tf.ports.statement import LAYERS_MODULE, Call, Shape, Symbol
 from porter.padding import Pads
 
 

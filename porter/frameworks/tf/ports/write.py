@@ -8,11 +8,11 @@ from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
 from porter.frameworks import Tensors
-from porter.frameworks.tf.archive import MODEL_FILE, write_archive
-from porter.frameworks.tf.config import model_config
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
-from porter.frameworks.tf.model import state_model
-from porter.frameworks.tf.weights import write_weights
+from porter.frameworks.tf.ports.archive import MODEL_FILE, write_archive
+from porter.frameworks.tf.ports.config import model_config
+from porter.frameworks.tf.ports.model import state_model
+from porter.frameworks.tf.ports.weights import write_weights
 from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
 

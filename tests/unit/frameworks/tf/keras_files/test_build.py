@@ -19,7 +19,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.formats.keras import read_keras
 from porter.formats.reading import read_checkpoint
-from porter.frameworks.tf.keras_file import build_keras_file
+from porter.frameworks.tf.keras_files.build import build_keras_file
 from porter.frameworks.tf.run import run_reference
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import build_model
