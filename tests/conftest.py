@@ -15,9 +15,9 @@ from porter.base.errors import RecipeError
 from porter.cli.app import OBJECTS_BETWEEN_COLLECTIONS, main
 from porter.files.locks import locked
 from porter.formats.triton import load_triton
-from porter.identify import matching
 from porter.recipe import known_variants, recipes_folder
 from porter.recipe.find import KnownVariant
+from porter.source.ranking import rank as ranking
 from tests.support.durations import Recorder, longest_first
 from tests.support.fixtures import Cli, FineTunedMaker, Ran, SlimMaker, WeightsMaker
 from tests.support.quick import NoPython, Quick, skip_frameworks
@@ -109,7 +109,7 @@ def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
             each for each in variants if each.files[0].parent != own or each.files[0].stem == "mobilenet_v1"
         ], faults
 
-    monkeypatch.setattr(matching, "known_variants", known)
+    monkeypatch.setattr(ranking, "known_variants", known)
 
 
 @pytest.fixture(scope="session")

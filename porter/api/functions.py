@@ -20,11 +20,11 @@ from porter.evaluation import evaluate as evaluation, prediction
 from porter.evaluation.padding_study import study as studies
 from porter.files import path_of
 from porter.frameworks.in_memory import Held, is_model
-from porter.identify import inspection
 from porter.port.folder import load as _load
 from porter.recipe import known_variants
 from porter.recipe.spelling import hint
 from porter.reporting import write
+from porter.source import inspection
 from porter.verification import reverify
 
 P = ParamSpec("P")

@@ -22,26 +22,26 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
 from porter.files import behind_links, write_whole
-from porter.fitting.alignment import without_cells
-from porter.fitting.candidate import Candidate
-from porter.fitting.wishes import Wishes
 from porter.frameworks import engine_name
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, further_text, tensor_shapes
 from porter.graph.difference import site_differences
-from porter.identify.advice import keeping, no_graph
-from porter.identify.doors import open_member
-from porter.identify.matching import NEAR, rank
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe
 from porter.recipe.schema import Word
-from porter.source.beside import weights_in
-from porter.source.built import read_built
-from porter.source.opening import open_candidate
+from porter.source.advice import keeping, no_graph
+from porter.source.by_recipe import open_candidate
+from porter.source.doors import open_member
+from porter.source.fitting.alignment import without_cells
+from porter.source.fitting.candidate import Candidate
+from porter.source.library_model import read_built
 from porter.source.origin import as_stated
 from porter.source.own_graph import classes_of, translation
+from porter.source.ranking.rank import NEAR, rank
 from porter.source.reading import read_source
+from porter.source.sidecars import weights_in
+from porter.source.wishes import Wishes
 from porter.zoos.tables import DEFAULT_ZOOS
 
 OWN = "own"

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from porter.base.errors import CannotRun, CheckFailed, MappingError, NotInstalled, PorterError, some
 from porter.conversion.convert import write_trial
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import site_of, tensor_shapes
-from porter.identify.matching import rank_variants
 from porter.recipe import Member, Recipe, expand, layer_names
 from porter.recipe.expansion import expand_steps
-from porter.source.beside import weights_in
+from porter.source.by_recipe import open_candidate
+from porter.source.fitting.naming import tensor_names
 from porter.source.opened import Opened
-from porter.source.opening import open_candidate
 from porter.source.origin import as_stated
+from porter.source.ranking.rank import rank_variants
 from porter.source.reading import read_source
+from porter.source.sidecars import weights_in
 
 if TYPE_CHECKING:
     from porter.verification.verdict import Verdict

@@ -113,7 +113,7 @@ def evaluate(given: Given, results: Path | None, as_json: bool) -> None:
 
 @command(app, commands.INSPECT)
 def inspect(given: Given, tensors: bool, as_json: bool) -> None:
-    from porter.identify.inspection import inspect
+    from porter.source.inspection import inspect
 
     inspection = inspect(**given)
     show(inspection.record() if as_json else printing.inspection(inspection, tensors))

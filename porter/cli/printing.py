@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph
     from porter.graph.pads import Pad
-    from porter.identify.inspection import Inspection
     from porter.port import Origin, Record, TensorLists
     from porter.recipe import Member, Proof, Recipe, Zoo
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
+    from porter.source.inspection import Inspection
     from porter.verification.results import Parity
     from porter.verification.verdict import Verdict
 

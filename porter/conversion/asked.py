@@ -34,18 +34,18 @@ from porter.base.options import (
     items,
 )
 from porter.files import path_of
-from porter.fitting.wishes import Wishes
 from porter.frameworks import CONVERTED, WITH_DROPOUTS, Destination, get_destination
 from porter.frameworks.in_memory import Model, expect_subject, is_model
-from porter.identify.doors import expect_file, open_file, open_member, open_model
 from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import Quantize
 from porter.recipe import choose_options, find_member
+from porter.source.doors import expect_file, open_file, open_member, open_model
 from porter.source.hub import repository_of
 from porter.source.opened import Opened
 from porter.source.protocol import PhotoFacts, read_stated
-from porter.source.trained import parse_padding, with_padding
+from porter.source.training_pads import parse_padding, with_padding
+from porter.source.wishes import Wishes
 
 if TYPE_CHECKING:
     from porter.verification.user_reference import ReferenceName

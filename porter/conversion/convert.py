@@ -22,7 +22,6 @@ from porter.base.package import __version__, page, version_of
 from porter.conversion.asked import read_asked
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import new_folder
-from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import Destination, get_destination
 from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
@@ -45,6 +44,7 @@ from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
 from porter.source.opened import Opened
 from porter.source.protocol import doubted
+from porter.source.wishes import NONE, Wishes
 
 if TYPE_CHECKING:
     from porter.verification.user_reference import ReferenceName

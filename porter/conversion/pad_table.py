@@ -71,8 +71,8 @@ def pads(asked: PadsOptions) -> PadTable:
     framework = get_destination(asked.to)
     capabilities = framework.CAPABILITIES
     if asked.source is None:
-        from porter.fitting.wishes import Wishes
-        from porter.identify.doors import expect_file, open_file  # a variant's table is made without numpy
+        from porter.source.doors import expect_file, open_file  # a variant's table is made without numpy
+        from porter.source.wishes import Wishes
 
         given = None if asked.input_size is None else parse_size(asked.input_size)
         opened = open_file(expect_file(subject, recipes), Wishes(size=given), recipes)

@@ -16,7 +16,6 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import UsageError
 from porter.base.options import STOCK
-from porter.fitting.naming import tensor_names
 from porter.frameworks import Destination, Tensors
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, Op, ops, tensor_shapes
@@ -25,6 +24,7 @@ from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Site, Size
 from porter.recipe import LayerName, Member, expand, layer_names
 from porter.recipe.transforms import undo_transforms
+from porter.source.fitting.naming import tensor_names
 from porter.zoos.implementation import StockClass, StockLibrary, StockModel
 
 FILLINGS: Mapping[str, int] = {"bias": 0, "gamma": 1, "beta": 0, "batches": 0}

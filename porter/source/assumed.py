@@ -8,8 +8,8 @@ import re
 
 from porter.base.errors import some
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.fit import Fit
 from porter.recipe import Zoo, assumed_options
+from porter.source.fitting.fit import Fit
 
 
 def what_is_assumed(checkpoint: Checkpoint, fit: Fit, zoo: Zoo) -> tuple[str, ...]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.fit import Fit
 from porter.graph import Graph
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, SourceFile, TensorLists
 from porter.recipe import Member
 from porter.recipe.expressions import Value
+from porter.source.fitting.fit import Fit
 
 if TYPE_CHECKING:
     from porter.frameworks.in_memory import Saved

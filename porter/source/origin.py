@@ -13,13 +13,13 @@ from porter.base.errors import UsageError
 from porter.base.options import FROM, ORIGIN
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.candidate import Candidate
-from porter.fitting.twins import twins_of
 from porter.formats.torch_export import SAVE
 from porter.padding.sizes import MAX_SIDE
 from porter.port import BY, Origin
 from porter.recipe import Member, convert_command, sound_recipes
 from porter.recipe.expressions import Value
+from porter.source.fitting.candidate import Candidate
+from porter.source.fitting.twins import twins_of
 from porter.source.opened import Opened
 from porter.source.statements import RELEASE, OriginStatement, of_config, of_metadata, of_release
 from porter.zoos.tables import REFERENCES, SETTINGS, TRANSFORMERS_DEFAULTS, TWINS_OF_TIMM, OptionSetting

@@ -12,15 +12,15 @@ from porter.base.options import INPUT_SIZE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
 from porter.filegraph.to_graph import Translated, expect_ops, to_graph
-from porter.fitting.file_heads import given_by
-from porter.fitting.fit import OWN_GRAPH, Fit
-from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, Node, shapes, tensor_shapes, with_own_tensors
 from porter.graph.ops import Shape, channels_in
 from porter.padding import ANY, Size
+from porter.source.by_recipe import of_fit
+from porter.source.fitting.file_heads import given_by
+from porter.source.fitting.fit import OWN_GRAPH, Fit
 from porter.source.opened import Opened
-from porter.source.opening import of_fit
+from porter.source.wishes import NONE, Wishes
 
 _NAMED = ("keras", "torch-export")
 """Languages in which layers have tensors by name, whatever their numbers are."""

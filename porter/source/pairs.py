@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.fit import OWN_GRAPH
 from porter.formats.recognition import recognise
 from porter.port import GraphFile, SourceFile
+from porter.source.fitting.fit import OWN_GRAPH
 from porter.source.opened import Opened
 
 

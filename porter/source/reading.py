@@ -16,8 +16,8 @@ from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
 from porter.padding import Size
-from porter.source.beside import config_of, read_beside
 from porter.source.hub import FLAX_WEIGHTS, TF_WEIGHTS, with_repository
+from porter.source.sidecars import config_of, read_beside
 
 _OF_TORCH = {
     **dict.fromkeys(("kernel", "gamma", "scale", "embeddings", "embedding"), "weight"),

@@ -12,7 +12,7 @@ from typing import Any
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch import ARCH, LIBRARY
 from porter.port import By
-from porter.source.beside import config_of
+from porter.source.sidecars import config_of
 from porter.zoos.tables import TRANSFORMERS_DEFAULTS
 
 RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")

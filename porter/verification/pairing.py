@@ -14,8 +14,8 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, canonical
 from porter.filegraph.to_graph import Translated, to_graph
-from porter.fitting.alignment import align, without_cells
 from porter.graph import OF_LOGITS, BatchNorm, Graph, Op
+from porter.source.fitting.alignment import align, without_cells
 from porter.source.opened import Opened
 from porter.verification.numbers import norm
 

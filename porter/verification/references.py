@@ -15,7 +15,6 @@ from porter.base.errors import CheckFailed, Contradiction, escaped, some
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels import values as kernels
-from porter.fitting.fit import Fit, own_checkpoint, shape_text
 from porter.frameworks import RETURNED, Alone, Classifier, Destination, Engine, Tensors, get_engine
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import (
@@ -37,6 +36,7 @@ from porter.padding import ANY
 from porter.port import OWN_BUILD
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
+from porter.source.fitting.fit import Fit, own_checkpoint, shape_text
 from porter.verification.memory import let_go
 from porter.verification.numbers import FLOAT64_LIMIT, norms
 from porter.zoos.implementation import Implementation, get_implementation

@@ -23,8 +23,8 @@ from porter.graph.ops import shape_text
 from porter.padding import ANY, Size
 from porter.port import OWN_BUILD, Port, Record, read_port
 from porter.source.in_memory import weights_of
-from porter.source.of_port import source_of
 from porter.source.opened import Opened
+from porter.source.reopening import source_of
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.inputs import make_images

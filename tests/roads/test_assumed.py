@@ -18,11 +18,11 @@ import porter
 from porter.base.errors import RecipeError, UsageError
 from porter.cli import printing
 from porter.files import digest
-from porter.fitting.candidate import Candidate
 from porter.port import read_port
 from porter.recipe import find_recipe, load_recipe
-from porter.source.of_port import source_of
-from porter.source.opening import open_candidate
+from porter.source.by_recipe import open_candidate
+from porter.source.fitting.candidate import Candidate
+from porter.source.reopening import source_of
 from porter.verification.check import Check
 from porter.verification.sizes import Sizes
 from porter.verification.source_forms import references_of

@@ -18,14 +18,14 @@ from porter.data.pipeline import Feed
 from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
 from porter.files import WeightsFile, fetch
-from porter.fitting.wishes import Wishes
 from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
-from porter.identify.doors import open_member
 from porter.padding import Convention
 from porter.recipe import find_member, find_recipe
+from porter.source.doors import open_member
 from porter.source.opened import Opened
 from porter.source.weights import fetch_published
+from porter.source.wishes import Wishes
 from tests.support.checkout import ROOT
 from tests.support.standin_files import strided_sites, with_convention
 

@@ -12,9 +12,9 @@ import torch
 import porter
 from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.by_names import fit_by_names
-from porter.fitting.candidate import Candidate
 from porter.recipe import find_recipe
+from porter.source.fitting.by_names import fit_by_names
+from porter.source.fitting.candidate import Candidate
 from porter.zoos.torchvision import import_models
 from tests.support.arrays import Array
 from tests.support.fixtures import WeightsMaker
@@ -72,7 +72,7 @@ def test_another_tensor_beside_is_refused() -> None:
         fit_by_names(Candidate.of(RECIPE.member("inception_v3", "torchvision"), checkpoint))
 
 
-@pytest.mark.full  # of tensors without values, tests/unit/identify/test_inspection.py tells all zoos apart
+@pytest.mark.full  # of tensors without values, tests/unit/source/test_inspection.py tells all zoos apart
 def test_inspect_tells_the_zoos_apart(weights_file: WeightsMaker) -> None:
     matches = porter.inspect(weights_file("inception_v3", "keras", ".h5")).matches
     assert (matches[0].member.zoo.name, matches[0].score) == ("keras", 1.0)

@@ -17,13 +17,13 @@ import pytest
 
 import porter
 from porter.base.errors import MappingError
-from porter.fitting.by_names import fit_by_names
-from porter.fitting.candidate import Candidate
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
-from porter.identify.doors import open_member
 from porter.recipe import Member, find_recipe
+from porter.source.doors import open_member
+from porter.source.fitting.by_names import fit_by_names
+from porter.source.fitting.candidate import Candidate
 from porter.verification.references import ZooReference
 from porter.verification.source_forms import references_of
 from porter.zoos.implementation import get_implementation

@@ -9,9 +9,9 @@ import torch
 import porter
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.dialects import get_dialect
-from porter.identify.doors import open_member
 from porter.port import read_port
 from porter.recipe import find_recipe, layer_names
+from porter.source.doors import open_member
 from tests.support.fixtures import WeightsMaker
 
 NARROW = "mobilenet_v2_0.35"

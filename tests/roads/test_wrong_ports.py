@@ -14,9 +14,6 @@ import numpy as np
 import pytest
 
 import porter
-from porter.fitting.by_names import fit_by_names
-from porter.fitting.candidate import Candidate
-from porter.fitting.fit import read_tensors
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch.port_files import write_port
@@ -25,6 +22,9 @@ from porter.graph.record import to_record
 from porter.padding import LOWEST, Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe
+from porter.source.fitting.by_names import fit_by_names
+from porter.source.fitting.candidate import Candidate
+from porter.source.fitting.fit import read_tensors
 from tests.support.arrays import Array
 from tests.support.fixtures import SlimMaker, WeightsMaker
 from tests.support.slim_files import SlimFile

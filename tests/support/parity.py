@@ -8,9 +8,9 @@ from importlib import import_module
 from pathlib import Path
 
 from porter.base.dtypes import Dtype
-from porter.identify.doors import open_member
 from porter.port import Port
 from porter.recipe import find_recipe
+from porter.source.doors import open_member
 from porter.source.opened import Opened
 from porter.verification.check import Check
 from porter.verification.computed import unrounded_tensors

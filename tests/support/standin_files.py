@@ -15,13 +15,13 @@ from porter.base.errors import GraphError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
-from porter.fitting.adapted import adapted_tensors
-from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import AvgPool, ChannelScale, Conv, Graph, MaxPool, Node, is_depthwise, shapes, site_of
 from porter.padding import Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe, layer_names
+from porter.source.fitting.adapted import adapted_tensors
+from porter.source.fitting.naming import tensor_names
 from porter.verification.inputs import SIGNED, Images, _range_of, make_images
 from tests.support.arrays import Array
 from tests.support.standin import calibrated_tensors

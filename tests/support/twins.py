@@ -7,12 +7,12 @@ from collections import defaultdict
 from dataclasses import asdict
 from itertools import permutations
 
-from porter.fitting.twins import TRAINING, tensors_of
 from porter.graph import Graph
 from porter.graph.difference import differences
 from porter.recipe import Member, Recipe, expand, recipes_folder
 from porter.recipe.fingerprints import digest
 from porter.recipe.twins import FILE, Twin
+from porter.source.fitting.twins import TRAINING, tensors_of
 from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 

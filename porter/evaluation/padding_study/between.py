@@ -21,10 +21,10 @@ from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Crops, StudyAnswer
-from porter.fitting.twins import TRAINING
 from porter.graph import Graph, tensor_shapes, with_classes
 from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, with_options
+from porter.source.fitting.twins import TRAINING
 from porter.source.opened import Opened
 from porter.source.protocol import in_proportion
 

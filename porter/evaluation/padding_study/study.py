@@ -31,12 +31,12 @@ from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Case, Crops, Study, StudyAnswer
 from porter.files import path_of
-from porter.fitting.wishes import Wishes
-from porter.identify.doors import open_member
 from porter.port import Port, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions
+from porter.source.doors import open_member
 from porter.source.opened import Opened
 from porter.source.protocol import doubted
+from porter.source.wishes import Wishes
 
 
 @takes(StudyOptions)

@@ -19,12 +19,12 @@ import porter
 import porter.conversion.convert
 import porter.verification.reverify
 from porter.files import weights
-from porter.fitting import alignment, locating
 from porter.formats.keras import graph as keras_graph
 from porter.graph import plan
 from porter.port import folder as port_folder, read_port
 from porter.recipe import expansion, load
-from porter.source import beside
+from porter.source import sidecars
+from porter.source.fitting import alignment, locating
 from tests.support.fixtures import WeightsMaker
 
 
@@ -35,7 +35,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for module, name in (
         (expansion, "expand_steps"),
         (locating, "locate"),
-        (beside, "_content"),
+        (sidecars, "_content"),
         (alignment, "align"),
         (keras_graph, "read_graph"),
         (plan, "make_plan"),

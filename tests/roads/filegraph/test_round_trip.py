@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from porter.base.errors import MappingError
-from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import Tensors, get_destination
 from porter.graph import INPUT, ChannelScale, Gelu, Graph, LocalResponseNorm, Node
 from porter.graph.plan import make_plan
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
+from porter.source.wishes import Wishes
 from tests.support.arrays import Array
 from tests.support.oracle import OfAxes, evaluate
 from tests.support.random_graphs import UNSHRUNK, Sample, difference, samples

@@ -18,7 +18,7 @@ import pytest
 from porter.base.errors import FileError
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.formats.reading import read_checkpoint
-from porter.identify.inspection import inspect
+from porter.source.inspection import inspect
 
 KERNEL = np.random.default_rng(0).normal(size=(3, 3, 4, 4)).astype(np.float32)
 NAMES: dict[str, Callable[[int], str]] = {

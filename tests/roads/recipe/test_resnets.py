@@ -11,8 +11,6 @@ import pytest
 
 from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.by_names import fit_by_names
-from porter.fitting.candidate import Candidate
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
@@ -20,6 +18,8 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention, pad_amounts
 from porter.recipe import LayerName, Member, Recipe, expand, find_recipe, layer_names
+from porter.source.fitting.by_names import fit_by_names
+from porter.source.fitting.candidate import Candidate
 from porter.zoos.slim.networks import construct
 from porter.zoos.tables import TRANSFORMERS
 from porter.zoos.timm import import_timm

@@ -13,8 +13,6 @@ import pytest
 
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.by_names import fit_by_names
-from porter.fitting.candidate import Candidate
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
@@ -22,6 +20,8 @@ from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.recipe.transforms import apply_transforms, undo_transforms
+from porter.source.fitting.by_names import fit_by_names
+from porter.source.fitting.candidate import Candidate
 from porter.zoos.slim.tensornets import construct
 from tests.support.recipe.recipes import all_recipes
 from tests.support.recipe.stock import read

@@ -15,7 +15,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.port import Port
-from porter.source.of_port import source_of
+from porter.source.reopening import source_of
 from porter.verification import memory
 from porter.verification.check import Check
 from porter.verification.references import FileGraphSource

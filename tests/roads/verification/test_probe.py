@@ -20,7 +20,7 @@ from porter.graph import Clip, GroupNorm, HardSwish, LeakyRelu, MaxPool, Op, Rel
 from porter.graph.ops import HardSigmoid
 from porter.graph.plan import make_plan
 from porter.port import Port
-from porter.source.of_port import source_of
+from porter.source.reopening import source_of
 from porter.verification.check import Check
 from porter.verification.reverify import check_against
 from porter.verification.verdict import Verdict

@@ -21,7 +21,7 @@ from porter.frameworks.onnx.model import Model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.frameworks.torch import engine
 from porter.port import read_port
-from porter.source.of_port import source_of
+from porter.source.reopening import source_of
 from porter.verification import parity
 from porter.verification.check import Check
 from porter.verification.inputs import SIGNED, make_images

@@ -36,7 +36,7 @@ from porter.graph import (
 from porter.padding import ANY
 from porter.port import Port
 from porter.recipe import expand, find_recipe
-from porter.source.of_port import source_of
+from porter.source.reopening import source_of
 from porter.verification.inputs import SIGNED, InputRange, stated_range
 from porter.verification.source_forms import references_of
 from tests.support.arrays import Array

@@ -598,7 +598,7 @@ def test_converting_only_weights_imports_no_reader_of_graphs(
     )
     unneeded = {
         "ml_dtypes",
-        "porter.fitting.by_graph",
+        "porter.source.fitting.by_graph",
         "porter.formats.keras.graph",
         "porter.verification.references",
     }

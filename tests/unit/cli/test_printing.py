@@ -8,10 +8,10 @@ import pytest
 
 from porter.cli import printing
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.candidate import Candidate
-from porter.identify.inspection import Inspection
-from porter.identify.matching import Match
 from porter.recipe import find_member
+from porter.source.fitting.candidate import Candidate
+from porter.source.inspection import Inspection
+from porter.source.ranking.rank import Match
 from porter.verification.inputs import SIGNED
 from porter.verification.results import Distance, NodeDistance, Parity
 from porter.verification.verdict import Verdict

@@ -200,7 +200,7 @@ def test_where_memory_ends_it_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch)
     def inspect(**arguments: object) -> None:
         raise MemoryError("Unable to allocate 9 TiB")
 
-    monkeypatch.setattr("porter.identify.inspection.inspect", inspect)
+    monkeypatch.setattr("porter.source.inspection.inspect", inspect)
     refused(cli("inspect", "model.onnx"), "there is not enough memory: Unable to allocate 9 TiB")
 
 

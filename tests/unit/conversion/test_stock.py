@@ -415,8 +415,8 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(
     tmp_path: Path, weights_file: WeightsMaker
 ) -> None:
     """From a zoo of its own, which is torchvision's with biases, so that the whole road is walked."""
-    from porter.identify.doors import open_member
     from porter.recipe import recipes_folder
+    from porter.source.doors import open_member
     from porter.verification.computed import unrounded_tensors
 
     (tmp_path / "recipes").mkdir()

@@ -23,7 +23,7 @@ from porter.formats import unreadable
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS, READABLE, recognise
 from porter.frameworks import DESTINATION_NAMES, ENGINE_NAMES
-from porter.source.beside import weights_in
+from porter.source.sidecars import weights_in
 
 KERNEL = np.ones((3, 3, 3, 2), np.float32)
 

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from porter.base.errors import FileError
 from porter.formats.reading import read_weights
-from porter.source.beside import weights_in
+from porter.source.sidecars import weights_in
 from tests.support.arrays import Array
 
 ARRAYS: dict[str, Array] = {

@@ -6,13 +6,13 @@ import pytest
 from porter.authoring.check.check import check_recipe
 from porter.base.errors import RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.by_names import fit_by_names
-from porter.fitting.candidate import Candidate
-from porter.fitting.fit import read_tensors
-from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, tensor_shapes
 from porter.recipe import LayerName, Member, expand, layer_names, load_recipe, tap_names
+from porter.source.fitting.by_names import fit_by_names
+from porter.source.fitting.candidate import Candidate
+from porter.source.fitting.fit import read_tensors
+from porter.source.fitting.naming import tensor_names
 from tests.support.recipe.recipes import VALID, changed, line_of, mistake, use, write
 
 

@@ -15,8 +15,8 @@ from safetensors.numpy import save_file
 
 from porter.base.errors import DownloadError, FileError, NotInstalled, UsageError
 from porter.source import hub
-from porter.source.beside import weights_in
 from porter.source.hub import Repository, repository_of
+from porter.source.sidecars import weights_in
 from tests.support.hub_server import COMMIT, OWNED, HubServer, hub_server
 
 constants = pytest.importorskip("huggingface_hub.constants")

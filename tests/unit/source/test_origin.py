@@ -19,17 +19,17 @@ from safetensors.numpy import save_file
 import porter
 from porter.authoring.trial import try_weights
 from porter.base.errors import CannotRun, FileError, UsageError
-from porter.fitting.wishes import Wishes
 from porter.frameworks.dialects import get_dialect
 from porter.graph import tensor_shapes
-from porter.identify.doors import open_member
 from porter.port import Origin
 from porter.recipe import Member, expand, find_member, find_recipe, layer_names, recipes_folder
 from porter.recipe.twins import FILE
-from porter.source.beside import read_beside, stated_beside
+from porter.source.doors import open_member
 from porter.source.origin import _known
 from porter.source.reading import read_source
+from porter.source.sidecars import read_beside, stated_beside
 from porter.source.statements import of_config
+from porter.source.wishes import Wishes
 from porter.verification import reverify
 from porter.zoos.tables import REFERENCES, TIMM, TIMM_TF
 from porter.zoos.transformers import import_transformers

@@ -13,12 +13,12 @@ import pytest
 import porter
 from porter.base.errors import PorterError
 from porter.files import digest
-from porter.identify.doors import open_member
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Port, read_port
 from porter.recipe import find_recipe
-from porter.source.of_port import source_of
+from porter.source.doors import open_member
 from porter.source.opened import Opened
+from porter.source.reopening import source_of
 from porter.verification.check import Check
 from porter.verification.reverify import check_against
 from porter.verification.user_code import maker

@@ -14,12 +14,12 @@ from PIL import Image
 
 import porter
 from porter.base.errors import PaddingError, UsageError
-from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.padding import ANY
 from porter.port import PASSED, read_port
 from porter.recipe import find_recipe
 from porter.source.own_graph import translation
+from porter.source.wishes import Wishes
 from tests.support.checkout import ROOT
 from tests.support.fixtures import WeightsMaker
 

@@ -23,8 +23,8 @@ from porter.base.errors import MappingError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
-from porter.identify.doors import open_file
 from porter.padding import ANY
+from porter.source.doors import open_file
 from tests.support.checkout import ROOT
 from tests.support.formats.torch_export.exports import export
 from tests.support.refusals import unreadable

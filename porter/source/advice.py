@@ -1,0 +1,129 @@
+"""What is said first of a file that could not be opened as what was asked for.
+
+The rule is what works before what might: a setting of `--map` that opens the file; the step that the
+error itself names, if the file looks like the variant that was asked for; a port beside the file whose model
+has its tensors; the variant that it looks like; the file's own graph; and only then a recipe of one's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from porter.base.commands import CONVERT, FRAMEWORK, INSPECT, NAME, PORT, RECIPE_LIST, RECIPE_NEW
+from porter.base.errors import MappingError, PorterError, UsageError
+from porter.base.options import MAP, RECIPES
+from porter.base.package import page
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.torch_export import SAVE
+from porter.padding.sizes import size_text
+from porter.recipe import convert_command
+from porter.source.by_recipe import open_candidate
+from porter.source.fitting.candidate import Candidate
+from porter.source.origin import as_stated
+from porter.source.ports_beside import convert_trained, ports_of
+from porter.source.ranking.likeliest import open_likeliest
+from porter.source.ranking.rank import LIKELY, rank
+from porter.source.wishes import Wishes
+
+_KEEPING: Mapping[str | None, str] = {
+    "torch": SAVE,
+    "tf": "model.export('FOLDER') in Keras, or tf.saved_model.save(model, 'FOLDER'),",
+}
+"""What saves a model with its graph, by the framework of its code."""
+
+
+def advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> MappingError:
+    """The error of a file that is not the variant, with what would help."""
+    whole = "give the whole model (.keras, SavedModel), or a file without the layers after the network"
+    otherwise = _by_its_graph(candidate) or whole
+    tried = MappingError(
+        error.message,
+        where=error.where,
+        next=f"no {MAP} settles it: {otherwise}" if error.maps else error.next,
+        maps=[setting for setting in error.maps if _works(candidate, wishes, setting)],
+    )
+    tried.next = _advice(tried, candidate)
+    return tried
+
+
+def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
+    """Whether a setting of `--map` opens the file, in place of those for its node: what stands beside a head
+    can make it fail.
+    """
+    node = setting.rpartition("=")[2]
+    others = (given for given in wishes.map if given.rpartition("=")[2] != node)
+    try:
+        open_candidate(candidate, replace(wishes, map=(*others, setting)))
+    except PorterError:
+        return False
+    return True
+
+
+def _by_its_graph(candidate: Candidate) -> str | None:
+    """What ports a file that carries its graph without a recipe; one that states no size, at the recipe's."""
+    graph, path = candidate.checkpoint.graph, candidate.checkpoint.path
+    if graph is None:
+        return None
+    size = None if graph.built_size else size_text(candidate.member.native_size())
+    line = CONVERT.advise(subject=path, to=FRAMEWORK, input_size=size)
+    return f"a file with its graph needs no recipe: {line}"
+
+
+def _advice(error: MappingError, candidate: Candidate) -> str | None:
+    """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
+    member, checkpoint, recipes = candidate.member, candidate.checkpoint, candidate.member.recipe.path.parent
+    matches = rank(checkpoint, recipes).matches
+    likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
+    if any(match.member.is_a == member.is_a for match in likely) or (error.maps and not likely):
+        return error.next or _by_its_graph(candidate)
+    if not likely:
+        return _by_its_graph(candidate) or no_recipe(checkpoint)
+    best = as_stated(likely[0].candidate).member
+    return f"it looks like {best.name}: {convert_command(best, FRAMEWORK, checkpoint.path, recipes)}"
+
+
+def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
+    """The error for a file of tensors that was to be opened by its own graph."""
+    advice = no_recipe(checkpoint)
+    likeliest, problems = open_likeliest(rank(checkpoint, recipes).likely)
+    stranger = next((problem for _, problem in problems if isinstance(problem, UsageError)), None)
+    if likeliest is None and stranger is not None:  # it says what it is, and that is in no recipe
+        return stranger
+    if likeliest is not None and likeliest[1].member is not None:
+        advice = convert_command(likeliest[1].member, FRAMEWORK, checkpoint.path, recipes)
+        if likeliest[1].facts.twins and likeliest[1].facts.origin is None:
+            advice = (
+                f"{INSPECT.advise(file=checkpoint.path)} prints the line for each network that takes "
+                "these tensors"
+            )
+    if ports := ports_of(checkpoint):
+        advice = ", or ".join(convert_trained(port, checkpoint) for port in ports)
+    others = [note for note in checkpoint.notes if note != checkpoint.unread]
+    notes = f" ({'; '.join(others)})" if others else ""
+    content = f"is {checkpoint.unread}" if checkpoint.unread else "holds tensors and no graph"
+    message = f"this file {content}{notes}, so a recipe has to say what its tensors are"
+    return UsageError(message, where=str(checkpoint.path), next=advice)
+
+
+def if_tuned(checkpoint: Checkpoint) -> str:
+    """What to do with a file of tensors if it is a port's, after further training."""
+    line = CONVERT.advise(subject=PORT, weights=checkpoint.path, to=FRAMEWORK)
+    return f"if this is the model of a port after further training, {line} ports it with that port's graph"
+
+
+def keeping(checkpoint: Checkpoint) -> str | None:
+    """What saves the model of a file of tensors with its graph."""
+    line = None if checkpoint.graph is not None or checkpoint.unread else _KEEPING.get(checkpoint.dialect)
+    return line and f"if you have the model's code, {line} saves the graph too, and no recipe is needed"
+
+
+def no_recipe(checkpoint: Checkpoint) -> str:
+    """What to do with a file that no recipe fits."""
+    draft = (
+        f"{RECIPE_LIST.advise()} shows the networks that porter knows; for another network, "
+        f"{RECIPE_NEW.advise(name=NAME, weights=checkpoint.path)} drafts a recipe to complete "
+        f"({page('authoring.md')}), and {RECIPES.placeholder} names its folder"
+    )
+    return f"no recipe fits this file: {'; '.join(filter(None, (keeping(checkpoint), draft)))}"

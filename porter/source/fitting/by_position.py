@@ -1,0 +1,103 @@
+"""Files that a zoo's own loader reads by position. Their names may be anything, such as those of the file
+before a conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, NotInstalled
+from porter.filegraph.checkpoint import Checkpoint
+from porter.files import WeightsFile
+from porter.source.fitting.candidate import Candidate
+from porter.source.fitting.fit import shape_text
+from porter.zoos.implementation import get_implementation
+
+_ROLES: Mapping[str, str] = {
+    **{word: word for word in ("gamma", "beta", "moving_mean", "moving_variance")},
+    "running_mean": "moving_mean",
+    "running_var": "moving_variance",
+}
+"""The role of a norm's tensor by the last word of its name, in TensorFlow and in PyTorch. Their shapes are
+equal.
+"""
+
+
+def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
+    """The file under the names of the zoo's own variables, with a warning, if it has none of these names and
+    keeps the order in which the zoo's code makes them; otherwise the candidate itself.
+
+    TensorNets loads by position. It reads names only to exchange a beta and the gamma after it
+    (tensornets/utils.py, `parse_weights` and `pretrained_initializer`). Here every shape must agree too, and
+    the roles in the names of norms.
+
+    Raises:
+        MappingError: the file has more or fewer tensors than the zoo's code makes, or one of another shape or
+            role.
+        NotInstalled: the file's names are not the zoo's, and the zoo's code, which has the order, is not
+            installed.
+    """
+    member, checkpoint = candidate.member, candidate.checkpoint
+    zoo, tensors = member.zoo, checkpoint.tensors
+    if checkpoint.graph is not None or zoo.reference is None or not _keeps_order(member.file, checkpoint):
+        return candidate, ()
+    if candidate.located.tensors:
+        return candidate, ()
+    # It is asked for last: its module takes longer to import than most files to read.
+    own_variables = get_implementation(zoo.reference).variables
+    if own_variables is None:
+        return candidate, ()
+    arrays = _gamma_first(tensors)
+    try:
+        wanted = own_variables(member.variant, tensors[list(tensors)[-1]].size)
+    except NotInstalled as error:
+        message = (
+            f"the file's names are not those of zoo '{zoo.name}', and the zoo's code has their "
+            f"order: {error.message}"
+        )
+        raise NotInstalled(message, where=str(checkpoint.path), next=error.next) from None
+    if len(arrays) != len(wanted):
+        message = (
+            f"none of the file's {len(arrays)} names is one of the zoo's {len(wanted)}, such as "
+            f"'{next(iter(wanted))}'"
+        )
+        raise MappingError(message, where=str(checkpoint.path))
+    named: dict[str, Array] = {}
+    for (theirs, array), (own, shape) in zip(arrays.items(), wanted.items(), strict=True):
+        # A head may be a 1x1 convolution.
+        named[own] = array[0, 0] if array.ndim == 4 and array.shape == (1, 1, *shape) else array
+        role = _ROLES.get(_last(theirs))
+        if named[own].shape != shape or role not in (None, _ROLES.get(_last(own))):
+            raise MappingError(
+                f"'{theirs}' ({shape_text(array.shape)}) stands where the zoo's code has '{own}' "
+                f"({shape_text(shape)})",
+                where=str(checkpoint.path),
+                next=f"save it with {zoo.reference}'s own code, which writes the names",
+            )
+    note = (
+        f"the names are not those of zoo '{zoo.name}': all {len(named)} tensors are taken by "
+        "position, as its loader does"
+    )
+    return candidate.renamed(replace(checkpoint, tensors=named, notes=(*checkpoint.notes, note))), (note,)
+
+
+def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:
+    """An .npz keeps the order in which it was written. So does an .h5 of Keras's layout, if the zoo's own
+    file is one. A checkpoint of TensorFlow sorts its names.
+    """
+    url = published.url or "" if published else ""
+    return checkpoint.format == "npz" or (checkpoint.format == "keras-h5" and url.endswith(".h5"))
+
+
+def _gamma_first(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    names = list(tensors)
+    for place in range(1, len(names)):
+        if (_last(names[place - 1]), _last(names[place])) == ("beta", "gamma"):
+            names[place - 1], names[place] = names[place], names[place - 1]
+    return {name: tensors[name] for name in names}
+
+
+def _last(name: str) -> str:
+    return name.replace(".", "/").rpartition("/")[2]

@@ -1,0 +1,115 @@
+"""A variant that a file may be. It is made once, where files are ranked or where a user names the variant,
+and is opened from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from porter.filegraph.checkpoint import Checkpoint
+from porter.files import is_published
+from porter.frameworks.dialects import Dialect, get_dialect
+from porter.graph import Graph, Node, head_of
+from porter.recipe import Member, expand, expect_head, layer_names
+from porter.recipe.twins import Twin
+from porter.source.fitting.alignment import Alignment, align
+from porter.source.fitting.locating import Located, locate
+from porter.source.fitting.naming import Naming, name_layers
+from porter.source.fitting.twins import alike, twins_of
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file and a variant that it may be.
+
+    Attributes:
+        graph: the variant's, with the zoo's own number of classes.
+        mapped: node to the file's layer, as `--map` says.
+    """
+
+    member: Member
+    checkpoint: Checkpoint
+    graph: Graph = field(repr=False)
+    mapped: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, member: Member, checkpoint: Checkpoint) -> Candidate:
+        """A candidate with its graph expanded."""
+        return cls(member, checkpoint, expand(member))
+
+    @property
+    def dialect(self) -> Dialect:
+        return get_dialect(self.member.zoo.framework)
+
+    @cached_property
+    def head(self) -> Node:
+        return head_of(self.graph)
+
+    @cached_property
+    def naming(self) -> Naming:
+        """The file's names of the graph's layers."""
+        return name_layers(self.member, self.graph, self.checkpoint, self.mapped)
+
+    @cached_property
+    def head_kernels(self) -> frozenset[str]:
+        """The zoo's names of its head's kernel, of today's code and of older code."""
+        expect_head(self.member.recipe, self.graph)
+        tables = (
+            layer_names(self.member, self.graph, label) for label in (None, *self.member.zoo.generations)
+        )
+        names = (
+            self.dialect.tensor_names(self.graph, self.head, table[self.head.path].name) for table in tables
+        )
+        return frozenset(name for roles in names for name in roles["kernel"])
+
+    @cached_property
+    def located(self) -> Located:
+        """Where the file has the graph's tensors."""
+        return locate(self.graph, self.naming.layers, self.member.zoo, self.checkpoint)
+
+    @cached_property
+    def publisher(self) -> Member | None:
+        """The variant in the zoo that publishes exactly this file, among the zoos with the same names as its
+        own.
+
+        Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and
+        published figures.
+        """
+        for other in self.member.kin():
+            if other.file is None or other.zoo.names != self.member.zoo.names:
+                continue
+            if is_published(other.file, self.checkpoint.digests):
+                return other
+        return None
+
+    @cached_property
+    def twins(self) -> tuple[Twin, ...]:
+        """The same variant in other zoos that takes these tensors and computes something else; none if the
+        file's graph decides.
+        """
+        return () if self.checkpoint.graph is not None else twins_of(self.member)
+
+    @cached_property
+    def equals(self) -> frozenset[tuple[str, str]]:
+        """The variant in the zoos, its own among them, where it takes the same tensors and computes the
+        same.
+        """
+        others = (each for each, apart in alike(self.member) if not apart)
+        return frozenset(each.is_a for each in (self.member, *others))
+
+    @cached_property
+    def alignment(self) -> Alignment:
+        """The nodes of the file's graph that can be those of the variant's."""
+        assert self.checkpoint.graph is not None
+        return align(self.graph, self.checkpoint.graph, self.member.native_size())
+
+    def at(self, generation: str | None) -> Candidate:
+        """The variant as an older generation of the zoo's code has it (Member.at)."""
+        older = self.member.at(generation)
+        return self if older.zoo is self.member.zoo else Candidate.of(older, self.checkpoint)
+
+    def renamed(self, checkpoint: Checkpoint) -> Candidate:
+        """The same variant, of the same file under other names."""
+        return self if checkpoint is self.checkpoint else replace(self, checkpoint=checkpoint)

@@ -1,0 +1,148 @@
+"""The recipe's graph with the file's ops in its nodes; the file's layers before and after these become nodes
+of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from porter.base.errors import GraphError, MappingError
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, with_momentum
+from porter.filegraph.to_graph import path_word
+from porter.graph import INPUT, Graph, Node, Op, ops, shapes
+from porter.source.fitting.alignment import passed
+
+OUTSIDE = (
+    "save the model without the layers before the network, and compute outside what they do to the photos"
+)
+POOL = (
+    "porter ports a head that reads a global pool, and not yet one that reads a map: pool the map, "
+    "and train the head again"
+)
+UP_TO = "save the model up to '{}', port that, and compute what follows outside"
+
+
+@dataclass(frozen=True)
+class Grafted:
+    """A recipe's graph with the file's ops, and the layer of each of its nodes."""
+
+    graph: Graph
+    layers: Mapping[str, str]
+    plain: bool
+    scaling: tuple[ops.Affine, ...]
+    warnings: tuple[str, ...]
+
+
+def graft(
+    draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mapping[str, str], base: str, end: str
+) -> Grafted:
+    """Joins both graphs.
+
+    Args:
+        pairs, folded: path to layer, and the norms that the file has folded, as
+        porter.source.fitting.alignment.Alignment gives them.
+        base: the last node of the recipe that the file has.
+        end: the layer that gives the logits: that of `base`, or one after it.
+
+    Raises:
+        MappingError: porter has no op for a layer, or a layer does not fit the others.
+    """
+    entrance = _chain(file, pairs[INPUT])
+    paths = {layer.name: f"input/{path_word(layer.name)}" for layer in entrance}
+    nodes = [
+        Node(
+            paths[layer.name], _own_op(layer, OUTSIDE), tuple(paths.get(name, name) for name in layer.inputs)
+        )
+        for layer in entrance
+    ]
+    source = nodes[-1].path if nodes else INPUT
+    moved, base = {**folded, INPUT: source}, folded.get(base, base)
+    trunk = [node for node in draft.nodes if node.path in pairs and node.path not in folded]
+    for node in trunk:
+        op = node.op if passed(node, pairs) else _adopted(node.op, file.by_name[pairs[node.path]])
+        nodes.append(Node(node.path, op, tuple(moved.get(path, path) for path in node.inputs)))
+    paths |= {pairs[node.path]: node.path for node in trunk if not passed(node, pairs)}
+    output = base
+    map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
+    if end != pairs[base]:
+        output = _append_head(draft, file, end, paths, nodes)
+    elif base == folded.get(map_end.inputs[0], map_end.inputs[0]):
+        nodes.append(replace(map_end, inputs=(base,)))
+        output = map_end.path
+    headless = end == pairs[base] and base != draft.output
+    warnings = ("the file has no head: the port gives features, one value per channel",) if headless else ()
+    scopes = tuple(
+        scope for scope in draft.scopes if any(node.path.startswith(f"{scope.path}/") for node in trunk)
+    )
+    graph = Graph(tuple(nodes), draft.channels, output, scopes)
+    try:
+        shapes(graph, (None, None))
+    except GraphError as error:
+        raise MappingError(
+            f"the file's graph does not fit together: {error.message}", where=error.where
+        ) from None
+    scaling = tuple(layer.op for layer in entrance if isinstance(layer.op, ops.Affine))
+    plain = not entrance and output in (draft.output, map_end.path) and len(nodes) <= len(draft.nodes)
+    return Grafted(graph, {path: name for name, path in paths.items()}, plain, scaling, warnings)
+
+
+def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str], nodes: list[Node]) -> str:
+    """Adds the layers between the trunk and the logits; returns the path of the logits."""
+    by_path = {node.path: node for node in nodes}
+    features = {
+        node.path for node in nodes if isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense)
+    }
+    leading = file.leading_to((end,))
+    for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
+        op = _own_op(
+            layer,
+            UP_TO.format(layer.inputs[0]) if features.issuperset(map(paths.get, layer.inputs)) else POOL,
+        )
+        if any(name not in paths for name in layer.inputs):
+            raise MappingError(
+                "this layer reads the file's input beside the network; porter cannot port it",
+                where=layer.name,
+            )
+        inputs = tuple(paths[name] for name in layer.inputs)
+        if isinstance(op, ops.Conv) and inputs[0] in features and op.window.kernel == (1, 1):
+            op = ops.Dense(op.filters, op.bias)
+        path = f"head/{path_word(layer.name)}"
+        if layer.name == end and draft.output not in by_path:
+            path = draft.output
+        while path in by_path:
+            path += "_"
+        if isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense) or features.issuperset(inputs):
+            features.add(path)
+        paths[layer.name] = path
+        by_path[path] = Node(path, op, inputs)
+        nodes.append(by_path[path])
+    return paths[end]
+
+
+def _chain(file: FileGraph, name: str) -> list[FileNode]:
+    """The layers from the input to `name`, in their order."""
+    found: list[FileNode] = []
+    while name != INPUT:
+        found.insert(0, file.by_name[name])
+        name = found[0].inputs[0]
+    return found
+
+
+def _own_op(layer: FileNode, next: str | None = None) -> Op:
+    if isinstance(layer.op, Foreign):
+        raise MappingError(
+            f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name, next=next
+        )
+    return with_momentum(layer.op)
+
+
+def _adopted(op: Op, layer: FileNode) -> Op:
+    """The file's op for a node; in the recipe's form if the two are the same function."""
+    found = _own_op(layer)
+    if isinstance(op, ops.Dense) and isinstance(found, ops.Conv):
+        return ops.Dense(found.filters, found.bias)
+    if isinstance(op, ops.BatchNorm) and isinstance(layer.op, ops.BatchNorm) and not layer.op.momentum:
+        # A graph made for inference does not state its momentum.
+        return replace(layer.op, momentum=op.momentum)
+    return op if isinstance(op, ops.GlobalAvgPool) else found

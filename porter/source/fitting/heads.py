@@ -1,0 +1,270 @@
+"""The head of a file that holds weights and no graph: the zoo's own, the user's own, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, some
+from porter.base.options import MAP
+from porter.formats.recognition import FORMATS
+from porter.graph import Conv, Dense, tensor_shapes
+from porter.padding import Convention, Window
+from porter.recipe import LayerName
+from porter.source.fitting.candidate import Candidate
+from porter.source.fitting.dense_heads import BETWEEN, DenseHead
+from porter.source.fitting.naming import lists_tensors
+
+AFTER_HEAD = "after the head"
+
+
+@dataclass(frozen=True)
+class Head:
+    """A file's layer for the recipe's head.
+
+    Attributes:
+        layer: its name in the file; None if the file ends in features.
+        rows: its classes; 0 without a head.
+        own: it is the zoo's own head, with its classes.
+        by_shape: it was found only by its shape.
+        after: tensors of layers after it, which are left out.
+    """
+
+    layer: LayerName | None
+    rows: int
+    own: bool
+    by_shape: bool = False
+    after: tuple[str, ...] = ()
+
+    def within(self, prefix: str) -> bool:
+        """Whether the head, if there is one, is under the network's `prefix` too."""
+        return self.layer is None or self.layer.name.startswith(prefix)
+
+    def warnings(self) -> tuple[str, ...]:
+        if self.layer is None:
+            return ("the file has no head: the port gives features, one value per channel",)
+        shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
+        after = (
+            f"left out, because they come after the head: {some(sorted(self.after))}; "
+            f"{MAP(['LAYER=NODE'])} chooses another head"
+        )
+        return (*((shape,) if self.by_shape else ()), *((after,) if self.after else ()))
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The layers of a file that could be a variant's head.
+
+    Attributes:
+        layer: the file's name of the recipe's head.
+        unexpected: tensors that the trunk does not use, with those of the zoo's own head if `--map` chose
+            another layer.
+        chosen: the head of `--map`; its last layer is `layer`.
+    """
+
+    candidate: Candidate
+    layer: LayerName
+    unexpected: Collection[str]
+    chosen: DenseHead | None
+
+    @cached_property
+    def dense(self) -> Mapping[str, tuple[int, int]]:
+        return _dense_layers(self.candidate, self.unexpected)
+
+    @cached_property
+    def rows(self) -> int | None:
+        """Classes of the layer of that name; None if the file lacks it."""
+        return head_rows(self.candidate, self.layer.name)
+
+    def find(self) -> Head:
+        """The file's head.
+
+        Raises:
+            MappingError: several layers could be the head, or dense layers follow each other and nothing says
+                what is between them, or nothing says whether a layer stands before or after the pool.
+        """
+        if self.rows is None and self.chosen:
+            raise self._refusal(
+                f"the file has no layer '{self.layer.name}'",
+                self.dense,
+                next=lists_tensors(self.candidate.checkpoint.path),
+            )
+        self._expect_placed()
+        name = self.layer.name if self.rows is not None else self._by_shape()
+        if name is None:
+            return Head(None, 0, False)
+        rows = self.dense[name][0] if self.rows is None else self.rows
+        own = self.rows == _kernel(self.candidate)[0] and not self.chosen
+        following = [other for other, shape in self.dense.items() if shape[1] == rows and other != name]
+        if following and not own and not self.chosen:
+            raise self._row(name, rows)
+        left_out = self.dense.keys() - set(self.chosen.layers) if self.chosen else following
+        layer = self.layer if self.rows is not None else LayerName(name)
+        return Head(layer, rows, own, self.rows is None, tuple(self._after(name, left_out)))
+
+    def _expect_placed(self) -> None:
+        """Refuses a layer of which nothing says whether it stands before or after the pool."""
+        if not isinstance(self.candidate.head.op, Conv) or self.chosen:
+            return
+        own = [self.layer.name] if reads_features(self.candidate, self.layer.name) else []
+        if doubtful := sorted(self.dense) if self.rows is None else own:
+            message = (
+                "the network ends in a convolution and a pool, and the file does not say where it "
+                f"has '{some(doubtful)}'"
+            )
+            next = "a convolution takes the place of the network's own, a dense layer reads the pooled map"
+            raise self._refusal(message, doubtful, next=next)
+
+    def _by_shape(self) -> str | None:
+        """The only layer that reads the network's features; None if the file ends in them."""
+        features = _kernel(self.candidate)[1]
+        direct = {name: shape for name, shape in self.dense.items() if shape[1] == features}
+        if len(direct) > 1:
+            # A layer with as many outputs as inputs may come before another one.
+            hidden = [name for name, (units, _) in direct.items() if units == features]
+            both = [(first, last) for first in hidden for last in direct if last != first]
+            pairs = [DenseHead(pair, (word,)).text for pair in both for word in BETWEEN]
+            listed = some([f"'{name}' ({units}x{width})" for name, (units, width) in direct.items()])
+            raise self._refusal(f"several layers could be the head: {listed}", (*pairs, *direct))
+        return next(iter(direct), None)
+
+    def _row(self, first: str, units: int) -> MappingError:
+        """Of dense layers that can follow the head: each takes as many values as the layer before it
+        gives.
+        """
+        row = [first]
+        while following := [
+            name for name, shape in self.dense.items() if shape[1] == units and name not in row
+        ]:
+            row.append(following[0])
+            units = self.dense[following[0]][0]
+        format = FORMATS.get(self.candidate.checkpoint.format)
+        # Torch's whole model would be code.
+        whole = f", as {format.whole} would" if format and format.whole else ""
+        listed = some([*map(repr, row)])
+        message = (
+            f"dense layers follow each other ({listed}), and the file does not say what is between "
+            f"them{whole}"
+        )
+        return self._refusal(
+            message, [DenseHead(tuple(row), (word,) * (len(row) - 1)).text for word in BETWEEN]
+        )
+
+    def _after(self, head: str, layers: Collection[str]) -> Iterator[str]:
+        """The tensors of layers, without those of the head."""
+        separator = self.candidate.dialect.SEPARATOR
+        for name in self.unexpected:
+            if name.rpartition(separator)[0] in layers and not name.startswith(f"{head}{separator}"):
+                yield name
+
+    def _refusal(self, message: str, heads: Iterable[str], next: str | None = None) -> MappingError:
+        """With a setting of `--map` for each layer or row of layers that could be the head."""
+        maps = [f"{head}={self.candidate.head.path}" for head in heads]
+        return MappingError(message, where=str(self.candidate.checkpoint.path), next=next, maps=maps)
+
+
+def head_rows(candidate: Candidate, layer: str) -> int | None:
+    """Rows of the head `layer`, or None if the file lacks it."""
+    for array in _tensors(candidate, layer, "kernel"):
+        return int(candidate.dialect.to_canonical(candidate.graph, candidate.head, "kernel", array).shape[0])
+    return None
+
+
+def reads_features(candidate: Candidate, layer: str) -> bool:
+    """Whether the file has a dense layer where the recipe's head is a convolution: it reads the pooled
+    map.
+    """
+    return isinstance(candidate.head.op, Conv) and any(
+        array.ndim == 2 for array in _tensors(candidate, layer, "kernel")
+    )
+
+
+def _tensors(candidate: Candidate, layer: str, role: str) -> list[Array]:
+    """The tensors that the file has of `layer`, which takes the place of the recipe's head."""
+    names, tensors = (
+        candidate.dialect.tensor_names(candidate.graph, candidate.head, layer),
+        candidate.checkpoint.tensors,
+    )
+    return [tensors[name] for name in names[role] if name in tensors]
+
+
+def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Layer to (units, features), for the layers that could be dense by their tensors among `names`."""
+    graph, head, dialect, dense = (
+        candidate.graph,
+        candidate.head,
+        candidate.dialect,
+        dict[str, tuple[int, int]](),
+    )
+    for name in names:
+        layer, array = name.rpartition(dialect.SEPARATOR)[0], candidate.checkpoint.tensors[name]
+        if name not in dialect.tensor_names(graph, head, layer)["kernel"] or array.ndim not in (2, 4):
+            continue
+        with suppress(MappingError):
+            units, features, *cells = dialect.to_canonical(graph, head, "kernel", array).shape
+            if cells in ([], [1, 1]):
+                dense[layer] = units, features
+    return dense
+
+
+def flattened(candidate: Candidate, names: Collection[str]) -> str | None:
+    """The dense layer among `names` that reads several cells of the last map, all channels of each; None if
+    there is none.
+    """
+    features = _kernel(candidate)[1]
+    dense = _dense_layers(candidate, names)
+    return next(
+        (name for name, (_, width) in dense.items() if width > features and width % features == 0), None
+    )
+
+
+def dense_op(candidate: Candidate, layer: str) -> Dense:
+    """The op of the file's dense layer `layer`.
+
+    Raises:
+        MappingError: the file lacks it.
+    """
+    rows = head_rows(candidate, layer)
+    if rows is None:
+        raise MappingError(
+            f"the file has no layer '{layer}'",
+            where=str(candidate.checkpoint.path),
+            next=lists_tensors(candidate.checkpoint.path),
+        )
+    return Dense(rows, bool(_tensors(candidate, layer, "bias")))
+
+
+def _kernel(candidate: Candidate) -> tuple[int, ...]:
+    """The shape of the recipe's head: its classes, its features, and its cells if it is a convolution."""
+    return tensor_shapes(candidate.graph)[candidate.head.path]["kernel"]
+
+
+def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict[str, Array]:
+    """Tensors of a head that returns its features unchanged, under the names of the zoo's own implementation.
+
+    With this head the implementation can be built for a file without one: 1 * x + 0 is x in every number
+    type.
+
+    Args:
+        layer: the zoo's name of the head.
+        spelling: the index of this zoo's name among the framework's names for a kernel.
+    """
+    graph, dialect, features = candidate.graph, candidate.dialect, _kernel(candidate)[1]
+    kernel, node = np.eye(features, dtype=np.float32), candidate.head
+    if isinstance(node.op, Conv) or "conv1x1_to_dense" in layer.transforms:
+        kernel, node = (
+            kernel[:, :, None, None],
+            replace(node, op=Conv(features, Window((1, 1)), Convention(), bias=True)),
+        )
+    names = dialect.tensor_names(graph, node, layer.name)
+    arrays = {"kernel": kernel, "bias": np.zeros(features, np.float32)}
+    return {
+        names[role][min(spelling, len(names[role]) - 1)]: dialect.from_canonical(graph, node, role, array)
+        for role, array in arrays.items()
+        if role in names
+    }

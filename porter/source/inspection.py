@@ -1,0 +1,352 @@
+"""What a weights file is, and the command that ports it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from porter.base.commands import CONVERT, InspectOptions, takes
+from porter.base.errors import GraphError, MappingError, PaddingError, PorterError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import completed
+from porter.files import path_of
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import FORMATS
+from porter.frameworks import CONVERTED, TRAINED, get_destination, other_than
+from porter.graph import head_of
+from porter.graph.plan import make_plan
+from porter.padding import ANY, Size
+from porter.padding.sizes import parse_size, size_text
+from porter.port import Origin, Port, Record, port_at
+from porter.recipe import Member, convert_command
+from porter.recipe.twins import Twin
+from porter.source.advice import if_tuned, keeping, no_recipe
+from porter.source.by_recipe import convert_model_file
+from porter.source.fitting.fit import OWN_GRAPH
+from porter.source.opened import Opened
+from porter.source.origin import origin_of, stated_origin
+from porter.source.own_graph import PROBE, open_graph
+from porter.source.ports_beside import convert_trained, ports_of
+from porter.source.ranking.likeliest import open_as, open_likeliest
+from porter.source.ranking.rank import CLOSE, LIKELY, Match, Ranked, rank
+from porter.source.reading import read_source
+from porter.source.sidecars import config_of, weights_in
+from porter.source.wishes import Wishes
+from porter.zoos.folders import names_a_model
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a weights file is.
+
+    Attributes:
+        checkpoint: the file as read.
+        matches: see porter.source.ranking.rank.Ranked.
+        match: the match that the file is; None if no recipe fits, and for a port, which outlives its recipe.
+        classes: of the port; 0 if a variant or a port gives features. None if the file cannot be ported as it
+            is, and for a graph that no recipe has and that gives features.
+        source_classes: of the file's head.
+        size: rows and columns of the input; None if the file takes any size.
+        head: the file's layer that gives the logits.
+        activation: the file's activation after the logits.
+        differs: the file's differences from the zoo's own, one line each.
+        assumed: one line for each fact that the file does not record and porter takes from the recipe.
+        origin: where its weights come from, by what states it; None if nothing does.
+        twins: see porter.port.Facts.
+        problem: the reason why the file cannot be ported as it is, or as `match`.
+        left_out: the errors of recipes that cannot be used.
+        commands: commands that port the file, each tested: one, or one for each layer that could be the head.
+        port: of a port, its record.
+        tuned: the port whose model's tensors these are, as they were trained on; None where several ports may
+            be.
+    """
+
+    checkpoint: Checkpoint
+    matches: tuple[Match, ...] = field(repr=False)
+    match: Match | None
+    classes: int | None = None
+    source_classes: int | None = None
+    size: tuple[int, int] | None = None
+    head: str | None = None
+    activation: str | None = None
+    differs: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    origin: Origin | None = None
+    twins: tuple[Twin, ...] = ()
+    problem: str | None = None
+    left_out: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    port: Record | None = None
+    tuned: Path | None = None
+
+    @property
+    def close(self) -> tuple[Match, ...]:
+        """The other matches whose scores are about as good."""
+        if self.match is None:
+            return ()
+        others = (match for match in self.matches if match.member.name != self.match.member.name)
+        return tuple(match for match in others if match.score >= self.match.score - CLOSE)
+
+    @property
+    def stranger(self) -> bool:
+        """Whether the file is stated to be a network that the recipe it fits does not have."""
+        return self.origin is not None and self.origin.by != "graph" and self.origin.variant is None
+
+    @property
+    def framework(self) -> str | None:
+        """Whose own format the file has, or which framework a port is for; None if several frameworks write
+        such files.
+        """
+        format = FORMATS.get(self.checkpoint.format)
+        return (format.framework if format else None) or self.checkpoint.dialect
+
+    @property
+    def bytes(self) -> int:
+        """Of the file, or of all files that hold the model."""
+        files = self.checkpoint.files or (self.checkpoint.path,)
+        return sum(file.stat().st_size for file in files if file.is_file())
+
+    def record(self) -> dict[str, Any]:
+        """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""
+        tensors = {
+            name: {"shape": list(array.shape), "dtype": str(array.dtype)}
+            for name, array in self.checkpoint.tensors.items()
+        }
+        matches = [match.record() for match in (self.match, *self.close) if match is not None]
+        if self.port is not None and self.port.variant is not None:
+            fits = {"score": 1.0, "missing": (), "unexpected": (), "notes": ()}
+            matches = [{"variant": self.port.variant, "zoo": self.port.zoo, **fits}]
+        return {
+            "format": self.checkpoint.format,
+            "bytes": self.bytes,
+            "framework": self.framework,
+            "classes": self.classes,
+            "source_classes": self.source_classes,
+            "size": self.size and list(self.size),
+            "head": self.head,
+            "activation": self.activation,
+            "convert": next(iter(self.commands), None),
+            "commands": list(self.commands),
+            "differs": list(self.differs),
+            "assumed": list(self.assumed),
+            "origin": self.origin and self.origin.model_dump(),
+            "twins": [asdict(twin) for twin in self.twins],
+            "problem": self.problem,
+            "left_out": list(self.left_out),
+            "tuned": self.tuned and str(self.tuned),
+            "notes": list(self.checkpoint.notes),
+            "tensors": tensors,
+            "matches": matches,
+        }
+
+
+@takes(InspectOptions)
+def inspect(asked: InspectOptions) -> Inspection:
+    """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the
+    command that ports it.
+
+    Args:
+        input_size: `320`, `(320, 640)` (rows x columns) or `320x640`, for a graph that leaves its size open;
+            None for its own.
+    """
+    file, folder = weights_in(Path(asked.file)), path_of(asked.recipes)
+    port = port_at(file)
+    if port is not None:
+        return _of_port(port)
+    size = None if asked.input_size is None else parse_size(asked.input_size)
+    checkpoint = read_source(file, size=size)
+    ranked = rank(checkpoint, folder)
+    return replace(_of_file(checkpoint, ranked, folder, size), left_out=tuple(map(str, ranked.faults)))
+
+
+def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
+    matches = ranked.matches
+    likeliest, problems = open_likeliest(ranked.likeliest)
+    if likeliest is not None:
+        return _of_opened(checkpoint, matches, *likeliest, recipes)
+    own_graph = checkpoint.graph is not None
+    if not own_graph and names_a_model(config_of(checkpoint)):
+        return _by_its_library(checkpoint, matches)
+    unmatched = (
+        _by_itself(checkpoint, asked)
+        if own_graph
+        else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
+    )
+    for match, problem in problems:
+        commands = _settled(match, problem, recipes)
+        if match.score >= LIKELY and unmatched.commands and not commands:
+            return replace(
+                unmatched, matches=matches, match=match, problem=f"{problem.where}: {problem.message}"
+            )
+        if commands or match.score >= LIKELY:
+            # What is about the whole file has the commands as its next step.
+            size, message = (
+                _size(checkpoint, match),
+                problem.message if problem.where == str(checkpoint.path) else str(problem),
+            )
+            origin = origin_of(match.candidate).origin
+            message = message if commands else "; ".join(filter(None, (message, keeping(checkpoint))))
+            return Inspection(
+                checkpoint, matches, match, size=size, origin=origin, problem=message, commands=commands
+            )
+    return replace(_or_tuned(unmatched), matches=matches, origin=stated_origin(checkpoint))
+
+
+def _by_its_library(checkpoint: Checkpoint, matches: tuple[Match, ...]) -> Inspection:
+    """A folder of the Hub whose network is in no recipe: the line with which its library builds it. It is not
+    built here.
+    """
+    line = CONVERT.line(subject=checkpoint.path.parent, to=other_than(checkpoint.dialect or "torch"))
+    return Inspection(checkpoint, matches, None, origin=stated_origin(checkpoint), commands=(line,))
+
+
+def _of_port(port: Port) -> Inspection:
+    record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
+    to, variant, folder = other_than(record.framework), record.variant, port.folder
+    line = CONVERT.line(subject=folder, to=to)
+    if record.framework in CONVERTED:
+        line = convert_model_file(port, CONVERT.line)
+    elif variant is not None:
+        line = CONVERT.line(subject=variant, source=record.zoo, to=to, weights=folder, recipes=record.recipes)
+    return Inspection(
+        replace(
+            checkpoint,
+            path=port.folder,
+            format="port",
+            dialect=record.framework,
+            files=tuple(port.folder / name for name in record.model),
+        ),
+        (),
+        None,
+        classes=record.classes,
+        source_classes=record.classes,
+        size=record.input.size,
+        head=head_of(port.graph).path if record.classes else None,
+        assumed=tuple(record.assumed),
+        origin=record.origin,
+        twins=record.twins,
+        commands=(line,),
+        port=record,
+    )
+
+
+def _or_tuned(unmatched: Inspection) -> Inspection:
+    """A file that no recipe has: of the ports beside it whose models may have been trained on and saved
+    there, if there are any.
+    """
+    checkpoint = unmatched.checkpoint
+    if checkpoint.dialect not in ((None, "jax", *TRAINED) if checkpoint.graph is None else TRAINED):
+        return unmatched
+    ports = ports_of(checkpoint)
+    if ports:
+        names, commands = (
+            " and ".join(str(port) for port in ports),
+            tuple(convert_trained(port, checkpoint) for port in ports),
+        )
+        problem = (
+            None if len(ports) == 1 else f"the models of {names} take these tensors, and their graphs differ"
+        )
+        tuned = ports[0] if len(ports) == 1 else None
+        return replace(unmatched, commands=(*commands, *unmatched.commands), problem=problem, tuned=tuned)
+    return (
+        replace(unmatched, problem=f"{no_recipe(checkpoint)}; {if_tuned(checkpoint)}")
+        if checkpoint.graph is None
+        else unmatched
+    )
+
+
+def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
+    """A file whose graph no recipe has: what it gives, and the line that ports it without a recipe."""
+    assert checkpoint.graph is not None
+    size = asked
+    if size is None and checkpoint.graph.built_size is None:
+        size = ANY if checkpoint.graph.size == ANY else completed(checkpoint.graph.size, PROBE)
+    try:
+        opened = open_graph(checkpoint, Wishes(size=size))
+    except PorterError as error:
+        return Inspection(
+            checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message
+        )
+    to = other_than(opened.framework)
+    typed = None if size is None else size_text(PROBE if size == ANY and not _any_size(opened, to) else size)
+    return Inspection(
+        checkpoint,
+        (),
+        None,
+        classes=opened.facts.classes or None,
+        source_classes=opened.facts.classes or None,
+        size=opened.built_size,
+        head=opened.fitted.fit.head if opened.fitted else None,
+        activation=opened.facts.activation,
+        commands=(CONVERT.line(subject=checkpoint.path, to=to, input_size=typed),),
+    )
+
+
+def _any_size(opened: Opened, to: str) -> bool:
+    """Whether the destination can say the graph at every size: Keras has no pools to several cells."""
+    try:
+        make_plan(opened.graph, ANY, get_destination(to).CAPABILITIES)
+    except (PaddingError, GraphError):
+        return False
+    return True
+
+
+def _of_opened(
+    checkpoint: Checkpoint, matches: tuple[Match, ...], match: Match, opened: Opened, recipes: Path | None
+) -> Inspection:
+    assert opened.member is not None
+    match = replace(match, candidate=replace(match.candidate, member=opened.member))
+    return Inspection(
+        checkpoint,
+        matches,
+        match,
+        classes=opened.facts.classes,
+        source_classes=opened.facts.source_classes,
+        size=_size(checkpoint, match),
+        head=opened.fitted.fit.head if opened.fitted else None,
+        activation=opened.facts.activation,
+        differs=(
+            *(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)),
+            *opened.warnings,
+        ),
+        assumed=opened.facts.assumed,
+        origin=opened.facts.origin,
+        twins=opened.facts.twins,
+        commands=tuple(
+            convert_command(member, other_than(opened.framework), checkpoint.path, recipes, said=CONVERT.line)
+            for member in (match.member, *_undecided(match.member, opened))
+        ),
+    )
+
+
+def _undecided(member: Member, opened: Opened) -> tuple[Member, ...]:
+    """The twins that the file may be too, because nothing states its origin."""
+    twins = () if opened.facts.origin is not None else opened.facts.twins
+    return tuple(member.recipe.member(twin.variant, twin.zoo) for twin in twins)
+
+
+def _settled(match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:
+    """A command for each setting of `--map` that the error lists and that works."""
+    commands = []
+    for setting in error.maps if isinstance(error, MappingError) else ():
+        try:
+            opened = open_as(match, Wishes(map=(setting,)))
+        except PorterError:
+            continue
+        path = match.candidate.checkpoint.path
+        commands.append(
+            convert_command(
+                match.member, other_than(opened.framework), path, recipes, (setting,), CONVERT.line
+            )
+        )
+    return tuple(commands)
+
+
+def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
+    """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no
+    graph.
+    """
+    if checkpoint.graph is None:
+        return match.member.native_size()
+    return checkpoint.graph.built_size

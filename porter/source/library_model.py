@@ -1,0 +1,77 @@
+"""The network of a folder of the Hub that no recipe has, as the library that wrote the folder builds it by
+its config.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.data.timm_config import CONFIG_FILE
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks.in_memory import Saved
+from porter.padding import Size
+from porter.source.fitting.fit import OWN_GRAPH
+from porter.source.in_memory import read_model
+from porter.source.opened import Opened
+from porter.source.sidecars import config_of
+from porter.zoos.folders import BuiltModel, build_stated
+
+
+@dataclass(frozen=True)
+class Built:
+    """A file of tensors with the graph that a library gives them.
+
+    Attributes:
+        checkpoint: the graph, and the tensors by its names; the path and the digests are those of the file.
+        format: of the file.
+        by: the library and its version.
+    """
+
+    checkpoint: Checkpoint
+    saved: Saved
+    format: str
+    by: str
+
+    def marked(self, opened: Opened) -> Opened:
+        """A source that was opened from the checkpoint, with the library's model, and with what the file
+        itself is.
+        """
+        network = f"the network is {self.saved.name}, as {self.by} builds it by {CONFIG_FILE}"
+        notes = tuple(network if note == OWN_GRAPH else note for note in opened.file.notes)
+        file = opened.file.model_copy(update={"format": self.format, "built_by": self.by, "notes": notes})
+        return replace(opened, file=file, in_memory=self.saved)
+
+
+def read_built(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size | None = None) -> Built | None:
+    """A file of tensors with the network that the config.json beside it describes; None where that names none
+    of a library that porter knows.
+
+    Raises:
+        NotInstalled: the library is not installed.
+        PorterError: as porter.zoos.folders.build_stated and porter.source.in_memory.read_model.
+    """
+    built = build_stated(config_of(checkpoint), checkpoint)
+    if built is None:
+        return None
+    read, saved = read_model(built.model, _image(built, size), outputs, size or built.size)
+    own = replace(
+        read,
+        path=checkpoint.path,
+        digests=checkpoint.digests,
+        beside=checkpoint.beside,
+        notes=(*checkpoint.notes, *built.notes),
+    )
+    return Built(own, replace(saved, size=saved.size or built.size), checkpoint.format, built.by)
+
+
+def _image(built: BuiltModel, size: Size | None) -> Array | None:
+    """What the network is called with; None where its library does not say the channels and the sides."""
+    rows, columns = size or (None, None)
+    sides = built.size if rows is None or columns is None else (rows, columns)
+    if built.channels is None or sides is None:
+        return None
+    return np.zeros((1, built.channels, *sides), np.float32)

@@ -1,0 +1,1 @@
+"""The variants that a file could be, best first."""

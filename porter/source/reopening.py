@@ -1,0 +1,209 @@
+"""What a port was made from, found again: its recipe's variant, and its source."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from porter.base.errors import DownloadError, UsageError
+from porter.base.options import RECIPES, WEIGHTS
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.reading import read_weights
+from porter.port import IN_MEMORY, RECORD, Port, Record, model_file, port_at
+from porter.recipe import Member, choose_options, find_member
+from porter.source.by_recipe import open_candidate, open_port
+from porter.source.dropouts import has_dropouts, with_dropouts
+from porter.source.fitting.candidate import Candidate
+from porter.source.opened import Opened
+from porter.source.own_graph import open_graph
+from porter.source.pairs import digest_of
+from porter.source.reading import read_source
+from porter.source.sidecars import weights_in
+from porter.source.training_pads import with_padding
+from porter.source.tuned_port import graph_file, open_tuned
+from porter.source.weights import fetch_published, needs_md5
+from porter.source.wishes import Wishes
+
+if TYPE_CHECKING:
+    from porter.source.in_memory import Weights
+
+
+def member_of(record: Record, recipes: Path | None) -> Member | None:
+    """What a port is a port of; None for a port without a recipe.
+
+    Args:
+        recipes: the folder that `--recipes` names.
+
+    Raises:
+        UsageError: there is no such variant, or it was in the folder of `--recipes`, which may have a name of
+            porter's own recipes.
+    """
+    if record.variant is None or record.zoo is None:
+        return None
+    if record.recipes is not None and recipes is None:
+        next = f"add {RECIPES(shlex.quote(record.recipes))}"
+        raise UsageError(f"the recipe of '{record.variant}' was found in {record.recipes}", next=next)
+    return find_member(record.variant, record.zoo, recipes)
+
+
+def source_of(port: Port, weights: Weights | None, recipes: Path | None) -> Opened:
+    """The source of a port, opened again: `weights`, a file or the model in memory that it was made from, or
+    the zoo's published file; with its dropouts if the port has them.
+
+    Raises:
+        UsageError: as `_opened_again`.
+    """
+    opened = _opened_again(port, weights, recipes)
+    return with_dropouts(opened) if has_dropouts(port.graph) and not has_dropouts(opened.graph) else opened
+
+
+def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> Opened:
+    """The source of a port without what is put into it.
+
+    Raises:
+        UsageError: the port was made from other weights; or none are given, and it was not made from the
+            zoo's published ones, or does not record whether it was.
+    """
+    record, member = port.record, member_of(port.record, recipes)
+    if weights is None:
+        _expect_published(port, member)
+    wishes = _wishes_of(port, member)
+    if weights is not None and not isinstance(weights, Path):
+        from porter.source.in_memory import by_variables, read_model
+
+        checkpoint, saved = read_model(weights, None, record.ended_at, record.input.native_size)
+        checkpoint = (by_variables(checkpoint, saved) if member is not None else None) or checkpoint
+        _expect_same(record, checkpoint.sha256, Path(saved.name))
+        return with_padding(
+            replace(_again(checkpoint, record, member, wishes), in_memory=saved), record.padding
+        )
+    path, warnings = weights and weights_in(weights), tuple[str, ...]()
+    if path is not None and record.source.graph is not None:
+        return with_padding(_of_two(port, path, member, wishes), record.padding)
+    if path is None:
+        assert member is not None, "a zoo publishes it"
+        try:
+            fetched = fetch_published(member)
+        except DownloadError as error:
+            given = f"give {WEIGHTS} the {record.source.file} that the port was made from"
+            raise error.at(error.where, f"{given}, or {error.next}") from None
+        path, warnings = fetched.path, fetched.warnings
+    beside = port_at(path)
+    if beside is not None:
+        _expect_same(record, beside.record.model[beside.destination.MODEL_FILE], path)
+        return with_padding(open_port(beside, member), record.padding)
+    checkpoint = read_source(
+        path, member is not None and needs_md5(member), record.ended_at, record.input.native_size
+    )
+    _expect_same(record, checkpoint.sha256, path)
+    opened = (_again if record.source.built_by is None else _built_again)(checkpoint, record, member, wishes)
+    return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)
+
+
+def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) -> Opened:
+    """The source of a port whose graph and whose tensors are of two files. That of the graph is found by its
+    name, beside the weights, above them, or here.
+    """
+    record, weights = port.record, model_file(weights)
+    whose = record.source.graph
+    assert whose is not None
+    places = (folder / whose.file for folder in (weights.parent, weights.resolve().parent.parent, Path()))
+    graph = next((place for place in places if place.exists()), None)
+    if graph is None:
+        message = f"the port's graph is that of {whose.file}, which is not beside {weights.name}"
+        raise UsageError(message, where=str(port.folder), next=f"put {whose.file} beside {weights.name}")
+    first = port_at(graph, held=False)
+    if first is not None:
+        checkpoint = read_weights(weights)
+        _expect_same(record, checkpoint.sha256, weights)
+        opened = open_tuned(first, checkpoint, member)
+        found = graph_file(first).sha256
+    else:
+        checkpoint = read_weights(
+            graph, outputs=record.ended_at, size=record.input.native_size, weights=weights
+        )
+        _expect_same(record, digest_of(checkpoint, weights), weights)
+        opened = _again(checkpoint, record, member, wishes)
+        found = checkpoint.digests[graph]["sha256"]
+    if found != whose.sha256:
+        message = (
+            f"the port's graph is that of another {whose.file}: its sha256 is {found[:12]}..., not "
+            f"{whose.sha256[:12]}..."
+        )
+        raise UsageError(message, where=str(graph), next=f"put that {whose.file} beside {weights.name}")
+    return opened
+
+
+def _expect_published(port: Port, member: Member | None) -> None:
+    """Refuses a port that was not made from a published file."""
+    record, source = port.record, port.record.source
+    published = source.is_published(member.file) if member else False
+    if published:
+        return
+    made, given = f"{source.file}, sha256 {source.sha256}", f"add {WEIGHTS} with {source.file}"
+    if source.format == "port":
+        made, given = "another port", f"add {WEIGHTS} with that port"
+    if IN_MEMORY in source.notes:
+        made, given = (
+            f"the model {source.file} in memory",
+            "in Python, porter.verify(DIR, weights=MODEL) takes the model",
+        )
+    elif published is None:
+        made, given = (
+            f"{made}, and does not record whether the zoo publishes it",
+            f"{given}, or convert again",
+        )
+    elif source.format != "port" and record.variant is not None:
+        made = f"{made}, which the zoo does not publish"
+    raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
+
+
+def _wishes_of(port: Port, member: Member | None) -> Wishes:
+    """What the user wished of the source."""
+    record = port.record
+    if member is None:
+        return Wishes(
+            size=record.input.native_size, keep_activation=record.activation is None, outputs=record.ended_at
+        )
+    try:
+        chosen = choose_options(member.recipe, record.chosen)
+    except UsageError as error:
+        where = f"{port.folder / RECORD}: chosen"
+        raise error.at(where, "convert again, if the recipe has changed") from None
+    return Wishes(record.background, record.mapped, chosen)
+
+
+def _expect_same(record: Record, sha256: str, path: Path) -> None:
+    if sha256 != record.source.sha256:
+        raise UsageError(
+            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not "
+            "from this file, "
+            f"{sha256[:12]}...",
+            where=str(path),
+            next=f"give {WEIGHTS} the {record.source.file} that the port was made from",
+        )
+
+
+def _again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:
+    """The source of a port, from its file."""
+    if member is not None:
+        return open_candidate(Candidate.of(member, checkpoint), wishes)
+    if checkpoint.graph is None:
+        raise UsageError(
+            "expected a file that carries its graph, as the port's source does, got one without",
+            where=str(checkpoint.path),
+            next=f"give {WEIGHTS} the file that the port was made from",
+        )
+    return open_graph(checkpoint, wishes, record.names)
+
+
+def _built_again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:
+    """As `_again`, from a folder of the Hub, whose network its library builds again."""
+    from porter.source.library_model import read_built  # few ports are made from folders
+
+    built = read_built(checkpoint, record.ended_at, record.input.native_size)
+    if built is None:
+        return _again(checkpoint, record, member, wishes)
+    return built.marked(_again(built.checkpoint, record, member, wishes))

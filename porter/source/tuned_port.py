@@ -1,0 +1,291 @@
+"""A port's graph and facts with the tensors of another file: what was trained on from the port's own
+model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from porter.base.commands import CONVERT
+from porter.base.errors import MappingError, UsageError, some
+from porter.base.options import CLASS_NAMES
+from porter.base.package import page
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks import get_destination, other_than
+from porter.frameworks.dialects import get_port_dialect
+from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
+from porter.graph.plan import make_plan
+from porter.padding import ANY
+from porter.padding.sizes import size_text
+from porter.port import Facts, GraphFile, Origin, Port
+from porter.port.holding import hold
+from porter.recipe import Member
+from porter.source.by_recipe import of_fit
+from porter.source.fitting.fit import Fit
+from porter.source.layers import layers_in
+from porter.source.opened import Opened
+from porter.source.own_graph import translation
+from porter.source.wishes import Wishes
+
+Place: TypeAlias = tuple[str, str]
+"""A node's path, and the role of one of its tensors."""
+_NORMS: Mapping[str, tuple[str, int]] = {"gamma": ("scale", 1), "beta": ("center", 0)}
+"""By the role of a tensor that a norm's layer has and its node may lack: the attribute that gives the node
+one, and the number that the layer has in its place.
+"""
+
+
+def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Opened:
+    """The graph, the classes and the preprocessing of a port, with the tensors of a file saved from its
+    model: all of them.
+
+    The head may have another number of rows: then the names of the classes are not known.
+
+    Args:
+        port: its own tensors are not read, and may be others than porter wrote.
+        member: what it is a port of; None for a port without a recipe.
+
+    Raises:
+        FileError, ChecksumError: the port's code is not what porter wrote, so that the tensors may be another
+        function's.
+        MappingError: the file and the port's model do not cover each other.
+        UsageError: the file's own graph has other outputs than the port.
+    """
+    matched = _match(port, checkpoint, member)
+    _expect_code(port, checkpoint, matched)
+    _expect_cover(port, checkpoint, matched)
+    rows, record = _head_rows(port, checkpoint, matched), port.record
+    fit = Fit(
+        graph=_graph(port, matched, rows),
+        tensors=matched.tensors,
+        ignored=matched.ignored,
+        source_classes=rows,
+        head=None,
+        taps=_taps(port, checkpoint, matched),
+    )
+    opened = of_fit(
+        fit, checkpoint, matched.framework, record.input.native_size, get_port_dialect(matched.framework)
+    )
+    said = f"the graph and what is known of photos and classes are those of {_name(port)}"
+    other = (
+        f"the head has {rows} classes, and that of {_name(port)} {record.classes}: what they are "
+        "called is not known"
+    )
+    return replace(
+        opened,
+        member=member,
+        facts=_facts(port, rows),
+        sizes=record.input.sizes,
+        file=opened.file.model_copy(update={"graph": graph_file(port), "notes": (*checkpoint.notes, said)}),
+        warnings=() if rows == record.classes else (f"{other}; {CLASS_NAMES.placeholder} names them",),
+        own_model=f"{_name(port)}'s own model in {matched.framework}"
+        if matched.framework == record.framework
+        else None,
+    )
+
+
+def graph_file(port: Port) -> GraphFile:
+    """A port, as the one whose graph was taken."""
+    return GraphFile(file=_name(port), format="port", sha256=port.record.model[port.destination.MODEL_FILE])
+
+
+def is_of(port: Port, checkpoint: Checkpoint, member: Member | None) -> bool:
+    """Whether a file has all tensors of a port's model, of their shapes, and no others; the head may have
+    another number of rows.
+
+    Raises:
+        MappingError: a tensor has another rank.
+    """
+    matched = _match(port, checkpoint, member)
+    if not matched.tensors or matched.missing or matched.unexpected:
+        return False
+    graph, dialect = (
+        _graph(port, matched, _head_rows(port, checkpoint, matched)),
+        get_port_dialect(matched.framework),
+    )
+    return all(
+        dialect.to_canonical(
+            graph, graph.by_path[path], role, checkpoint.tensors[matched.tensors[path, role]]
+        ).shape
+        == shape
+        for path, roles in tensor_shapes(graph).items()
+        for role, shape in roles.items()
+    )
+
+
+def _name(port: Port) -> str:
+    return port.folder.resolve().name
+
+
+@dataclass(frozen=True)
+class _Matched:
+    """Which tensors of a file are which of a port's.
+
+    Attributes:
+        framework: whose names the file has.
+        tensors: by place, the tensor's name; also of tensors of norms that the port's graph lacks and
+            training has changed.
+        ignored: names to the reason.
+        missing: names that the file lacks.
+        unexpected: names that the port's model lacks.
+    """
+
+    framework: str
+    tensors: Mapping[Place, str]
+    ignored: Mapping[str, str]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
+    """Expects that what computes is what porter wrote: the port's code, or its model file where that has the
+    graph and the file of tensors has none.
+    """
+    own = (
+        "restore the file; to port a model of other code, save its own graph by torch.export "
+        f"({page('files.md')})"
+    )
+    code = port.destination.code_files(port.plan, port.record.layers)
+    for name in code:
+        if name in port.record.model:
+            hold(port.folder / name, port.record.model[name], own)
+    if not code and checkpoint.graph is None and matched.framework == port.record.framework:
+        whole = "restore the file, or give the whole model, which has its graph: model.save('FILE.keras')"
+        hold(port.folder / port.destination.MODEL_FILE, port.record.model[port.destination.MODEL_FILE], whole)
+
+
+def _framework(port: Port, checkpoint: Checkpoint) -> str:
+    """Whose names a file has. One of safetensors does not say it, and Flax calls kernels so, which torch does
+    not.
+    """
+    of_flax = port.record.framework == "flax" and any(name.endswith(".kernel") for name in checkpoint.tensors)
+    return {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "", "flax" if of_flax else "torch")
+
+
+def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matched:
+    """By the names that the port's model gives its tensors. A file of another framework has those of a port
+    to that framework.
+    """
+    graph, record = port.graph, port.record
+    framework = _framework(port, checkpoint)
+    plan, layers = port.plan, cast(Mapping[str, str], record.layers)
+    if framework != record.framework:
+        destination = get_destination(framework)
+        layers = layers_in(framework, member, record, graph) if destination.NAMES_LAYERS else {}
+        plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
+    keys = get_port_dialect(framework).port_keys(plan, layers)
+    computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
+    left = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
+    found, ignored, missing = dict[Place, str](), dict[str, str](), list[str]()
+    for (path, role), names in keys.items():
+        if graph.by_path[path].shares is not None:
+            continue
+        node, name = graph.by_path[path], next((name for name in names if name in left), None)
+        needed = role in node.op.tensors(channels_of(graph)[node.inputs[0]])
+        if name is None:
+            missing += [names[0]] if needed else []
+            continue
+        array = left.pop(name)
+        if needed or role == "batches" or np.any(array != _NORMS[role][1]):
+            found[path, role] = name
+        else:
+            ignored[name] = f"it is {_NORMS[role][1]}, and the port's graph has no {role} there"
+    shared = {(path, role): (graph.by_path[path].holder, role) for path, role in keys}
+    found = {place: found[holder] for place, holder in shared.items() if holder in found}
+    return _Matched(framework, found, ignored, tuple(missing), tuple(left))
+
+
+def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
+    if not (matched.missing or matched.unexpected):
+        return
+    problems = [f"the file lacks {some(list(matched.missing))}"] if matched.missing else []
+    problems += [f"the port's model has no {some(list(matched.unexpected))}"] if matched.unexpected else []
+    next = "save all weights of the port's own model, and only those"
+    if matched.framework == "torch":
+        next = "save the state_dict of the port's own model: torch.save(model.state_dict(), FILE)"
+    if matched.framework == "flax":
+        next = (
+            "save the state of the port's own model by orbax: StandardCheckpointer().save(FOLDER, "
+            "nnx.state(model))"
+        )
+    if checkpoint.graph is not None:
+        size = None if checkpoint.graph.built_size else size_text(port.record.input.native_size)
+        line = CONVERT.advise(subject=checkpoint.path, to=other_than(matched.framework), input_size=size)
+        next = f"{line} ports the file by its own graph"
+    elif checkpoint.counted:
+        next = "save the whole model, which has the layers' names: model.save('FILE.keras')"
+    message = f"these are not the tensors of {_name(port)}: {'; '.join(problems)}"
+    raise MappingError(message, where=str(checkpoint.path), next=next)
+
+
+def _head_rows(port: Port, checkpoint: Checkpoint, matched: _Matched) -> int:
+    """Rows of the file's head; those of the port where it has no head, or the head is no layer."""
+    graph, classes = port.graph, port.record.classes
+    head = head_of(graph)
+    name = matched.tensors.get((head.path, "kernel"))
+    if not classes or name is None or not isinstance(head.op, Conv | Dense):
+        return classes
+    kernel = get_port_dialect(matched.framework).to_canonical(graph, head, "kernel", checkpoint.tensors[name])
+    return int(kernel.shape[0])
+
+
+def _graph(port: Port, matched: _Matched, rows: int) -> Graph:
+    """The port's graph with so many classes, and with the scales and offsets that its norms got in
+    training.
+    """
+    graph, head = port.graph, head_of(port.graph)
+    others: dict[str, dict[str, Any]] = {}
+    if rows != port.record.classes:
+        others[head.path] = {"units" if isinstance(head.op, Dense) else "filters": rows}
+    for path, role in matched.tensors:
+        node = graph.by_path[path]
+        if role in _NORMS and role not in node.op.tensors(channels_of(graph)[node.inputs[0]]):
+            others.setdefault(path, {})[_NORMS[role][0]] = True
+    nodes = (
+        replace(node, op=replace(cast(Any, node.op), **others[node.path])) if node.path in others else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _facts(port: Port, rows: int) -> Facts:
+    """The port's, of which those of the classes are true only of its own number."""
+    record = port.record
+    facts = {**record.facts, "classes": rows, "source_classes": rows, "licence": None, "evaluated": ()}
+    facts |= {"origin": Origin(by="graph", says=f"the graph of {_name(port)}"), "twins": ()}
+    if "classes" in record.options:
+        facts["options"] = {**record.options, "classes": rows}
+    if rows != record.classes:
+        facts |= {"labels": None, "class_names": (), "background": False}
+    return Facts(**facts)
+
+
+def _taps(port: Port, checkpoint: Checkpoint, matched: _Matched) -> dict[str, str]:
+    """By path, the names under which the file's own graph shows values: those of layers with the same tensors
+    that are called once, and the outputs. Empty if the file has none.
+    """
+    file = checkpoint.graph
+    if file is None:
+        return {}
+    held = Counter(stored.name for node in file.nodes for stored in node.tensors.values())
+    shown = {
+        stored.name: node.tap
+        for node in file.nodes
+        for stored in node.tensors.values()
+        if held[stored.name] == 1
+    }
+    taps = {path: tap for (path, _), name in matched.tensors.items() if (tap := shown.get(name)) is not None}
+    found, _ = translation(checkpoint, Wishes(size=port.record.input.native_size))
+    ends = [file.by_name[found.names[path]].tap for path in found.graph.outputs]
+    if len(ends) != len(port.graph.outputs):
+        message = (
+            f"expected {len(port.graph.outputs)} outputs, as {_name(port)} has, got {len(ends)} "
+            "from the file's own graph"
+        )
+        raise UsageError(message, where=str(checkpoint.path), next="save the port's own model")
+    return taps | {path: tap for path, tap in zip(port.graph.outputs, ends, strict=True) if tap is not None}
