@@ -46,6 +46,15 @@ def import_keras() -> Any:
     return keras
 
 
+def keras_do(function: str, *arguments: Any, **options: Any) -> Any:
+    """The value of a function of `keras.ops`, or a part of a value (`getitem`); see
+    porter.frameworks.tf.resizing.
+    """
+    if function == "getitem":
+        return arguments[0][arguments[1]]
+    return getattr(import_keras().ops, function)(*arguments, **options)
+
+
 def tensorflow_device(device: str) -> str:
     """TensorFlow's name of porter's `cpu`, `cuda` or `cuda:N`.
 

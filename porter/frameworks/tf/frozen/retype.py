@@ -16,8 +16,8 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CannotRun, FileError, MappingError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name, output_index
-from porter.frameworks.tf.keras_files.operations import keras_do
 from porter.frameworks.tf.resizing import resized
+from porter.frameworks.tf.runtime import keras_do
 from porter.graph import ResizeLike
 
 _FUSED_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")

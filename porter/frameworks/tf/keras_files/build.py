@@ -40,7 +40,6 @@ from porter.frameworks.tf.keras_files.operations import (
     activate,
     cosine,
     is_operated,
-    keras_do,
     operate,
     plain,
     product,
@@ -56,7 +55,7 @@ from porter.frameworks.tf.keras_files.resizing import (
 )
 from porter.frameworks.tf.resizing import resized
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device, undrawn
+from porter.frameworks.tf.runtime import floating, import_keras, keras_do, tensorflow_device, undrawn
 from porter.graph import INPUT, Shape, input_shape
 from porter.graph.ops import is_map
 from porter.padding import Size

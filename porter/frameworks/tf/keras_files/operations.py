@@ -21,15 +21,6 @@ _OTHER_NAMES = {"swish": "silu", "hard_swish": "hard_silu"}
 _SCALARS = (int, float, str, bool, type(None))
 
 
-def keras_do(function: str, *arguments: Any, **options: Any) -> Any:
-    """The value of a function of `keras.ops`, or a part of a value (`getitem`); see
-    porter.frameworks.tf.resizing.
-    """
-    if function == "getitem":
-        return arguments[0][arguments[1]]
-    return getattr(import_keras().ops, function)(*arguments, **options)
-
-
 def operate(operation: str, operands: list[Any], settings: Settings, keras_version: int) -> Any:
     """The value of an operation that porter.formats.keras.operations reads, of Keras's symbolic values and
     numbers.

@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import pair
-from porter.frameworks.tf.keras_files.operations import keras_do
+from porter.frameworks.tf.runtime import keras_do
 from porter.graph import Resize
 from porter.padding import Size
 

@@ -26,7 +26,7 @@ WITHOUT = """
 import sys
 sys.modules.update(keras=None, tensorflow=None, torch=None)
 from pathlib import Path
-from tests.unit.frameworks.tf.test_write import _write, every_op
+from tests.unit.frameworks.tf.ports.test_write import _write, every_op
 _write(Path(sys.argv[1]), every_op(), "float32")
 print([name for name in ("keras", "tensorflow", "torch") if sys.modules.get(name)])
 """
@@ -39,7 +39,7 @@ np.save(sys.argv[3], model.predict_on_batch(np.load(sys.argv[2])))
 assert not any(name.startswith("porter") for name in sys.modules)
 
 from pathlib import Path
-from tests.unit.frameworks.tf.test_write import _write, every_op
+from tests.unit.frameworks.tf.ports.test_write import _write, every_op
 _write(Path(sys.argv[4]), every_op(), sys.argv[5])
 """
 
