@@ -294,7 +294,7 @@ class _Builder:
                 )
             case "LeakyReLU" | "ReLU":
                 return _rectified(call.kind, call.arguments, inputs[0])
-            case "Resizing" | "UpSampling2D" if self._dtype == "float64" and is_rounded(call, inputs[0]):
+            case "Resizing" | "UpSampling2D" if self._dtype == "float64" and is_rounded(call):
                 value = with_aspect(call.arguments, inputs[0])
                 kept = keeps_size(call.kind, call.arguments, tuple(value.shape[1:3]))
                 return value if kept else resized(value, as_tensorflow(call), keras_do, self._dtype)

@@ -18,10 +18,10 @@ from porter.padding import Size
 _INTERPOLATIONS: Mapping[str, Literal["linear", "cubic"]] = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def is_rounded(call: Call, value: Any) -> bool:
+def is_rounded(call: Call) -> bool:
     """Whether Keras's own resize computes in float32, whatever it is given, and TensorFlow's is known."""
     usual = "nearest" if call.kind == "UpSampling2D" else "bilinear"
-    known = call.arguments.get("interpolation", usual) in _INTERPOLATIONS and None not in value.shape[1:3]
+    known = call.arguments.get("interpolation", usual) in _INTERPOLATIONS
     return known and not call.arguments.get("antialias")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,3 +27,24 @@ def test_a_wrong_crop_that_leaves_nothing_to_resize_is_refused(
     )
     with pytest.raises(porter.PorterError, match=r"is not the source's function: resizing.* in float64"):
         porter.convert(tmp_path / "net.keras", out=tmp_path / "port")
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize(
+    "resized",
+    [
+        lambda layers: layers.UpSampling2D((2, 3), interpolation="bilinear"),
+        lambda layers: layers.UpSampling2D(2, interpolation="bicubic"),
+        lambda layers: layers.Resizing(7, 16),
+        lambda layers: layers.CenterCrop(14, 8),
+    ],
+    ids=["bilinear by factors", "bicubic by factors", "to a size", "a crop of a smaller map"],
+)
+def test_a_resize_of_a_network_that_takes_any_size_is_proved(resized: Any, tmp_path: Path) -> None:
+    """Keras's own rounds to float32 there too."""
+    layers = import_keras().layers
+    given = layers.Input((12, 15, 3))
+    found = resized(layers)(layers.Conv2D(4, 3, padding="same")(given))
+    import_keras().Model(given, found).save(tmp_path / "net.keras")
+    made = porter.convert(tmp_path / "net.keras", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.dtype == "float64"
