@@ -48,9 +48,9 @@ from porter.frameworks.tf.keras_files.operations import (
 )
 from porter.frameworks.tf.keras_files.resizing import (
     as_tensorflow,
-    exceeds,
     is_rounded,
     keeps_size,
+    resizes,
     with_aspect,
 )
 from porter.frameworks.tf.resizing import resized
@@ -298,7 +298,9 @@ class _Builder:
                 value = with_aspect(call.arguments, inputs[0])
                 kept = keeps_size(call.kind, call.arguments, tuple(value.shape[1:3]))
                 return value if kept else resized(value, as_tensorflow(call), keras_do, self._dtype)
-            case "CenterCrop" if exceeds(call.arguments, tuple(inputs[0].shape[1:3])):
+            case "CenterCrop" | "RandomCrop" if resizes(
+                call.kind, call.arguments, tuple(inputs[0].shape[1:3])
+            ):
                 arguments = {**call.arguments, "crop_to_aspect_ratio": True}
                 return self._result(
                     replace(named, call=replace(call, kind="Resizing", arguments=arguments)), inputs

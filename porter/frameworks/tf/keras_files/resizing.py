@@ -44,8 +44,12 @@ def keeps_size(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
     return (arguments["height"], arguments["width"]) == size
 
 
-def exceeds(arguments: Mapping[str, Any], size: Size) -> bool:
-    """Whether a CenterCrop asks for more than the map has: Keras then resizes."""
+def resizes(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
+    """Whether Keras resizes where it crops otherwise: a CenterCrop of more than the map has, and every
+    RandomCrop in inference, unless the map has its size.
+    """
+    if kind == "RandomCrop":
+        return not keeps_size(kind, arguments, size)
     rows, columns = size
     return (rows or 0) < int(arguments["height"]) or (columns or 0) < int(arguments["width"])
 

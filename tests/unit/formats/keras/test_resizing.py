@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import porter
-from porter.formats.keras import resizing
+from porter.formats.keras import resizing, windows
 from porter.frameworks.tf.runtime import import_keras
 
 
@@ -26,6 +26,50 @@ def test_a_wrong_crop_that_leaves_nothing_to_resize_is_refused(
         resizing, "_cropped", lambda size, wanted: (0, wanted[0] - size[0], 0, wanted[1] - size[1])
     )
     with pytest.raises(porter.PorterError, match=r"is not the source's function: resizing.* in float64"):
+        porter.convert(tmp_path / "net.keras", out=tmp_path / "port")
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("target", [(7, 10), (14, 8)], ids=["a crop", "a resize of a smaller map"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda size, wanted: (0, wanted[0] - size[0], 0, wanted[1] - size[1]),
+        lambda size, wanted: tuple(
+            part
+            for old, new in zip(size, wanted, strict=True)
+            for part in ((new - old) // 2, -((old - new) // 2))
+        ),
+    ],
+    ids=["at the corner", "rounded up"],
+)
+def test_a_wrong_crop_of_the_middle_is_refused(
+    wrong: Any, target: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keras = import_keras()
+    given = keras.layers.Input((12, 15, 3))
+    found = keras.layers.CenterCrop(*target)(keras.layers.Conv2D(4, 3, padding="same")(given))
+    keras.Model(given, found).save(tmp_path / "net.keras")
+    monkeypatch.setattr(resizing, "_cropped", wrong)
+    with pytest.raises(
+        porter.PorterError, match=r"is not the source's function: \w+ is the first.* in float64"
+    ):
+        porter.convert(tmp_path / "net.keras", out=tmp_path / "port")
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_random_crop_that_the_reader_leaves_out_though_it_resizes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keras = import_keras()
+    given = keras.layers.Input((12, 15, 3))
+    found = keras.layers.RandomCrop(12, 14)(keras.layers.Conv2D(4, 3, padding="same")(given))
+    keras.Model(given, found).save(tmp_path / "net.keras")
+    monkeypatch.setattr(
+        "porter.formats.keras.layers.has_size",
+        lambda layer: layer.arguments["height"] == windows._size(layer.input)[0],
+    )
+    with pytest.raises(porter.PorterError, match=r"the file gives 'random_crop.*', for which porter takes"):
         porter.convert(tmp_path / "net.keras", out=tmp_path / "port")
 
 
