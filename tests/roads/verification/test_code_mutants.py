@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from tests.support.mutation.corpus import Item
+from tests.support.mutation.corpus import Given, Item
 from tests.support.mutation.of_code import Mistake, mistakes_in, plant
 from tests.support.mutation.of_code_lines import lines_of
 from tests.support.mutation.of_code_page import part, part_of, table, with_part
-from tests.support.mutation.of_code_trial import STATES, outcome
+from tests.support.mutation.of_code_trial import STATES, outcome, same_function
 
 SOURCE = '''
 """A module."""
@@ -126,10 +126,46 @@ class Ending:
     ],
 )
 def test_a_file_that_is_refused_hides_no_other(states: tuple[str, ...], worst: str, place: int) -> None:
-    items = [Item(f"onnx-{number}", Path("model.onnx"), np.ones(1), ()) for number in range(3)]
+    items = [Item(f"onnx-{number}", Path("model.onnx"), np.ones(1), Given(())) for number in range(3)]
     nursery: Any = Ending(*states)
     mistake = Mistake(Path("plan.py"), 1, "order", 0)
     assert outcome(mistake, items, nursery) == (worst, items[place].name)
+
+
+LOGITS = np.array([[1.0, -2.0, 0.5], [3.0, 0.25, -1.0]])
+SHARES = np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)
+RATES = 1 / (1 + np.exp(-LOGITS))
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (Given((SHARES,)), Given((LOGITS,), "softmax")),
+        (Given((LOGITS,), "softmax"), Given((SHARES,))),
+        (Given((np.log(SHARES),)), Given((LOGITS,), "log_softmax")),
+        (Given((RATES,)), Given((LOGITS,), "sigmoid")),
+        (Given((LOGITS,), "softmax"), Given((LOGITS,), "softmax")),
+    ],
+)
+def test_a_port_may_keep_the_activation_at_the_end(found: Given, wanted: Given) -> None:
+    assert same_function(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (Given((LOGITS,)), Given((LOGITS,), "softmax")),
+        (Given((LOGITS,), "softmax"), Given((LOGITS,))),
+        (Given((LOGITS,), "sigmoid"), Given((LOGITS,), "softmax")),
+        (Given((SHARES,), "softmax"), Given((LOGITS,), "softmax")),
+        (Given((SHARES[:, ::-1],)), Given((LOGITS,), "softmax")),
+        (Given((SHARES * (1 + 1e-4),)), Given((LOGITS,), "softmax")),
+        (Given((LOGITS + 1,), "softmax"), Given((LOGITS,), "softmax")),
+        (Given((SHARES, SHARES)), Given((LOGITS,), "softmax")),
+    ],
+)
+def test_a_wrong_port_is_wrong_whether_it_keeps_the_activation_or_not(found: Given, wanted: Given) -> None:
+    assert not same_function(found, wanted)
 
 
 FOUND = [
@@ -167,5 +203,5 @@ def test_lines_are_kept_until_the_file_changes(tmp_path: Path) -> None:
     nursery: Any = Stub()
     for content, asked in ((b"one", 1), (b"one", 1), (b"two", 2)):
         (tmp_path / "model.onnx").write_bytes(content)
-        item = Item("onnx-000", tmp_path / "model.onnx", np.ones((1, 1, 2, 2)), (np.ones(3),))
+        item = Item("onnx-000", tmp_path / "model.onnx", np.ones((1, 1, 2, 2)), Given((np.ones(3),)))
         assert lines_of(item, nursery).lines == {"porter/graph/plan.py": [1, 3]} and nursery.asked == asked

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -16,11 +16,40 @@ import numpy as np
 
 import porter
 from porter.api.port import Ported
-from porter.filegraph.kernels.values import log_softmax
 from tests.support.arrays import Array
 
 CLOSE = 1e-5
 """The relative L2 distance in float32 up to which outputs are the same."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a port gives for images.
+
+    Attributes:
+        activation: by its port.json, the file's own after its output, which the port lacks.
+    """
+
+    outputs: tuple[Array, ...]
+    activation: str | None = None
+
+    def of_file(self) -> Given:
+        """What the file gives by it: with the activation, if the port lacks one."""
+        if self.activation is None:
+            return self
+        return Given(tuple(_ACTIVATIONS[self.activation](each.astype(np.float64)) for each in self.outputs))
+
+
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "sigmoid": lambda logits: np.exp(-np.logaddexp(0, -logits)),
+    "softmax": lambda logits: np.exp(_log_shares(logits)),
+    "log_softmax": lambda logits: _log_shares(logits),
+}
+"""Written down again here, because a mistake may be in porter's own."""
+
+
+def _log_shares(logits: Array) -> Array:
+    return logits - np.logaddexp.reduce(logits, min(1, logits.ndim - 1), keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -30,7 +59,7 @@ class Item:
     name: str
     file: Path
     images: Array
-    outputs: tuple[Array, ...]
+    given: Given
 
 
 def make(folder: Path) -> None:
@@ -40,15 +69,17 @@ def make(folder: Path) -> None:
     for name, file, images, wanted in _files(folder):
         place = folder / name
         try:
-            outputs = outputs_of(port_of(file, images, place / "port").folder, images)
+            given = given_by(port_of(file, images, place / "port").folder, images)
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {str(error)[:120]}", flush=True)
             continue
-        if not all(any(_is_right(output, value) for output in outputs) for value in wanted):
+        outputs = given.of_file().outputs
+        if not all(any(_same_in_some_order(output, value) for output in outputs) for value in wanted):
             print(f"{name}: the port gives something else than {file.name}", flush=True)
             continue
-        np.savez(place / "values.npz", images, *outputs)
-        (place / "item.json").write_text(json.dumps({"file": str(file.relative_to(folder))}))
+        np.savez(place / "values.npz", images, *given.outputs)
+        stated = {"file": str(file.relative_to(folder)), "activation": given.activation}
+        (place / "item.json").write_text(json.dumps(stated))
 
 
 def read(folder: Path) -> list[Item]:
@@ -57,9 +88,9 @@ def read(folder: Path) -> list[Item]:
     for stated in sorted(folder.glob("*/item.json")):
         with np.load(stated.with_name("values.npz")) as values:
             images, *outputs = (values[name] for name in values.files)
-        found.append(
-            Item(stated.parent.name, folder / json.loads(stated.read_text())["file"], images, tuple(outputs))
-        )
+        facts = json.loads(stated.read_text())
+        given = Given(tuple(outputs), facts["activation"])
+        found.append(Item(stated.parent.name, folder / facts["file"], images, given))
     return found
 
 
@@ -69,26 +100,20 @@ def port_of(file: Path, images: Array, out: Path) -> Ported:
     return porter.convert(file, to="torch", out=out, input_size=size)
 
 
-def outputs_of(port: Path, images: Array) -> tuple[Array, ...]:
+def given_by(port: Path, images: Array) -> Given:
+    """What a port for torch gives."""
     import torch
 
     with torch.no_grad():
         found = porter.load(port)(torch.from_numpy(images.astype(np.float32)))
-    return tuple(each.numpy() for each in (found if isinstance(found, list | tuple) else [found]))
+    outputs = tuple(each.numpy() for each in (found if isinstance(found, list | tuple) else [found]))
+    return Given(outputs, json.loads((port / "port.json").read_text(encoding="utf-8"))["activation"])
 
 
 def same(found: Array, wanted: Array) -> bool:
     if found.shape != wanted.shape or not np.isfinite(found).all():
         return False
     return bool(np.linalg.norm(found - wanted) <= CLOSE * max(float(np.linalg.norm(wanted)), 1e-12))
-
-
-def _is_right(found: Array, wanted: Array) -> bool:
-    """Whether an output is what a framework gives, or its logits: a port lacks the activation at the end."""
-    with np.errstate(over="ignore"):
-        shares = log_softmax(found, min(1, found.ndim - 1))
-        activated = (found, shares, np.exp(shares), 1 / (1 + np.exp(-found)))
-    return any(_same_in_some_order(value, wanted) for value in activated)
 
 
 def _same_in_some_order(found: Array, wanted: Array) -> bool:

@@ -60,8 +60,10 @@ def digest_of_source() -> str:
 
 
 def _digest(item: Item) -> str:
-    arrays = [part for array in (item.images, *item.outputs) for part in (str(array.shape).encode(), array)]
-    return _sha([digest_of_source().encode(), item.file.read_bytes(), *arrays])
+    given = item.given
+    arrays = [part for array in (item.images, *given.outputs) for part in (str(array.shape).encode(), array)]
+    facts = [digest_of_source().encode(), str(given.activation).encode(), item.file.read_bytes()]
+    return _sha([*facts, *arrays])
 
 
 def _sha(parts: Iterable[Any]) -> str:
