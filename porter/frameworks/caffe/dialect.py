@@ -6,9 +6,10 @@ names, which holds the statistics, and its Scale, whose name has `scale` in plac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from porter.base.dtypes import Array
+from porter.frameworks.defaults import counted_layers as counted_layers, numbered_layers as numbered_layers
 from porter.graph import BatchNorm, Graph, Node, channels_of
 
 SEPARATOR = "/"
@@ -23,18 +24,6 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
         statistics = {"mean": (f"{layer}/0",), "variance": (f"{layer}/1",)}
         return statistics | {role: (f"{scale}/{place}",) for place, role in enumerate(trained)}
     return {role: (f"{layer}/{place}",) for place, role in enumerate(roles)}
-
-
-def counted_layers(
-    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
-) -> Mapping[str, str]:
-    """Empty: layers have names."""
-    return {}
-
-
-def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """Empty: names are the user's own."""
-    return {}
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from porter.frameworks.defaults import fillings as fillings, refusals as refusals
 from porter.frameworks.flax import engine
 from porter.frameworks.flax.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
-    from porter.base.errors import PorterError
     from porter.frameworks import PortEngine, Tensors
-    from porter.graph import Graph
     from porter.graph.plan import Plan
 
 NAME = "flax"
@@ -22,16 +21,6 @@ MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "flax"
 NAMES_LAYERS = False
 ENGINE: PortEngine = engine
-
-
-def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """Empty: a norm of Flax has only the tensors that the graph has."""
-    return {}
-
-
-def refusals(plan: Plan) -> tuple[PorterError, ...]:
-    """None: Flax and JAX have layers for every op."""
-    return ()
 
 
 def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from porter.frameworks.defaults import counted_layers as counted_layers, numbered_layers as numbered_layers
 from porter.frameworks.flax.layout import canonical as to_canonical, stored as from_canonical, variables
 from porter.graph import Graph, Node
 
@@ -21,18 +22,6 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     """The paths of a layer's variables, as orbax has them and as model.safetensors has them."""
     paths = {role: f"{layer}/{name}" for role, name in variables(node.op).items()}
     return {role: (path, path.replace("/", ".")) for role, path in paths.items()}
-
-
-def counted_layers(
-    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
-) -> Mapping[str, str]:
-    """Empty: a module's variables have paths."""
-    return {}
-
-
-def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """Empty: a module has the name that its parent gives it."""
-    return {}
 
 
 def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from porter.base.package import expect_installed, install
-from porter.frameworks.ports_only import (
+from porter.frameworks.defaults import (
     build_file as build_file,
     disagreement as disagreement,
     run_alone as run_alone,

@@ -6,10 +6,11 @@ Kernels have Keras's axes, but for those of the heads of an attention: (features
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from porter.base.dtypes import Array
 from porter.base.errors import MappingError
+from porter.frameworks.defaults import counted_layers as counted_layers, numbered_layers as numbered_layers
 from porter.frameworks.dialects import without_batch
 from porter.frameworks.tf import layout as keras
 from porter.graph import Attention, BatchNorm, Conv, Dense, Graph, GroupNorm, LayerNorm, Node, Op, channels_of
@@ -38,18 +39,6 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
         for role, name in _NAMES.get(type(node.op), {}).items()
         if role in roles
     }
-
-
-def counted_layers(
-    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
-) -> Mapping[str, str]:
-    """Empty: a tree of parameters has names."""
-    return {}
-
-
-def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """Empty: Flax numbers the layers of each module by themselves, so that the recipe knows the numbers."""
-    return {}
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:

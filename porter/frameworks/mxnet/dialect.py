@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from porter.frameworks.defaults import counted_layers as counted_layers
 from porter.frameworks.torch.layout import from_canonical, to_canonical
 from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Node, Op, PRelu
 
@@ -43,13 +44,6 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
         for role, names in _NAMES.get(type(node.op), {}).items()
         if role in roles
     }
-
-
-def counted_layers(
-    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
-) -> Mapping[str, str]:
-    """Empty: parameters have names."""
-    return {}
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ from porter.base.options import DTYPE
 from porter.filegraph.kernels.program import Program
 from porter.filegraph.names import Names
 from porter.files import digest
-from porter.frameworks import Tensors
+from porter.frameworks import Tensors, defaults
 from porter.frameworks.numpy import engine, ports
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Rearrange, shapes, tensor_shapes
 from porter.graph.ops import Axes, channels_in, row_of
@@ -140,6 +140,8 @@ class NetDestination(ABC, Generic[M]):
     run = staticmethod(ports.run)
     twin = staticmethod(ports.twin)
     classifier = staticmethod(ports.classifier)
+    fillings = staticmethod(defaults.fillings)
+    code_files = staticmethod(defaults.code_files)
 
     def __init__(self) -> None:
         self.ENGINE: PortEngine = self
@@ -172,13 +174,6 @@ class NetDestination(ABC, Generic[M]):
     @abstractmethod
     def arrays_in(self, data: bytes) -> Mapping[str, Array]:
         """The tensors in a file, by name."""
-
-    def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
-        return {}
-
-    def code_files(self, plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
-        """Empty: a net is not code, and `read_port` compares it with the plan."""
-        return {}
 
     def refusals(self, plan: Plan) -> Sequence[PorterError]:
         return self._made(plan)[1]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from porter.base.errors import GraphError
+from porter.frameworks.defaults import code_files as code_files, fillings as fillings
 from porter.frameworks.tf.layout import CAPABILITIES as KERAS
 from porter.frameworks.tflite import FILE, engine
 from porter.graph import ops
@@ -16,7 +17,6 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
     from porter.base.errors import PorterError
     from porter.frameworks import PortEngine, Tensors
-    from porter.graph import Graph
     from porter.graph.plan import Plan
 
 CAPABILITIES = replace(
@@ -33,11 +33,6 @@ NAMES_LAYERS = False
 ENGINE: PortEngine = engine
 
 
-def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
-    """Empty: the converter computes what the file holds."""
-    return {}
-
-
 def refusals(plan: Plan) -> list[PorterError]:
     """Of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's own kernels beside
     it.
@@ -51,11 +46,6 @@ def refusals(plan: Plan) -> list[PorterError]:
         GraphError(f"TensorFlow Lite has no operator for {node.op.words}", where=node.path)
         for node in lacking
     ]
-
-
-def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
-    """Empty: a model.tflite is not code."""
-    return {}
 
 
 def write(

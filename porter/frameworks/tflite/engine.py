@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from porter.base.errors import UsageError
 from porter.base.options import DEVICE
-from porter.frameworks.ports_only import (
+from porter.frameworks.defaults import (
     build_file as build_file,
     disagreement as disagreement,
     run_alone as run_alone,

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from porter.frameworks.defaults import refusals as refusals
 from porter.frameworks.torch import engine
 from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
-    from porter.base.errors import PorterError
     from porter.frameworks import PortEngine
     from porter.graph import Graph
     from porter.graph.plan import Plan
@@ -33,11 +33,6 @@ def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[s
     from porter.frameworks.torch import state
 
     return state.fillings(graph, tensors)
-
-
-def refusals(plan: Plan) -> tuple[PorterError, ...]:
-    """None: torch has modules for every op."""
-    return ()
 
 
 def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:

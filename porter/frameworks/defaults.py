@@ -1,0 +1,70 @@
+"""What most frameworks have in common, for their engines, destinations and dialects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from porter.base.errors import CannotRun
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from collections.abc import Collection, Mapping
+
+    from porter.base.dtypes import Array, Dtype
+    from porter.base.errors import PorterError
+    from porter.filegraph.checkpoint import Checkpoint
+    from porter.frameworks import Alone, Tensors
+    from porter.graph import Graph
+    from porter.graph.plan import Plan
+    from porter.padding import Size
+
+
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
+    """None is built: no file has a graph of this framework.
+
+    Raises:
+        CannotRun: always.
+    """
+    of = checkpoint.carried and checkpoint.format
+    raise CannotRun(
+        f"porter runs its own ports in this framework, and no {of} file", where=str(checkpoint.path)
+    )
+
+
+def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:
+    """Nothing: no other implementation's layers are run."""
+    return {}
+
+
+def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
+    """None: there are no two other implementations that run such files."""
+
+
+def twin(model: Any, plan: Plan) -> None:
+    """None: a model gets its padding when it is made."""
+
+
+def refusals(plan: Plan) -> tuple[PorterError, ...]:
+    """None: the framework has words for every op."""
+    return ()
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """Empty: a port is not code."""
+    return {}
+
+
+def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
+    """Empty: the model has only the tensors that the graph has."""
+    return {}
+
+
+def counted_layers(
+    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Empty: files have the layers' names."""
+    return {}
+
+
+def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
+    """Empty: names are the user's own, or the code's."""
+    return {}
