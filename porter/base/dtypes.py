@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,6 +13,7 @@ from porter.base.errors import PorterError
 from porter.base.options import ALLOW_OVERFLOW, DTYPE
 
 Array = NDArray[np.generic]
+NamedArrays = Mapping[str, Array]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 HALVES: tuple[Dtype, ...] = ("float16", "bfloat16")

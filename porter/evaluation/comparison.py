@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.data.photos import Photo
 from porter.evaluation.results import Accuracy, Agreement, Differing
 from porter.evaluation.scoring import Scored
@@ -44,7 +44,7 @@ class Comparison:
         self.max_abs, self.rel_l2 = np.full(self.photos, np.nan), np.full(self.photos, np.nan)
         self._paired = set(spread(range(self.photos), PAIRED_PHOTOS))
 
-    def watch(self, positions: Sequence[int], logits: Mapping[str, Array]) -> None:
+    def watch(self, positions: Sequence[int], logits: NamedArrays) -> None:
         for position, source, port in zip(positions, logits[SOURCE], logits[PORT], strict=True):
             if not (np.isfinite(source).all() and np.isfinite(port).all()):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 from numpy.typing import NDArray
 
 from porter.base.commands import MeasuringOptions, PhotosOptions
-from porter.base.dtypes import FP32, Array, Precision, Run
+from porter.base.dtypes import FP32, NamedArrays, Precision, Run
 from porter.base.errors import UsageError
 from porter.base.options import BATCH_SIZE, CROPS, LIMIT, PRECISION, WORKERS, Option
 from porter.data.photos import Photo
@@ -226,7 +226,7 @@ def measure(
             )
             seen[place], beside[place] = Comparison(len(photos)), (reference, warnings)
 
-    def watch(positions: Sequence[int], given: Mapping[str, Array]) -> None:
+    def watch(positions: Sequence[int], given: NamedArrays) -> None:
         for place, pair in seen.items():
             pair.watch(positions, {role: given[_named(role, place)] for role in (PORT, SOURCE)})
 

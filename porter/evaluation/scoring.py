@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.data.photos import Failure, Photo
 from porter.data.preprocess import Preprocess
 from porter.evaluation.losses import Losses, log_losses
@@ -22,7 +22,7 @@ from porter.frameworks import Classifier
 if TYPE_CHECKING:
     from porter.data.pipeline import Batch, Feed
 
-Watch = Callable[[Sequence[int], Mapping[str, Array]], None]
+Watch = Callable[[Sequence[int], NamedArrays], None]
 """Called with every batch that has readable photos: their positions, and each model's logits, N x crops x
 classes.
 """
@@ -200,7 +200,7 @@ def _begin(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Callable
     return {name: model(batch.pixels) for name, model in models.items()} if batch.positions else {}
 
 
-def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> dict[str, Array]:
+def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> NamedArrays:
     return {
         name: (logits := wait()).reshape(len(batch.positions), -1, logits.shape[-1])
         for name, wait in begun.items()
@@ -223,7 +223,7 @@ class _Tally:
         self._waited += perf_counter() - start
         return batch
 
-    def add(self, batch: Batch, logits: Mapping[str, Array]) -> int:
+    def add(self, batch: Batch, logits: NamedArrays) -> int:
         """Adds a batch; returns the number of photos that the first model recognises."""
         right = [
             self._add(batch.positions, self._models[name], self._scores[name], values)

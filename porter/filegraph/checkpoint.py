@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import CannotRun
 from porter.filegraph.file_graph import FileGraph
 from porter.files import Digests
@@ -45,7 +45,7 @@ class Checkpoint:
     path: Path
     format: str
     dialect: str | None
-    tensors: Mapping[str, Array] = field(repr=False)
+    tensors: NamedArrays = field(repr=False)
     notes: tuple[str, ...] = ()
     counted: bool = False
     graph: FileGraph | None = field(default=None, repr=False)

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.base.left_out import LeftOut
 from porter.filegraph.dims import ON_SIZES, Dim, Numbers, Undecided, are_open, known, of_sizes, whole
 from porter.graph import MOST_CONSTANTS
@@ -151,7 +151,7 @@ class Constants(Protocol):
 class Arrays:
     """Constants whose arrays are at hand."""
 
-    arrays: Mapping[str, Array]
+    arrays: NamedArrays
 
     def declared(self, name: str) -> tuple[int, ...] | None:
         return self.arrays[name].shape if name in self.arrays else None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, GraphError, MappingError, some
 from porter.base.left_out import LeftOut
 from porter.graph import (
@@ -121,7 +121,7 @@ class FileGraph:
     resizable: bool = False
     traced: bool = False
     sizable: bool = False
-    evaluated: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
+    evaluated: NamedArrays = field(default_factory=dict, repr=False, compare=False)
     halves: tuple[Dtype, ...] = ()
     definition: bytes = field(default=b"", repr=False)
     language: str = ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import DAMAGED
@@ -35,7 +35,7 @@ class Reader(Protocol):
         /,
         outputs: Sequence[str] = (),
         size: Size | None = None,
-        weights: Path | Mapping[str, Array] | None = None,
+        weights: Path | NamedArrays | None = None,
     ) -> Checkpoint: ...
 
 
@@ -138,7 +138,7 @@ def reader(module: str, function: str) -> Reader:
         /,
         outputs: Sequence[str] = (),
         size: Size | None = None,
-        weights: Path | Mapping[str, Array] | None = None,
+        weights: Path | NamedArrays | None = None,
     ) -> Checkpoint:
         given = {
             name: value

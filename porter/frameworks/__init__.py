@@ -13,7 +13,7 @@ from porter.base.options import CHANNELS_LAST, COMPILE, PRECISION
 if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that need no numpy
     from numpy.typing import NDArray
 
-    from porter.base.dtypes import Array, Dtype, Precision, Run
+    from porter.base.dtypes import Array, Dtype, NamedArrays, Precision, Run
     from porter.base.errors import PorterError
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
     from porter.graph.plan import Plan
     from porter.padding import Capabilities, Size
 
-Tensors: TypeAlias = "Mapping[str, Mapping[str, Array]]"
+Tensors: TypeAlias = "Mapping[str, NamedArrays]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
 Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 """Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them. Calling its result waits

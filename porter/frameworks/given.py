@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from porter.base.dtypes import Array, Dtype
+    from porter.base.dtypes import Array, Dtype, NamedArrays
     from porter.filegraph.checkpoint import Checkpoint
 
 
@@ -21,7 +21,7 @@ class Shown:
     """
 
     outputs: tuple[Array, ...]
-    values: Mapping[str, Array]
+    values: NamedArrays
 
 
 class GivenModels(Protocol):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from flax import nnx
 
-    from porter.base.dtypes import Array
+    from porter.base.dtypes import Array, NamedArrays
     from porter.padding import Size
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Saved:
     turned: frozenset[int] = frozenset()
     calls: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    variables: Mapping[str, Array] = field(default_factory=dict, repr=False)
+    variables: NamedArrays = field(default_factory=dict, repr=False)
     fixed: Callable[[], Saved] | None = None
 
 

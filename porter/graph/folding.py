@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import MappingError
 from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Node, with_own_tensors
 
@@ -31,11 +31,11 @@ class Folding:
     """
 
     graph: Graph
-    tensors: Mapping[str, Mapping[str, Array]]
+    tensors: Mapping[str, NamedArrays]
     folded: Mapping[str, str] = field(default_factory=dict)
 
 
-def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Folding:
+def fold_norms(graph: Graph, tensors: Mapping[str, NamedArrays]) -> Folding:
     """Folds every batch norm that is the only reader of a convolution or a dense layer. A layer that is
     called several times takes a norm in only where one norm follows all of its calls.
 
@@ -48,9 +48,7 @@ def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Fold
     folded = _same_for_all_calls(graph, only_readers(graph))
     norms = {norm: layer for layer, norm in folded.items()}
     nodes: list[Node] = []
-    changed: dict[str, Mapping[str, Array]] = {
-        path: roles for path, roles in tensors.items() if path not in norms
-    }
+    changed: dict[str, NamedArrays] = {path: roles for path, roles in tensors.items() if path not in norms}
     for node in graph.nodes:
         if node.path in norms:
             continue
@@ -89,7 +87,7 @@ def only_readers(graph: Graph) -> dict[str, str]:
 
 
 def absorb_biases(
-    tensors: Mapping[str, Mapping[str, Array]], absorbed: Mapping[str, str]
+    tensors: Mapping[str, NamedArrays], absorbed: Mapping[str, str]
 ) -> dict[str, dict[str, Array]]:
     """Canonical tensors without the biases of some layers; the norm after each has the mean `mean - bias`
     instead, in float64.
@@ -103,9 +101,7 @@ def absorb_biases(
     return changed
 
 
-def _fold(
-    op: _Linear, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]
-) -> dict[str, Array]:
+def _fold(op: _Linear, layer: NamedArrays, norm: Node, statistics: NamedArrays) -> NamedArrays:
     assert isinstance(norm.op, BatchNorm)
     kernel, mean, variance = (
         _float64(layer["kernel"]),

@@ -4,19 +4,19 @@ epsilons of norms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.graph import Graph, GroupNorm, LayerNorm, MaxPool, Node, nonnegative_paths
 from porter.graph.ops import RmsNorm, is_map
 from porter.verification.numbers import FLOAT64_LIMIT
 
 _CELLS = 64
 """So many cells of a value tell how its channels vary."""
-Look = Callable[[Array, Collection[str]], Mapping[str, Array]]
+Look = Callable[[Array, Collection[str]], NamedArrays]
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Reached:
     rims: dict[str, float] = field(default_factory=dict)
     epsilons: dict[str, float] = field(default_factory=dict)
 
-    def add(self, graph: Graph, values: Mapping[str, Array]) -> None:
+    def add(self, graph: Graph, values: NamedArrays) -> None:
         """Args: values: by path, the graph's input among them where it is read."""
         for path in bounded(graph):
             read = graph.by_path[path].inputs[0]

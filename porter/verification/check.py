@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, CheckFailed, NotInstalled
 from porter.frameworks import Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
@@ -188,7 +188,7 @@ class Check:
         seen = {id(batch): dict[str, Array]() for batch in batches.get("float64", ())}
         """The values of batches that were looked at already, if they are few."""
 
-        def compute(batch: Array, dtype: Dtype, paths: Collection[str] = taps) -> Mapping[str, Array]:
+        def compute(batch: Array, dtype: Dtype, paths: Collection[str] = taps) -> NamedArrays:
             values, output = self._run(models, batch, dtype, paths), port.graph.output
             return (
                 {**values, output: ending(values[output])}
@@ -196,7 +196,7 @@ class Check:
                 else values
             )
 
-        def look(batch: Array, paths: Collection[str]) -> Mapping[str, Array]:
+        def look(batch: Array, paths: Collection[str]) -> NamedArrays:
             if id(batch) not in seen:
                 return compute(batch, "float64", paths)
             values = compute(batch, "float64")
@@ -204,7 +204,7 @@ class Check:
                 seen[id(batch)] = dict(values)
             return values
 
-        def run(batch: Array, dtype: Dtype, paths: Collection[str]) -> Mapping[str, Array]:
+        def run(batch: Array, dtype: Dtype, paths: Collection[str]) -> NamedArrays:
             values = seen.pop(id(batch), None) or compute(batch, dtype, paths)
             if batch is batches[dtype][-1] and taps[-1] in paths:
                 let_go(models, [dtype], weights)  # models are large
@@ -218,7 +218,7 @@ class Check:
 
     def _run(
         self, models: dict[Dtype, Any], batch: Array, dtype: Dtype, paths: Collection[str]
-    ) -> Mapping[str, Array]:
+    ) -> NamedArrays:
         """The port's values, by a model among `models`.
 
         Raises:
@@ -275,7 +275,7 @@ class Check:
         chosen = farthest(self.port.graph, known, pool, run, at_once)
         return [chosen] if len(chosen) else []
 
-    def values(self, batch: Array, dtype: Dtype) -> Mapping[str, Array]:
+    def values(self, batch: Array, dtype: Dtype) -> NamedArrays:
         """Every node's value in the port, by path, for N x C x H x W."""
         return self._run({}, batch, dtype, [node.path for node in self.port.graph.nodes])
 

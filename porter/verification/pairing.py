@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, canonical
 from porter.filegraph.to_graph import Translated, to_graph
@@ -95,7 +95,7 @@ def _rounds(one: Op, other: Op | Foreign) -> bool:
 
 
 def weight_distances(
-    opened: Opened, file: FileGraph, tensors: Mapping[str, Array], layers: Mapping[str, str]
+    opened: Opened, file: FileGraph, tensors: NamedArrays, layers: Mapping[str, str]
 ) -> dict[str, float]:
     """How far a reference file's weights are from the source's: by path, the largest relative L2 distance of
     a layer's tensors, without those that are equal.

@@ -13,7 +13,7 @@ from itertools import groupby, product
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CheckFailed, UsageError
 from porter.base.options import TOLERANCE
 from porter.base.progress import progress_bar
@@ -54,7 +54,7 @@ were 3.0e-5 to 7.0e-4.
 BAR_AFTER = 1.0
 """Seconds until a check shows a bar."""
 
-Run = Callable[[Array, Dtype, Collection[str]], Mapping[str, Array]]
+Run = Callable[[Array, Dtype, Collection[str]], NamedArrays]
 """Gives at least the values at some paths."""
 
 
@@ -259,7 +259,7 @@ class _Sums:
     outputs: dict[str, list[tuple[Array, Array]]] = field(default_factory=lambda: defaultdict(list))
     faint: set[str] = field(default_factory=set)
 
-    def add_rounding(self, exact: dict[str, Array], rounded: Mapping[str, Array]) -> None:
+    def add_rounding(self, exact: dict[str, Array], rounded: NamedArrays) -> None:
         """Adds the source's distance from itself. Values of `exact` are released after they are compared."""
         for path, value in rounded.items():
             _add(self.own, path, self._norms(path, exact.pop(path), value))

@@ -10,13 +10,13 @@ time of a comparison of the whole network.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CannotRun
 from porter.frameworks import Alone, Tensors
 from porter.frameworks.images import as_maps
@@ -120,7 +120,7 @@ class Probe:
                 found[node.path] = norms(wanted[1], got[1])
         return found
 
-    def _run(self, nodes: tuple[Node, ...], batch: Array, tensors: Tensors) -> Mapping[str, Array]:
+    def _run(self, nodes: tuple[Node, ...], batch: Array, tensors: Tensors) -> NamedArrays:
         """The values of layers of the port that read its input."""
         first, *further = (node.path for node in nodes)
         axes = () if batch.ndim == 4 else batch.shape[1:]

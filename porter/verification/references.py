@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import FP32, Array, Dtype, is_floating, storage_type
+from porter.base.dtypes import FP32, Array, Dtype, NamedArrays, is_floating, storage_type
 from porter.base.errors import CheckFailed, Contradiction, escaped, some
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
@@ -59,7 +59,7 @@ class SourceValues(Protocol):
     def takes(self, size: tuple[int, int]) -> bool:
         """Whether it can be run on an input of `size` (rows, columns)."""
 
-    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> Mapping[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> NamedArrays:
         """Values by path for a batch N x C x H x W, maps as N x C x H x W; of `paths` only, where it can
         leave others out.
         """
@@ -119,7 +119,7 @@ class ZooReference:
     taps: Mapping[str, str]
     without_background: str | None
     options: Mapping[str, Value] = field(default_factory=dict)
-    behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
+    behind: tuple[tuple[Node, NamedArrays], ...] = ()
     output: str = ""
     _built: dict[tuple[tuple[int, ...] | None, Dtype], Any] = field(default_factory=dict, init=False)
 
@@ -136,7 +136,7 @@ class ZooReference:
         taps = {path: tap for path, tap in self.taps.items() if _is_asked(path, paths) or path in behind}
         if dtype == "float64" and self.output in taps:
             taps[_AS_GIVEN] = RETURNED
-        values = self.engine.run_reference(model, batch.astype(dtype), taps)
+        values = dict(self.engine.run_reference(model, batch.astype(dtype), taps))
         if _AS_GIVEN in values:
             self._expect_returned(values.pop(_AS_GIVEN), values)
         return _followed(_without_row(values, self.without_background), self.behind)
@@ -156,7 +156,7 @@ class ZooReference:
             )
         return self._built[key]
 
-    def _expect_returned(self, returned: Array, values: Mapping[str, Array]) -> None:
+    def _expect_returned(self, returned: Array, values: NamedArrays) -> None:
         """Expects that the implementation returns the value of the layer that the recipe names for its
         output.
         """
@@ -246,7 +246,7 @@ class FileGraphSource:
             given = {f"{_AS_GIVEN}{name}": name for name in self.fit.given} if dtype == "float64" else {}
             paths = paths and {*paths, *ending.inputs, *(taken.path for taken in self.fit.given.values())}
         taps = {path: tap for path, tap in self.fit.taps.items() if _is_asked(path, paths)}
-        values = self.engine.run_reference(model, batch.astype(dtype), taps | given)
+        values = dict(self.engine.run_reference(model, batch.astype(dtype), taps | given))
         size = batch.shape[2], batch.shape[3]
         known = shapes(self.fit.graph, size) if given else {}
         self._expect_order()
@@ -282,7 +282,7 @@ class FileGraphSource:
             )
 
     def _expect_given(
-        self, name: str, given: Array | None, values: Mapping[str, Array], known: Mapping[str, Shape]
+        self, name: str, given: Array | None, values: NamedArrays, known: Mapping[str, Shape]
     ) -> None:
         """Expects that a value that the file gives is what porter takes for it: a reader that leaves out the
         file's last step would read the reference, too, before that step.
@@ -382,9 +382,7 @@ def _behind(dialect: Dialect, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[N
     return tuple((node, tensors[node.path]) for node in nodes)
 
 
-def _followed(
-    values: dict[str, Array], behind: Sequence[tuple[Node, Mapping[str, Array]]]
-) -> dict[str, Array]:
+def _followed(values: NamedArrays, behind: Sequence[tuple[Node, NamedArrays]]) -> dict[str, Array]:
     """Values by path, with the values of the dense layers and activations after them, computed in the same
     type.
     """
@@ -402,7 +400,7 @@ def _followed(
     return known
 
 
-def _without_row(values: dict[str, Array], path: str | None) -> dict[str, Array]:
+def _without_row(values: NamedArrays, path: str | None) -> dict[str, Array]:
     return {at: value[:, 1:] if at == path else value for at, value in values.items()}
 
 
@@ -456,7 +454,7 @@ def rounded(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Chec
     return replace(checkpoint, tensors=tensors)
 
 
-def rounded_tensors(tensors: Tensors, dtype: Dtype) -> Tensors:
+def rounded_tensors(tensors: Tensors, dtype: Dtype) -> dict[str, dict[str, Array]]:
     """As `rounded`, for canonical tensors."""
     return {
         path: {role: _rounded(array, dtype) for role, array in roles.items()}

@@ -7,14 +7,13 @@ errors put in where they arise, which shows how far they reach.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import PorterError
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import INPUT, AddArray, Affine, Graph, Node
@@ -58,9 +57,7 @@ class Absolute:
                     break
         return found
 
-    def _run(
-        self, destination: Destination, graph: Graph, added: Tensors, image: Array
-    ) -> Mapping[str, Array]:
+    def _run(self, destination: Destination, graph: Graph, added: Tensors, image: Array) -> NamedArrays:
         """The values of the port's nodes in a graph that may have more tensors than the port."""
         tensors = {**(self.tensors or self.port.tensors()), **added}
         plan = make_plan(graph, (image.shape[2], image.shape[3]), destination.CAPABILITIES)
@@ -68,7 +65,7 @@ class Absolute:
         return destination.ENGINE.run(model, image, [node.path for node in self.port.graph.nodes])
 
 
-def _errors(graph: Graph, known: Mapping[str, Array]) -> dict[str, NDArray[np.float64]]:
+def _errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
     """By path, by how much float32 may be off in each number of a value, without the batch.
 
     Args:
@@ -82,7 +79,7 @@ def _errors(graph: Graph, known: Mapping[str, Array]) -> dict[str, NDArray[np.fl
     return {path: error[0] for path, error in found if error is not None}
 
 
-def _with_errors(graph: Graph, errors: Mapping[str, Array]) -> tuple[Graph, dict[str, dict[str, Array]]]:
+def _with_errors(graph: Graph, errors: NamedArrays) -> tuple[Graph, dict[str, dict[str, Array]]]:
     """A graph in which errors are added to values, by their paths, and the tensors that hold the errors."""
     nodes, tensors = list[Node](), dict[str, dict[str, Array]]()
     for node in graph.nodes:

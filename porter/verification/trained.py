@@ -7,12 +7,12 @@ with training pads; only the pads differ from the proved build.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.graph import Graph, site_of
 from porter.graph.plan import make_plan
 from porter.verification.check import Check
@@ -32,7 +32,7 @@ class _Kept(Wrapped):
     output: str
     logits: dict[tuple[tuple[int, ...], bytes], Array] = field(default_factory=dict)
 
-    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> Mapping[str, Array]:
+    def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> NamedArrays:
         values = self.source.run(batch, dtype, paths)
         if dtype == "float64" and self.output in values:
             self.logits[batch.shape, batch.tobytes()] = values[self.output].reshape(len(batch), -1)

@@ -364,7 +364,7 @@ def _of_checkpoint(
 
     def shown(batch: Array, dtype: Dtype, paths: Collection[str] | None) -> Shown:
         layers = {path: tap for path, tap in inside.items() if paths is None or path in paths}
-        values = engine.run_reference(model(dtype), batch.astype(dtype), layers | outputs)
+        values = dict(engine.run_reference(model(dtype), batch.astype(dtype), layers | outputs))
         return Shown(
             tuple(values.pop(f"output {place}") for place in range(len(reference.graph.outputs))), values
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from porter.base import options
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype, NamedArrays
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
@@ -93,7 +93,7 @@ class WriteStock(Protocol):
         folder: Path,
         plan: Plan,
         model: StockModel,
-        arrays: Mapping[str, Array],
+        arrays: NamedArrays,
         layers: Mapping[str, str],
         dtype: Dtype,
     ) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype, NamedArrays
 from porter.base.errors import CannotRun, MappingError, UsageError
 from porter.base.options import INPUT_SIZE, STOCK
 from porter.filegraph.checkpoint import Checkpoint
@@ -229,7 +229,7 @@ def write_stock(
     folder: Path,
     plan: Plan,
     model: StockModel,
-    arrays: Mapping[str, Array],
+    arrays: NamedArrays,
     layers: Mapping[str, str],
     dtype: Dtype,
 ) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype, NamedArrays
 from porter.base.errors import NotInstalled, UsageError
 from porter.base.options import STOCK
 from porter.data.timm_config import CONFIG_FILE, to_timm, unlike_timm
@@ -89,7 +89,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         folder: Path,
         plan: Plan,
         model: StockModel,
-        arrays: Mapping[str, Array],
+        arrays: NamedArrays,
         layers: Mapping[str, str],
         dtype: Dtype,
     ) -> dict[str, str]:
@@ -163,7 +163,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     )
 
 
-def _own_tensors(tensors: Mapping[str, Array]) -> Mapping[str, Array]:
+def _own_tensors(tensors: NamedArrays) -> NamedArrays:
     """The tensors by timm's names: the wrapper that transformers puts around its models has its own before
     all of them.
     """

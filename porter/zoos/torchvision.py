@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype, NamedArrays
 from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError
 from porter.base.options import STOCK
 from porter.base.package import expect_installed, install
@@ -112,7 +112,7 @@ def write_stock(
     folder: Path,
     plan: Plan,
     model: StockModel,
-    arrays: Mapping[str, Array],
+    arrays: NamedArrays,
     layers: Mapping[str, str],
     dtype: Dtype,
 ) -> dict[str, str]:

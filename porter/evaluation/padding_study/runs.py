@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.evaluation.distributed import Process
@@ -118,7 +118,7 @@ class Bench:
         )
         seen = {trial.name: Seen(len(photos), labels, logits.activation) for trial in trials}
 
-        def watch(positions: Sequence[int], given: Mapping[str, Array]) -> None:
+        def watch(positions: Sequence[int], given: NamedArrays) -> None:
             for name, values in given.items():
                 seen[name].add(positions, values)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import batch_norm, clip, combine
@@ -103,7 +103,7 @@ def _both(path: Path) -> tuple[Path | None, Path]:
     return found[0], found[1]
 
 
-def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:
+def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> NamedArrays:
     """The blobs of the net's layers by name. What Caffe kept with four axes before its blobs had shapes has
     those of its layer. A layer whose blobs are of another number is refused, as Caffe refuses it (net.cpp,
     `CopyTrainedLayersFrom`): a fork's BatchNorm has a scale of its own.
@@ -134,7 +134,7 @@ def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> 
     return found
 
 
-def _without_net(stored: Mapping[str, Sequence[Array]]) -> dict[str, Array]:
+def _without_net(stored: Mapping[str, Sequence[Array]]) -> NamedArrays:
     """All blobs by name. Three of a layer, of which the last is one number, are a batch norm's, and the last
     divides the others.
     """
@@ -155,7 +155,7 @@ _KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deco
 
 
 def _graph(
-    net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequence[str], size: Size | None
+    net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size | None
 ) -> FileGraph:
     layers, computed = _with_norms(net.layers), dict[str, Array]()
     for name, layer in layers.items():
@@ -192,7 +192,7 @@ def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
     return found
 
 
-def _statistics(blobs: Sequence[str], tensors: Mapping[str, Array]) -> tuple[list[str], dict[str, Array]]:
+def _statistics(blobs: Sequence[str], tensors: NamedArrays) -> tuple[list[str], dict[str, Array]]:
     """The names of a norm's mean and variance, and the two where they are computed. Caffe keeps sums, and
     what divides them as the third blob: by 0 both are 0 (batch_norm_layer.cpp).
     """

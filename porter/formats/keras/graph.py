@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
@@ -60,7 +60,7 @@ class Named:
 
 def read_graph(
     text: str | bytes,
-    tensors: Mapping[str, Array],
+    tensors: NamedArrays,
     where: str,
     stated: Stated | None = None,
     outputs: Sequence[str] = (),
@@ -172,7 +172,7 @@ def _graph(
     calls: list[Named],
     ends: Sequence[Reference],
     image: Image,
-    tensors: Mapping[str, Array],
+    tensors: NamedArrays,
     where: str,
 ) -> FileGraph:
     """The graph for an image that ends at `ends`."""
@@ -248,7 +248,7 @@ class _Stored:
     arrays: dict[str, Array]
     ones: set[Reference]
 
-    def add(self, layer: Layer) -> tuple[Mapping[str, Array], list[str]]:
+    def add(self, layer: Layer) -> tuple[NamedArrays, list[str]]:
         """Adds what a layer holds or is; gives the arrays that the file's tensors lack, and the names of all
         that it added.
         """
@@ -274,7 +274,7 @@ class _Stored:
 
 
 def _layers(
-    named: Named, walk: Walk, given: Mapping[int, Reference], tensors: Mapping[str, Array], keras: int
+    named: Named, walk: Walk, given: Mapping[int, Reference], tensors: NamedArrays, keras: int
 ) -> Iterator[Layer]:
     """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls
     before it.
@@ -346,7 +346,7 @@ def _taken(operand: Any, given: Mapping[int, Reference], hold: Callable[[Array],
     return tuple(_taken(item, given, hold) for item in operand) if isinstance(operand, tuple) else operand
 
 
-def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
+def name_calls(flow: Flow, tensors: NamedArrays) -> list[Named]:
     """Every call with the name of its node: its layer's name, `layer:2` at the layer's second call."""
     holders = [call.path for call in flow.calls if _may_hold(call)]
     names = name_layers(holders, [call.path for call in flow.calls], tensors)

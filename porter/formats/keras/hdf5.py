@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError
 from porter.formats.damage import refusing_damage
 from porter.formats.keras.hdf5_bytes import Image, Unknown
@@ -270,7 +270,7 @@ def _names(file: Hdf5, owner: Node, name: str) -> tuple[str, ...]:
     return tuple(str(text, "utf-8") for text in found.texts)
 
 
-def read_datasets(file: Hdf5, found: Mapping[str, Node]) -> dict[str, Array]:
+def read_datasets(file: Hdf5, found: Mapping[str, Node]) -> NamedArrays:
     """The values of every dataset, under its key, in native byte order. The sizes of all are checked before
     any is read.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.filegraph import walk
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Reference
@@ -58,9 +58,9 @@ class Layer(Reading):
     keras: int
     read: Callable[[Layer], Read | list[Read]]
     tensors: Mapping[str, str] = field(default_factory=dict)
-    arrays: Mapping[str, Array] = field(default_factory=dict)
+    arrays: NamedArrays = field(default_factory=dict)
     operands: tuple[Any, ...] = ()
-    constants: Mapping[str, Array] = field(default_factory=dict)
+    constants: NamedArrays = field(default_factory=dict)
     given: Value | None = None
 
     @property

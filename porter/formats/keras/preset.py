@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import BACKBONE_INDEX, BACKBONE_WEIGHTS, PRESET, TASK_WEIGHTS, hdf5
@@ -64,7 +64,7 @@ def _read_sharded(index: Path) -> Checkpoint:
     return Checkpoint(index, PRESET, "tf", kept, files=(index, *files.values()))
 
 
-def _variables(file: hdf5.Hdf5) -> dict[str, Array]:
+def _variables(file: hdf5.Hdf5) -> NamedArrays:
     """The variables of all layers, by the path of each."""
     found: dict[str, hdf5.Node] = {}
     for path, group in hdf5.walk(file, file.root):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import hdf5
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
@@ -68,7 +68,7 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     return with_graph(checkpoint, read_graph(found.config, found.tensors, str(path), found.stated, outputs))
 
 
-def read_scoped(path: Path) -> dict[str, Array]:
+def read_scoped(path: Path) -> NamedArrays:
     """The tensors of a file of weights by the whole names of its variables, with all scopes that these were
     made in.
 
@@ -76,7 +76,7 @@ def read_scoped(path: Path) -> dict[str, Array]:
         FileError: it is damaged.
     """
 
-    def read(file: hdf5.Hdf5) -> dict[str, Array]:
+    def read(file: hdf5.Hdf5) -> NamedArrays:
         found: dict[str, hdf5.Node] = {}
         for layer in hdf5.names_attribute(file, file.root, "layer_names"):
             group = hdf5.group_of(file, file.root, layer)
@@ -94,7 +94,7 @@ def read_scoped(path: Path) -> dict[str, Array]:
 class _Held:
     """What a file holds: its tensors, the names of its layers in order, and a whole model's config."""
 
-    tensors: dict[str, Array]
+    tensors: NamedArrays
     notes: tuple[str, ...]
     layers: tuple[str, ...]
     config: str | None
@@ -147,7 +147,7 @@ def _read(file: hdf5.Hdf5) -> _Held:
     return _Held(tensors, tuple(notes), names, config, stated)
 
 
-def _turned(file: hdf5.Hdf5, tensors: Mapping[str, Array]) -> dict[str, Array]:
+def _turned(file: hdf5.Hdf5, tensors: NamedArrays) -> NamedArrays:
     """The tensors with the kernels of Conv2D as TensorFlow has them: Theano's run over a map from their last
     cell to the first, and Keras 2 turns those of a Conv2D when it loads them, but not those of depthwise and
     separable ones (keras/engine/saving.py).

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.graph import MOST_CONSTANTS
 
 Numbers = NDArray[np.float64]
@@ -40,9 +40,7 @@ def numbers_in(value: Any) -> Numbers | None:
     return array if array.size and np.isfinite(array).all() else None
 
 
-def statistics(
-    arguments: Mapping[str, Any], variables: Mapping[str, Array]
-) -> tuple[Numbers, Numbers] | None:
+def statistics(arguments: Mapping[str, Any], variables: NamedArrays) -> tuple[Numbers, Numbers] | None:
     """Mean and variance of a Normalization, of the same length; None where they are missing, or not one per
     channel.
 

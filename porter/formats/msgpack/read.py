@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, storage_type
+from porter.base.dtypes import Array, NamedArrays, storage_type
 from porter.base.errors import FileError, some
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
@@ -80,7 +80,7 @@ def read_tree(path: Path) -> tuple[Collection[str], dict[str, Any]]:
     return tree.keys(), {name: value for key, part in kept.items() for name, value in _leaves(key, part)}
 
 
-def numbers(leaves: Mapping[str, Any]) -> dict[str, Array]:
+def numbers(leaves: Mapping[str, Any]) -> NamedArrays:
     """Those leaves that are arrays or numbers, as arrays."""
     return {
         name: np.asarray(value)

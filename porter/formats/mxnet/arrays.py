@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.formats.cursor import Cursor
 from porter.formats.limits import MOST_NODES
 
@@ -22,7 +22,7 @@ _TYPES = ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8")
 _MOST_AXES = 32
 
 
-def read_arrays(data: bytes) -> dict[str, Array]:
+def read_arrays(data: bytes) -> NamedArrays:
     """The arrays by name, without what says whether a name is an argument's or an auxiliary state's (`arg:`,
     `aux:`).
 
@@ -66,7 +66,7 @@ def _array(cursor: Cursor) -> Array:
     return cursor.array(_TYPES[type], math.prod(shape)).reshape(shape)
 
 
-def arrays_parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+def arrays_parts(arrays: NamedArrays) -> Iterator[bytes | memoryview]:
     """The bytes of a .params with these arrays, in the layout of MXNet 1.0 and later. An array has axes."""
     yield struct.pack("<QQQ", LIST, 0, len(arrays))
     for array in arrays.values():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves, products
 from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
@@ -107,7 +107,7 @@ def _both(path: Path) -> tuple[Path | None, Path]:
     return others[0] if len(others) == 1 else None, path
 
 
-def _graph(symbol: Symbol, tensors: Mapping[str, Array], budget: int, size: Size | None) -> FileGraph:
+def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None) -> FileGraph:
     nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
     live, stored = depending(nodes, [image]), Arrays(tensors)
     flow = Dataflow(
@@ -122,7 +122,7 @@ def _graph(symbol: Symbol, tensors: Mapping[str, Array], budget: int, size: Size
     )
 
 
-def _channels(nodes: Mapping[str, Node], image: str, tensors: Mapping[str, Array]) -> int:
+def _channels(nodes: Mapping[str, Node], image: str, tensors: NamedArrays) -> int:
     """Those of the image: what the first convolution takes, of a part of it or of all."""
     first = next(
         (node for node in nodes.values() if node.op == "Convolution" and node.inputs[1][0] in tensors), None

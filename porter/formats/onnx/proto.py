@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, NotInstalled
 from porter.base.left_out import LeftOut
 from porter.base.package import install
@@ -51,7 +51,7 @@ class Message:
     proto: Any
     nodes: Mapping[str, OnnxNode]
     given: Mapping[str, Reference]
-    arrays: Mapping[str, Array]
+    arrays: NamedArrays
     files: tuple[Path, ...]
     scopes: Mapping[str, Mapping[str, Reference]] = field(default_factory=dict)
     passed: Sequence[tuple[LeftOut, Reference]] = ()

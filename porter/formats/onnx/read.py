@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, depending
@@ -34,7 +34,7 @@ def read_onnx(
     path: Path,
     outputs: Sequence[str] = (),
     size: Size | None = None,
-    weights: Mapping[str, Array] | None = None,
+    weights: NamedArrays | None = None,
 ) -> Checkpoint:
     """An ONNX model of one image: its graph, which ends at `outputs` if any are named, and every tensor of
     real numbers that it stores.
@@ -114,7 +114,7 @@ def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
         graph.output.add(name=name).type.tensor_type.elem_type = kind
 
 
-_Read = tuple[FileGraph, Mapping[str, Array], Mapping[str, str], Sequence[str]]
+_Read = tuple[FileGraph, NamedArrays, Mapping[str, str], Sequence[str]]
 """The graph; the model's tensors; what its definition states besides, which is constants that a port says
 more exactly, and the image's layout; and notes on how the input becomes a map, and which of the model's
 outputs are not the graph's.
@@ -235,7 +235,7 @@ def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
     return titles(paths, {node.name: node.op for node in nodes})
 
 
-def _definition(message: Message, tensors: Mapping[str, Array], stated: Mapping[str, str]) -> bytes:
+def _definition(message: Message, tensors: NamedArrays, stated: Mapping[str, str]) -> bytes:
     """What of the model leads to its outputs, in which `tensors` have types and shapes without their content,
     and whose metadata is `stated`. onnxruntime takes no content of a tensor that no node reads.
     """

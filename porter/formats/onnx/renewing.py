@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from porter.base.commands import FILE, INSPECT
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import MappingError, some
 from porter.filegraph.file_graph import FileGraph
 from porter.formats.onnx.proto import Message
@@ -18,7 +18,7 @@ _COUNTER = "num_batches_tracked"
 """The last part of the name of a counter of torch's, which no model computes with."""
 
 
-def renewed(message: Message, given: Mapping[str, Array]) -> Message:
+def renewed(message: Message, given: NamedArrays) -> Message:
     """A model with other tensors, each in the type that the model states.
 
     Raises:
@@ -43,7 +43,7 @@ def renewed(message: Message, given: Mapping[str, Array]) -> Message:
     return replace(message, arrays=arrays)
 
 
-def expect_all(message: Message, graph: FileGraph, given: Mapping[str, Array]) -> None:
+def expect_all(message: Message, graph: FileGraph, given: NamedArrays) -> None:
     """Refuses tensors that lack one that a layer of the graph has.
 
     Raises:

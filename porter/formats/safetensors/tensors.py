@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from porter.base.dtypes import Array, storage_type
+from porter.base.dtypes import Array, NamedArrays, storage_type
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import read_json
@@ -83,7 +83,7 @@ def _tensor(path: Path, name: str, stated: Mapping[str, Any], data: Array) -> Ar
     return values.view(kind).reshape(stated["shape"])
 
 
-def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> str:
+def write_safetensors(path: Path, tensors: NamedArrays) -> str:
     """Writes the bytes that the package's `save_file` writes, and returns their sha256 in hex.
 
     The package takes only dense arrays, all at once, and its file would have to be read again for the digest.

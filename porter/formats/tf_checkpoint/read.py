@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import most_bytes
@@ -49,7 +49,7 @@ class Bundle:
         """The variables in the object graph, by object and attribute."""
         return [owner for each in self.objects for owner in each.variables]
 
-    def read(self, keys: Collection[str]) -> dict[str, Array]:
+    def read(self, keys: Collection[str]) -> NamedArrays:
         """The values of `keys`; views of the files where one holds a value in one piece.
 
         Raises:
@@ -115,7 +115,7 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, bundle.files.format, "tf", tensors, tuple(notes), files=bundle.files.files)
 
 
-def _doubles(owners: Collection[Owner], values: Mapping[str, Array]) -> set[str]:
+def _doubles(owners: Collection[Owner], values: NamedArrays) -> set[str]:
     """Keys of second copies, with the name and the values of another tensor. Others that are alike are
     tensors of their own: many layers call a variable `bias`, and begin with zeros.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.base.errors import first_line
 from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator
 from porter.filegraph.dims import Numbers, as_real, as_whole
@@ -124,7 +124,7 @@ class Constants:
     """
 
     nodes: Mapping[str, GraphNode]
-    variables: Mapping[str, Array]
+    variables: NamedArrays
     budget: int
     refuse: Refuse
     _decoded: dict[str, Array] = field(default_factory=dict)

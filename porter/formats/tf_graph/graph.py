@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, FileNode, completed
@@ -60,7 +60,7 @@ class PlainGraph:
     """
 
     nodes: Mapping[str, GraphNode]
-    variables: Mapping[str, Array]
+    variables: NamedArrays
     image: str
     ends: Sequence[Reference]
     budget: int
@@ -283,7 +283,7 @@ def _image_shape(
 
 
 def _definition(
-    nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], exact: Mapping[str, float], at_every: bool
+    nodes: Mapping[str, GraphNode], tensors: NamedArrays, exact: Mapping[str, float], at_every: bool
 ) -> bytes:
     """Args: at_every: the image's rows and columns are left open."""
     tf = import_tensorflow()

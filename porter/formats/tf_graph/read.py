@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Reference, depending
@@ -230,7 +230,7 @@ def _span(image: str, ends: Sequence[Reference]) -> str:
     return f"the graph begins at '{image}' and ends at {', '.join(repr(value_name(end)) for end in ends)}"
 
 
-def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> dict[str, Array]:
+def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> NamedArrays:
     """Every constant of real numbers except single ones, by the name of its node."""
     constants = Constants(nodes, {}, budget, refuse)
     found = {node.name: constants.array(node.name) for node in nodes.values() if node.op == "Const"}

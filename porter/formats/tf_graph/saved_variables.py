@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError
 from porter.formats.tf_checkpoint.messages import SavedObject
 from porter.formats.tf_checkpoint.names import Owner
@@ -34,7 +34,7 @@ class Variables:
     """
 
     names: Mapping[str, str]
-    values: Mapping[str, Array]
+    values: NamedArrays
     files: tuple[Path, ...]
 
     def renamed(self, nodes: Mapping[str, GraphNode]) -> dict[str, GraphNode]:

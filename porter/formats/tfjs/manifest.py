@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tfjs.modules import shard, shard_at
 
@@ -39,7 +39,7 @@ def shards(stated: Sequence[Any], folder: Path) -> list[list[Path]]:
     return found
 
 
-def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> dict[str, Array]:
+def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> NamedArrays:
     """The tensors by name; quantised ones, and those of half the width, as the float32 that TensorFlow.js
     makes of them.
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import NamedArrays, is_floating
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import read_bounded, read_json
@@ -54,7 +54,7 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
 def _layers_model(
     path: Path,
     topology: Mapping[str, Any],
-    tensors: Mapping[str, Array],
+    tensors: NamedArrays,
     outputs: Sequence[str],
     files: tuple[Path, ...],
 ) -> Checkpoint:
@@ -75,7 +75,7 @@ def _layers_model(
 def _graph_model(
     path: Path,
     topology: Mapping[str, Any],
-    tensors: Mapping[str, Array],
+    tensors: NamedArrays,
     asked: tuple[Sequence[str], Size | None],
     files: tuple[Path, ...],
 ) -> Checkpoint:

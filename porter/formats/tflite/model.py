@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, most_bytes
@@ -265,7 +265,7 @@ class Model:
     """
 
     operators: tuple[Operator, ...]
-    stored: Mapping[str, Array]
+    stored: NamedArrays
     rounded: bool
     ends: tuple[Reference, ...]
     sides: tuple[int | None, ...]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import Members, open_zip
@@ -45,7 +45,7 @@ def read_stream(path: Path) -> Checkpoint:
         return _checkpoint(path, *_stream(path, _mapped(file.fileno())))
 
 
-def read_mapping(path: Path, data: bytes) -> dict[str, Array]:
+def read_mapping(path: Path, data: bytes) -> NamedArrays:
     """As `read_archive`, for an archive in memory that holds a mapping of names to tensors and nothing else,
     with these names.
 

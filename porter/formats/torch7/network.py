@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference
 from porter.filegraph.places import Reading
@@ -79,7 +79,7 @@ class Network:
     """
 
     layers: tuple[Layer, ...]
-    tensors: Mapping[str, Array]
+    tensors: NamedArrays
     ends: tuple[Reference, ...]
     passed: tuple[tuple[LeftOut, Reference], ...] = ()
 
@@ -97,7 +97,7 @@ def network_in(found: Any) -> Thing | None:
     return named or (next(iter(held.values())) if len(held) == 1 else None)
 
 
-def arrays_in(found: Any) -> dict[str, Array]:
+def arrays_in(found: Any) -> NamedArrays:
     """The arrays of a table that holds no module, by their keys."""
     arrays, left, seen = dict[str, Array](), [("", found)], set[int]()
     while left:

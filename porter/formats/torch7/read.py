@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
 from porter.filegraph.builder import CELLS, Value
@@ -84,7 +84,7 @@ def _checkpoint(
     return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, graph=graph)
 
 
-def _computed(network: Network) -> dict[str, Array]:
+def _computed(network: Network) -> NamedArrays:
     """The variances of norms that kept one over the deviation, and kernels by which a matrix was multiplied,
     in four axes.
     """

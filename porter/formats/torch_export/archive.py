@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, storage_type
+from porter.base.dtypes import Array, NamedArrays, storage_type
 from porter.base.errors import FileError, first_line
 from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes, read_json
@@ -56,7 +56,7 @@ class Archive:
 
     program: Mapping[str, Any]
     text: bytes
-    tensors: Mapping[str, Array]
+    tensors: NamedArrays
 
 
 def read_archive(path: Path) -> Archive:
@@ -115,7 +115,7 @@ def _program(text: bytes, path: Path) -> Mapping[str, Any]:
 class _Members(Members):
     """An archive's members, by their names without its top folder."""
 
-    def tensors(self, kind: str, model: str) -> dict[str, Array]:
+    def tensors(self, kind: str, model: str) -> NamedArrays:
         """The tensors of data/weights or data/constants. Other members than tensors are pickled, and not
         read.
         """
@@ -164,6 +164,6 @@ class _Members(Members):
             flat[offset:], sizes, [stride * kind.itemsize for stride in strides]
         )
 
-    def pickled(self, name: str) -> dict[str, Array]:
+    def pickled(self, name: str) -> NamedArrays:
         """A mapping of tensors that torch pickled, which is an archive in the archive."""
         return read_mapping(Path(f"{self.path}: {name}"), self.read(name))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.places import Reading
@@ -83,7 +83,7 @@ class Program:
     nodes: Mapping[str, AtenNode]
     given: Mapping[str, Reference]
     stored: Mapping[str, str]
-    numbers: Mapping[str, Array]
+    numbers: NamedArrays
     images: tuple[str, ...]
     outputs: tuple[str, ...]
     mutated: tuple[str, ...]

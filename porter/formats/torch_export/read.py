@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
@@ -157,7 +157,7 @@ def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) ->
 
 def _read_graph(
     program: Program,
-    arrays: Mapping[str, Array],
+    arrays: NamedArrays,
     size: int,
     only: Size | None = None,
     foreign: Mapping[str, str] = {},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import UsageError
 from porter.filegraph.kernels.program import Program
 from porter.formats.caffe import rows
@@ -58,7 +58,7 @@ class Caffe(NetDestination[LayerMaker]):
         """The layers behind the input."""
         return [(layer.word("name") or "", layer) for layer in parse(text).parts("layer")[1:]]
 
-    def in_bytes(self, net: LayerMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
+    def in_bytes(self, net: LayerMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
         if sum(array.nbytes for array in arrays.values()) > _MOST_BYTES:
             raise UsageError(
                 "a .caffemodel has at most 2 GiB, and these weights have more",
@@ -70,7 +70,7 @@ class Caffe(NetDestination[LayerMaker]):
             [[arrays[name] for name in layer.blobs] for layer in net.layers],
         )
 
-    def arrays_in(self, data: bytes) -> Mapping[str, Array]:
+    def arrays_in(self, data: bytes) -> NamedArrays:
         return {
             f"{name}/{place}": array
             for name, blobs in read_blobs(data).items()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.given import Shown
 
@@ -36,7 +36,7 @@ class _Program:
     """
 
     traced: Traced
-    run: Callable[[Sequence[Array]], dict[str, Array]]
+    run: Callable[[Sequence[Array]], NamedArrays]
     layers: Mapping[str, tuple[str, bool]]
 
 

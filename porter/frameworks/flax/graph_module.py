@@ -14,6 +14,7 @@ from flax import nnx
 from porter.base.dtypes import Array, Dtype, storage_type
 from porter.base.errors import UsageError, first_line
 from porter.base.options import DEVICE
+from porter.frameworks import Tensors
 from porter.frameworks.code.language import Layer
 from porter.frameworks.flax import layers
 from porter.frameworks.flax.code import Place, places
@@ -124,9 +125,7 @@ class GraphModule(nnx.Module):
         return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
 
 
-def build_model(
-    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, device: str
-) -> GraphModule:
+def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
     """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
 
     Raises:

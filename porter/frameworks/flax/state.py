@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import FileError, MappingError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
+from porter.frameworks import Tensors
 from porter.frameworks.flax.code import model_source, places
 from porter.frameworks.flax.layout import WEIGHTS_FILE, canonical, stored, variables
 from porter.graph import Node, tensor_shapes
@@ -27,7 +28,7 @@ def variable_keys(plan: Plan) -> Iterator[tuple[Node, str, str]]:
             yield node, role, ".".join(map(str, (*found[node.path], name)))
 
 
-def arrays_of(plan: Plan, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+def arrays_of(plan: Plan, tensors: Tensors) -> dict[str, Array]:
     """The variables by path, in the types of `tensors`.
 
     Raises:
@@ -44,9 +45,7 @@ def arrays_of(plan: Plan, tensors: Mapping[str, Mapping[str, Array]]) -> dict[st
     return found
 
 
-def write_port(
-    folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype
-) -> dict[str, str]:
+def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict[str, str]:
     """Writes `model.safetensors` in `dtype`, and `model.py`, its module, into `folder`. Returns the sha256 of
     each by its name.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.filegraph.kernels.program import Program
 from porter.formats.mxnet import rows
 from porter.formats.mxnet.arrays import arrays_parts, read_arrays
@@ -50,12 +50,12 @@ class MXNet(NetDestination[SymbolMaker]):
         symbol = json.loads(text)
         return [*((node["name"], node) for node in symbol["nodes"]), ("heads", symbol["heads"])]
 
-    def in_bytes(self, net: SymbolMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
+    def in_bytes(self, net: SymbolMaker, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
         return arrays_parts(
             {f"{'aux' if name in net.states else 'arg'}:{name}": array for name, array in arrays.items()}
         )
 
-    def arrays_in(self, data: bytes) -> Mapping[str, Array]:
+    def arrays_in(self, data: bytes) -> NamedArrays:
         return read_arrays(data)
 
     def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import FP32, Array, Dtype, Run, is_floating
+from porter.base.dtypes import FP32, Array, Dtype, NamedArrays, Run, is_floating
 from porter.base.errors import CannotRun, Contradiction, UsageError, first_line
 from porter.base.options import PRECISION, SOURCE
 from porter.data.preprocess import Preprocess
@@ -44,7 +44,7 @@ class NumpyModel:
     """
 
     program: Program
-    tensors: Mapping[str, Array]
+    tensors: NamedArrays
     dtype: Dtype
     takes: TakesInputs | None = None
     arrays: Collection[str] = ()
@@ -104,7 +104,7 @@ class NumpyModel:
             for name, value in found.items()
         }
 
-    def replayed(self, given: Mapping[str, Array]) -> Iterator[tuple[Step, tuple[Numbers, ...]]]:
+    def replayed(self, given: NamedArrays) -> Iterator[tuple[Step, tuple[Numbers, ...]]]:
         """Each step with what it gives for the values that are `given`, by name and in the file's own axis
         order. It reads other values as the steps before it give them.
 

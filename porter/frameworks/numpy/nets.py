@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.dtypes import Array, Dtype, NamedArrays, storage_type
 from porter.base.errors import (
     FileError,
     GraphError,
@@ -168,11 +168,11 @@ class NetDestination(ABC, Generic[M]):
         """What a plan decides of a net's text, in parts with names."""
 
     @abstractmethod
-    def in_bytes(self, net: M, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
+    def in_bytes(self, net: M, arrays: NamedArrays) -> Iterable[bytes | memoryview]:
         """The file of a net's tensors."""
 
     @abstractmethod
-    def arrays_in(self, data: bytes) -> Mapping[str, Array]:
+    def arrays_in(self, data: bytes) -> NamedArrays:
         """The tensors in a file, by name."""
 
     def refusals(self, plan: Plan) -> Sequence[PorterError]:
@@ -315,7 +315,7 @@ def _filled(held: Held, tensors: Tensors) -> Array:
     )
 
 
-def _read_back(net: Maker, stored: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+def _read_back(net: Maker, stored: NamedArrays) -> dict[str, dict[str, Array]]:
     """The canonical tensors in those of a net's file."""
     found = dict[str, dict[str, Array]]()
     for name, held in net.held.items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, Run
+from porter.base.dtypes import Array, Dtype, NamedArrays, Run
 from porter.base.errors import CannotRun, CheckFailed, Contradiction, UsageError
 from porter.base.options import DEVICE
 from porter.data.preprocess import Preprocess
@@ -52,7 +52,7 @@ class PortModel:
 def port_model(
     plan: Plan,
     program: Program,
-    tensors: Mapping[str, Array],
+    tensors: NamedArrays,
     values: Mapping[str, str],
     dtype: Dtype,
     device: str,

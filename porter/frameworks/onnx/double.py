@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.base.errors import CannotRun, first_line
 from porter.base.options import CHECK
 from porter.frameworks.last_uses import last_uses
@@ -22,7 +22,7 @@ from porter.frameworks.onnx.session import Session
 
 def make_reference(
     model: Any,
-    tensors: Mapping[str, Array] = MappingProxyType({}),
+    tensors: NamedArrays = MappingProxyType({}),
     exact: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
 ) -> Session:
     """What runs a ModelProto in double precision.
@@ -52,7 +52,7 @@ def make_reference(
     return run
 
 
-def _run(evaluator: Any, given: Mapping[str, Array]) -> list[Array]:
+def _run(evaluator: Any, given: NamedArrays) -> list[Array]:
     """As the evaluator's own `run`, which holds all values until the end: here a value is held until its last
     use.
     """
@@ -70,9 +70,7 @@ def _run(evaluator: Any, given: Mapping[str, Array]) -> list[Array]:
     return [known[name] for name in outputs]
 
 
-def replay(
-    model: Any, tensors: Mapping[str, Array], values: Mapping[str, Array]
-) -> Iterator[tuple[Any, Sequence[Array]]]:
+def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tuple[Any, Sequence[Array]]]:
     """Each node (NodeProto) of a model with what the reference makes of `values`, which another runtime gave
     by name.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, is_floating
+from porter.base.dtypes import Array, Dtype, NamedArrays, is_floating
 from porter.base.errors import CannotRun, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
@@ -67,7 +67,7 @@ class OnnxRunner:
     """
 
     definition: Any
-    tensors: Mapping[str, Array]
+    tensors: NamedArrays
     dtype: Dtype
     file: FileGraph | None = None
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)

@@ -8,7 +8,6 @@ node that porter adds, such as a Pad before a pool, has the path with an ending:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.filegraph.names import Names
@@ -28,7 +27,7 @@ from porter.graph.ops import channels_in, is_map
 from porter.padding import ANY, Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array
+    from porter.frameworks import Tensors
 
 MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 """DATA_FILE holds the tensors of a model that is too large for one protobuf message."""
@@ -80,7 +79,7 @@ def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
     return {path: held[graph.by_path[path].holder] for path in stored}
 
 
-def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     """The stored tensors that the source lacks, each with the number that changes nothing: a gamma of 1, a
     beta of 0.
     """

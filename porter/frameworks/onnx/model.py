@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.dtypes import Array, Dtype, NamedArrays, storage_type
 from porter.base.errors import MappingError
 from porter.filegraph.names import Names
 from porter.formats.onnx.proto import import_onnx
+from porter.frameworks import Tensors
 from porter.frameworks.onnx.double import make_reference, replay
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
 from porter.frameworks.onnx.maker import NodeMaker
@@ -43,7 +44,7 @@ class Model:
     """
 
     proto: Any
-    tensors: Mapping[str, Array]
+    tensors: NamedArrays
     exact: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
@@ -52,7 +53,7 @@ class Model:
         return [tensor for tensor in self.proto.graph.initializer if tensor.name in self.tensors]
 
 
-def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype) -> Model:
+def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> Model:
     """The model of a plan: a batch of any size, rows and columns as the plan says, and the shape of every
     value.
 
@@ -115,7 +116,7 @@ def _made(
 
 def _stored(
     plan: Plan,
-    tensors: Mapping[str, Mapping[str, Array]],
+    tensors: Tensors,
     names: Mapping[str, Mapping[str, str]],
     kind: np.dtype[Any],
 ) -> dict[str, Array]:
@@ -170,14 +171,14 @@ def run_model(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: 
     return make_session(proto, model.tensors, optimised=optimised)
 
 
-def replay_model(model: Model, values: Mapping[str, Array]) -> Iterator[tuple[Any, Sequence[Array]]]:
+def replay_model(model: Model, values: NamedArrays) -> Iterator[tuple[Any, Sequence[Array]]]:
     """See porter.frameworks.onnx.double.replay."""
     proto = import_onnx().ModelProto()
     proto.CopyFrom(model.proto)
     return replay(_taking_tensors(proto, model.tensors), model.tensors, values)
 
 
-def run_part(model: Model, given: Mapping[str, Array], wanted: str) -> Array | None:
+def run_part(model: Model, given: NamedArrays, wanted: str) -> Array | None:
     """The value called `wanted` that ONNX's reference implementation makes of `given` ones and of the model's
     tensors; None if it needs another value.
     """
@@ -200,7 +201,7 @@ def run_part(model: Model, given: Mapping[str, Array], wanted: str) -> Array | N
     return make_reference(part, {**held, **given})()[0]
 
 
-def _taking_tensors(proto: Any, tensors: Mapping[str, Array]) -> Any:
+def _taking_tensors(proto: Any, tensors: NamedArrays) -> Any:
     """`proto`, in which the initialisers without content are its last inputs."""
     stored = [tensor for tensor in proto.graph.initializer if tensor.name in tensors]
     kept = [tensor for tensor in proto.graph.initializer if tensor.name not in tensors]

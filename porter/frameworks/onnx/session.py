@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CannotRun, NotInstalled, first_line
 from porter.base.package import install
 
@@ -14,7 +14,7 @@ Session = Callable[..., list[Array]]
 """Gives a model's outputs for a batch of each input, in the model's order."""
 
 
-def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -> Session:
+def make_session(model: Any, tensors: NamedArrays, *, optimised: bool) -> Session:
     """What runs a ModelProto on the CPU.
 
     Args:

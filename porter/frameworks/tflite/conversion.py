@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from porter.formats.limits import MOST_NODES
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.formats.tflite.flatbuffer import root
 from porter.formats.tflite.model import read_model
+from porter.frameworks import Tensors
 from porter.frameworks.tf.ports.build import connect
 from porter.frameworks.tf.ports.config import MODEL_NAME
 from porter.frameworks.tf.ports.model import state_model
@@ -47,7 +48,7 @@ _HALF_A_STEP = 0.5 / 127
 """Of the largest weight of a filter."""
 
 
-def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], weights: Weights = "float32") -> bytes:
+def convert(plan: Plan, tensors: Tensors, weights: Weights = "float32") -> bytes:
     """A model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's own
     operators only.
 
@@ -70,7 +71,7 @@ def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], weights: Wei
     return made
 
 
-def _save(tensorflow: Any, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], folder: str) -> None:
+def _save(tensorflow: Any, plan: Plan, tensors: Tensors, folder: str) -> None:
     """Saves a plan as the converter reads it."""
     with tensorflow.device("/CPU"):
         model, _ = connect(state_model(plan, tensors, {}, "float32", SPELLINGS))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import CheckFailed, FileError, UsageError, first_line
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import Tensors
@@ -140,7 +140,7 @@ class LiteModel:
         return found
 
 
-def build(plan: Plan, tensors: Tensors, file: Mapping[str, Array] | None) -> LiteModel:
+def build(plan: Plan, tensors: Tensors, file: NamedArrays | None) -> LiteModel:
     """The file, if there is one, otherwise what the converter makes of canonical `tensors`. Of a file with
     rounded weights and `tensors`, the model before they were rounded.
 

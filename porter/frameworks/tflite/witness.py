@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, is_floating
+from porter.base.dtypes import Array, Dtype, NamedArrays, is_floating
 from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped
 from porter.base.package import install
 from porter.filegraph.checkpoint import Checkpoint
@@ -86,9 +86,9 @@ class _Reading:
     """What porter reads of a model: its operators for porter's own engine, and its tensors."""
 
     program: Program
-    stored: Mapping[str, Array]
+    stored: NamedArrays
 
-    def replayed(self, dtype: Dtype, given: Mapping[str, Array]) -> Iterator[tuple[Step, str, Array]]:
+    def replayed(self, dtype: Dtype, given: NamedArrays) -> Iterator[tuple[Step, str, Array]]:
         """Each value that porter's engine computes from those that are `given`, with its step and name."""
         for step, values in NumpyModel(self.program, self.stored, dtype).replayed(given):
             for name, value in zip(step.outputs, values, strict=True):
@@ -149,7 +149,7 @@ def _given(
 
 def _first_apart(
     reading: _Reading,
-    given: Mapping[str, Array],
+    given: NamedArrays,
     wanted: Mapping[str, Array | None],
     kinds: Mapping[str, str],
 ) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as registration
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import NamedArrays
 from porter.base.errors import UsageError, some
 from porter.frameworks.torch.graph_module import to_tensor
 
@@ -24,7 +24,7 @@ name.
 """
 
 
-def built_for(tensors: Mapping[str, Array], build: Callable[[], nn.Module], where: str) -> nn.Module:
+def built_for(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
     """The module on no device, if it is no larger than the file of its tensors, for a look at it before
     memory is taken.
 
@@ -43,7 +43,7 @@ def built_for(tensors: Mapping[str, Array], build: Callable[[], nn.Module], wher
     return module
 
 
-def filled(tensors: Mapping[str, Array], build: Callable[[], nn.Module], where: str) -> nn.Module:
+def filled(tensors: NamedArrays, build: Callable[[], nn.Module], where: str) -> nn.Module:
     """The module in eval mode with a file's tensors: all of them, by its own names.
 
     Raises:

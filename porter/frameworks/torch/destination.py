@@ -14,7 +14,7 @@ from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
-    from porter.frameworks import PortEngine
+    from porter.frameworks import PortEngine, Tensors
     from porter.graph import Graph
     from porter.graph.plan import Plan
 
@@ -26,7 +26,7 @@ NAMES_LAYERS = False
 ENGINE: PortEngine = engine
 
 
-def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     """The entries of a state_dict that the source lacks, with their numbers; see
     porter.frameworks.torch.state.
     """
@@ -45,7 +45,7 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
 def write(
     folder: Path,
     plan: Plan,
-    tensors: Mapping[str, Mapping[str, Array]],
+    tensors: Tensors,
     layers: Mapping[str, str],
     dtype: Dtype,
     about: Mapping[str, str],

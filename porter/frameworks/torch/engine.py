@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
-    from porter.frameworks import Alone, Classifier
+    from porter.frameworks import Alone, Classifier, Tensors
     from porter.graph.plan import Plan
     from porter.padding import Size
 
@@ -22,7 +22,7 @@ RUNNER = "torch"
 
 def build(
     plan: Plan,
-    tensors: Mapping[str, Mapping[str, Array]],
+    tensors: Tensors,
     layers: Mapping[str, str],
     dtype: Dtype,
     device: str = "cpu",

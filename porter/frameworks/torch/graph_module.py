@@ -15,6 +15,7 @@ from torch import nn
 from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.base.errors import GraphError, UsageError, first_line
 from porter.base.options import DEVICE
+from porter.frameworks import Tensors
 from porter.frameworks.code.language import Layer
 from porter.frameworks.images import expect_axes
 from porter.frameworks.torch import layers, resizing
@@ -158,9 +159,7 @@ def graph_of(model: GraphModule) -> Graph:
     return plan_of(model).graph
 
 
-def build_model(
-    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, device: str
-) -> GraphModule:
+def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> GraphModule:
     """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
 
     Raises:

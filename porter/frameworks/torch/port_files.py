@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from porter.base.dtypes import Array, Dtype, cast
+from porter.base.dtypes import Array, Dtype, NamedArrays, cast
 from porter.base.errors import FileError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
+from porter.frameworks import Tensors
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
@@ -18,9 +19,7 @@ from porter.graph.plan import Plan
 SOURCE_FILE = "model.py"
 
 
-def write_port(
-    folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype
-) -> dict[str, str]:
+def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict[str, str]:
     """Writes `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`.
     Returns the sha256 of each file by its name.
 
@@ -33,9 +32,7 @@ def write_port(
     )
 
 
-def write_stock(
-    folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]
-) -> dict[str, str]:
+def write_stock(folder: Path, plan: Plan, arrays: NamedArrays, layers: Mapping[str, str]) -> dict[str, str]:
     """As `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names its modules by
     path.
     """
@@ -48,9 +45,7 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
     return {SOURCE_FILE: model_source(plan, names).encode()}
 
 
-def _write(
-    folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[str, Array]
-) -> dict[str, str]:
+def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: NamedArrays) -> dict[str, str]:
     code = code_files(plan, layers)
     for name, text in code.items():
         (folder / name).write_bytes(text)

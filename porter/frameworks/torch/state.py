@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import MappingError
+from porter.frameworks import Tensors
 from porter.frameworks.torch.layout import state_keys
 from porter.graph import Dense, Graph, channels_of, tensor_shapes
 
 
-def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
     """The state_dict by key, in the types of `tensors`.
 
     Tensors that torch's layers have and the source lacks are filled in, see `fillings`.
@@ -38,7 +39,7 @@ def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> di
     return state
 
 
-def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     """State_dict keys that torch's layers have and the source lacks, each with the number that changes
     nothing.
 
@@ -58,7 +59,7 @@ def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[s
 
 
 def canonical_tensors(
-    graph: Graph, state: Mapping[str, Array], layers: Mapping[str, str] | None = None
+    graph: Graph, state: NamedArrays, layers: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Array]]:
     """The inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches that the
     state has.

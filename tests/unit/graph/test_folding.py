@@ -90,7 +90,7 @@ def random_tensors(graph: Graph) -> dict[str, dict[str, Array]]:
     }
 
 
-def values(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+def values(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Mapping[str, Array]:
     torch = get_destination("torch")
     model = torch.ENGINE.build(make_plan(graph, SIZE, torch.CAPABILITIES), tensors, {}, "float64", "cpu")
     return torch.ENGINE.run(
@@ -245,7 +245,7 @@ def test_folding_by_another_epsilon_fails_the_check(
 
     def wrong(
         op: Conv, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]
-    ) -> dict[str, Array]:
+    ) -> Mapping[str, Array]:
         assert isinstance(norm.op, BatchNorm)
         return right(
             op, layer, replace(norm, op=replace(norm.op, epsilon=norm.op.epsilon + 1e-8)), statistics

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.frameworks.flax.compiler import QUICKLY
 from porter.frameworks.last_uses import last_uses
 
@@ -248,7 +248,7 @@ def _joined(values: Sequence[Any]) -> Any:
     return first if same else Open(tuple(values))
 
 
-def compiled(traced: Traced, wanted: Collection[str], dtype: Dtype) -> Callable[..., dict[str, Array]]:
+def compiled(traced: Traced, wanted: Collection[str], dtype: Dtype) -> Callable[..., NamedArrays]:
     """What gives the values of these names, and the outputs, for inputs of the traced shapes, computed in a
     type. It is compiled when it is first called.
     """

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, FileError, MappingError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name, output_index
@@ -26,7 +26,7 @@ _RESPONSE_NORM = "LRN"
 _RESIZES = ("ResizeBilinear", "ResizeBicubic")
 
 
-def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[str, Array]:
+def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Array]:
     """The values of a graph's Const ops, by name: those of `tensors`, otherwise the graph's own.
 
     Args:
@@ -62,7 +62,7 @@ def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[
 
 
 def in_dtype(
-    graph: Any, constants: Mapping[str, Array], dtype: Dtype, decimal_epsilons: bool
+    graph: Any, constants: NamedArrays, dtype: Dtype, decimal_epsilons: bool
 ) -> tuple[Any, dict[str, Array]]:
     """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and the arrays to feed
     it.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
@@ -33,7 +33,7 @@ class GraphRunner:
     def __init__(
         self,
         definition: bytes,
-        tensors: Mapping[str, Array],
+        tensors: NamedArrays,
         outputs: Collection[str],
         dtype: Dtype,
         layers: Mapping[str, str] | None = None,

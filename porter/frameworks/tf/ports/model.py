@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Concatenate
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.names import Names
 from porter.frameworks import Tensors
@@ -57,7 +57,7 @@ def state_model(
     values = {
         path: maker.input(maker.name(path), (None, *_channels_last(shape))) for path, shape in taken.items()
     }
-    weights: dict[str, dict[str, Array]] = {}
+    weights: dict[str, NamedArrays] = {}
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]
         if type(node.op) in spellings:
@@ -79,7 +79,7 @@ def state_model(
     return statement
 
 
-def _arrays(graph: Graph, node: Node, tensors: Mapping[str, Array], dtype: Dtype) -> list[Array]:
+def _arrays(graph: Graph, node: Node, tensors: NamedArrays, dtype: Dtype) -> list[Array]:
     """The arrays that a node holds, with the channels of a map last."""
     found = [array.astype(dtype) for array in tensors.values()]
     return [each.transpose(1, 2, 0) for each in found] if is_map(graph.open_shapes[node.path]) else found
@@ -104,7 +104,7 @@ def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: 
 
 
 def _variables(
-    graph: Graph, node: Node, tensors: Mapping[str, Array], roles: Collection[str], value: Symbol
+    graph: Graph, node: Node, tensors: NamedArrays, roles: Collection[str], value: Symbol
 ) -> dict[str, Array]:
     """The tensors of a node that reads `value`, by the names of its layer's variables and in their shapes,
     views where possible.

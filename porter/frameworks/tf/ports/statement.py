@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import GraphError
 from porter.base.options import FOLD_BN
+from porter.frameworks import Tensors
 from porter.graph.walks import in_order
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -107,7 +108,7 @@ class Statement:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     several: bool
-    weights: Mapping[str, Mapping[str, Array]]
+    weights: Tensors
 
     @cached_property
     def ordered(self) -> tuple[tuple[Call, ...], ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def expect_tensorflows(path: Path) -> dict[str, Any]:
+def expect_tensorflows(path: Path) -> Mapping[str, Any]:
     """TensorFlow's op that restores gives the same; its CheckpointReader lacks some types of version 1."""
     tf, bundle = tensorflow(), open_bundle(path)
     found = bundle.read(bundle.tensors)
