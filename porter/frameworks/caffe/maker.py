@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.filegraph.names import Names
 from porter.frameworks.numpy.nets import NONE as NONE, Held, Maker, Trained
+from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT, BatchNorm, Graph
 from porter.graph.plan import Plan
 from porter.padding import ANY, Pads, Size
@@ -68,21 +69,21 @@ class LayerMaker(Maker):
         first = f'layer {{ name: "{image}" type: "Input" top: "{image}"{shape} }}'
         return "\n".join([*facts, f'name: "{name}"', first, *(layer.text for layer in self.layers)]) + "\n"
 
-    def layer(
-        self, kind: str, name: str, *inputs: str, blobs: Sequence[Held] = (), **parameters: Parameter
+    def add(
+        self, kind: str, name: str, /, *inputs: str, blobs: Sequence[Held] = (), **parameters: Parameter
     ) -> str:
         """Adds a layer of values and returns its value's name, which is the layer's. A path in `inputs` or as
         `name` stands for the value of that path; a parameter with several numbers is stated for each.
         """
         sources = [self.values.get(source, source) for source in inputs]
-        return self._add(
+        return self._append(
             kind, self.values.get(name, name), sources, [self.values.get(name, name)], blobs, parameters
         )
 
     def parts(self, name: str, source: str, axis: int, count: int) -> list[str]:
         """The single places along an axis, each a value."""
         tops = [self.name(f"{name}_{place}") for place in range(count)]
-        self._add(
+        self._append(
             "Slice",
             self.name(f"{name}_parts"),
             [source],
@@ -92,7 +93,7 @@ class LayerMaker(Maker):
         )
         return tops
 
-    def _add(
+    def _append(
         self,
         kind: str,
         name: str,
@@ -120,8 +121,8 @@ class LayerMaker(Maker):
             return []
         return [f'param {{ name: "{self.values[paths[0]]}/{kind}/{place}" }}' for place in range(len(blobs))]
 
-    def trained(self, path: str, *roles: str) -> list[Trained]:
-        """The tensors of a path of these roles, without those that it lacks."""
+    def trained(self, path: str, name: str, *roles: str) -> list[Trained]:
+        """See porter.frameworks.spelled.Layers."""
         shapes = self.tensors.get(path, {})
         return [Trained(path, role, shapes[role]) for role in roles if role in shapes]
 
@@ -134,10 +135,10 @@ class LayerMaker(Maker):
 
     def filled(self, name: str, source: str, number: float) -> str:
         """A value of the shape of another, with `number` everywhere."""
-        return self.layer("Power", name, source, scale=0.0, shift=number)
+        return self.add("Power", name, source, scale=0.0, shift=number)
 
     def negative(self, name: str, source: str) -> str:
-        return self.layer("Power", name, source, scale=-1.0)
+        return self.add("Power", name, source, scale=-1.0)
 
     def moved(self, name: str, source: str, channels: int, pads: Pads, stride: Sequence[int] = (1, 1)) -> str:
         """A map between pads of zeros, or without as many cells where they are negative, and every stride-th
@@ -149,7 +150,11 @@ class LayerMaker(Maker):
         kernel[:, :, rows - top, columns - left] = 1
         sides = {"kernel_h": kernel.shape[2], "kernel_w": kernel.shape[3], "pad_h": rows, "pad_w": columns}
         steps = {"stride_h": stride[0], "stride_w": stride[1], "group": channels, "bias_term": False}
-        return self.layer("Convolution", name, source, blobs=[kernel], num_output=channels, **sides, **steps)
+        return self.add("Convolution", name, source, blobs=[kernel], num_output=channels, **sides, **steps)
+
+
+CaffeNode = Spelled[LayerMaker, OpT]
+"""A node that layers of Caffe say."""
 
 
 def norm_name(path: str) -> str:

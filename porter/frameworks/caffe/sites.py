@@ -54,8 +54,8 @@ def _conv(maker: LayerMaker, path: str, op: Conv, realisation: Realisation, sour
         stated["dilation"] = op.window.dilation
     if op.groups != 1:
         stated["group"] = op.groups
-    blobs = [maker.kernel(path, amid), *maker.trained(path, "bias")]
-    maker.layer("Convolution", path, source, blobs=blobs, num_output=op.filters, bias_term=op.bias, **stated)
+    blobs = [maker.kernel(path, amid), *maker.trained(path, path, "bias")]
+    maker.add("Convolution", path, source, blobs=blobs, num_output=op.filters, bias_term=op.bias, **stated)
 
 
 def _pooled(
@@ -70,7 +70,7 @@ def _pooled(
     ended = maker.name(f"{path}_every") if realisation.subsample else path
 
     def pooled(name: str, value: str) -> str:
-        return maker.layer("Pooling", name, value, blobs=(), **own)
+        return maker.add("Pooling", name, value, blobs=(), **own)
 
     value = pooled(ended if counted is None else maker.name(f"{path}_cells"), padded)
     if counted is not None:
@@ -81,10 +81,10 @@ def _pooled(
         ones = maker.filled(maker.name(f"{path}_ones"), whole, 1.0)
         rest = less(front, counted)
         mask = maker.moved(maker.name(f"{path}_mask"), ones, channels, rest) if any(rest) else ones
-        by = maker.layer(
+        by = maker.add(
             "Power", maker.name(f"{path}_by"), pooled(maker.name(f"{path}_share"), mask), power=-1.0
         )
-        value = maker.layer("Eltwise", ended, value, by, operation="PROD")
+        value = maker.add("Eltwise", ended, value, by, operation="PROD")
     if realisation.subsample:
         top, bottom, left, right = less(NONE, realisation.skipped)
         maker.moved(path, value, channels, (top, bottom, left, right), op.window.stride)
@@ -99,4 +99,4 @@ def _largest(maker: LayerMaker, path: str, window: Window, source: str) -> None:
             name = path if window.kernel == (1, 1) else maker.name(f"{path}_cell")
             cells.append(maker.moved(name, source, maker.channels(path), cut, window.stride))
     if len(cells) > 1:
-        maker.layer("Eltwise", path, *cells, operation="MAX")
+        maker.add("Eltwise", path, *cells, operation="MAX")

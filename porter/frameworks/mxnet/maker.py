@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from porter.base.dtypes import Array
 from porter.frameworks.numpy.nets import Held, Maker, Trained
+from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
@@ -33,10 +34,13 @@ class SymbolMaker(Maker):
         self.states, self.nodes, self._places = set[str](), list[dict[str, Any]](), dict[str, int]()
         self._trained: dict[Trained, str] = {}
         taken = self.graph.axes or (self.graph.channels, *self.size)
-        self.node("null", self.values[INPUT], __shape__=(0, *(axis or 0 for axis in taken)))
+        self.add("null", self.values[INPUT], __shape__=(0, *(axis or 0 for axis in taken)))
+
+    def own_name(self, path: str) -> str:
+        return self.values[path]
 
     def left_out(self, path: str) -> None:
-        self.node("null", self.values[path])
+        self.add("null", self.values[path])
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
         """See Maker. The symbol states the one size that it takes."""
@@ -49,7 +53,7 @@ class SymbolMaker(Maker):
         ends = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in known.items())
         return f'{{"nodes": [\n{lines}\n],\n{ends}}}\n'
 
-    def node(self, op: str, name: str, *inputs: str, **attributes: Attribute) -> str:
+    def add(self, op: str, name: str, /, *inputs: str, **attributes: Attribute) -> str:
         """Adds a node and returns its name, which is its value's. A path in `inputs` stands for the value of
         that path.
         """
@@ -76,12 +80,10 @@ class SymbolMaker(Maker):
             self._trained[held] = name
         self.held[name] = held
         self.states |= {name} if state else set()
-        return self.node("null", name)
+        return self.add("null", name)
 
     def trained(self, path: str, name: str, *roles: str) -> list[str]:
-        """Variables of the tensors of a path of these roles, without those that it lacks, for the node
-        `name`.
-        """
+        """Variables, see porter.frameworks.spelled.Layers."""
         shapes = self.tensors.get(path, {})
         return [
             self.variable(f"{name}_{NAMES[role]}", Trained(path, role, shapes[role]))
@@ -99,13 +101,13 @@ class SymbolMaker(Maker):
             last = axis == 3 or not any(pads[2:])
             if before or after:
                 own = name if last else self.name(f"{name}_rows")
-                source = self.node(
+                source = self.add(
                     "slice_axis", own, source, axis=axis, begin=before, end=-after if after else "None"
                 )
         return source
 
     def padded(self, name: str, source: str, pads: Pads, fill: float = 0.0, mode: str = "constant") -> str:
-        return self.node("Pad", name, source, mode=mode, pad_width=(0, 0, 0, 0, *pads), constant_value=fill)
+        return self.add("Pad", name, source, mode=mode, pad_width=(0, 0, 0, 0, *pads), constant_value=fill)
 
     def moved(self, name: str, source: str, pads: Pads) -> str:
         """A map between pads of zeros, or without as many cells where they are negative."""
@@ -121,23 +123,27 @@ class SymbolMaker(Maker):
         """Sums over channels, as of a convolution of one cell: filters x channels of a group."""
         if not is_map(self.shapes.get(source, (0, 0, 0))):
             weight = self.variable(f"{name}_weight", kernel)
-            return self.node("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)
+            return self.add("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)
         weight, own = (
             self.variable(f"{name}_weight", kernel[:, :, None, None]),
             {"num_filter": len(kernel), "num_group": groups},
         )
-        return self.node(
+        return self.add(
             "Convolution", name, source, weight, kernel=(1, 1), stride=stride, no_bias=True, **own
         )
 
     def filled(self, name: str, source: str, number: float) -> str:
         """A value of the shape of another, with `number` everywhere."""
-        return self.node(
+        return self.add(
             "_plus_scalar",
             name,
-            self.node("_mul_scalar", self.name(f"{name}_zero"), source, scalar=0.0),
+            self.add("_mul_scalar", self.name(f"{name}_zero"), source, scalar=0.0),
             scalar=number,
         )
+
+
+MxnetNode = Spelled[SymbolMaker, OpT]
+"""A node that nodes of MXNet say."""
 
 
 NAMES = {

@@ -29,7 +29,7 @@ def windowed(maker: SymbolMaker, node: Node, op: Conv | MaxPool | AvgPool, reali
     )
     if isinstance(op, Conv):
         stated = sides(op.window, native.pads) | filters(op.filters, op.groups, op.bias)
-        maker.node("Convolution", name, padded, *maker.trained(path, name, "kernel", "bias"), **stated)
+        maker.add("Convolution", name, padded, *maker.trained(path, name, "kernel", "bias"), **stated)
     elif realisation.by_cell:
         _largest(maker, path, op.window, padded)
     else:
@@ -63,15 +63,15 @@ def _pooled(
     if isinstance(op, AvgPool):
         stated["count_include_pad"] = native.average != "real_cells"
     if counted is None:
-        maker.node("Pooling", name, padded, **stated)
+        maker.add("Pooling", name, padded, **stated)
         return
     cells = maker.padded(maker.name(f"{name}_counted"), source, counted) if any(counted) else source
     rest = less(front.pads if front else NONE, counted)
     mask = maker.filled(maker.name(f"{name}_ones"), cells, 1.0)
     mask = maker.padded(maker.name(f"{name}_mask"), mask, rest) if any(rest) else mask
-    sums = maker.node("Pooling", maker.name(f"{name}_cells"), padded, **stated)
-    share = maker.node("Pooling", maker.name(f"{name}_share"), mask, **stated)
-    maker.node("elemwise_div", name, sums, share)
+    sums = maker.add("Pooling", maker.name(f"{name}_cells"), padded, **stated)
+    share = maker.add("Pooling", maker.name(f"{name}_share"), mask, **stated)
+    maker.add("elemwise_div", name, sums, share)
 
 
 def _largest(maker: SymbolMaker, path: str, window: Window, source: str) -> None:
@@ -85,6 +85,6 @@ def _largest(maker: SymbolMaker, path: str, window: Window, source: str) -> None
             parts.append(maker.chosen(maker.name(f"{name}_cell"), part, one, window.stride, len(one)))
     value = parts[0]
     for place, part in enumerate(parts[1:], 2):
-        value = maker.node(
+        value = maker.add(
             "broadcast_maximum", name if place == len(parts) else maker.name(f"{name}_most"), value, part
         )

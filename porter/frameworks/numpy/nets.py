@@ -33,6 +33,7 @@ from porter.filegraph.names import Names
 from porter.files import digest
 from porter.frameworks import Tensors, defaults
 from porter.frameworks.numpy import engine, ports
+from porter.frameworks.spelled import Spelled
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Rearrange, shapes, tensor_shapes
 from porter.graph.ops import Axes, channels_in, row_of
 from porter.graph.plan import Plan
@@ -94,6 +95,18 @@ class Maker(ABC):
         """`wanted`, or the first variation of it that nothing has."""
         return self.taken.take(self.plain(wanted))
 
+    def own_name(self, path: str) -> str:
+        """What the layer of a path is called that gives its value."""
+        return path
+
+    @abstractmethod
+    def add(self, kind: str, name: str, /, *inputs: str, **own: Any) -> str:
+        """Adds a layer and returns the name of its value."""
+
+    @abstractmethod
+    def trained(self, path: str, name: str, *roles: str) -> list[Any]:
+        """See porter.frameworks.spelled.Layers."""
+
     def channels(self, path: str) -> int:
         return channels_in(self.shapes[path])
 
@@ -126,7 +139,7 @@ class NetDestination(ABC, Generic[M]):
     NET_FILE: str
     CAPABILITIES: Capabilities
     MAKER: type[M]
-    SPELLINGS: Mapping[type[Op], Callable[[M, Node, Any], object]]
+    SPELLINGS: Mapping[type[Op], Callable[[Spelled[M, Any]], object]]
     INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
     PACKAGE = "numpy"
     NAMES_LAYERS = False
@@ -219,7 +232,7 @@ class NetDestination(ABC, Generic[M]):
         if isinstance(op, Conv | MaxPool | AvgPool):
             self.windowed(maker, node, op, plan.realisations[node.path])
         elif spelling is not None and not (isinstance(op, Rearrange) and maker.shapes[node.path]):
-            spelling(maker, node, op)
+            spelling(Spelled(maker, node, op, maker.own_name(node.path)))
         else:
             raise GraphError(f"porter writes no layer of {self.TITLE} for {op.words}", where=node.path)
 

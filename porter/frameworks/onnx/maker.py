@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from porter.base.dtypes import Array
 from porter.filegraph.names import Names
 from porter.formats.onnx.proto import import_onnx
-from porter.graph import Node, Shape
-from porter.graph.ops import is_map
+from porter.frameworks.spelled import OpT, Spelled
+from porter.graph import Shape
 from porter.padding import Pads
 
 
@@ -40,7 +40,7 @@ class NodeMaker:
     constants: dict[str, Array] = field(default_factory=dict)
     exact: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def node(self, op: str, name: str, *inputs: str, **attributes: Any) -> str:
+    def add(self, op: str, name: str, /, *inputs: str, **attributes: Any) -> str:
         """Adds a node and returns the name of its value, which is the node's own. An input "" is one that it
         does not take.
         """
@@ -73,7 +73,7 @@ class NodeMaker:
     def filled(self, name: str, shape: str, number: float) -> str:
         """A value of a shape that is a value, with `number` everywhere."""
         value = import_onnx().numpy_helper.from_array(np.array([number], self.dtype))
-        return self.node("ConstantOfShape", name, shape, value=value)
+        return self.add("ConstantOfShape", name, shape, value=value)
 
     def state_all_axes(self) -> None:
         """Makes Pads and Resizes of some axes those of all where a Transpose stands in the model and no pool
@@ -108,17 +108,14 @@ class NodeMaker:
             )
             return
         before = self.nodes.index(node)
-        outer = self.node("Shape", self.name(f"{node.name}_outer"), node.input[0], end=2)
-        node.input[3] = self.node("Concat", self.name(f"{node.name}_sizes"), outer, node.input[3], axis=0)
+        outer = self.add("Shape", self.name(f"{node.name}_outer"), node.input[0], end=2)
+        node.input[3] = self.add("Concat", self.name(f"{node.name}_sizes"), outer, node.input[3], axis=0)
         self.nodes[before:] = [*self.nodes[-2:], *self.nodes[before:-2]]
 
-    def trained(self, node: Node, *roles: str) -> list[str]:
-        """The names of the node's tensors of these roles, without those that its op lacks."""
-        names = self.tensors.get(node.path, {})
+    def trained(self, path: str, name: str, *roles: str) -> list[str]:
+        """The names of the tensors of a path of these roles, without those that its op lacks."""
+        names = self.tensors.get(path, {})
         return [names[role] for role in roles if role in names]
-
-    def is_map(self, path: str) -> bool:
-        return is_map(self.shapes[path])
 
     def cut(
         self,
@@ -132,7 +129,7 @@ class NodeMaker:
         """A Slice: along each of `axes` from a start to an end."""
         numbers = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
         given = [self.integers(f"{name}.{key}", *values) for key, values in numbers.items() if values]
-        return self.node("Slice", name, source, *given)
+        return self.add("Slice", name, source, *given)
 
     def pad(self, name: str, source: str, pads: Pads, fill: float, **attributes: Any) -> str:
         """A map with cells of `fill` around it, or as `mode` says."""
@@ -157,6 +154,20 @@ class NodeMaker:
         (onnxruntime/core/optimizer/pad_fusion.cc).
         """
         value = "" if fill == 0 else self.scalar(f"{name}.fill", fill)
-        return self.node(
+        return self.add(
             "Pad", name, source, amounts, value, self.integers(f"{name}.axes", *axes), **attributes
         )
+
+
+@dataclass(frozen=True)
+class OnnxNode(Spelled[NodeMaker, OpT]):
+    """A node that nodes of ONNX say, and constants under its path."""
+
+    def integers(self, ending: str, *numbers: int) -> str:
+        return self.maker.integers(f"{self.path}.{ending}", *numbers)
+
+    def scalar(self, ending: str, number: float) -> str:
+        return self.maker.scalar(f"{self.path}.{ending}", number)
+
+    def numbers(self, ending: str, numbers: Sequence[float] | NDArray[Any]) -> str:
+        return self.maker.numbers(f"{self.path}.{ending}", numbers)

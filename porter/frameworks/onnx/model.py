@@ -15,11 +15,11 @@ from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Tensors
 from porter.frameworks.onnx.double import make_reference, replay
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
-from porter.frameworks.onnx.maker import NodeMaker
+from porter.frameworks.onnx.maker import NodeMaker, OnnxNode
 from porter.frameworks.onnx.session import Session, make_session
 from porter.frameworks.onnx.sites import windowed
 from porter.frameworks.onnx.spellings import PLAIN
-from porter.graph import INPUT, AvgPool, Conv, MaxPool, Shape, shapes, tensor_shapes
+from porter.graph import INPUT, AvgPool, Conv, MaxPool, Op, Shape, shapes, tensor_shapes
 from porter.graph.ops import Axes, is_map, row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY
@@ -109,7 +109,7 @@ def _made(
         else:
             spelling = row_of(PLAIN, type(node.op))
             assert spelling is not None  # a test holds the table to all ops
-            spelling(maker, node, node.op)
+            spelling(OnnxNode[Op](maker, node, node.op, node.path))
     maker.state_all_axes()
     return maker
 

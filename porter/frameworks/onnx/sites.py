@@ -32,13 +32,13 @@ def windowed(maker: NodeMaker, node: Node, op: Conv | MaxPool | AvgPool, realisa
         else _padded(maker, front, op.window, maker.name(f"{path}_pad"), source, front.fill)
     )
     if realisation.counted is None or front is None:
-        maker.node(kind, path, padded, *weights, **own)
+        maker.add(kind, path, padded, *weights, **own)
         return
-    sums = maker.node(kind, maker.name(f"{path}_all_cells"), padded, **own)
-    share = maker.node(
+    sums = maker.add(kind, maker.name(f"{path}_all_cells"), padded, **own)
+    share = maker.add(
         kind, maker.name(f"{path}_share"), _mask(maker, front, realisation, op.window, path, source), **own
     )
-    maker.node("Div", path, sums, share)
+    maker.add("Div", path, sums, share)
 
 
 def _attributes(
@@ -104,7 +104,7 @@ def _amounts(maker: NodeMaker, front: Front, window: Window, name: str, source: 
     """
 
     def step(kind: str, ending: str, *inputs: str, **attributes: Any) -> str:
-        return maker.node(kind, maker.name(f"{name}_{ending}"), *inputs, **attributes)
+        return maker.add(kind, maker.name(f"{name}_{ending}"), *inputs, **attributes)
 
     stride = maker.integers(f"{name}.stride", *window.stride)
     reach = maker.integers(f"{name}.reach", *(window.extent(axis) - 1 for axis in (0, 1)))
@@ -123,8 +123,8 @@ def _mask(
     maker: NodeMaker, front: Front, realisation: Realisation, window: Window, path: str, source: str
 ) -> str:
     """One over the cells of a map and over the counted pads, zero over the other pads: 1×1×H×W."""
-    size = maker.node("Shape", maker.name(f"{path}_size"), source, start=2, end=4)
-    shape = maker.node(
+    size = maker.add("Shape", maker.name(f"{path}_size"), source, start=2, end=4)
+    shape = maker.add(
         "Concat", maker.name(f"{path}_cells_shape"), maker.integers(f"{path}.ones", 1, 1), size, axis=0
     )
     cells = maker.filled(maker.name(f"{path}_cells"), shape, 1.0)

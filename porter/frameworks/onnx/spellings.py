@@ -13,11 +13,11 @@ import numpy as np
 from porter.base.errors import GraphError
 from porter.formats.onnx import plain
 from porter.frameworks.onnx import arrays
-from porter.frameworks.onnx.maker import NodeMaker
-from porter.graph import Node, Op, ops
-from porter.graph.ops import Function, channels_axis
+from porter.frameworks.onnx.maker import OnnxNode
+from porter.graph import Op, ops
+from porter.graph.ops import Function, channels_axis, is_map
 
-Spelling: TypeAlias = Callable[[NodeMaker, Node, Any], object]
+Spelling: TypeAlias = Callable[[OnnxNode[Any]], object]
 
 _REDUCTIONS: Mapping[Function, str] = {"mean": "ReduceMean", "max": "ReduceMax", "norm": "ReduceL2"}
 _END = (1 << 63) - 1
@@ -28,34 +28,36 @@ def _plain(
     kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: Sequence[str] = ()
 ) -> Spelling:
     """One node of the values that the op takes, and of its tensors of these roles."""
-    return lambda maker, node, op: maker.node(
-        kind, node.path, *node.inputs, *maker.trained(node, *roles), **attributes(op)
-    )
+    return lambda node: node.result(kind, *node.inputs, *node.trained(*roles), **attributes(node.op))
 
 
-def _pairwise(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
+def _pairwise(kind: str, node: OnnxNode[Op]) -> None:
     """A node of two values for each value after the first."""
     *before, last = node.inputs
 
     def joined(first: str, second: str) -> str:
-        return maker.node(kind, maker.name(f"{node.path}_part"), first, second)
+        return node.step("part", kind, first, second)
 
-    maker.node(kind, node.path, reduce(joined, before), last)
-
-
-def _global_pool(kind: str, maker: NodeMaker, node: Node, op: ops.GlobalAvgPool | ops.GlobalMaxPool) -> None:
-    pooled = maker.node(kind, node.path if op.keep else maker.name(f"{node.path}_cell"), *node.inputs)
-    if not op.keep:
-        maker.node("Flatten", node.path, pooled)
+    node.result(kind, reduce(joined, before), last)
 
 
-def _reduce(maker: NodeMaker, node: Node, op: ops.Reduce) -> None:
-    axes, keepdims = maker.integers(f"{node.path}.axes", 1 + op.over), {"keepdims": 0} if op.of_arrays else {}
-    maker.node(_REDUCTIONS[op.function], node.path, *node.inputs, axes, **keepdims)
+def _global_pool(kind: str, node: OnnxNode[ops.GlobalAvgPool | ops.GlobalMaxPool]) -> None:
+    pooled = node.step("" if node.op.keep else "cell", kind, *node.inputs)
+    if not node.op.keep:
+        node.result("Flatten", pooled)
 
 
-def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
+def _reduce(node: OnnxNode[ops.Reduce]) -> None:
+    axes, keepdims = (
+        node.integers("axes", 1 + node.op.over),
+        {"keepdims": 0} if node.op.of_arrays else {},
+    )
+    node.result(_REDUCTIONS[node.op.function], *node.inputs, axes, **keepdims)
+
+
+def _transposed(node: OnnxNode[ops.ConvTranspose]) -> None:
     """`pads` cut, and add nothing: cells that only the bias reaches come from a Pad before it."""
+    op = node.op
     window, path = op.window, node.path
     (top, bottom, left, right), (above, below, before, after) = (
         [max(sign * n, 0) for n in op.cut] for sign in (1, -1)
@@ -67,266 +69,257 @@ def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
     }
     own |= {"pads": (top, left, bottom, right), "group": op.groups}
     if min(op.cut) >= 0:
-        maker.node("ConvTranspose", path, *node.inputs, *maker.trained(node, "kernel", "bias"), **own)
+        node.result("ConvTranspose", *node.inputs, *node.trained("kernel", "bias"), **own)
         return
-    whole = maker.node(
-        "ConvTranspose", maker.name(f"{path}_cut"), *node.inputs, *maker.trained(node, "kernel"), **own
-    )
-    padded = maker.pad(
-        maker.name(f"{path}_pad") if op.bias else path, whole, (above, below, before, after), 0.0
-    )
+    whole = node.step("cut", "ConvTranspose", *node.inputs, *node.trained("kernel"), **own)
+    padded = node.maker.pad(node.part("pad") if op.bias else path, whole, (above, below, before, after), 0.0)
     if op.bias:
-        axes = maker.integers(f"{path}_bias.axes", 1, 2)
-        bias = maker.node("Unsqueeze", maker.name(f"{path}_bias"), *maker.trained(node, "bias"), axes)
-        maker.node("Add", path, padded, bias)
+        axes = node.maker.integers(f"{path}_bias.axes", 1, 2)
+        bias = node.step("bias", "Unsqueeze", *node.trained("bias"), axes)
+        node.result("Add", padded, bias)
 
 
-def _layer_norm(maker: NodeMaker, node: Node, op: ops.LayerNorm) -> None:
+def _layer_norm(node: OnnxNode[ops.LayerNorm]) -> None:
     """LayerNormalization is over the last axes."""
-    path, source, trained = node.path, node.inputs[0], maker.trained(node, "gamma", "beta")
-    if not maker.is_map(path):
-        maker.node("LayerNormalization", path, source, *trained, axis=-1, epsilon=float(op.epsilon))
+    source, trained = node.source, node.trained("gamma", "beta")
+    if not is_map(node.shape):
+        node.result("LayerNormalization", source, *trained, axis=-1, epsilon=float(node.op.epsilon))
         return
-    last = maker.node("Transpose", maker.name(f"{path}_channels_last"), source, perm=(0, 2, 3, 1))
-    normed = maker.node(
-        "LayerNormalization", maker.name(f"{path}_norm"), last, *trained, axis=-1, epsilon=float(op.epsilon)
-    )
-    maker.node("Transpose", path, normed, perm=(0, 3, 1, 2))
+    last = node.step("channels_last", "Transpose", source, perm=(0, 2, 3, 1))
+    normed = node.step("norm", "LayerNormalization", last, *trained, axis=-1, epsilon=float(node.op.epsilon))
+    node.result("Transpose", normed, perm=(0, 3, 1, 2))
 
 
-def _rms_norm(maker: NodeMaker, node: Node, op: ops.RmsNorm) -> None:
+def _rms_norm(node: OnnxNode[ops.RmsNorm]) -> None:
     """ONNX has one of its own since opset 23."""
-    path, (source,) = node.path, node.inputs
-    axes = maker.integers(f"{path}.axes", 1 + channels_axis(maker.shapes[path]))
-    squares = maker.node("Mul", maker.name(f"{path}_squares"), source, source)
-    mean = maker.node("ReduceMean", maker.name(f"{path}_mean"), squares, axes)
-    total = maker.node("Add", maker.name(f"{path}_total"), mean, maker.scalar(f"{path}.epsilon", op.epsilon))
-    root = maker.node("Sqrt", maker.name(f"{path}_root"), total)
-    normed = maker.node("Div", maker.name(f"{path}_norm") if op.scale else path, source, root)
-    if op.scale:
-        maker.node("Mul", path, normed, *maker.trained(node, "gamma"))
+    source = node.source
+    axes = node.integers("axes", 1 + channels_axis(node.shape))
+    squares = node.step("squares", "Mul", source, source)
+    mean = node.step("mean", "ReduceMean", squares, axes)
+    total = node.step("total", "Add", mean, node.scalar("epsilon", node.op.epsilon))
+    root = node.step("root", "Sqrt", total)
+    normed = node.step("norm" if node.op.scale else "", "Div", source, root)
+    if node.op.scale:
+        node.result("Mul", normed, *node.trained("gamma"))
 
 
-def _group_norm(maker: NodeMaker, node: Node, op: ops.GroupNorm) -> None:
+def _group_norm(node: OnnxNode[ops.GroupNorm]) -> None:
     """ONNX's own of opset 18 has numbers for each group, so instances are normalised whose channels are the
     groups.
     """
-    path, (source,), groups = node.path, node.inputs, op.groups
-    wide = maker.node(
-        "Reshape", maker.name(f"{path}_groups"), source, maker.integers(f"{path}.groups", 0, groups, -1)
+    source, groups = node.source, node.op.groups
+    wide = node.step("groups", "Reshape", source, node.integers("groups", 0, groups, -1))
+    neutral = (
+        node.numbers("one", np.ones(groups)),
+        node.numbers("zero", np.zeros(groups)),
     )
-    neutral = maker.numbers(f"{path}.one", np.ones(groups)), maker.numbers(f"{path}.zero", np.zeros(groups))
-    normed = maker.node(
-        "InstanceNormalization", maker.name(f"{path}_norm"), wide, *neutral, epsilon=float(op.epsilon)
-    )
-    steps = [("Mul", "gamma")] * op.scale + [("Add", "beta")] * op.center
-    shape = maker.node("Shape", maker.name(f"{path}_shape"), source)
-    value = maker.node("Reshape", maker.name(f"{path}_map") if steps else path, normed, shape)
+    normed = node.step("norm", "InstanceNormalization", wide, *neutral, epsilon=float(node.op.epsilon))
+    steps = [("Mul", "gamma")] * node.op.scale + [("Add", "beta")] * node.op.center
+    shape = node.step("shape", "Shape", source)
+    value = node.step("map" if steps else "", "Reshape", normed, shape)
     for place, (kind, role) in enumerate(steps, 1):
-        value = maker.node(
+        value = node.step(
+            "" if place == len(steps) else "scaled",
             kind,
-            path if place == len(steps) else maker.name(f"{path}_scaled"),
             value,
-            *maker.trained(node, role),
+            *node.trained(role),
         )
 
 
-def _local_response_norm(maker: NodeMaker, node: Node, op: ops.LocalResponseNorm) -> None:
+def _local_response_norm(node: OnnxNode[ops.LocalResponseNorm]) -> None:
     """LRN divides alpha by the size. An even size has its odd channel behind, not before, and onnxruntime
     takes none.
     """
-    path, source = node.path, node.inputs[0]
+    op = node.op
+    source = node.source
     if op.size % 2:
         numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "bias": op.bias}
-        maker.node("LRN", path, source, size=op.size, **{key: float(value) for key, value in numbers.items()})
+        node.result("LRN", source, size=op.size, **{key: float(value) for key, value in numbers.items()})
         return
-    channels = maker.shapes[path][0] or 0
+    channels = node.shape[0] or 0
     away = np.arange(channels)[None] - np.arange(channels)[:, None]
     around = (away >= -(op.size // 2)) & (away <= (op.size - 1) // 2)
-    kernel = maker.numbers(f"{path}.around", op.alpha * around[:, :, None, None])
-    bias = maker.numbers(f"{path}.bias", np.full(channels, op.bias))
-    squares = maker.node("Mul", maker.name(f"{path}_squares"), source, source)
-    total = maker.node("Conv", maker.name(f"{path}_total"), squares, kernel, bias, kernel_shape=(1, 1))
-    power = maker.node("Pow", maker.name(f"{path}_power"), total, maker.scalar(f"{path}.beta", op.beta))
-    maker.node("Div", path, source, power)
+    kernel = node.numbers("around", op.alpha * around[:, :, None, None])
+    bias = node.numbers("bias", np.full(channels, op.bias))
+    squares = node.step("squares", "Mul", source, source)
+    total = node.step("total", "Conv", squares, kernel, bias, kernel_shape=(1, 1))
+    power = node.step("power", "Pow", total, node.scalar("beta", op.beta))
+    node.result("Div", source, power)
 
 
-def _channel_scale(maker: NodeMaker, node: Node, op: ops.ChannelScale) -> None:
-    scaled = maker.name(f"{node.path}_scaled") if op.bias else node.path
-    maker.node("Mul", scaled, *node.inputs, *maker.trained(node, "gamma"))
-    if op.bias:
-        maker.node("Add", node.path, scaled, *maker.trained(node, "beta"))
+def _channel_scale(node: OnnxNode[ops.ChannelScale]) -> None:
+    scaled = node.step("scaled" if node.op.bias else "", "Mul", *node.inputs, *node.trained("gamma"))
+    if node.op.bias:
+        node.result("Add", scaled, *node.trained("beta"))
 
 
-def _affine(maker: NodeMaker, node: Node, op: ops.Affine) -> None:
-    ends, path, (source,) = (1, 1) if maker.is_map(node.path) else (), node.path, node.inputs
+def _affine(node: OnnxNode[ops.Affine]) -> None:
+    ends, source = (1, 1) if is_map(node.shape) else (), node.source
     scale, offset = (
-        np.reshape(values, (-1, *ends) if len(values) > 1 else ()) for values in (op.scale, op.offset)
+        np.reshape(values, (-1, *ends) if len(values) > 1 else ())
+        for values in (node.op.scale, node.op.offset)
     )
-    if op.offset == (0,):
-        maker.node("Mul", path, source, maker.numbers(f"{path}.scale", scale))
+    if node.op.offset == (0,):
+        node.result("Mul", source, node.numbers("scale", scale))
         return
-    if op.scale != (1,):
-        source = maker.node(
-            "Mul", maker.name(f"{path}_scaled"), source, maker.numbers(f"{path}.scale", scale)
-        )
-    maker.node("Add", path, source, maker.numbers(f"{path}.offset", offset))
+    if node.op.scale != (1,):
+        source = node.step("scaled", "Mul", source, node.numbers("scale", scale))
+    node.result("Add", source, node.numbers("offset", offset))
 
 
-def _clip(
-    low: Callable[[Any], float], high: Callable[[Any], float], maker: NodeMaker, node: Node, op: Op
-) -> None:
-    bounds = maker.scalar(f"{node.path}.min", low(op)), maker.scalar(f"{node.path}.max", high(op))
-    maker.node("Clip", node.path, *node.inputs, *bounds)
-
-
-def _power(maker: NodeMaker, node: Node, op: ops.Power) -> None:
-    maker.node("Pow", node.path, *node.inputs, maker.scalar(f"{node.path}.exponent", op.exponent))
-
-
-def _swish(maker: NodeMaker, node: Node, op: ops.Swish) -> None:
-    (source,) = node.inputs
-    maker.node("Mul", node.path, source, maker.node("Sigmoid", maker.name(f"{node.path}_sigmoid"), source))
-
-
-def _over_channels(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
-    maker.node(kind, node.path, *node.inputs, axis=1 + channels_axis(maker.shapes[node.path]))
-
-
-def _step(maker: NodeMaker, node: Node, op: ops.Step) -> None:
-    kind = "GreaterOrEqual" if op.inclusive else "Greater"
-    above = maker.node(
-        kind, maker.name(f"{node.path}_above"), *node.inputs, maker.scalar(f"{node.path}.zero", 0.0)
+def _clip(low: Callable[[Any], float], high: Callable[[Any], float], node: OnnxNode[Op]) -> None:
+    bounds = (
+        node.scalar("min", low(node.op)),
+        node.scalar("max", high(node.op)),
     )
-    maker.node("CastLike", node.path, above, *node.inputs)
+    node.result("Clip", *node.inputs, *bounds)
 
 
-def _celu(maker: NodeMaker, node: Node, op: ops.Celu) -> None:
+def _power(node: OnnxNode[ops.Power]) -> None:
+    node.result("Pow", *node.inputs, node.scalar("exponent", node.op.exponent))
+
+
+def _swish(node: OnnxNode[ops.Swish]) -> None:
+    node.result("Mul", node.source, node.step("sigmoid", "Sigmoid", node.source))
+
+
+def _over_channels(kind: str, node: OnnxNode[Op]) -> None:
+    node.result(kind, *node.inputs, axis=1 + channels_axis(node.shape))
+
+
+def _step(node: OnnxNode[ops.Step]) -> None:
+    kind = "GreaterOrEqual" if node.op.inclusive else "Greater"
+    above = node.step("above", kind, *node.inputs, node.scalar("zero", 0.0))
+    node.result("CastLike", above, *node.inputs)
+
+
+def _celu(node: OnnxNode[ops.Celu]) -> None:
     """ONNX's own is of float32 only."""
-    path, (source,) = node.path, node.inputs
-    below = maker.node("Min", maker.name(f"{path}_below"), source, maker.scalar(f"{path}.zero", 0.0))
-    share = maker.node("Div", maker.name(f"{path}_share"), below, maker.scalar(f"{path}.alpha", op.alpha))
-    curve = maker.node("Elu", maker.name(f"{path}_curve"), share, alpha=float(op.alpha))
-    maker.node("Add", path, maker.node("Relu", maker.name(f"{path}_over"), source), curve)
+    below = node.step("below", "Min", node.source, node.scalar("zero", 0.0))
+    share = node.step("share", "Div", below, node.scalar("alpha", node.op.alpha))
+    curve = node.step("curve", "Elu", share, alpha=float(node.op.alpha))
+    node.result("Add", node.step("over", "Relu", node.source), curve)
 
 
-def _softplus(maker: NodeMaker, node: Node, op: ops.Softplus) -> None:
-    path, (source,) = node.path, node.inputs
-    if not op.cut:
-        maker.node("Softplus", path, source)
+def _softplus(node: OnnxNode[ops.Softplus]) -> None:
+    source = node.source
+    if not node.op.cut:
+        node.result("Softplus", source)
         return
-    over = maker.node("Greater", maker.name(f"{path}_over"), source, maker.scalar(f"{path}.threshold", 20.0))
-    maker.node("Where", path, over, source, maker.node("Softplus", maker.name(f"{path}_smooth"), source))
+    over = node.step("over", "Greater", source, node.scalar("threshold", 20.0))
+    node.result("Where", over, source, node.step("smooth", "Softplus", source))
 
 
-def _flatten(maker: NodeMaker, node: Node, op: ops.Flatten) -> None:
-    (source,) = node.inputs
-    if op.order == "HWC" and (op.rows, op.columns) != (1, 1):
-        source = maker.node("Transpose", maker.name(f"{node.path}_channels_last"), source, perm=(0, 2, 3, 1))
-    maker.node("Flatten", node.path, source)
+def _flatten(node: OnnxNode[ops.Flatten]) -> None:
+    source = node.source
+    if node.op.order == "HWC" and (node.op.rows, node.op.columns) != (1, 1):
+        source = node.step("channels_last", "Transpose", source, perm=(0, 2, 3, 1))
+    node.result("Flatten", source)
 
 
-def _extend_map(maker: NodeMaker, node: Node, op: ops.ExtendMap) -> None:
-    path, (source,) = node.path, node.inputs
-    if op.mode != "symmetric":
-        maker.pad(path, source, op.pads, 0.0, mode=op.mode)
+def _extend_map(node: OnnxNode[ops.ExtendMap]) -> None:
+    path, source = node.path, node.source
+    if node.op.mode != "symmetric":
+        node.maker.pad(path, source, node.op.pads, 0.0, mode=node.op.mode)
         return
-    for axis, name in ((2, maker.name(f"{path}_rows")), (3, path)):
-        before, after = op.pads[2 * axis - 4 : 2 * axis - 2]
+    for axis, name in ((2, node.part("rows")), (3, path)):
+        before, after = node.op.pads[2 * axis - 4 : 2 * axis - 2]
         parts = [source]
         if before:
             parts.insert(
-                0, maker.cut(maker.name(f"{name}_before"), source, (before - 1,), (-_END,), (axis,), (-1,))
+                0,
+                node.maker.cut(
+                    node.maker.name(f"{name}_before"), source, (before - 1,), (-_END,), (axis,), (-1,)
+                ),
             )
         if after:
-            parts.append(maker.cut(maker.name(f"{name}_after"), source, (-1,), (-1 - after,), (axis,), (-1,)))
-        source = maker.node("Concat", name, *parts, axis=axis)
+            parts.append(
+                node.maker.cut(node.maker.name(f"{name}_after"), source, (-1,), (-1 - after,), (axis,), (-1,))
+            )
+        source = node.maker.add("Concat", name, *parts, axis=axis)
 
 
-def _crop(maker: NodeMaker, node: Node, op: ops.Crop) -> None:
-    cells, steps = op.cuts.values(), [each.step or 1 for each in op.cuts.values()]
+def _crop(node: OnnxNode[ops.Crop]) -> None:
+    cells, steps = node.op.cuts.values(), [each.step or 1 for each in node.op.cuts.values()]
     ends = [
         _END * (1 if step > 0 else -1) if each.stop is None else each.stop
         for each, step in zip(cells, steps, strict=True)
     ]
-    starts, axes = [each.start for each in cells], [1 + axis for axis in op.cuts]
-    maker.cut(node.path, node.inputs[0], starts, ends, axes, steps if {*steps} != {1} else ())
+    starts, axes = [each.start for each in cells], [1 + axis for axis in node.op.cuts]
+    node.maker.cut(node.path, node.source, starts, ends, axes, steps if {*steps} != {1} else ())
 
 
-def _pad(maker: NodeMaker, node: Node, op: ops.Pad) -> None:
-    before, after = zip(*op.ends.values(), strict=True)
-    amounts = maker.integers(f"{node.path}.pads", *before, *after)
-    maker.pad_by(node.path, node.inputs[0], amounts, op.fill, axes=[1 + axis for axis in op.ends])
+def _pad(node: OnnxNode[ops.Pad]) -> None:
+    before, after = zip(*node.op.ends.values(), strict=True)
+    amounts = node.integers("pads", *before, *after)
+    node.maker.pad_by(node.path, node.source, amounts, node.op.fill, axes=[1 + axis for axis in node.op.ends])
 
 
-def _channel_shuffle(maker: NodeMaker, node: Node, op: ops.ChannelShuffle) -> None:
-    (source,) = node.inputs
-    _shuffled(maker, node.path, source, op.groups)
+def _channel_shuffle(node: OnnxNode[ops.ChannelShuffle]) -> None:
+    _shuffled(node, node.source, node.op.groups)
 
 
-def _space_to_depth(maker: NodeMaker, node: Node, op: ops.SpaceToDepth) -> None:
+def _space_to_depth(node: OnnxNode[ops.SpaceToDepth]) -> None:
     """ONNX's has the cells of a block before the channels."""
-    if op.order == "DCR":
-        maker.node("SpaceToDepth", node.path, *node.inputs, blocksize=op.block)
+    if node.op.order == "DCR":
+        node.result("SpaceToDepth", *node.inputs, blocksize=node.op.block)
         return
-    cells = maker.node("SpaceToDepth", maker.name(f"{node.path}_cells"), *node.inputs, blocksize=op.block)
-    _shuffled(maker, node.path, cells, op.block**2)
+    cells = node.step("cells", "SpaceToDepth", *node.inputs, blocksize=node.op.block)
+    _shuffled(node, cells, node.op.block**2)
 
 
-def _shuffled(maker: NodeMaker, path: str, source: str, groups: int) -> None:
+def _shuffled(node: OnnxNode[Op], source: str, groups: int) -> None:
     """A map with one channel of each group at a time. In between, the cells are one axis, so that no size has
     to be known.
     """
-    channels = maker.shapes[path][0] or 0
-    sizes = maker.integers(f"{path}.groups", 0, groups, channels // groups, -1)
-    grouped = maker.node("Reshape", maker.name(f"{path}_grouped"), source, sizes)
-    turned = maker.node("Transpose", maker.name(f"{path}_turned"), grouped, perm=(0, 2, 1, 3))
-    maker.node("Reshape", path, turned, maker.node("Shape", maker.name(f"{path}_shape"), source))
+    channels = node.shape[0] or 0
+    sizes = node.integers("groups", 0, groups, channels // groups, -1)
+    turned = node.step(
+        "turned", "Transpose", node.step("grouped", "Reshape", source, sizes), perm=(0, 2, 1, 3)
+    )
+    node.result("Reshape", turned, node.step("shape", "Shape", source))
 
 
-def _upsample(maker: NodeMaker, node: Node, op: ops.Upsample) -> None:
-    scales = maker.name(f"{node.path}.scales")
-    maker.constants[scales] = np.array((1, 1, op.rows, op.columns), np.float32)
+def _upsample(node: OnnxNode[ops.Upsample]) -> None:
+    scales = node.maker.name(f"{node.path}.scales")
+    node.maker.constants[scales] = np.array((1, 1, node.op.rows, node.op.columns), np.float32)
     how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    maker.node("Resize", node.path, *node.inputs, "", scales, **how)
+    node.result("Resize", *node.inputs, "", scales, **how)
 
 
-def _dense(maker: NodeMaker, node: Node, op: ops.Dense) -> None:
+def _dense(node: OnnxNode[ops.Dense]) -> None:
     """Gemm is of matrices; over an array's channels it is a product with the kernel turned."""
-    if len(maker.shapes[node.path]) == 1:
-        maker.node("Gemm", node.path, *node.inputs, *maker.trained(node, "kernel", "bias"), transB=1)
+    if len(node.shape) == 1:
+        node.result("Gemm", *node.inputs, *node.trained("kernel", "bias"), transB=1)
         return
-    turned = maker.node(
-        "Transpose", maker.name(f"{node.path}_turned"), *maker.trained(node, "kernel"), perm=(1, 0)
-    )
-    product = maker.node(
-        "MatMul", maker.name(f"{node.path}_product") if op.bias else node.path, *node.inputs, turned
-    )
-    if op.bias:
-        maker.node("Add", node.path, product, *maker.trained(node, "bias"))
+    turned = node.step("turned", "Transpose", *node.trained("kernel"), perm=(1, 0))
+    product = node.step("product" if node.op.bias else "", "MatMul", *node.inputs, turned)
+    if node.op.bias:
+        node.result("Add", product, *node.trained("bias"))
 
 
-def _resize(maker: NodeMaker, node: Node, op: ops.Resize | ops.ResizeLike) -> None:
+def _resize(node: OnnxNode[ops.Resize | ops.ResizeLike]) -> None:
     """Resize, of rows and columns; its scales are float32."""
+    op = node.op
     how: dict[str, Any] = {"mode": op.mode, "coordinate_transformation_mode": op.coordinates, "axes": (2, 3)}
     if op.mode == "cubic":
         how |= {"cubic_coeff_a": float(op.a), "exclude_outside": int(op.inside)}
     path, (source, *like) = node.path, node.inputs
     if isinstance(op, ops.ResizeLike):
-        sizes = maker.node("Shape", maker.name(f"{path}_size"), *like, start=2)
-        maker.node("Resize", path, source, "", "", sizes, **how)
+        sizes = node.step("size", "Shape", *like, start=2)
+        node.result("Resize", source, "", "", sizes, **how)
         return
     if op.mode == "nearest":
         how["nearest_mode"] = op.rounding
     if op.size:
-        maker.node("Resize", path, source, "", "", maker.integers(f"{path}.sizes", *op.size), **how)
+        node.result("Resize", source, "", "", node.integers("sizes", *op.size), **how)
         return
-    scales = maker.name(f"{path}.scales")
-    maker.constants[scales] = np.array(op.scale, np.float32)
-    if tuple(maker.constants[scales].tolist()) != op.scale:
+    scales = node.maker.name(f"{path}.scales")
+    node.maker.constants[scales] = np.array(op.scale, np.float32)
+    if tuple(node.maker.constants[scales].tolist()) != op.scale:
         message = f"ONNX holds the scales of a resize as float32, which {op.scale} are not"
         raise GraphError(message, where=path, next="resize to a size in the model, or by such as 0.75")
-    maker.node("Resize", path, source, "", scales, **how)
+    node.result("Resize", source, "", scales, **how)
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
@@ -354,9 +347,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Softmax: partial(_over_channels, "Softmax"),
     ops.LogSoftmax: partial(_over_channels, "LogSoftmax"),
     ops.Step: _step,
-    ops.Add: lambda maker, node, op: maker.node(
-        "Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs
-    ),
+    ops.Add: lambda node: node.maker.add("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
     ops.Multiply: partial(_pairwise, "Mul"),
     ops.Divide: _plain("Div"),
     ops.Power: _power,
@@ -368,9 +359,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Reduce: _reduce,
     **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Identity")),  # what is run is not trained
     ops.Flatten: _flatten,
-    ops.AsMap: lambda maker, node, op: maker.node(
-        "Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3)
-    ),
+    ops.AsMap: lambda node: node.result("Unsqueeze", *node.inputs, node.integers("axes", 2, 3)),
     ops.ExtendMap: _extend_map,
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.frameworks.numpy.nets import Held, Maker, Trained
+from porter.frameworks.spelled import OpT, Spelled
 from porter.graph import INPUT
 from porter.graph.plan import Plan
 from porter.padding import ANY, Size
@@ -20,7 +21,7 @@ class ToyMaker(Maker):
         self.values[INPUT] = "image"
         self.layers: list[dict[str, Any]] = []
 
-    def layer(self, kind: str, name: str, *inputs: str, held: tuple[Held, ...] = (), **stated: Any) -> str:
+    def add(self, kind: str, name: str, /, *inputs: str, held: Sequence[Held] = (), **stated: Any) -> str:
         """Adds a layer and returns its value's name. A path in `inputs` or as `name` stands for the value of
         that path.
         """
@@ -30,10 +31,10 @@ class ToyMaker(Maker):
         self.layers.append({"name": name, "kind": kind, "from": sources, "weights": [*weights], **stated})
         return name
 
-    def trained(self, path: str, *roles: str) -> tuple[Held, ...]:
+    def trained(self, path: str, name: str, *roles: str) -> list[Any]:
         """The tensors of a path of these roles, without those that it lacks."""
-        shapes = self.tensors[path]
-        return tuple(Trained(path, role, shapes[role]) for role in roles if role in shapes)
+        shapes = self.tensors.get(path, {})
+        return [Trained(path, role, shapes[role]) for role in roles if role in shapes]
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
         image = {"channels": self.graph.channels, "size": [*(size if None in self.size else self.size)]}
@@ -47,3 +48,6 @@ class ToyMaker(Maker):
             "about": dict(about or {}),
         }
         return json.dumps(stated)
+
+
+ToyNode = Spelled[ToyMaker, OpT]

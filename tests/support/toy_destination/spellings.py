@@ -11,71 +11,73 @@ from porter.base.errors import GraphError, PaddingError
 from porter.frameworks.numpy.nets import Held
 from porter.graph import AvgPool, Conv, MaxPool, Node, Op, ops
 from porter.padding import Realisation
-from tests.support.toy_destination.maker import ToyMaker
+from tests.support.toy_destination.maker import ToyMaker, ToyNode
 
-Spelling: TypeAlias = Callable[[ToyMaker, Node, Any], object]
+Spelling: TypeAlias = Callable[[ToyNode[Any]], object]
 
 
 def _plain(
     kind: str, stated: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: tuple[str, ...] = ()
 ) -> Spelling:
     """One layer of the values that the op takes, and of its tensors of these roles."""
-    return lambda maker, node, op: maker.layer(
-        kind, node.path, *node.inputs, held=maker.trained(node.path, *roles) if roles else (), **stated(op)
-    )
+    return lambda node: node.result(kind, *node.inputs, held=node.trained(*roles), **stated(node.op))
 
 
-def _norm(maker: ToyMaker, node: Node, op: ops.BatchNorm) -> None:
+def _norm(node: ToyNode[ops.BatchNorm]) -> None:
     """The format's norm has both factors."""
     neutral: Mapping[str, Held] = {
-        "gamma": np.ones(maker.channels(node.path)),
-        "beta": np.zeros(maker.channels(node.path)),
+        "gamma": np.ones(node.channels),
+        "beta": np.zeros(node.channels),
     }
-    factors = [maker.trained(node.path, role) or (neutral[role],) for role in ("gamma", "beta")]
-    held = (*maker.trained(node.path, "mean", "variance"), *factors[0], *factors[1])
-    maker.layer("norm", node.path, *node.inputs, held=held, epsilon=op.epsilon)
+    factors = [node.trained(role) or (neutral[role],) for role in ("gamma", "beta")]
+    held = (*node.trained("mean", "variance"), *factors[0], *factors[1])
+    node.result("norm", *node.inputs, held=held, epsilon=node.op.epsilon)
 
 
-def _transposed(maker: ToyMaker, node: Node, op: ops.ConvTranspose) -> None:
-    if min(op.cut) < 0:
+def _transposed(node: ToyNode[ops.ConvTranspose]) -> None:
+    if min(node.op.cut) < 0:
         raise GraphError("a toy deconv adds no cells", where=node.path)
-    held = maker.trained(node.path, "kernel", "bias")
-    maker.layer(
-        "deconv", node.path, *node.inputs, held=held, groups=op.groups, pads=op.cut, **_steps(node, op)
+    held = node.trained("kernel", "bias")
+    node.result(
+        "deconv",
+        *node.inputs,
+        held=held,
+        groups=node.op.groups,
+        pads=node.op.cut,
+        **_steps(node.path, node.op),
     )
 
 
-def _steps(node: Node, op: Conv | MaxPool | AvgPool | ops.ConvTranspose) -> dict[str, Any]:
+def _steps(path: str, op: Conv | MaxPool | AvgPool | ops.ConvTranspose) -> dict[str, Any]:
     stride, dilation = op.window.stride, op.window.dilation
     if len({*stride}) > 1 or len({*dilation}) > 1:
-        raise GraphError("a toy layer has one stride and one dilation", where=node.path)
+        raise GraphError("a toy layer has one stride and one dilation", where=path)
     return {"stride": stride[0], "dilation": dilation[0]}
 
 
-def _upsample(maker: ToyMaker, node: Node, op: ops.Upsample) -> None:
-    if op.rows != op.columns:
+def _upsample(node: ToyNode[ops.Upsample]) -> None:
+    if node.op.rows != node.op.columns:
         raise GraphError("a toy upsample has one factor", where=node.path)
-    maker.layer("upsample", node.path, *node.inputs, factor=op.rows)
+    node.result("upsample", *node.inputs, factor=node.op.rows)
 
 
-def _flatten(maker: ToyMaker, node: Node, op: ops.Flatten) -> None:
-    if op.order == "HWC":
+def _flatten(node: ToyNode[ops.Flatten]) -> None:
+    if node.op.order == "HWC":
         raise GraphError("a toy flatten goes channel by channel", where=node.path)
-    maker.layer("flatten", node.path, *node.inputs)
+    node.result("flatten", *node.inputs)
 
 
-def _lrn(maker: ToyMaker, node: Node, op: ops.LocalResponseNorm) -> None:
+def _lrn(node: ToyNode[ops.LocalResponseNorm]) -> None:
+    op = node.op
     if op.size % 2 == 0:
         raise GraphError("a toy lrn has an odd size", where=node.path)
-    maker.layer(
-        "lrn", node.path, *node.inputs, size=op.size, alpha=op.alpha * op.size, beta=op.beta, bias=op.bias
-    )
+    node.result("lrn", *node.inputs, size=op.size, alpha=op.alpha * op.size, beta=op.beta, bias=op.bias)
 
 
-def _pool(maker: ToyMaker, node: Node, op: ops.GlobalAvgPool) -> None:
-    if op.keep:
+def _pool(node: ToyNode[ops.GlobalAvgPool]) -> None:
+    if node.op.keep:
         raise GraphError("a toy mean gives features", where=node.path)
-    maker.layer("mean", node.path, *node.inputs)
+    node.result("mean", *node.inputs)
 
 
 SPELLINGS: Mapping[type[Op], Spelling] = {
@@ -109,17 +111,17 @@ def windowed(maker: ToyMaker, node: Node, op: Conv | MaxPool | AvgPool, realisat
         raise PaddingError(f"a toy model has no layers for '{realisation}'", where=node.path)
     if pool and len({*window.kernel}) > 1:
         raise GraphError("a toy pool has one side", where=node.path)
-    stated = {"pads": native.pads, **_steps(node, op)}
+    stated = {"pads": native.pads, **_steps(node.path, op)}
     if isinstance(op, Conv):
-        maker.layer(
+        maker.add(
             "conv",
             node.path,
             *node.inputs,
-            held=maker.trained(node.path, "kernel", "bias"),
+            held=maker.trained(node.path, node.path, "kernel", "bias"),
             groups=op.groups,
             **stated,
         )
         return
     stated |= {"side": window.kernel[0], "ceil": native.rounding == "ceil"}
     stated |= {"divisor": native.average} if isinstance(op, AvgPool) else {}
-    maker.layer("max_pool" if isinstance(op, MaxPool) else "average_pool", node.path, *node.inputs, **stated)
+    maker.add("max_pool" if isinstance(op, MaxPool) else "average_pool", node.path, *node.inputs, **stated)

@@ -1,0 +1,83 @@
+"""A node of a graph, as a destination of nets says it: by layers whose names begin with the node's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from porter.graph import Node, Op, Shape
+from porter.graph.ops import channels_in
+
+
+class Layers(Protocol):
+    """What makes the layers of one net."""
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Of every path."""
+
+    def name(self, wanted: str) -> str:
+        """`wanted`, or the first variation of it that nothing has."""
+
+    def add(self, kind: str, name: str, /, *inputs: str, **own: Any) -> str:
+        """Adds a layer and returns the name of its value."""
+
+    def trained(self, path: str, name: str, *roles: str) -> list[Any]:
+        """What holds the tensors of a path of these roles, without those that its op lacks, for the layer
+        `name`.
+        """
+
+
+LayersT = TypeVar("LayersT", bound=Layers, covariant=True)
+OpT = TypeVar("OpT", bound=Op, covariant=True)
+
+
+@dataclass(frozen=True)
+class Spelled(Generic[LayersT, OpT]):
+    """A node that is being said.
+
+    Attributes:
+        name: of its value; names of the layers before it begin so.
+    """
+
+    maker: LayersT
+    node: Node
+    op: OpT
+    name: str
+
+    @property
+    def path(self) -> str:
+        return self.node.path
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.node.inputs
+
+    @property
+    def source(self) -> str:
+        """The first of the values that it reads."""
+        return self.inputs[0]
+
+    @property
+    def shape(self) -> Shape:
+        return self.maker.shapes[self.path]
+
+    @property
+    def channels(self) -> int:
+        return channels_in(self.shape)
+
+    def part(self, ending: str) -> str:
+        """A name for a layer before the last one; the last one's where nothing ends it."""
+        return self.maker.name(f"{self.name}_{ending}") if ending else self.name
+
+    def step(self, ending: str, kind: str, *inputs: str, **own: Any) -> str:
+        """Adds a layer under the name of a `part`."""
+        return self.maker.add(kind, self.part(ending), *inputs, **own)
+
+    def result(self, kind: str, *inputs: str, **own: Any) -> str:
+        """Adds the layer that gives its value."""
+        return self.step("", kind, *inputs, **own)
+
+    def trained(self, *roles: str) -> list[Any]:
+        return self.maker.trained(self.path, self.name, *roles)
