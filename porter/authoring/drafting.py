@@ -32,15 +32,15 @@ from porter.recipe import Member, convert_command, declared_recipes, expand, lay
 from porter.recipe.schema import Word
 from porter.source.advice import keeping, no_graph
 from porter.source.by_recipe import open_candidate
-from porter.source.doors import open_member
 from porter.source.fitting.alignment import without_cells
 from porter.source.fitting.candidate import Candidate
-from porter.source.library_model import read_built
+from porter.source.library_model import build
+from porter.source.open import open_source
 from porter.source.origin import as_stated
 from porter.source.own_graph import classes_of, translation
+from porter.source.place import file_at, find
 from porter.source.ranking.rank import NEAR, rank
-from porter.source.reading import read_source
-from porter.source.sidecars import weights_in
+from porter.source.reading import read
 from porter.source.wishes import Wishes
 from porter.zoos.tables import DEFAULT_ZOOS
 
@@ -142,10 +142,10 @@ def new_recipe(
             f"add {FROM_MODEL.placeholder}, which carries a graph, or {WEIGHTS.placeholder}, which does not"
         )
         raise UsageError("a recipe is drafted from a file", where=str(FROM_MODEL), next=next)
-    checkpoint = read_source(weights_in(given))
+    checkpoint = read(file_at(given))
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
-    if checkpoint.graph is None and (built := read_built(checkpoint, size=size)) is not None:
+    if checkpoint.graph is None and (built := build(checkpoint, size=size)) is not None:
         checkpoint, size = built.checkpoint, size or built.saved.size
     if checkpoint.graph is None:
         raise no_graph(checkpoint, None)
@@ -175,7 +175,7 @@ def new_recipe(
     with TemporaryDirectory() as folder:
         member = _tried(draft, Path(folder) / path.name, variant, zoo)
         try:
-            tensors = None if weights is None else open_member(member, weights).lists
+            tensors = None if weights is None else open_source(find(weights), member=member).lists
         except MappingError as error:
             problem = str(error).replace(folder, str(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,9 +18,9 @@ from porter.source.by_recipe import open_candidate
 from porter.source.fitting.naming import tensor_names
 from porter.source.opened import Opened
 from porter.source.origin import as_stated
+from porter.source.place import file_at
 from porter.source.ranking.rank import rank_variants
-from porter.source.reading import read_source
-from porter.source.sidecars import weights_in
+from porter.source.reading import read
 
 if TYPE_CHECKING:
     from porter.verification.verdict import Verdict
@@ -63,7 +63,7 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     Raises:
         FileError: the file cannot be read.
     """
-    checkpoint = read_source(weights_in(weights))
+    checkpoint = read(file_at(weights))
     matches = rank_variants(checkpoint, recipe).matches
     if not matches:
         return WeightsTrial(error=_unlike(recipe, checkpoint))

@@ -130,7 +130,7 @@ def pads(given: Given, all_sites: bool, as_json: bool) -> None:
 @command(app, commands.FETCH)
 def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> None:
     from porter.recipe import find_member
-    from porter.source.weights import fetch_published
+    from porter.source.place import fetch_published
 
     fetched = fetch_published(find_member(variant, source, recipes))
     if as_json:

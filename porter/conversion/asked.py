@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,9 +39,10 @@ from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import Quantize
 from porter.recipe import choose_options, find_member
-from porter.source.doors import expect_file, open_file, open_member, open_model
 from porter.source.hub import repository_of
+from porter.source.open import open_source
 from porter.source.opened import Opened
+from porter.source.place import InMemory, expect_file, find, find_pair, find_weights
 from porter.source.protocol import PhotoFacts, read_stated
 from porter.source.training_pads import parse_padding, with_padding
 from porter.source.wishes import Wishes
@@ -104,13 +104,18 @@ def _source(
     asked: ConvertOptions, subject: str | PathLike[str] | Model, size: Size | None, recipes: Path | None
 ) -> tuple[str, Wishes, Callable[[], Opened]]:
     """The name of the source, what is wished of it, and what opens it."""
+    weights = path_of(asked.weights)
     if isinstance(subject, str | PathLike) and asked.source is not None:
         member = find_member(fspath(subject), asked.source, recipes)
         chosen = choose_options(member.recipe, asked.options or {})
         wishes = Wishes(asked.keep_background, items(asked.mapped), chosen, origin=asked.origin)
-        weights, pads = path_of(asked.weights), parse_padding(asked.padding, member)
+        pads = parse_padding(asked.padding, member)
         name = f"{member.variant}-{member.zoo.name}"
-        return name, wishes, lambda: with_padding(open_member(member, weights, wishes), pads)
+
+        def as_member() -> Opened:
+            return with_padding(open_source(find_weights(member, weights), wishes, member), pads)
+
+        return name, wishes, as_member
     wishes = Wishes(
         asked.keep_background,
         size=size,
@@ -118,12 +123,17 @@ def _source(
         outputs=items(asked.outputs),
     )
     if not isinstance(subject, str | PathLike):
-        opening = partial(open_model, subject, wishes, recipes, asked.example)
-        return type(subject).__name__, wishes, opening
+        place = InMemory(subject, asked.example)
+        return type(subject).__name__, wishes, lambda: open_source(place, wishes, recipes=recipes)
     file = expect_file(fspath(subject), recipes)
     hub = repository_of(file)
     name = hub.name if hub is not None else file.name if file.is_dir() else file.stem
-    return name, wishes, partial(open_file, file, wishes, recipes, path_of(asked.weights))
+
+    def as_itself() -> Opened:
+        place = find(file) if weights is None else find_pair(file, weights)
+        return open_source(place, wishes, recipes=recipes)
+
+    return name, wishes, as_itself
 
 
 def _expect_together(asked: ConvertOptions, framework: Destination, dtype: Dtype) -> None:

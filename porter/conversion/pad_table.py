@@ -71,11 +71,12 @@ def pads(asked: PadsOptions) -> PadTable:
     framework = get_destination(asked.to)
     capabilities = framework.CAPABILITIES
     if asked.source is None:
-        from porter.source.doors import expect_file, open_file  # a variant's table is made without numpy
+        from porter.source.open import open_source  # a variant's table is made without numpy
+        from porter.source.place import expect_file, find
         from porter.source.wishes import Wishes
 
         given = None if asked.input_size is None else parse_size(asked.input_size)
-        opened = open_file(expect_file(subject, recipes), Wishes(size=given), recipes)
+        opened = open_source(find(expect_file(subject, recipes)), Wishes(size=given), recipes=recipes)
         size = given or opened.sizes.built
         opened.sizes.expect(size)
         plan = make_plan(opened.graph, size, capabilities)

@@ -48,8 +48,9 @@ from porter.graph import tensor_shapes
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
 from porter.source.in_memory import Weights, weights_of
+from porter.source.port_source import member_of
 from porter.source.protocol import doubted
-from porter.source.reopening import member_of, source_of
+from porter.source.reopening import source_of
 
 AROUND = 0.05
 """Percentage points around `--expect-top1` if no `--tolerance` is given."""

@@ -21,10 +21,10 @@ from porter.padding.sizes import size_text
 from porter.recipe import convert_command
 from porter.source.by_recipe import open_candidate
 from porter.source.fitting.candidate import Candidate
+from porter.source.likeliest import open_likeliest
 from porter.source.origin import as_stated
-from porter.source.ports_beside import convert_trained, ports_of
-from porter.source.ranking.likeliest import open_likeliest
 from porter.source.ranking.rank import LIKELY, rank
+from porter.source.tuned_port import convert_trained, ports_of
 from porter.source.wishes import Wishes
 
 _KEEPING: Mapping[str | None, str] = {

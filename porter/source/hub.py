@@ -85,7 +85,7 @@ def with_repository(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, notes=(*checkpoint.notes, note))
 
 
-def fetched(repository: Repository) -> Path:
+def fetch_repository(repository: Repository) -> Path:
     """The folder in huggingface_hub's cache that has what porter reads of a repository.
 
     Raises:
@@ -160,7 +160,7 @@ class _Source:
         """A file in the cache, fetched if need be; None if the repository has none of this name.
 
         Raises:
-            DownloadError: as `fetched`.
+            DownloadError: as `fetch_repository`.
         """
         errors = import_module("huggingface_hub.errors")
         owned, revision = self.repository.owner_and_name, self.repository.revision

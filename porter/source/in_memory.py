@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
@@ -19,6 +19,9 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
 from porter.frameworks.in_memory import Example, Held, Model, Saved, expect_subject, save_model
 from porter.padding import Size
+from porter.port import IN_MEMORY
+from porter.source.fitting.fit import OWN_GRAPH
+from porter.source.opened import Opened
 
 Weights: TypeAlias = "Path | Model | Held"
 
@@ -33,10 +36,35 @@ def weights_of(given: AnyPath | Model | None) -> Weights | None:
     return Path(given) if isinstance(given, str | PathLike) else given
 
 
-def read_model(
+@dataclass(frozen=True)
+class Exported:
+    """A model in memory, as the file that its framework saves it as.
+
+    Attributes:
+        checkpoint: that file, as read.
+        saved: what is run beside its port.
+    """
+
+    checkpoint: Checkpoint
+    saved: Saved
+
+    def marked(self, opened: Opened) -> Opened:
+        """A source that was opened from the checkpoint, as the source that the model is."""
+        saved = self.saved
+        notes = (IN_MEMORY, *(note for note in opened.file.notes if note != OWN_GRAPH))
+        otherwise = "give an example of another size" if saved.size else "give a model that takes another"
+        return replace(
+            opened,
+            sizes=replace(opened.sizes, otherwise=otherwise),
+            file=opened.file.model_copy(update={"file": saved.name, "notes": notes}),
+            in_memory=saved,
+        )
+
+
+def export(
     model: Model | Held, example: Example | None = None, outputs: Sequence[str] = (), size: Size | None = None
-) -> tuple[Checkpoint, Saved]:
-    """A model in memory, saved and read as porter.formats.reading.read_weights reads a file.
+) -> Exported:
+    """Saves a model in memory, and reads it as porter.formats.reading.read_weights reads a file.
 
     Where porter lacks an op for a graph of any size, the model is saved for one size, and then for one image:
     there more of it is constant.
@@ -64,13 +92,15 @@ def read_model(
     if outputs:
         only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
         saved = replace(saved, copied=None, itself=None, notes=(*saved.notes, only))
-    return replace(checkpoint, digests={saved.path: {"sha256": digest_of(checkpoint.tensors)}}), saved
+    digests = {saved.path: {"sha256": digest_of(checkpoint.tensors)}}
+    return Exported(replace(checkpoint, digests=digests), saved)
 
 
-def by_variables(checkpoint: Checkpoint, saved: Saved) -> Checkpoint | None:
+def by_variables(exported: Exported) -> Checkpoint | None:
     """The variables of a model whose graph has ops that porter lacks, for a recipe; None where the graph can
     be read, or the framework's checkpoints do not name variables.
     """
+    checkpoint, saved = exported.checkpoint, exported.saved
     if checkpoint.graph is None or not checkpoint.graph.foreign or not saved.variables:
         return None
     note = (

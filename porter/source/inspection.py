@@ -18,20 +18,21 @@ from porter.graph import head_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
 from porter.padding.sizes import parse_size, size_text
-from porter.port import Origin, Port, Record, port_at
+from porter.port import Origin, Port, Record
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
 from porter.source.advice import if_tuned, keeping, no_recipe
-from porter.source.by_recipe import convert_model_file
 from porter.source.fitting.fit import OWN_GRAPH
+from porter.source.likeliest import open_as, open_likeliest
 from porter.source.opened import Opened
 from porter.source.origin import origin_of, stated_origin
 from porter.source.own_graph import PROBE, open_graph
-from porter.source.ports_beside import convert_trained, ports_of
-from porter.source.ranking.likeliest import open_as, open_likeliest
+from porter.source.place import PortFolder, find
+from porter.source.port_source import convert_model_file
 from porter.source.ranking.rank import CLOSE, LIKELY, Match, Ranked, rank
-from porter.source.reading import read_source
-from porter.source.sidecars import config_of, weights_in
+from porter.source.reading import read
+from porter.source.sidecars import config_of
+from porter.source.tuned_port import convert_trained, ports_of
 from porter.source.wishes import Wishes
 from porter.zoos.folders import names_a_model
 
@@ -150,12 +151,11 @@ def inspect(asked: InspectOptions) -> Inspection:
         input_size: `320`, `(320, 640)` (rows x columns) or `320x640`, for a graph that leaves its size open;
             None for its own.
     """
-    file, folder = weights_in(Path(asked.file)), path_of(asked.recipes)
-    port = port_at(file)
-    if port is not None:
-        return _of_port(port)
+    place, folder = find(Path(asked.file)), path_of(asked.recipes)
+    if isinstance(place, PortFolder):
+        return _of_port(place.port)
     size = None if asked.input_size is None else parse_size(asked.input_size)
-    checkpoint = read_source(file, size=size)
+    checkpoint = read(place, size=size)
     ranked = rank(checkpoint, folder)
     return replace(_of_file(checkpoint, ranked, folder, size), left_out=tuple(map(str, ranked.faults)))
 

@@ -12,27 +12,24 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.frameworks.in_memory import Saved
 from porter.padding import Size
 from porter.source.fitting.fit import OWN_GRAPH
-from porter.source.in_memory import read_model
+from porter.source.in_memory import Exported, export
 from porter.source.opened import Opened
 from porter.source.sidecars import config_of
 from porter.zoos.folders import BuiltModel, build_stated
 
 
 @dataclass(frozen=True)
-class Built:
-    """A file of tensors with the graph that a library gives them.
+class Built(Exported):
+    """A file of tensors with the graph that a library gives them. The path and the digests of the checkpoint
+    are those of the file.
 
     Attributes:
-        checkpoint: the graph, and the tensors by its names; the path and the digests are those of the file.
         format: of the file.
         by: the library and its version.
     """
 
-    checkpoint: Checkpoint
-    saved: Saved
     format: str
     by: str
 
@@ -46,20 +43,21 @@ class Built:
         return replace(opened, file=file, in_memory=self.saved)
 
 
-def read_built(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size | None = None) -> Built | None:
+def build(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size | None = None) -> Built | None:
     """A file of tensors with the network that the config.json beside it describes; None where that names none
     of a library that porter knows.
 
     Raises:
         NotInstalled: the library is not installed.
-        PorterError: as porter.zoos.folders.build_stated and porter.source.in_memory.read_model.
+        PorterError: as porter.zoos.folders.build_stated and porter.source.in_memory.export.
     """
     built = build_stated(config_of(checkpoint), checkpoint)
     if built is None:
         return None
-    read, saved = read_model(built.model, _image(built, size), outputs, size or built.size)
+    exported = export(built.model, _image(built, size), outputs, size or built.size)
+    saved = exported.saved
     own = replace(
-        read,
+        exported.checkpoint,
         path=checkpoint.path,
         digests=checkpoint.digests,
         beside=checkpoint.beside,

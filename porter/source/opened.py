@@ -1,19 +1,23 @@
-"""The source of a port, opened: a weights file under a zoo's names or with its own graph, or another port."""
+"""The source of a port, opened: its graph, and its tensors in porter's axis order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Array
+from porter.base.left_out import LeftOut
 from porter.filegraph.checkpoint import Checkpoint
-from porter.graph import Graph
+from porter.filegraph.file_graph import FileGraph
+from porter.frameworks.dialects import Dialect
+from porter.graph import INPUT, Graph
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, SourceFile, TensorLists
 from porter.recipe import Member
 from porter.recipe.expressions import Value
-from porter.source.fitting.fit import Fit
+from porter.recipe.transforms import computed
+from porter.source.fitting.fit import Fit, read_tensors
 
 if TYPE_CHECKING:
     from porter.frameworks.in_memory import Saved
@@ -72,3 +76,84 @@ class Opened:
         """
         graph = self.fitted.checkpoint.graph if self.fitted else None
         return graph.built_size if graph else None
+
+
+def of_fit(
+    fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, int], dialect: Dialect | None = None
+) -> Opened:
+    """A file opened as it was fitted, without what only a recipe states.
+
+    Args:
+        native: rows and columns that the source is built for, where the file states none.
+        dialect: as `read_tensors`.
+
+    Raises:
+        MappingError, FileError: as `read_tensors`.
+    """
+    file, holders = checkpoint.graph, {node.path: node.holder for node in fit.graph.nodes}
+    used = {name: f"{holders[path]}:{role}" for (path, role), name in fit.tensors.items()}
+    return Opened(
+        graph=fit.graph,
+        tensors=read_tensors(fit, checkpoint, dialect),
+        facts=Facts(
+            options={},
+            preprocess=None,
+            labels=None,
+            classes=fit.classes,
+            source_classes=fit.source_classes,
+            background=fit.background,
+            output=fit.output,
+            activation=fit.activation,
+            left_out=_left_out(file, fit.taps) if file else (),
+            licence=None,
+            evaluated=(
+                *(
+                    name
+                    for (path, role), name in fit.tensors.items()
+                    if (file and name in file.evaluated) or computed(fit.transforms.get(path, ()), role)
+                ),
+                *(f"{path} ({word})" for path, word in fit.computed.items()),
+            ),
+        ),
+        sizes=file.sizes(native) if file else InputSizes(native),
+        framework=framework,
+        lists=TensorLists(used=used, ignored=fit.ignored, filled={}),
+        file=SourceFile(
+            file=checkpoint.path.name,
+            format=checkpoint.format,
+            sha256=checkpoint.sha256,
+            published=False,
+            notes=(*checkpoint.notes, *fit.notes, *_of_several(fit)),
+        ),
+        fitted=Fitted(checkpoint, fit),
+    )
+
+
+def _of_several(fit: Fit) -> tuple[str, ...]:
+    """A note on tensors that several layers of the port have for themselves, because they are not calls of
+    one layer.
+    """
+    paths: dict[str, list[str]] = {}
+    for (path, _), name in fit.tensors.items():
+        if fit.graph.by_path[path].shares is None:
+            paths.setdefault(name, []).append(path)
+    shared = {name: each for name, each in paths.items() if len(each) > 1}
+    if not shared:
+        return ()
+    name, first = next(iter(shared.items()))
+    copies = "the port has a copy for each layer, and training it would make the copies differ"
+    return (
+        (
+            f"several layers share tensors ({len(shared)} in all, such as {name} of "
+            f"{' and '.join(first[:2])}); {copies}"
+        ),
+    )
+
+
+def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
+    """What a file's graph lacks of the file, behind the paths that show the values of its nodes."""
+    paths = {INPUT: INPUT, **{tap: path for path, tap in taps.items()}}
+    shown = {INPUT: INPUT, **{node.name: node.tap for node in file.nodes}}
+    return tuple(
+        replace(layer, after=paths.get(shown.get(layer.after or "") or "")) for layer in file.left_out
+    )

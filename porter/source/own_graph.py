@@ -16,16 +16,16 @@ from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, Node, shapes, tensor_shapes, with_own_tensors
 from porter.graph.ops import Shape, channels_in
 from porter.padding import ANY, Size
-from porter.source.by_recipe import of_fit
 from porter.source.fitting.file_heads import given_by
 from porter.source.fitting.fit import OWN_GRAPH, Fit
-from porter.source.opened import Opened
+from porter.source.opened import Opened, of_fit
 from porter.source.wishes import NONE, Wishes
 
 _NAMED = ("keras", "torch-export")
 """Languages in which layers have tensors by name, whatever their numbers are."""
 PROBE = (224, 224)
 """Rows and columns at which a graph of any size is looked at."""
+_LONGEST_NAME = 100
 
 
 def open_graph(
@@ -40,11 +40,8 @@ def open_graph(
     Raises:
         UsageError, MappingError: as `translation`.
     """
-    # A file that a recipe fits needs no search for blocks.
-    from porter.source.blocks import under_paths, with_blocks
-
     translated, built = translation(checkpoint, wishes)
-    translated, names = with_blocks(translated) if names is None else (under_paths(translated, names), names)
+    translated, names = with_blocks(translated) if names is None else (_under_paths(translated, names), names)
     assert checkpoint.graph is not None
     opened = of_fit(_fit(checkpoint, translated, built), checkpoint, engine_name(checkpoint), built)
     facts = opened.stating(names=dict(names), output_names=checkpoint.graph.output_names)
@@ -73,6 +70,34 @@ def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, tup
     return replace(
         translated, graph=with_own_tensors(translated.graph, _alike_by_chance(checkpoint, translated))
     ), (rows, columns)
+
+
+def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
+    """The same graph under paths that show its blocks, whose uses say what differs between them; and each
+    path's own in `file`.
+    """
+    # A file that a recipe fits needs no search for blocks.
+    from porter.graph.blocks.find import find_blocks
+    from porter.recipe.writing.steps import with_arguments
+
+    # A name of several layers, as converters join them to one that they fused, would make paths that
+    # port.json does not hold.
+    names = {path: name[-_LONGEST_NAME:].lstrip("/._") or name for path, name in file.names.items()}
+    blocks = find_blocks(file.graph, names)
+    return _named(file, with_arguments(blocks.graph), blocks.paths), blocks.paths
+
+
+def _under_paths(file: Translated, paths: Mapping[str, str]) -> Translated:
+    """The same graph under `paths`, each with its own in `file`; a node that they lack keeps its own."""
+    from porter.graph.blocks.find import renamed
+
+    own = {path: before for path, before in paths.items() if before in file.graph.by_path}
+    return _named(file, renamed(file.graph, {before: path for path, before in own.items()}), own)
+
+
+def _named(file: Translated, graph: Graph, paths: Mapping[str, str]) -> Translated:
+    own = {**{path: path for path in file.names}, **paths}
+    return replace(file, graph=graph, names={path: file.names[own[path]] for path in graph.by_path})
 
 
 def _alike_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]:

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from porter.base.errors import DownloadError, UsageError
-from porter.base.options import RECIPES, WEIGHTS
+from porter.base.options import WEIGHTS
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
-from porter.port import IN_MEMORY, RECORD, Port, Record, model_file, port_at
-from porter.recipe import Member, choose_options, find_member
-from porter.source.by_recipe import open_candidate, open_port
+from porter.port import IN_MEMORY, RECORD, Port, Record, model_file
+from porter.recipe import Member, choose_options
+from porter.source.by_recipe import open_candidate
 from porter.source.dropouts import has_dropouts, with_dropouts
-from porter.source.fitting.candidate import Candidate
+from porter.source.fitting.candidate import Candidate, needs_md5
+from porter.source.in_memory import Weights, by_variables, export
+from porter.source.library_model import build
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
-from porter.source.pairs import digest_of
-from porter.source.reading import read_source
-from porter.source.sidecars import weights_in
+from porter.source.place import File, PortFolder, TrainedPort, find, find_pair, find_weights
+from porter.source.port_source import member_of, open_port
+from porter.source.reading import digest_of, read
 from porter.source.training_pads import with_padding
 from porter.source.tuned_port import graph_file, open_tuned
-from porter.source.weights import fetch_published, needs_md5
 from porter.source.wishes import Wishes
-
-if TYPE_CHECKING:
-    from porter.source.in_memory import Weights
-
-
-def member_of(record: Record, recipes: Path | None) -> Member | None:
-    """What a port is a port of; None for a port without a recipe.
-
-    Args:
-        recipes: the folder that `--recipes` names.
-
-    Raises:
-        UsageError: there is no such variant, or it was in the folder of `--recipes`, which may have a name of
-            porter's own recipes.
-    """
-    if record.variant is None or record.zoo is None:
-        return None
-    if record.recipes is not None and recipes is None:
-        next = f"add {RECIPES(shlex.quote(record.recipes))}"
-        raise UsageError(f"the recipe of '{record.variant}' was found in {record.recipes}", next=next)
-    return find_member(record.variant, record.zoo, recipes)
 
 
 def source_of(port: Port, weights: Weights | None, recipes: Path | None) -> Opened:
@@ -71,35 +49,42 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
         _expect_published(port, member)
     wishes = _wishes_of(port, member)
     if weights is not None and not isinstance(weights, Path):
-        from porter.source.in_memory import by_variables, read_model
+        exported = export(weights, None, record.ended_at, record.input.native_size)
+        checkpoint = (by_variables(exported) if member is not None else None) or exported.checkpoint
+        _expect_same(record, checkpoint.sha256, Path(exported.saved.name))
+        opened = replace(_again(checkpoint, record, member, wishes), in_memory=exported.saved)
+    elif weights is not None and record.source.graph is not None:
+        opened = _of_two(port, weights, member, wishes)
+    else:
+        opened = _at(_published(port, member) if weights is None else find(weights), port, member, wishes)
+    return with_padding(opened, record.padding)
 
-        checkpoint, saved = read_model(weights, None, record.ended_at, record.input.native_size)
-        checkpoint = (by_variables(checkpoint, saved) if member is not None else None) or checkpoint
-        _expect_same(record, checkpoint.sha256, Path(saved.name))
-        return with_padding(
-            replace(_again(checkpoint, record, member, wishes), in_memory=saved), record.padding
-        )
-    path, warnings = weights and weights_in(weights), tuple[str, ...]()
-    if path is not None and record.source.graph is not None:
-        return with_padding(_of_two(port, path, member, wishes), record.padding)
-    if path is None:
-        assert member is not None, "a zoo publishes it"
-        try:
-            fetched = fetch_published(member)
-        except DownloadError as error:
-            given = f"give {WEIGHTS} the {record.source.file} that the port was made from"
-            raise error.at(error.where, f"{given}, or {error.next}") from None
-        path, warnings = fetched.path, fetched.warnings
-    beside = port_at(path)
-    if beside is not None:
-        _expect_same(record, beside.record.model[beside.destination.MODEL_FILE], path)
-        return with_padding(open_port(beside, member), record.padding)
-    checkpoint = read_source(
-        path, member is not None and needs_md5(member), record.ended_at, record.input.native_size
-    )
-    _expect_same(record, checkpoint.sha256, path)
-    opened = (_again if record.source.built_by is None else _built_again)(checkpoint, record, member, wishes)
-    return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)
+
+def _published(port: Port, member: Member | None) -> File | PortFolder:
+    assert member is not None, "a zoo publishes it"
+    try:
+        return find_weights(member, None)
+    except DownloadError as error:
+        given = f"give {WEIGHTS} the {port.record.source.file} that the port was made from"
+        raise error.at(error.where, f"{given}, or {error.next}") from None
+
+
+def _at(place: File | PortFolder, port: Port, member: Member | None, wishes: Wishes) -> Opened:
+    """The source of a port that was made from one file, or from another port."""
+    record = port.record
+    if isinstance(place, PortFolder):
+        first = place.port
+        _expect_same(record, first.record.model[first.destination.MODEL_FILE], first.folder)
+        return open_port(first, member)
+    md5 = member is not None and needs_md5(member)
+    checkpoint = read(place, record.ended_at, record.input.native_size, md5)
+    _expect_same(record, checkpoint.sha256, place.path)
+    built = None
+    if record.source.built_by is not None:  # a folder of the Hub, whose network its library builds again
+        built = build(checkpoint, record.ended_at, record.input.native_size)
+    opened = _again(checkpoint if built is None else built.checkpoint, record, member, wishes)
+    opened = opened if built is None else built.marked(opened)
+    return replace(opened, warnings=(*place.warnings, *opened.warnings))
 
 
 def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) -> Opened:
@@ -114,16 +99,16 @@ def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) ->
     if graph is None:
         message = f"the port's graph is that of {whose.file}, which is not beside {weights.name}"
         raise UsageError(message, where=str(port.folder), next=f"put {whose.file} beside {weights.name}")
-    first = port_at(graph, held=False)
-    if first is not None:
+    place = find_pair(graph, weights)
+    if isinstance(place, PortFolder):
+        return _at(place, port, member, wishes)
+    if isinstance(place, TrainedPort):
         checkpoint = read_weights(weights)
         _expect_same(record, checkpoint.sha256, weights)
-        opened = open_tuned(first, checkpoint, member)
-        found = graph_file(first).sha256
+        opened = open_tuned(place.port, checkpoint, member)
+        found = graph_file(place.port).sha256
     else:
-        checkpoint = read_weights(
-            graph, outputs=record.ended_at, size=record.input.native_size, weights=weights
-        )
+        checkpoint = read(place, record.ended_at, record.input.native_size)
         _expect_same(record, digest_of(checkpoint, weights), weights)
         opened = _again(checkpoint, record, member, wishes)
         found = checkpoint.digests[graph]["sha256"]
@@ -197,13 +182,3 @@ def _again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes
             next=f"give {WEIGHTS} the file that the port was made from",
         )
     return open_graph(checkpoint, wishes, record.names)
-
-
-def _built_again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:
-    """As `_again`, from a folder of the Hub, whose network its library builds again."""
-    from porter.source.library_model import read_built  # few ports are made from folders
-
-    built = read_built(checkpoint, record.ended_at, record.input.native_size)
-    if built is None:
-        return _again(checkpoint, record, member, wishes)
-    return built.marked(_again(built.checkpoint, record, member, wishes))

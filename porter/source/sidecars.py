@@ -1,33 +1,18 @@
-"""What a file, or a file beside it, says of photos and classes.
-
-A model of ONNX, Caffe or MXNet that porter wrote has them in its metadata. A folder as Hugging Face has it
-states them beside the weights. In timm's config.json, `pretrained_cfg` says how photos are prepared, as
-timm.data.create_transform reads it, and `label_names` what the classes are. transformers has
-preprocessor_config.json, and `id2label` in config.json. KerasHub has image_converter.json.
-"""
+"""The files of JSON beside a file of weights, in a folder as the Hub has it."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import FileError, PorterError, UsageError, first_line
-from porter.data.classes import recognised
-from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDED, from_keras_hub
-from porter.data.labels import LABEL_MAPS, Labels, labels_of
-from porter.data.statements import read_preprocess
-from porter.data.timm_config import CONFIG_FILE, from_timm
-from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
+from porter.base.errors import FileError, first_line
+from porter.data.keras_hub_config import CONVERTER_FILE
+from porter.data.timm_config import CONFIG_FILE
+from porter.data.transformers_config import PROCESSOR_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.keras import is_preset
 from porter.formats.limits import read_bounded, read_json
-from porter.source.hub import INDEX, WEIGHTS, fetched, repository_of
-from porter.source.opened import Opened
-from porter.source.protocol import NOTHING, PhotoFacts
+from porter.source.hub import INDEX, WEIGHTS
 
 _SUFFIXES = (
     ".safetensors",
@@ -45,30 +30,31 @@ _SUFFIXES = (
 )
 _MOST_BYTES = 16 << 20
 """Of a config.json: those of models of 21,841 classes name each class twice, in 2 MB."""
-_SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
-_BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
-"""What reading settings raises that are none."""
 
 
-def weights_in(path: Path) -> Path:
-    """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one.
-    The folder may be a repository of the Hub (porter.source.hub). Every other path as it is, also a preset of
-    KerasHub, which has several files.
-    """
-    repository = repository_of(path)
-    path = path if repository is None else fetched(repository)
-    files = [] if is_preset(path) else _files_of_weights(path)
-    usual = (path / name for name in WEIGHTS if path / name in files)
-    return next(usual, files[0] if len(files) == 1 else path)
+def files_of_weights(folder: Path) -> list[Path]:
+    """The files of weights in a folder, if it has a config.json."""
+    if not (folder / CONFIG_FILE).is_file():
+        return []
+    return [
+        path
+        for path in folder.iterdir()
+        if (path.suffix in _SUFFIXES or path.name.endswith(INDEX)) and path.is_file()
+    ]
 
 
-def read_beside(weights: Path) -> dict[str, dict[str, Any] | str]:
+def read_sidecars(weights: Path) -> dict[str, dict[str, Any] | str]:
     """The files of JSON beside a file of weights that are about it, see Checkpoint.beside: the Hub gave the
     file its name, or it is the only one there.
     """
-    if weights.name not in WEIGHTS and _files_of_weights(weights.parent) != [weights]:
+    if weights.name not in WEIGHTS and files_of_weights(weights.parent) != [weights]:
         return {}
-    files = (weights.parent / name for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE))
+    return sidecars_in(weights.parent)
+
+
+def sidecars_in(folder: Path) -> dict[str, dict[str, Any] | str]:
+    """The files of JSON that the Hub has beside weights, by name."""
+    files = (folder / name for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE))
     return {file.name: _content(file) for file in files if file.is_file()}
 
 
@@ -93,101 +79,3 @@ def config_of(checkpoint: Checkpoint) -> Mapping[str, Any]:
         next = "fetch the folder again; without it, put the weights into a folder of their own"
         raise FileError(message, where=str(checkpoint.path.parent / CONFIG_FILE), next=next)
     return config
-
-
-def _files_of_weights(folder: Path) -> list[Path]:
-    """The files of weights in a folder, if it has a config.json."""
-    if not (folder / CONFIG_FILE).is_file():
-        return []
-    return [
-        path
-        for path in folder.iterdir()
-        if (path.suffix in _SUFFIXES or path.name.endswith(INDEX)) and path.is_file()
-    ]
-
-
-def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
-    """What porter's metadata in a file says, and a warning where it is damaged."""
-    protocol, names, name = (
-        checkpoint.stated.get(f"porter.{key}") for key in ("preprocess", "class_names", "labels")
-    )
-    try:
-        listed = json.loads(names or "[]")
-        if not isinstance(listed, list):
-            raise UsageError("'porter.class_names' is not a list of names")
-        labels = (
-            labels_of(name, listed, "porter.class_names")
-            if name and listed
-            else Labels(name)
-            if name in LABEL_MAPS
-            else None
-        )
-        return PhotoFacts(read_preprocess(protocol) if protocol else None, labels, "file"), ()
-    except (PorterError, ValueError, RecursionError) as error:
-        return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
-
-
-def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
-    """The native size, rows and columns, that porter's metadata in a file states."""
-    match = _SIZE.fullmatch(checkpoint.stated.get("porter.native_size", ""))
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def stated_beside(beside: Mapping[str, Mapping[str, Any] | str]) -> tuple[PhotoFacts, tuple[str, ...]]:
-    """What timm's config.json, transformers' preprocessor_config.json or KerasHub's image_converter.json
-    beside a file of weights says (Checkpoint.beside), and the names of classes in config.json; a warning
-    where it says what porter cannot do, or is damaged.
-    """
-    warnings = [
-        f"{name} beside the weights is damaged and not used: {content}"
-        for name, content in beside.items()
-        if isinstance(content, str)
-    ]
-    sound = {name: content for name, content in beside.items() if not isinstance(content, str)}
-    config, processor, converter = (
-        sound.get(name, {}) for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE)
-    )
-    protocol, labels = None, None
-    readings = (
-        (CONFIG_FILE, config.get("pretrained_cfg"), from_timm, lambda settings: ()),
-        (PROCESSOR_FILE, processor, from_transformers, unlike_transformers),
-        (CONVERTER_FILE, converter, from_keras_hub, lambda settings: (ROUNDED,)),
-    )
-    file, settings, read, unlike = next((reading for reading in readings if reading[1]), readings[0])
-    try:
-        if settings and isinstance(settings, dict):
-            protocol = read_preprocess(read(settings))
-            warnings += unlike(settings)
-    except (PorterError, *_BAD) as error:
-        lacks = f"it lacks {error}" if isinstance(error, KeyError) else error
-        warnings.append(f"the preprocessing that {file} states is not used: {lacks}")
-    try:
-        if (names := _names(config)) is not None:
-            labels = recognised(labels_of(CONFIG_FILE, *names))
-    except (PorterError, *_BAD) as error:
-        warnings.append(f"the names of classes that {CONFIG_FILE} states are not used: {error}")
-    return PhotoFacts(protocol, labels, "file") if protocol or labels else NOTHING, tuple(warnings)
-
-
-def with_config(opened: Opened) -> Opened:
-    """A source with what timm's config.json beside its weights states, unless a zoo publishes them."""
-    if opened.file.published or opened.fitted is None:
-        return opened
-    checkpoint = opened.fitted.checkpoint
-    photos, warnings = stated_beside(checkpoint.beside)
-    photos, others = photos.for_head(opened.facts)
-    facts = photos.of(opened.facts, str(checkpoint.path.parent / CONFIG_FILE))
-    return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
-
-
-def _names(config: Mapping[str, Any]) -> tuple[list[object], str] | None:
-    """The names of the classes, and their key. transformers calls classes without names LABEL_0 and on."""
-    if isinstance(names := config.get("label_names"), list):
-        return names, "label_names"
-    if not isinstance(listed := config.get("id2label"), dict):
-        return None
-    numbered = {int(number): name for number, name in listed.items()}
-    if sorted(numbered) != [*range(len(numbered))]:
-        raise ValueError("id2label: the numbers are not those of classes from 0")
-    names = [numbered[number] for number in range(len(numbered))]
-    return None if names == [f"LABEL_{number}" for number in numbered] else (names, "id2label")

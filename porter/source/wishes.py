@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from porter.base.errors import UsageError
+from porter.base.options import OPTION
 from porter.padding import Size
 from porter.recipe.expressions import Value
 
@@ -36,3 +38,10 @@ class Wishes:
 
 
 NONE = Wishes()
+
+
+def expect_no_options(wishes: Wishes, where: str, reason: str) -> None:
+    """Refuses options of a recipe, because the source itself states them."""
+    if wishes.options:
+        message = f"{OPTION} {', '.join(wishes.options)} changes nothing here: {reason}"
+        raise UsageError(message, where=where, next="leave it out")

@@ -33,7 +33,7 @@ from porter.graph.ops import is_map
 from porter.padding import ANY
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
-from porter.source.in_memory import read_model
+from porter.source.in_memory import export
 from porter.source.opened import Opened
 from porter.verification.itself import held_to_itself
 from porter.verification.pairing import pair, weight_distances
@@ -273,14 +273,14 @@ def _of_saved(
         Contradiction: the model itself gives something else than that file.
     """
     try:
-        checkpoint, saved = read_model(model)
+        exported = export(model)
         file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-        reference = _of_checkpoint(given, file, checkpoint, opened, stored)
+        reference = _of_checkpoint(given, file, exported.checkpoint, opened, stored)
     except Contradiction:
         raise
     except PorterError:
         return None
-    said = held_to_itself(saved, checkpoint, _image(opened.graph, reference.sizes.built))
+    said = held_to_itself(exported.saved, exported.checkpoint, _image(opened.graph, reference.sizes.built))
     return replace(reference, notes=(f"{given.name} ran {weights}", *said.held))
 
 

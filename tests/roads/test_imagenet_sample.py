@@ -22,9 +22,9 @@ from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import find_member, find_recipe
-from porter.source.doors import open_member
+from porter.source.open import open_source
 from porter.source.opened import Opened
-from porter.source.weights import fetch_published
+from porter.source.place import fetch_published, find
 from porter.source.wishes import Wishes
 from tests.support.checkout import ROOT
 from tests.support.standin_files import strided_sites, with_convention
@@ -108,7 +108,7 @@ def test_torchvision_mobilenet_v2_sees_the_same_in_the_port(
 
 def test_same_padding_would_cost_it_eight_points(torchvision_file: Path, cache: Path) -> None:
     recipe = find_recipe("mobilenet_v2")
-    opened = open_member(recipe.member("mobilenet_v2", "torchvision"), torchvision_file)
+    opened = open_source(find(torchvision_file), member=recipe.member("mobilenet_v2", "torchvision"))
     wrong = padded_otherwise(opened, Convention("same"), cache)
     print(f"\nSAME everywhere: {wrong} of 500 right, as trained 414")
     assert wrong <= 414 - 35  # another port of the same weights got 375
@@ -145,7 +145,7 @@ def test_the_frozen_graphs_own_output_is_its_head(frozen: Path, tmp_path: Path) 
 
 def test_symmetric_padding_would_cost_it_nine_points(frozen: Path, cache: Path) -> None:
     recipe = find_recipe("mobilenet_v1")
-    opened = open_member(recipe.member("mobilenet_v1", "slim"), frozen, Wishes(map=INNER))
+    opened = open_source(find(frozen), Wishes(map=INNER), recipe.member("mobilenet_v1", "slim"))
     wrong = padded_otherwise(opened, Convention("explicit", (1, 1, 1, 1)), cache)
     print(f"\npad 1 everywhere: {wrong} of 500 right, as trained 455")
     assert wrong <= 455 - 35  # another port of the same weights got 415, and 461 as trained

@@ -21,9 +21,10 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
 from porter.recipe import Member, find_recipe
-from porter.source.doors import open_member
 from porter.source.fitting.by_names import fit_by_names
 from porter.source.fitting.candidate import Candidate
+from porter.source.open import open_source
+from porter.source.place import find
 from porter.verification.references import ZooReference
 from porter.verification.source_forms import references_of
 from porter.zoos.implementation import get_implementation
@@ -113,7 +114,7 @@ def expect_standins(tensors: Any) -> None:
     ],
 )
 def test_every_tensor_finds_its_node(name: str, file: Callable[[str], Path]) -> None:
-    expect_standins(open_member(Member(RECIPE, "inception_v3", ZOO), file(name)).tensors)
+    expect_standins(open_source(find(file(name)), member=Member(RECIPE, "inception_v3", ZOO)).tensors)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_inspect_knows_the_file(name: str, file: Callable[[str], Path]) -> None:
 def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path]) -> None:
     given = {}
     for name in ("weights.h5", "counted.weights.h5"):
-        opened = open_member(Member(RECIPE, "inception_v3", ZOO), file(name))
+        opened = open_source(find(file(name)), member=Member(RECIPE, "inception_v3", ZOO))
         assert opened.fitted is not None and opened.fitted.checkpoint.counted == name.startswith("counted")
         (reference,) = references_of(opened, "float32")
         assert isinstance(reference, ZooReference)
@@ -188,7 +189,9 @@ def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> N
     import keras
 
     backbone = keras.Model(second.input, second.layers[-2].output)
-    opened = open_member(Member(RECIPE, "inception_v3", ZOO), only_weights(tmp_path / "notop.h5", backbone))
+    opened = open_source(
+        find(only_weights(tmp_path / "notop.h5", backbone)), member=Member(RECIPE, "inception_v3", ZOO)
+    )
     assert opened.facts.output == "features" and opened.facts.source_classes == 0
     assert (
         read_checkpoint(tmp_path / "notop.h5")

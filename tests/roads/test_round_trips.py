@@ -11,7 +11,8 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.port import read_port
 from porter.recipe import find_recipe, layer_names
-from porter.source.doors import open_member
+from porter.source.open import open_source
+from porter.source.place import find
 from tests.support.fixtures import WeightsMaker
 
 NARROW = "mobilenet_v2_0.35"
@@ -52,7 +53,7 @@ def test_tf_to_torch_to_tf(variant: str, suffix: str, weights_file: WeightsMaker
     porter.convert(variant, "keras", "tf", weights=tmp_path / "torch", out=tmp_path / "tf", check=False)
 
     recipe = find_recipe(variant)
-    wanted = open_member(recipe.member(variant, "keras"), original).tensors
+    wanted = open_source(find(original), member=recipe.member(variant, "keras")).tensors
     got = read_port(tmp_path / "tf").tensors()
     assert wanted.keys() == got.keys()
     for path, roles in wanted.items():

@@ -10,8 +10,9 @@ from pathlib import Path
 from porter.base.dtypes import Dtype
 from porter.port import Port
 from porter.recipe import find_recipe
-from porter.source.doors import open_member
+from porter.source.open import open_source
 from porter.source.opened import Opened
+from porter.source.place import find
 from porter.verification.check import Check
 from porter.verification.computed import unrounded_tensors
 from porter.verification.references import SourceValues
@@ -91,7 +92,7 @@ def zoos_source(
 ) -> tuple[Opened, Remembered]:
     """The weights as a zoo's, and the zoo's own implementation, or code of `OWN_CODE`, with them."""
     recipe = find_recipe(variant, recipes)
-    opened = open_member(recipe.member(variant, zoo), weights)
+    opened = open_source(find(weights), member=recipe.member(variant, zoo))
     reference = reference_of(opened)
     own_graph = "the file's own graph" if recipe.zoo(zoo, variant).framework == "caffe" else None
     assert reference is not None and (

@@ -33,8 +33,9 @@ from porter.evaluation.results import Case, Crops, Study, StudyAnswer
 from porter.files import path_of
 from porter.port import Port, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions
-from porter.source.doors import open_member
+from porter.source.open import open_source
 from porter.source.opened import Opened
+from porter.source.place import find_weights
 from porter.source.protocol import doubted
 from porter.source.wishes import Wishes
 
@@ -175,11 +176,12 @@ def _open(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Op
         PorterError: they have no zoo's; the error is that of the first.
     """
     if len(members) == 1:
-        return open_member(members[0], weights, wishes)
+        return open_source(find_weights(members[0], weights), wishes, members[0])
     problems: list[PorterError] = []
     for member in members:
+        insisted = replace(wishes, origin=member.zoo.name)
         try:
-            return open_member(member, weights, replace(wishes, origin=member.zoo.name))
+            return open_source(find_weights(member, weights), insisted, member)
         except PorterError as error:
             problems.append(error)
     raise problems[0]

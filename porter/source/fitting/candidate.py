@@ -113,3 +113,8 @@ class Candidate:
     def renamed(self, checkpoint: Checkpoint) -> Candidate:
         """The same variant, of the same file under other names."""
         return self if checkpoint is self.checkpoint else replace(self, checkpoint=checkpoint)
+
+
+def needs_md5(member: Member) -> bool:
+    """Whether one of the files that `Candidate.publisher` compares with is published with its md5 only."""
+    return any("md5" in other.file.published for other in member.kin() if other.file)

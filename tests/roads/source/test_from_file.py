@@ -133,7 +133,7 @@ def test_what_a_port_gives_is_said(
     if kept:
         assert (
             "--keep-background changes nothing: porter knows no background row among the 7 classes of "
-            "small-onnx" in ran.out
+            "model.onnx" in ran.out
         )
     else:
         refused(

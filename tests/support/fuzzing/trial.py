@@ -23,7 +23,8 @@ from porter.data.reading import read_bytes
 from porter.data.statements import read_preprocess
 from porter.formats.reading import read_checkpoint
 from porter.port.folder import read_port
-from porter.source.sidecars import read_beside, stated_beside
+from porter.source.sidecars import read_sidecars
+from porter.source.stated_photos import stated_beside
 from tests.support.fuzzing.mutations import damaged
 from tests.support.fuzzing.seeds import Seed
 from tests.support.fuzzing.tiny import RECIPE
@@ -147,7 +148,7 @@ def _port(path: Path) -> int:
 
 
 def _settings(path: Path) -> int:
-    stated_beside(read_beside(path.with_name("model.onnx")))
+    stated_beside(read_sidecars(path.with_name("model.onnx")))
     read_labels(path)
     if "=" in path.read_text(encoding="utf-8", errors="replace"):
         read_preprocess(path)

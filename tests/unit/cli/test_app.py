@@ -867,6 +867,6 @@ def test_a_name_that_is_no_text_is_an_error_like_others(cli: Cli) -> None:
 
 def test_warnings_cannot_write_to_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Fetched(Path("weights.h5"), "0" * 64, (HOSTILE,))
-    monkeypatch.setattr("porter.source.weights.fetch_published", lambda *_: found)
+    monkeypatch.setattr("porter.source.place.fetch_published", lambda *_: found)
     ran = cli("fetch", "mobilenet_v2", "--from", "keras")
     assert (ran.out, ran.err) == ("weights.h5\n", f"warning: {WRITTEN_OUT}\n")

@@ -416,7 +416,8 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(
 ) -> None:
     """From a zoo of its own, which is torchvision's with biases, so that the whole road is walked."""
     from porter.recipe import recipes_folder
-    from porter.source.doors import open_member
+    from porter.source.open import open_source
+    from porter.source.place import find
     from porter.verification.computed import unrounded_tensors
 
     (tmp_path / "recipes").mkdir()
@@ -444,7 +445,7 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(
         load_file(tmp_path / "port" / "model.safetensors"), strict=True
     )
     recipe = find_recipe("resnet18", tmp_path / "recipes")
-    opened = open_member(recipe.member("resnet18", "biased"), tmp_path / "biased.pth")
+    opened = open_source(find(tmp_path / "biased.pth"), member=recipe.member("resnet18", "biased"))
     tensors = unrounded_tensors(made.port, opened.graph, opened.tensors)
     source = Shifted(own_build(opened, "float64"), {}, frozenset(made.port.record.absorbed.values()))
     found = Check(made.port, ("float64",), tensors=tensors).prove(source, AT).proof

@@ -23,7 +23,7 @@ from porter.formats import unreadable
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS, READABLE, recognise
 from porter.frameworks import DESTINATION_NAMES, ENGINE_NAMES
-from porter.source.sidecars import weights_in
+from porter.source.place import file_at
 
 KERNEL = np.ones((3, 3, 3, 2), np.float32)
 
@@ -162,7 +162,7 @@ def test_a_preset_of_keras_hub_has_two_files_of_tensors(tmp_path: Path) -> None:
         '{\n    "module": "keras_hub.src.models.resnet.resnet_backbone",\n    "config": {}}'
     )
     weights_h5(tmp_path / "model.weights.h5")
-    assert weights_in(tmp_path) == tmp_path
+    assert file_at(tmp_path).path == tmp_path
     tensors = read_checkpoint(tmp_path).tensors
     assert tensors.keys() == read_checkpoint(tmp_path / "model.weights.h5").tensors.keys()
     weights_h5(tmp_path / "task.weights.h5")

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from porter.base.errors import FileError
 from porter.formats.reading import read_weights
-from porter.source.sidecars import weights_in
+from porter.source.place import file_at
 from tests.support.arrays import Array
 
 ARRAYS: dict[str, Array] = {
@@ -38,7 +38,7 @@ def folder_of(folder: Path, weight_map: Any = None) -> Path:
 
 def test_all_shards_are_read(tmp_path: Path) -> None:
     index = folder_of(tmp_path)
-    assert weights_in(tmp_path) == index
+    assert file_at(tmp_path).path == index
     found = read_weights(index)
     assert found.format == "safetensors" and found.tensors.keys() == ARRAYS.keys()
     assert all(np.array_equal(found.tensors[name], array) for name, array in ARRAYS.items())
@@ -51,7 +51,7 @@ def test_shards_of_torch_are_read(tmp_path: Path) -> None:
         torch.save({tensor: torch.from_numpy(ARRAYS[tensor])}, tmp_path / name)
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": held}))
-    found = read_weights(weights_in(tmp_path))
+    found = read_weights(file_at(tmp_path).path)
     assert (found.format, found.dialect) == ("torch", "torch") and found.tensors.keys() == held.keys()
 
 
@@ -61,7 +61,7 @@ def test_the_cache_of_hugging_face_has_links(tmp_path: Path) -> None:
     snapshot.mkdir(parents=True)
     for file in blobs.iterdir():
         (snapshot / file.name).symlink_to(Path("../../blobs") / file.name)
-    assert read_weights(weights_in(snapshot)).tensors.keys() == ARRAYS.keys()
+    assert read_weights(file_at(snapshot).path).tensors.keys() == ARRAYS.keys()
 
 
 CONTRADICTORY = {

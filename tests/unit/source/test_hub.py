@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from porter.base.errors import DownloadError, FileError, NotInstalled, UsageError
 from porter.source import hub
 from porter.source.hub import Repository, repository_of
-from porter.source.sidecars import weights_in
+from porter.source.place import file_at
 from tests.support.hub_server import COMMIT, OWNED, HubServer, hub_server
 
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -58,7 +58,7 @@ def test_what_names_no_repository(text: str) -> None:
 
 def test_only_what_porter_reads_is_fetched(server: HubServer, tmp_path: Path) -> None:
     server.files["pytorch_model.bin"] = b"code"
-    found = weights_in(Path(f"hf://{OWNED}"))
+    found = file_at(Path(f"hf://{OWNED}")).path
     assert found.read_bytes() == server.files["model.safetensors"] and found.parent.name == COMMIT
     assert tmp_path / "cache" in found.parents
     assert {*server.asked} == {"config.json", "preprocessor_config.json", "model.safetensors"}
@@ -67,12 +67,12 @@ def test_only_what_porter_reads_is_fetched(server: HubServer, tmp_path: Path) ->
 def test_the_cache_serves_where_there_is_no_network(
     server: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = weights_in(Path(f"hf://{OWNED}"))
+    first = file_at(Path(f"hf://{OWNED}")).path
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     server.asked.clear()
-    assert weights_in(Path(f"hf://{OWNED}")) == first == weights_in(Path(f"hf://{OWNED}@{COMMIT}"))
+    assert file_at(Path(f"hf://{OWNED}")).path == first == file_at(Path(f"hf://{OWNED}@{COMMIT}")).path
     with pytest.raises(DownloadError, match="the cache lacks it") as refused:
-        weights_in(Path("hf://me/other"))
+        file_at(Path("hf://me/other"))
     assert (
         refused.value.next
         == "check the network, or fetch it on a machine with one: a file in the cache needs no network"
@@ -84,12 +84,12 @@ def test_shards_are_fetched_by_their_index(server: HubServer, tmp_path: Path) ->
     held = server.files.pop("model.safetensors")
     index = {"weight_map": {"a.weight": "model-1.safetensors"}}
     server.files |= {"model.safetensors.index.json": json.dumps(index).encode(), "model-1.safetensors": held}
-    found = weights_in(Path(f"hf://{OWNED}"))
+    found = file_at(Path(f"hf://{OWNED}")).path
     assert (found.parent / "model-1.safetensors").read_bytes() == held
     del server.files["model-1.safetensors"]
     (found.parent / "model-1.safetensors").unlink()
     with pytest.raises(DownloadError, match=r"it has no model-1\.safetensors, which its index lists"):
-        weights_in(Path(f"hf://{OWNED}"))
+        file_at(Path(f"hf://{OWNED}"))
 
 
 WHOLE = {"model.weights.h5": b""}
@@ -107,7 +107,7 @@ def test_a_preset_is_fetched_with_its_task(weights: dict[str, bytes], server: Hu
         "task.json": b"{}",
         "tokenizer.json": b"{}",
     }
-    found = weights_in(Path(f"hf://{OWNED}"))
+    found = file_at(Path(f"hf://{OWNED}")).path
     assert {file.name for file in found.iterdir()} == {"config.json", "task.json", *weights}
     assert {"task.weights.h5", "image_converter.json"} <= {
         *server.asked
@@ -120,7 +120,7 @@ def test_names_of_shards_that_leave_the_cache_are_not_asked_for(server: HubServe
     ).encode()
     server.files["../../../evil.safetensors"] = server.files.pop("model.safetensors")
     with pytest.raises(FileError, match="is not in its folder"):
-        weights_in(Path(f"hf://{OWNED}"))
+        file_at(Path(f"hf://{OWNED}"))
     assert not any("evil" in name for name in server.asked) and not [*tmp_path.rglob("evil*")]
 
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_fetched_is_one_error(
 ) -> None:
     server.refuses = refuses
     with pytest.raises(DownloadError) as refused:
-        weights_in(Path(f"hf://{named}"))
+        file_at(Path(f"hf://{named}"))
     assert message in refused.value.message and next in str(refused.value.next)
     assert refused.value.where == f"hf://{named if '@' in named else f'{named}@main'}"
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_fetched_is_one_error(
 def test_a_repository_without_them_is_said(lacking: str, server: HubServer) -> None:
     del server.files[lacking]
     with pytest.raises(DownloadError, match="it has no") as refused:
-        weights_in(Path(f"hf://{OWNED}"))
+        file_at(Path(f"hf://{OWNED}"))
     assert refused.value.next == "hf download me/net FILE, and name that file"
 
 
@@ -173,7 +173,7 @@ def test_without_the_library_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(hub, "expect_installed", missing)
     with pytest.raises(NotInstalled, match="pip install huggingface_hub"):
-        weights_in(Path(f"hf://{OWNED}"))
+        file_at(Path(f"hf://{OWNED}"))
 
 
 def test_the_command_takes_a_repository(server: HubServer, tmp_path: Path) -> None:

@@ -24,10 +24,12 @@ from porter.graph import tensor_shapes
 from porter.port import Origin
 from porter.recipe import Member, expand, find_member, find_recipe, layer_names, recipes_folder
 from porter.recipe.twins import FILE
-from porter.source.doors import open_member
+from porter.source.open import open_source
 from porter.source.origin import _known
-from porter.source.reading import read_source
-from porter.source.sidecars import read_beside, stated_beside
+from porter.source.place import file_at, find
+from porter.source.reading import read
+from porter.source.sidecars import read_sidecars
+from porter.source.stated_photos import stated_beside
 from porter.source.statements import of_config
 from porter.source.wishes import Wishes
 from porter.verification import reverify
@@ -102,7 +104,7 @@ def placed(
 
 
 def origin_of(path: Path, zoo: str, variant: str = VARIANT, **wishes: Any) -> Origin | None:
-    return open_member(find_member(variant, zoo), path, Wishes(**wishes)).facts.origin
+    return open_source(find(path), Wishes(**wishes), find_member(variant, zoo)).facts.origin
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_the_origin_is_right_and_twins_are_said(
     if (zoo, twin) != ("timm_tf", "torchvision"):  # timm has one Inception v3
         assert said.match is not None and said.match.member.zoo.name == zoo == said.origin.zoo
     with pytest.raises(UsageError) as refused:
-        open_member(find_member(variant, twin), tmp_path / "folder")
+        open_source(find(tmp_path / "folder"), member=find_member(variant, twin))
     assert called[0] in str(refused.value) and f"{variant} from {twin}" in refused.value.message
     if not called[1] and variant != "inception_v3":
         named = porter.inspect(placed(file, tmp_path / "named", f"{called[0]}-0a1b2c3d.safetensors"))
@@ -187,7 +189,7 @@ def test_settings_that_transformers_writes_name_one_variant(zoo: str, tmp_path: 
         asked = [recipe.member(name, zoo) for name in (variant, *others[-1:])]
         for changed, known in (({}, {}), SET_BY_TRANSFORMERS[kind]):
             library.AutoConfig.for_model(kind, **settings, **changed).save_pretrained(tmp_path)
-            statement = of_config(read_source(file))
+            statement = of_config(read(file_at(file)))
             assert statement is not None
             for found in (_known(member, statement) for member in asked):
                 assert found.origin is not None and (found.origin.variant, found.origin.zoo) == (variant, zoo)
@@ -259,10 +261,10 @@ def test_who_insists_on_the_stated_zoo_keeps_what_else_is_stated(
     config = {"architecture": PLAIN, "model_args": {"bn_eps": 0.01}}
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=config)
     for insisted in (None, "timm"):
-        assert open_member(find_member(VARIANT, "timm"), path, Wishes(origin=insisted)).chosen == {
+        assert open_source(find(path), Wishes(origin=insisted), find_member(VARIANT, "timm")).chosen == {
             "bn_epsilon": 0.01
         }
-    other = open_member(find_member(VARIANT, "timm_tf"), path, Wishes(origin="timm_tf"))
+    other = open_source(find(path), Wishes(origin="timm_tf"), find_member(VARIANT, "timm_tf"))
     assert not other.chosen
 
 
@@ -444,7 +446,7 @@ def test_a_config_names_as_many_classes_as_imagenet_21k_has(
     names = [f"{number:05d}, {'a name of the length that WordNet has' * 2}" for number in range(21_841)]
     listed = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=listed)
-    photos, warnings = stated_beside(read_beside(path))
+    photos, warnings = stated_beside(read_sidecars(path))
     assert (path.parent / "config.json").stat().st_size > 3 << 20
     assert photos.labels is not None and photos.labels.names == tuple(names) and not warnings
 

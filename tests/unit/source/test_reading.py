@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.source.reading import read_source
+from porter.source.place import file_at
+from porter.source.reading import read
 from tests.support import orphans
 
 SHAPES = {
@@ -39,11 +40,11 @@ STATE = {
 )
 def test_names_and_axes_are_those_of_torch(file: str, write: Any, tmp_path: Path) -> None:
     write(tmp_path / file, STATE)
-    assert read_source(tmp_path / file).tensors.keys() != STATE.keys(), (
+    assert read(file_at(tmp_path / file)).tensors.keys() != STATE.keys(), (
         "without a config.json nothing says whose they are"
     )
     (tmp_path / "config.json").write_text('{"model_type": "net"}')
-    found = read_source(tmp_path / file)
+    found = read(file_at(tmp_path / file))
     assert found.dialect == "torch" and found.tensors.keys() == STATE.keys()
     for name, value in STATE.items():
         np.testing.assert_array_equal(found.tensors[name], value)

@@ -21,9 +21,10 @@ from porter.graph.pads import with_conventions
 from porter.padding import Convention
 from porter.port import read_port
 from porter.recipe import Recipe, expand, find_recipe, recipes_folder, trained_conventions
-from porter.source.doors import open_member
 from porter.source.fitting.by_graph import fit_by_graph
 from porter.source.fitting.candidate import Candidate
+from porter.source.open import open_source
+from porter.source.place import find
 from porter.source.training_pads import with_padding
 from porter.verification.check import Check
 from porter.verification.inputs import stated_range
@@ -131,7 +132,7 @@ def test_the_check_proves_the_shipped_pads_first_and_then_the_port(
 def test_the_difference_is_that_of_the_two_functions(
     made: porter.Ported, recipe: Recipe, weights: Path
 ) -> None:
-    opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
+    opened = with_padding(open_source(find(weights), member=recipe.member(VARIANT, ZOO)), "trained")
     assert opened.shipped is not None
     taken, torch = stated_range(opened.graph, opened.facts.preprocess), get_destination("torch")
     assert taken is not None
@@ -184,7 +185,7 @@ def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
 def test_a_reference_that_computes_otherwise_fails_the_first_step(
     made: porter.Ported, recipe: Recipe, weights: Path
 ) -> None:
-    opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
+    opened = with_padding(open_source(find(weights), member=recipe.member(VARIANT, ZOO)), "trained")
     assert opened.shipped is not None
     torch = get_destination("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")

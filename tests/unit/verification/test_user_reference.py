@@ -16,8 +16,9 @@ from porter.files import digest
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Port, read_port
 from porter.recipe import find_recipe
-from porter.source.doors import open_member
+from porter.source.open import open_source
 from porter.source.opened import Opened
+from porter.source.place import find
 from porter.source.reopening import source_of
 from porter.verification.check import Check
 from porter.verification.reverify import check_against
@@ -229,7 +230,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
         "mine", "own", "torch", weights=weights, out=folder / "port", recipes=recipes, check=False
     ).port
     recipe = find_recipe("mine", recipes)
-    return Mine(folder, open_member(recipe.member("mine", "own"), weights), port)
+    return Mine(folder, open_source(find(weights), member=recipe.member("mine", "own")), port)
 
 
 def test_the_authors_code_proves_a_port_that_nothing_else_proves(

@@ -24,7 +24,8 @@ from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.padding import ANY
-from porter.source.doors import open_file
+from porter.source.open import open_source
+from porter.source.place import find
 from tests.support.checkout import ROOT
 from tests.support.formats.torch_export.exports import export
 from tests.support.refusals import unreadable
@@ -447,12 +448,12 @@ def test_what_is_refused_is_the_op_and_not_what_stands_before_it(tmp_path: Path)
     ):
         path, _ = export(Net(last).eval(), torch.randn(2, 3, 8, 8), tmp_path)
         with pytest.raises(MappingError, match=rf"porter has no op for '[\w/]+' \({kind}\)"):
-            open_file(path)
+            open_source(find(path))
 
 
 def test_an_op_that_porter_lacks_is_named_where_it_may_share_memory(tmp_path: Path) -> None:
     with pytest.raises(MappingError, match=r"porter has no op for 'logcumsumexp' \(logcumsumexp\)"):
-        open_file(export(Reads(summed), torch.randn(1, 3, 4, 4), tmp_path)[0])
+        open_source(find(export(Reads(summed), torch.randn(1, 3, 4, 4), tmp_path)[0]))
 
 
 def test_what_an_op_that_porter_lacks_may_have_changed_is_named_too(tmp_path: Path) -> None:
@@ -465,7 +466,7 @@ def test_what_an_op_that_porter_lacks_may_have_changed_is_named_too(tmp_path: Pa
     with pytest.raises(
         MappingError, match=r"'logcumsumexp' .*, 'add' \('add' uses a value that 'relu_' .* has changed\)"
     ):
-        open_file(export(Reads(call), torch.randn(1, 3, 4, 4), tmp_path)[0])
+        open_source(find(export(Reads(call), torch.randn(1, 3, 4, 4), tmp_path)[0]))
 
 
 def writes_beside(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -517,7 +518,7 @@ def test_the_weights_are_read_where_the_graph_is_not(name: str, tmp_path: Path) 
     assert checkpoint.graph is None and "conv.weight" in checkpoint.tensors
     assert "read without the graph: " in checkpoint.notes[0] and words in checkpoint.notes[0]
     with pytest.raises(UsageError, match=re.escape(words)):
-        open_file(path)
+        open_source(find(path))
 
 
 class Changing(nn.Module):
@@ -549,7 +550,7 @@ def test_a_program_without_ops_that_change_says_in_its_signature_what_each_run_c
     with torch.no_grad():
         path = export(Changing(change).eval(), torch.randn(1, 3, 4, 4), tmp_path, decomposed=True)[0]
         with pytest.raises(UsageError, match=words):
-            open_file(path)
+            open_source(find(path))
         assert (
             read_checkpoint(
                 export(Changing().eval(), torch.randn(1, 3, 4, 4), tmp_path, decomposed=True)[0]

@@ -10,7 +10,8 @@ from torch import nn
 import porter
 from porter.base.errors import MappingError, RecipeError, UsageError
 from porter.recipe import find_recipe
-from porter.source.doors import expect_file, open_member
+from porter.source.open import open_source
+from porter.source.place import expect_file, find
 from porter.source.wishes import Wishes
 from tests.support.recipe.recipes import VALID, write
 from tests.support.standin_files import source_checkpoint
@@ -27,7 +28,7 @@ def refused(folder: Path, variant: str, zoo: str) -> str | None:
     }
     save_file({**tensors, "features.18.0.more": np.zeros(4, np.float32)}, path)
     with pytest.raises(MappingError) as caught:
-        open_member(recipe.member(variant, zoo), path)
+        open_source(find(path), member=recipe.member(variant, zoo))
     return caught.value.next
 
 
@@ -43,7 +44,7 @@ def test_the_zoo_of_a_file_is_told_before_its_head_is_asked_for(tmp_path: Path) 
     recipe, path = find_recipe("mobilenet_v1_0.25"), tmp_path / "weights.npz"
     np.savez(path, allow_pickle=False, **dict(source_checkpoint("mobilenet_v1_0.25", "tensornets").tensors))
     with pytest.raises(MappingError) as caught:
-        open_member(recipe.member("mobilenet_v1_0.25", "slim"), path)
+        open_source(find(path), member=recipe.member("mobilenet_v1_0.25", "slim"))
     assert "it looks like mobilenet_v1_0.25 from tensornets" in str(caught.value.next)
 
 
@@ -66,14 +67,14 @@ def test_every_map_that_is_offered_opens_the_file(tmp_path: Path) -> None:
     def offered(settings: tuple[str, ...] = ()) -> MappingError:
         save_file(tensors, path)
         with pytest.raises(MappingError) as caught:
-            open_member(recipe.member(VARIANT, "torchvision"), path, Wishes(map=settings))
+            open_source(find(path), Wishes(map=settings), recipe.member(VARIANT, "torchvision"))
         return caught.value
 
     for settings in ((), ("classifier.9=head/logits",)):
         maps = offered(settings).maps
         assert maps
         for setting in maps:
-            open_member(recipe.member(VARIANT, "torchvision"), path, Wishes(map=(setting,)))
+            open_source(find(path), Wishes(map=(setting,)), recipe.member(VARIANT, "torchvision"))
     tensors |= {
         f"classifier.2.{name}": np.ones(64, np.float32)
         for name in ("weight", "bias", "running_mean", "running_var")
@@ -98,8 +99,8 @@ def test_a_background_row_that_is_not_there_is_not_kept_in_silence(tmp_path: Pat
         path,
     )
     member = recipe.member(VARIANT, "torchvision")
-    assert open_member(member, path).warnings == ()
-    (said,) = open_member(member, path, Wishes(background=True)).warnings
+    assert open_source(find(path), member=member).warnings == ()
+    (said,) = open_source(find(path), Wishes(background=True), member).warnings
     assert said == (
         "--keep-background changes nothing: porter knows no background row among the 1000 classes of "
         "model.safetensors"

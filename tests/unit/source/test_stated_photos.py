@@ -17,8 +17,10 @@ import porter
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
 from porter.data.preprocess import Preprocess, prepare
 from porter.data.statements import read_preprocess
+from porter.source.place import file_at
 from porter.source.protocol import NOTHING
-from porter.source.sidecars import read_beside, stated_beside, weights_in
+from porter.source.sidecars import read_sidecars
+from porter.source.stated_photos import stated_beside
 from tests.support import originals
 from tests.support.fixtures import WeightsMaker
 
@@ -50,7 +52,7 @@ def folder(path: Path, settings: dict[str, Any], **more: Any) -> Path:
     [{}, {"crop_mode": "squash"}, {"interpolation": "bilinear", "crop_pct": 1.0}, {"crop_pct": 0.875}],
 )
 def test_photos_are_prepared_as_timm_prepares_them(change: dict[str, Any], tmp_path: Path) -> None:
-    stated, warnings = stated_beside(read_beside(folder(tmp_path, {**SETTINGS, **change})))
+    stated, warnings = stated_beside(read_sidecars(folder(tmp_path, {**SETTINGS, **change})))
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (120, 90, 3), dtype=np.uint8))
     assert stated.preprocess is not None and not warnings
     np.testing.assert_array_equal(
@@ -63,7 +65,7 @@ def test_photos_are_prepared_as_timm_prepares_them(change: dict[str, Any], tmp_p
     [{"crop_mode": "border"}, {"interpolation": "random"}, {"input_size": [3, 96, 80]}, {"std": [0, 0, 0]}],
 )
 def test_what_porter_cannot_prepare_is_said(change: dict[str, Any], tmp_path: Path) -> None:
-    stated, (said,) = stated_beside(read_beside(folder(tmp_path, {**SETTINGS, **change})))
+    stated, (said,) = stated_beside(read_sidecars(folder(tmp_path, {**SETTINGS, **change})))
     assert stated.preprocess is None and said.startswith(
         "the preprocessing that config.json states is not used"
     )
@@ -73,22 +75,22 @@ def test_other_configs_say_nothing(tmp_path: Path) -> None:
     for content in ("[]", "{}", '{"pretrained_cfg": 3}'):
         file = folder(tmp_path, {})
         (tmp_path / "config.json").write_text(content)
-        assert stated_beside(read_beside(file)) == stated_beside(
-            read_beside(tmp_path / "none" / "model.safetensors")
+        assert stated_beside(read_sidecars(file)) == stated_beside(
+            read_sidecars(tmp_path / "none" / "model.safetensors")
         )
     assert (
-        weights_in(tmp_path) == tmp_path / "model.safetensors"
-        and weights_in(tmp_path / "x") == tmp_path / "x"
+        file_at(tmp_path).path == tmp_path / "model.safetensors"
+        and file_at(tmp_path / "x").path == tmp_path / "x"
     )
 
 
 def test_of_several_files_of_weights_none_is_taken_by_chance(tmp_path: Path) -> None:
     file = folder(tmp_path, {}).rename(tmp_path / "last.safetensors")
-    assert weights_in(tmp_path) == file
+    assert file_at(tmp_path).path == file
     (tmp_path / "best.safetensors").write_bytes(b"")
-    assert weights_in(tmp_path) == tmp_path
+    assert file_at(tmp_path).path == tmp_path
     usual = file.rename(tmp_path / "model.safetensors")
-    assert weights_in(tmp_path) == usual
+    assert file_at(tmp_path).path == usual
 
 
 def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(
@@ -121,7 +123,7 @@ def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(
 
 @pytest.mark.parametrize("names", [[], ["x" * 201], ["a", ""], ["\x1b[31mred"], [3]])
 def test_what_are_no_names_of_classes_is_said(names: list[Any], tmp_path: Path) -> None:
-    stated, (said,) = stated_beside(read_beside(folder(tmp_path, SETTINGS, label_names=names)))
+    stated, (said,) = stated_beside(read_sidecars(folder(tmp_path, SETTINGS, label_names=names)))
     assert (stated.preprocess, stated.labels) == (PROTOCOL, None)
     assert said.startswith("the names of classes that config.json states are not used: label_names:")
 
@@ -130,12 +132,12 @@ def test_links_as_in_hugging_faces_cache_are_followed(tmp_path: Path) -> None:
     blob = folder(tmp_path / "blobs", SETTINGS, label_names=["a", "b"]).with_name("config.json")
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "config.json").symlink_to(blob)
-    stated, warnings = stated_beside(read_beside(tmp_path / "snapshot" / "model.safetensors"))
+    stated, warnings = stated_beside(read_sidecars(tmp_path / "snapshot" / "model.safetensors"))
     assert (stated.preprocess, stated.labels, warnings) == (PROTOCOL, Labels("config.json", ("a", "b")), ())
     (tmp_path / "snapshot" / "config.json").unlink()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "snapshot" / "config.json").symlink_to(tmp_path / "pipe")
-    assert stated_beside(read_beside(tmp_path / "snapshot" / "model.safetensors")) == (NOTHING, ())
+    assert stated_beside(read_sidecars(tmp_path / "snapshot" / "model.safetensors")) == (NOTHING, ())
 
 
 IMAGENETS = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
@@ -182,7 +184,7 @@ def test_photos_are_prepared_as_transformers_prepares_them(
     kind: str, settings: dict[str, Any], protocol: str, tmp_path: Path
 ) -> None:
     """By the arithmetic of its PIL processors, with which 500 photos were compared bit for bit."""
-    stated, warnings = stated_beside(read_beside(processor(tmp_path, kind, **settings)))
+    stated, warnings = stated_beside(read_sidecars(processor(tmp_path, kind, **settings)))
     resize, size, kernel, *crop = protocol.split(",")
     cropped = f"crop={crop[0]}," if crop else ""
     assert stated.preprocess == read_preprocess(
@@ -232,7 +234,7 @@ def test_photos_are_prepared_as_transformers_prepares_them(
 def test_what_a_processor_does_otherwise_is_said(
     kind: str, settings: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    stated, (said,) = stated_beside(read_beside(processor(tmp_path, kind, **settings)))
+    stated, (said,) = stated_beside(read_sidecars(processor(tmp_path, kind, **settings)))
     assert stated == NOTHING and said.startswith(
         f"the preprocessing that preprocessor_config.json states is not used: {message}"
     )
@@ -249,11 +251,11 @@ def test_a_folder_of_transformers_names_its_classes(tmp_path: Path) -> None:
         (wnids[::-1], Labels("config.json", tuple(wnids[::-1]))),
     ):
         (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate(names))}))
-        stated, warnings = stated_beside(read_beside(file))
+        stated, warnings = stated_beside(read_sidecars(file))
         assert stated.preprocess is not None and (stated.labels, warnings) == (labels, ())
     (tmp_path / "config.json").write_text('{"id2label": {"0": "ant", "2": "bee"}}')
-    assert stated_beside(read_beside(file))[1][0].endswith(
+    assert stated_beside(read_sidecars(file))[1][0].endswith(
         "id2label: the numbers are not those of classes from 0"
     )
-    (said,) = stated_beside(read_beside(processor(tmp_path / "fast", "ViTImageProcessorFast", size=96)))[1]
+    (said,) = stated_beside(read_sidecars(processor(tmp_path / "fast", "ViTImageProcessorFast", size=96)))[1]
     assert "ViTImageProcessorFast resizes them by torch" in said

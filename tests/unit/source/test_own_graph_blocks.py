@@ -6,7 +6,7 @@ from porter.filegraph.to_graph import Translated
 from porter.graph import INPUT, Add, Conv, Graph, Node, Relu
 from porter.graph.record import from_record, to_record
 from porter.padding import Convention, Window
-from porter.source.blocks import with_blocks
+from porter.source.own_graph import with_blocks
 
 
 def test_joined_names_of_fused_layers_make_paths_that_a_record_holds() -> None:

@@ -1,0 +1,206 @@
+"""The one way in: what is at a place, opened as the variant that is asked for, or as what it is.
+
+A file becomes a `Checkpoint`, a model the file that its framework saves it as. The checkpoint is a
+`Candidate` of the variant that is asked for, otherwise of each that it may be, best first; a candidate's
+`Fit` says which tensor is which node's; and that, or the file's own graph, gives the `Opened` source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from porter.base.errors import MappingError, NotInstalled, PorterError
+from porter.base.options import KEEP_ACTIVATION, KEEP_BACKGROUND
+from porter.data.timm_config import CONFIG_FILE
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.reading import read_weights
+from porter.padding.sizes import InputSizes
+from porter.recipe import Member
+from porter.source.advice import advised, no_graph
+from porter.source.by_recipe import open_candidate
+from porter.source.fitting.candidate import Candidate, needs_md5
+from porter.source.in_memory import Exported, by_variables, export, renamed
+from porter.source.library_model import build
+from porter.source.likeliest import open_likeliest
+from porter.source.opened import Opened
+from porter.source.origin import expect_origin, origin_of, stated_origin, undecided
+from porter.source.own_graph import open_graph
+from porter.source.place import File, FilePair, InMemory, Place, PortFolder, TrainedPort
+from porter.source.port_source import expect_as_made, member_of, open_port
+from porter.source.ranking.rank import rank
+from porter.source.reading import of_pair, read
+from porter.source.stated_photos import native_within, stated_beside, stated_within
+from porter.source.tuned_port import open_tuned
+from porter.source.wishes import NONE, Wishes
+
+
+def open_source(
+    place: Place, wishes: Wishes = NONE, member: Member | None = None, recipes: Path | None = None
+) -> Opened:
+    """Opens what is at a place.
+
+    Without `member`, a file is opened by its own graph; where a variant's graph is the file's, the recipe's
+    paths, labels and protocol are used. A folder of the Hub is opened as the variant that its config.json
+    states. Not a bit of a model in memory is changed; `Opened.in_memory` is what its port is compared with
+    besides.
+
+    Args:
+        member: the variant that it is opened as.
+        recipes: a folder of recipes besides porter's.
+
+    Raises:
+        UsageError: the source itself states the options, it carries no graph, neither it nor `wishes` state
+            an input size, or a model cannot be saved (porter.frameworks.in_memory).
+        MappingError: file and graph do not cover each other, or porter has no op for a part of the graph;
+            `next` says what the file looks like instead.
+        FileError: a file cannot be read.
+    """
+    match place:
+        case PortFolder(port):
+            expect_as_made(port, wishes)
+            opened = open_port(port, member or member_of(port.record, recipes))
+        case TrainedPort(port, weights):
+            expect_as_made(port, wishes)
+            opened = open_tuned(port, read_weights(weights), member_of(port.record, recipes))
+        case InMemory(model, example):
+            opened = _of_model(export(model, example, wishes.outputs, wishes.size), wishes, recipes)
+        case File() | FilePair() if member is not None:
+            opened = _as_member(read(place, md5=needs_md5(member)), member, wishes)
+        case File() | FilePair():
+            checkpoint = read(place, wishes.outputs, wishes.size)
+            by_itself = _as_stated if checkpoint.graph is None else _by_graph
+            opened = by_itself(checkpoint, wishes, recipes)
+    if isinstance(place, File):
+        opened = replace(opened, warnings=(*place.warnings, *opened.warnings))
+    if isinstance(place, FilePair):
+        opened = replace(opened, file=of_pair(opened, place))
+    return replace(opened, warnings=(*opened.warnings, *_no_background(opened, wishes)))
+
+
+def _no_background(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
+    """A warning if a background row is wished that nobody knows of."""
+    if not wishes.background or opened.facts.background:
+        return ()
+    return (
+        (
+            f"{KEEP_BACKGROUND} changes nothing: porter knows no background row among the "
+            f"{opened.facts.source_classes} classes of {opened.file.file}"
+        ),
+    )
+
+
+def _as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened:
+    """A file as the variant that is asked for."""
+    candidate = Candidate.of(member, checkpoint)
+    known = origin_of(candidate, wishes.origin)
+    expect_origin(candidate, known)
+    wishes = replace(wishes, options={**known.options, **wishes.options})
+    try:
+        opened = _with_config(open_candidate(candidate, wishes, known.origin))
+    except MappingError as error:
+        raise advised(error, candidate, wishes) from None
+    return replace(opened, warnings=(*undecided(opened, checkpoint.path), *opened.warnings))
+
+
+def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
+    """A file by its own graph: as a variant that has it, otherwise under the file's names."""
+    assert checkpoint.graph is not None
+    native = None if wishes.size or checkpoint.graph.built_size else native_within(checkpoint)
+    wishes = replace(wishes, size=native or wishes.size)
+    if wishes.keep_activation or wishes.outputs:
+        return open_graph(checkpoint, wishes)
+    ranked = rank(checkpoint, recipes)
+    left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
+    likeliest, _ = open_likeliest(ranked.likely, wishes)
+    try:
+        opened = likeliest[1] if likeliest is not None else open_graph(checkpoint, wishes)
+    except PorterError as error:  # the recipe may be the one that was meant for this file
+        error.next = "; ".join(filter(None, (error.next, *left_out)))
+        raise
+    notes = (
+        [
+            (
+                f"it is {opened.member.name}: the recipe's names are used, and its labels and protocol "
+                "unless others are stated"
+            )
+        ]
+        if opened.member
+        else []
+    )
+    activation = opened.facts.activation
+    notes += [f"its {activation} is taken off: {KEEP_ACTIVATION()} keeps it"] if activation else []
+    noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
+    photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.beside)
+    # Of another head where the file was changed after porter wrote it.
+    photos, others = photos.for_head(opened.facts)
+    facts = photos.of(opened.facts, checkpoint.path.name)
+    sizes = replace(opened.sizes, built=native) if native else opened.sizes
+    return replace(
+        opened,
+        file=noted,
+        facts=facts,
+        sizes=sizes,
+        warnings=(*left_out, *damaged, *others, *opened.warnings),
+    )
+
+
+def _as_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
+    """A file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the network
+    that the library which wrote the folder builds.
+    """
+    likeliest, _ = open_likeliest(rank(checkpoint, recipes).likely)
+    origin = None if likeliest is None else likeliest[1].facts.origin
+    if likeliest is not None and origin is not None and origin.by == "config.json" and origin.zoo is not None:
+        return _with_config(likeliest[1])
+    try:
+        built = build(checkpoint, wishes.outputs, wishes.size)
+    except NotInstalled as error:
+        error.next = (
+            f"{error.next}, which builds the network of this folder; or {no_graph(checkpoint, recipes).next}"
+        )
+        raise
+    if built is None:
+        raise no_graph(checkpoint, recipes)
+    opened = _of_model(built, wishes, recipes)
+    return replace(opened, facts=opened.stating(origin=stated_origin(checkpoint)))
+
+
+def _with_config(opened: Opened) -> Opened:
+    """A source with what timm's config.json beside its weights states, unless a zoo publishes them."""
+    if opened.file.published or opened.fitted is None:
+        return opened
+    checkpoint = opened.fitted.checkpoint
+    photos, warnings = stated_beside(checkpoint.beside)
+    photos, others = photos.for_head(opened.facts)
+    facts = photos.of(opened.facts, str(checkpoint.path.parent / CONFIG_FILE))
+    return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
+
+
+def _of_model(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opened:
+    """A model by the graph that it was saved with; where porter lacks an op for it, as the recipe's variant
+    that has its variables.
+    """
+    saved = exported.saved
+    wishes = replace(wishes, size=wishes.size or saved.size)
+    try:
+        opened = _by_graph(exported.checkpoint, wishes, recipes)
+    except PorterError as error:
+        found = _as_variables(exported, wishes, recipes)
+        if found is None:
+            raise renamed(error, saved) from None
+        opened = found
+    return exported.marked(replace(opened, warnings=(*saved.notes, *opened.warnings)))
+
+
+def _as_variables(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opened | None:
+    """A model in memory whose graph has ops that porter lacks, as the variant that its variables fit. Only
+    the model itself says whether it computes that variant.
+    """
+    variables, size = by_variables(exported), exported.saved.size
+    if variables is None or wishes.keep_activation or wishes.outputs:
+        return None
+    likeliest, _ = open_likeliest(rank(variables, recipes).likely, wishes)
+    if likeliest is None:
+        return None
+    return replace(likeliest[1], sizes=InputSizes(size) if size else likeliest[1].sizes)

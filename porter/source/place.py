@@ -1,0 +1,168 @@
+"""Where a source is: a file, a pair of files, a port, or a model in memory. It is found once, with what lies
+beside it, before anything of it is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from porter.base.commands import CONVERT, FILE, FRAMEWORK, RECIPE_LIST, RECIPE_SHOW, VARIANT, ZOO
+from porter.base.errors import UsageError
+from porter.base.options import FROM, WEIGHTS
+from porter.files import Fetched, fetch
+from porter.formats.keras import is_preset
+from porter.formats.recognition import is_there
+from porter.frameworks import TRAINED
+from porter.port import Port, model_file, port_at, read_port
+from porter.recipe import Member, declared_recipes
+from porter.recipe.spelling import nearest
+from porter.source.hub import WEIGHTS as NAMES_OF_THE_HUB, fetch_repository, repository_of
+from porter.source.sidecars import files_of_weights, read_sidecars, sidecars_in
+
+if TYPE_CHECKING:
+    from porter.frameworks.in_memory import Example, Held, Model
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of weights, or a folder that is one, such as a SavedModel; of a folder of the Hub, its file.
+
+    Attributes:
+        beside: see Checkpoint.beside.
+        warnings: of its download.
+    """
+
+    path: Path
+    beside: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FilePair:
+    """A file whose graph is taken, and another whose tensors are."""
+
+    graph: File
+    weights: Path
+
+
+@dataclass(frozen=True)
+class PortFolder:
+    """A port, whose tensors are those that porter wrote."""
+
+    port: Port
+
+
+@dataclass(frozen=True)
+class TrainedPort:
+    """A port whose graph is taken, and the file of tensors that its model got by further training."""
+
+    port: Port
+    weights: Path
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A model that the user holds.
+
+    Attributes:
+        example: what a module is exported with, a batch or a tuple of them; None for zeros.
+    """
+
+    model: Model | Held
+    example: Example | None = None
+
+
+Place: TypeAlias = File | FilePair | PortFolder | TrainedPort | InMemory
+
+
+def find(path: Path) -> File | PortFolder:
+    """What is at a path that a user names: a file, a port or one of its files, a folder of the Hub, or a
+    repository of the Hub, which is fetched.
+
+    Raises:
+        PorterError: the port's record is damaged, the port does not hold its tensors, or the repository
+            cannot be fetched.
+    """
+    port = port_at(path)
+    return file_at(path) if port is None else PortFolder(port)
+
+
+def find_pair(path: Path, weights: Path) -> FilePair | PortFolder | TrainedPort:
+    """What is at a path, with the tensors of another file, or of a port: all of them. See `find`."""
+    port, tensors = port_at(path, held=False), file_at(weights).path
+    if port is None:
+        return FilePair(file_at(path), tensors)
+    return PortFolder(read_port(port.folder)) if _is_own(port, tensors) else TrainedPort(port, tensors)
+
+
+def find_weights(member: Member, weights: Path | None) -> File | PortFolder:
+    """What is at a path that a user gives a variant's weights at; None for the zoo's published file.
+
+    Raises:
+        PorterError: as `find` and `fetch_published`.
+    """
+    if weights is not None:
+        return find(weights)
+    fetched = fetch_published(member)
+    return replace(file_at(fetched.path), warnings=fetched.warnings)
+
+
+def fetch_published(member: Member) -> Fetched:
+    """The zoo's published file of a variant, from the cache or the network, checked. See porter.files.fetch.
+
+    Raises:
+        UsageError: the zoo publishes none.
+    """
+    if member.file is not None:
+        return fetch(member.file)
+    message = f"zoo '{member.zoo.name}' publishes no weights of {member.variant}"
+    raise UsageError(message, where=str(member.recipe.path), next=f"give {WEIGHTS.placeholder}")
+
+
+def file_at(path: Path) -> File:
+    """The file of weights at a path: of a port, that of its model; of a folder that has a config.json, that
+    of the Hub's name, otherwise the only one; of a repository of the Hub, as of its folder. Every other path
+    as it is, also a preset of KerasHub, which has several files.
+    """
+    repository = repository_of(path)
+    path = path if repository is None else fetch_repository(repository)
+    if is_preset(path):
+        return File(path, sidecars_in(path))
+    files = files_of_weights(path)
+    usual = (path / name for name in NAMES_OF_THE_HUB if path / name in files)
+    file = next(usual, files[0] if len(files) == 1 else model_file(path))
+    return File(file, read_sidecars(file))
+
+
+def _is_own(port: Port, weights: Path) -> bool:
+    """Whether weights are the model file of a port that nobody trains on: both its files are given."""
+    own = port.folder / port.destination.MODEL_FILE
+    return port.record.framework not in TRAINED and weights.resolve() == own.resolve()
+
+
+def expect_file(subject: str, recipes: Path | None) -> Path:
+    """The file that a command names in place of a variant, or a repository of the Hub.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    file = Path(subject)
+    if repository_of(file) is not None or is_there(file):
+        return file
+    variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
+    if file.suffix[1:2].isalpha() and not variant:  # not mobilenet_v1_0.35
+        near = nearest(file.name, (each.name for each in file.parent.glob("*")))
+        next = "check the path" if near is None else f"did you mean '{near}'?"
+        raise UsageError("there is no such file", where=subject, next=next)
+    if variant:
+        next = f"add {FROM.placeholder}: {RECIPE_SHOW.advise(name=subject)} lists its zoos"
+        raise UsageError(f"'{subject}' is a variant without its zoo", next=next)
+    lines = [
+        CONVERT.advise(subject=VARIANT, source=ZOO, to=FRAMEWORK),
+        CONVERT.advise(subject=FILE, to=FRAMEWORK),
+    ]
+    next = f"{RECIPE_LIST.advise()} shows the variants; write {', or '.join(lines)}"
+    raise UsageError(f"'{subject}' is no file and no variant", next=next)

@@ -1,0 +1,119 @@
+"""A port as the source of another one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from porter.base.commands import CONVERT, FRAMEWORK
+from porter.base.errors import UsageError
+from porter.base.options import KEEP_ACTIVATION, MAP, ORIGIN, OUTPUTS, RECIPES
+from porter.frameworks import CONVERTED, other_than
+from porter.padding.sizes import size_text
+from porter.port import Facts, Port, Record, SourceFile, TensorLists
+from porter.recipe import Member, find_member
+from porter.source.opened import Opened
+from porter.source.wishes import Wishes, expect_no_options
+
+
+def open_port(port: Port, member: Member | None) -> Opened:
+    """A port as the source of another one.
+
+    Args:
+        member: what it is a port of; None for a port without a recipe, and where the recipe is not needed.
+
+    Raises:
+        UsageError: it is not a port of `member`.
+    """
+    folder, record = port.folder, port.record
+    if member is not None and (record.variant, record.zoo) != member.is_a:
+        raise UsageError(
+            f"this is a port of {record.name}, not of {member.name}",
+            where=str(folder),
+            next=CONVERT.advise(
+                subject=record.variant or folder,
+                source=record.zoo,
+                to=FRAMEWORK,
+                weights=folder if record.variant else None,
+            ),
+        )
+    if record.framework in CONVERTED:
+        raise UsageError(
+            f"this port does not keep the source's tensors: {port.destination.MODEL_FILE} holds what the "
+            "converter computed from them",
+            where=str(folder),
+            next=convert_model_file(port),
+        )
+    tensors = port.tensors()
+    for path, seen in record.batches.items():
+        tensors.get(path, {})["batches"] = np.array(seen, np.int64)
+    used = {f"{path}:{role}": f"{path}:{role}" for path in port.graph.calls for role in tensors.get(path, {})}
+    return Opened(
+        member=member,
+        framework=member.zoo.framework if member else record.framework,
+        graph=port.graph,
+        facts=Facts(**{**record.facts, "source_classes": record.classes, "evaluated": ()}),
+        sizes=record.input.sizes,
+        tensors=tensors,
+        lists=TensorLists(used=used, ignored={}, filled={}),
+        file=SourceFile(
+            file=port.destination.MODEL_FILE,
+            format="port",
+            sha256=record.model[port.destination.MODEL_FILE],
+            published=False,
+        ),
+    )
+
+
+def expect_as_made(port: Port, wishes: Wishes) -> None:
+    """Refuses wishes that only the file can grant that the port was made from.
+
+    Raises:
+        UsageError: with what was wished.
+    """
+    expect_no_options(wishes, str(port.folder), "a port's graph is in its port.json")
+    if wishes.origin not in (None, port.record.zoo):
+        message = f"the port is of {port.record.name}, and {ORIGIN} says {wishes.origin}"
+        raise UsageError(
+            message, where=str(ORIGIN), next="leave it out, or give the file that the port was made from"
+        )
+    taken_off = port.record.activation if wishes.keep_activation else None
+    if wishes.map or wishes.outputs or taken_off:
+        option = str(MAP) if wishes.map else str(OUTPUTS) if wishes.outputs else str(KEEP_ACTIVATION)
+        reason = (
+            f"the port was made without the {taken_off} of its source"
+            if taken_off
+            else "a port has the layers that it was made with"
+        )
+        next = f"leave out {option}, or convert {port.record.source.file}, which the port was made from"
+        raise UsageError(reason, where=option, next=next)
+
+
+def convert_model_file(port: Port, said: Callable[..., str] = CONVERT.advise) -> str:
+    """The command that ports the file of a port's model, which may state no size. `said` is CONVERT.line
+    where it is printed to be typed, whoever reads it.
+    """
+    record, file = port.record, port.folder / port.destination.MODEL_FILE
+    size = size_text(record.input.native_size) if record.input.size is None else None
+    return said(subject=file, to=other_than(record.framework), input_size=size)
+
+
+def member_of(record: Record, recipes: Path | None) -> Member | None:
+    """What a port is a port of; None for a port without a recipe.
+
+    Args:
+        recipes: the folder that `--recipes` names.
+
+    Raises:
+        UsageError: there is no such variant, or it was in the folder of `--recipes`, which may have a name of
+            porter's own recipes.
+    """
+    if record.variant is None or record.zoo is None:
+        return None
+    if record.recipes is not None and recipes is None:
+        next = f"add {RECIPES(shlex.quote(record.recipes))}"
+        raise UsageError(f"the recipe of '{record.variant}' was found in {record.recipes}", next=next)
+    return find_member(record.variant, record.zoo, recipes)

@@ -1,0 +1,104 @@
+"""What a file, or the JSON beside it, says of photos and classes.
+
+A model of ONNX, Caffe or MXNet that porter wrote has them in its metadata. A folder as Hugging Face has it
+states them beside the weights. In timm's config.json, `pretrained_cfg` says how photos are prepared, as
+timm.data.create_transform reads it, and `label_names` what the classes are. transformers has
+preprocessor_config.json, and `id2label` in config.json. KerasHub has image_converter.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from porter.base.errors import PorterError, UsageError
+from porter.data.classes import recognised
+from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDED, from_keras_hub
+from porter.data.labels import LABEL_MAPS, Labels, labels_of
+from porter.data.statements import read_preprocess
+from porter.data.timm_config import CONFIG_FILE, from_timm
+from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
+from porter.filegraph.checkpoint import Checkpoint
+from porter.source.protocol import NOTHING, PhotoFacts
+
+_SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
+_BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
+"""What reading settings raises that are none."""
+
+
+def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
+    """What porter's metadata in a file says, and a warning where it is damaged."""
+    protocol, names, name = (
+        checkpoint.stated.get(f"porter.{key}") for key in ("preprocess", "class_names", "labels")
+    )
+    try:
+        listed = json.loads(names or "[]")
+        if not isinstance(listed, list):
+            raise UsageError("'porter.class_names' is not a list of names")
+        labels = (
+            labels_of(name, listed, "porter.class_names")
+            if name and listed
+            else Labels(name)
+            if name in LABEL_MAPS
+            else None
+        )
+        return PhotoFacts(read_preprocess(protocol) if protocol else None, labels, "file"), ()
+    except (PorterError, ValueError, RecursionError) as error:
+        return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
+
+
+def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
+    """The native size, rows and columns, that porter's metadata in a file states."""
+    match = _SIZE.fullmatch(checkpoint.stated.get("porter.native_size", ""))
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def stated_beside(beside: Mapping[str, Mapping[str, Any] | str]) -> tuple[PhotoFacts, tuple[str, ...]]:
+    """What timm's config.json, transformers' preprocessor_config.json or KerasHub's image_converter.json
+    beside a file of weights says (Checkpoint.beside), and the names of classes in config.json; a warning
+    where it says what porter cannot do, or is damaged.
+    """
+    warnings = [
+        f"{name} beside the weights is damaged and not used: {content}"
+        for name, content in beside.items()
+        if isinstance(content, str)
+    ]
+    sound = {name: content for name, content in beside.items() if not isinstance(content, str)}
+    config, processor, converter = (
+        sound.get(name, {}) for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE)
+    )
+    protocol, labels = None, None
+    readings = (
+        (CONFIG_FILE, config.get("pretrained_cfg"), from_timm, lambda settings: ()),
+        (PROCESSOR_FILE, processor, from_transformers, unlike_transformers),
+        (CONVERTER_FILE, converter, from_keras_hub, lambda settings: (ROUNDED,)),
+    )
+    file, settings, read, unlike = next((reading for reading in readings if reading[1]), readings[0])
+    try:
+        if settings and isinstance(settings, dict):
+            protocol = read_preprocess(read(settings))
+            warnings += unlike(settings)
+    except (PorterError, *_BAD) as error:
+        lacks = f"it lacks {error}" if isinstance(error, KeyError) else error
+        warnings.append(f"the preprocessing that {file} states is not used: {lacks}")
+    try:
+        if (names := _names(config)) is not None:
+            labels = recognised(labels_of(CONFIG_FILE, *names))
+    except (PorterError, *_BAD) as error:
+        warnings.append(f"the names of classes that {CONFIG_FILE} states are not used: {error}")
+    return PhotoFacts(protocol, labels, "file") if protocol or labels else NOTHING, tuple(warnings)
+
+
+def _names(config: Mapping[str, Any]) -> tuple[list[object], str] | None:
+    """The names of the classes, and their key. transformers calls classes without names LABEL_0 and on."""
+    if isinstance(names := config.get("label_names"), list):
+        return names, "label_names"
+    if not isinstance(listed := config.get("id2label"), dict):
+        return None
+    numbered = {int(number): name for number, name in listed.items()}
+    if sorted(numbered) != [*range(len(numbered))]:
+        raise ValueError("id2label: the numbers are not those of classes from 0")
+    names = [numbered[number] for number in range(len(numbered))]
+    return None if names == [f"LABEL_{number}" for number in numbered] else (names, "id2label")
