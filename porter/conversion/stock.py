@@ -24,7 +24,7 @@ from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Site, Size
 from porter.recipe import LayerName, Member, expand, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.source.fitting.naming import tensor_names
+from porter.source.fitting.locating import tensor_names
 from porter.zoos.implementation import StockClass, StockLibrary, StockModel
 
 FILLINGS: Mapping[str, int] = {"bias": 0, "gamma": 1, "beta": 0, "batches": 0}

@@ -6,18 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from porter.base.dtypes import Array
+import numpy as np
+
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import FileError, MappingError, some
 from porter.base.left_out import LeftOut
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.file_graph import FileGraph, canonical
 from porter.frameworks.dialects import Dialect
-from porter.graph import INPUT, Graph
+from porter.graph import INPUT, Graph, tensor_shapes
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, SourceFile, TensorLists
 from porter.recipe import Member
 from porter.recipe.expressions import Value
-from porter.recipe.transforms import computed
-from porter.source.fitting.fit import Fit, read_tensors
+from porter.recipe.fixed import COMPUTED
+from porter.recipe.transforms import apply_transforms, computed
+from porter.source.fitting.fit import Fit, placed, shape_text
 
 if TYPE_CHECKING:
     from porter.frameworks.in_memory import Saved
@@ -157,3 +161,56 @@ def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
     return tuple(
         replace(layer, after=paths.get(shown.get(layer.after or "") or "")) for layer in file.left_out
     )
+
+
+def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> dict[str, dict[str, Array]]:
+    """Every tensor of the fitted graph, in canonical axis order, path to role to array.
+
+    Args:
+        dialect: of the file's names, which tells the axes where the file's graph does not (Fit.stored).
+
+    Raises:
+        MappingError: tensors have another shape than the graph needs. FileError: a tensor has a NaN.
+    """
+    shapes = tensor_shapes(fit.graph)
+    tensors: dict[str, dict[str, Array]] = {}
+    wrong: list[tuple[str, str | None]] = []
+    for (path, role), name in fit.tensors.items():
+        node, expected, array = fit.graph.by_path[path], shapes[path].get(role), checkpoint.tensors[name]
+        transforms = fit.transforms.get(path, ())
+        try:
+            if fit.stored and expected is not None:
+                in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
+                array = canonical(array, fit.stored[path, role], in_file)
+            else:
+                assert dialect is not None
+                array = dialect.to_canonical(fit.graph, node, role, array)
+            array = apply_transforms(transforms, role, array)
+        except MappingError as error:
+            wrong.append((f"{name} at {path}: {error.message}", fit.places.get(path)))
+            continue
+        if expected is not None and array.shape != expected:
+            needed = f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}"
+            wrong.append((needed, fit.places.get(path)))
+        tensors.setdefault(path, {})[role] = array
+    for path, word in fit.computed.items():
+        tensors[path] = {role: COMPUTED[word].values(shape) for role, shape in shapes[path].items()}
+    if wrong:
+        raise MappingError("tensors of another shape: " + some(placed(wrong)), where=str(checkpoint.path))
+    _expect_numbers(fit, checkpoint)
+    return tensors
+
+
+def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
+    """Refuses NaN: one in the weights can make every logit NaN. Infinities may be intended: see
+    --allow-overflow.
+    """
+    for name in fit.tensors.values():
+        array = checkpoint.tensors[name]
+        if is_floating(array) and (lost := int(np.count_nonzero(np.isnan(array)))):
+            raise FileError(
+                f"{lost} of {array.size} values in tensor '{name}' are NaN: the training diverged, or "
+                "the file is damaged",
+                where=str(checkpoint.path),
+                next="take an earlier checkpoint, or fetch the file again",
+            )

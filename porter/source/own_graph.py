@@ -16,8 +16,7 @@ from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, Node, shapes, tensor_shapes, with_own_tensors
 from porter.graph.ops import Shape, channels_in
 from porter.padding import ANY, Size
-from porter.source.fitting.file_heads import given_by
-from porter.source.fitting.fit import OWN_GRAPH, Fit
+from porter.source.fitting.fit import OWN_GRAPH, Fit, given_by
 from porter.source.opened import Opened, of_fit
 from porter.source.wishes import NONE, Wishes
 

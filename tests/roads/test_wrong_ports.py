@@ -24,7 +24,7 @@ from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe
 from porter.source.fitting.by_names import fit_by_names
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.fit import read_tensors
+from porter.source.opened import read_tensors
 from tests.support.arrays import Array
 from tests.support.fixtures import SlimMaker, WeightsMaker
 from tests.support.slim_files import SlimFile

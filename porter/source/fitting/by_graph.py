@@ -13,18 +13,18 @@ import numpy as np
 
 from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.frameworks.dialects import Dialect
-from porter.graph import Graph, channels_of, ops, shapes, tensor_shapes, with_classes
+from porter.graph import OF_LOGITS, Graph, channels_of, head_of, ops, shapes, tensor_shapes, with_classes
 from porter.graph.difference import site_differences
 from porter.padding import Size
 from porter.recipe import LayerName, layer_names, tap_names
-from porter.source.fitting.alignment import describe
+from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.file_heads import End, find_end, given_by, left_out, possible_heads, trunk_end
-from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit
-from porter.source.fitting.grafting import Grafted, graft
-from porter.source.fitting.naming import parse_map, tensor_names
+from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, given_by
+from porter.source.fitting.grafting import End, Grafted, graft
+from porter.source.fitting.locating import tensor_names
+from porter.source.fitting.naming import lists_tensors, parse_map
 from porter.source.wishes import NONE, Wishes
 
 AFTER = "the file's graph does not use it for the logits"
@@ -42,14 +42,14 @@ def fit_by_graph(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     candidate = replace(candidate, mapped=parse_map(wishes.map, candidate.graph)) if wishes.map else candidate
 
     def fitted(chosen: str | None) -> Fit:
-        end = find_end(candidate.alignment, candidate.checkpoint, chosen, candidate.head_kernels)
+        end = _find_end(candidate.alignment, candidate.checkpoint, chosen, candidate.head_kernels)
         return _fit(candidate, end, wishes.background)
 
     try:
         return fitted(candidate.mapped.get(output))
     except MappingError as error:
         heads = []
-        for layer in possible_heads(candidate.alignment):
+        for layer in _possible_heads(candidate.alignment):
             with suppress(MappingError):
                 fitted(layer)
                 heads.append(f"{layer}={output}")
@@ -64,7 +64,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         candidate.alignment,
     )
     file = aligned.file
-    base, name = trunk_end(aligned, end.layer)
+    base, name = _trunk_end(aligned, end)
     pairs = aligned.pairs(base, name)
     for path, layer in candidate.mapped.items():
         if path != draft.output and pairs.get(path) != layer:
@@ -72,7 +72,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
                 f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path
             )
     folded = aligned.folded(pairs)
-    grafted = graft(draft, file, pairs, folded, base, end.layer)
+    grafted = graft(draft, file, pairs, folded, base, end)
     size = file.built_size or member.native_size()
     _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, folded.values(), size)
@@ -98,7 +98,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         for tensor in file.by_name[layer].tensors.values()
     }
     plain, shown = not differences and not folded and grafted.plain, tap_names(member, draft)
-    rest = left_out(file, end.layer)
+    rest = _left_out(file, end)
     left = (f"left out, because the head does not read them: {some(rest)}",) if rest else ()
     used = f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
     different = (used,) if differences else ()
@@ -235,3 +235,132 @@ def _reference_names(
             (name for name in spellings if name.endswith(f"{dialect.SEPARATOR}{variable}")), spellings[0]
         )
     return names
+
+
+def _find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
+    """The layer that `--map` chose, otherwise the file's output.
+
+    A hidden layer may have as many units as the zoo has classes, so one that is not an output is the zoo's
+    head only by its name.
+
+    Args:
+        kernels: the zoo's names of its head's kernel.
+
+    Raises:
+        MappingError: no such layer, or the file has several outputs.
+    """
+    graph, file = aligned.graph, aligned.file
+    outputs = _outputs(file)
+    if chosen is None and len(outputs) > 1:
+        raise MappingError(
+            f"expected one output of the file's graph, got {len(outputs)}: {some(outputs)}",
+            where=str(checkpoint.path),
+        )
+    layer = outputs[0] if chosen is None else _layer_called(file, chosen, checkpoint)
+    own = False
+    if layer in aligned.candidates[graph.output] and (
+        layer in outputs or _has_name(file.by_name[layer], kernels)
+    ):
+        head = head_of(graph).path
+        found = file.by_name[aligned.pairs(graph.output, layer)[head]]
+        own = _units(found.op) == tensor_shapes(graph)[head]["kernel"][0]
+    after = (node.op.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs)
+    return End(layer, own, next(after, None), file.leading_to((layer,)))
+
+
+def _possible_heads(aligned: Alignment) -> list[str]:
+    """The layers that could give the logits: the outputs of the file, then dense layers and other possible
+    heads, the last one first; none if no layer can be the end of the recipe's trunk.
+    """
+    if not any(aligned.candidates[path] for path in _ends(aligned.graph)):
+        return []
+    heads = aligned.candidates[aligned.graph.output]
+    inner = [
+        node.name
+        for node in reversed(aligned.file.nodes)
+        if node.name in heads or isinstance(node.op, ops.Dense)
+    ]
+    return list(dict.fromkeys([*_outputs(aligned.file), *inner]))
+
+
+def _left_out(file: FileGraph, end: End) -> list[str]:
+    """Layers that lead to the file's outputs and not to the logits, without the activation, which is
+    recorded.
+    """
+    shown = {node.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and end.layer in node.inputs}
+    return sorted(file.leading_to(file.outputs).difference(end.leading, shown))
+
+
+def _outputs(file: FileGraph) -> list[str]:
+    """The layers of the file's outputs; for an output of probabilities, the layer of their logits."""
+    return list(dict.fromkeys(_logits_of(file, name) for name in file.outputs))
+
+
+def _has_name(layer: FileNode, kernels: frozenset[str]) -> bool:
+    """Whether a layer's kernel has one of these names, behind any models or scopes."""
+    tensor = layer.tensors["kernel"].name if "kernel" in layer.tensors else ""
+    return any(tensor == kernel or tensor.endswith(f"/{kernel}") for kernel in kernels)
+
+
+def _logits_of(file: FileGraph, name: str) -> str:
+    """The input of `name` if that is an activation, otherwise `name`; only one activation, because a port
+    records one.
+    """
+    layer = file.by_name.get(name)
+    return layer.inputs[0] if layer and isinstance(layer.op, OF_LOGITS) else name
+
+
+def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
+    known = {
+        **{node.tap: node.name for node in file.nodes if node.tap},
+        **{node.name: node.name for node in file.nodes},
+    }
+    if name not in known:
+        raise MappingError(
+            f"the file's graph has no layer '{name}'",
+            where=str(checkpoint.path),
+            next=lists_tensors(checkpoint.path),
+        )
+    return _logits_of(file, known[name])
+
+
+def _units(op: object) -> int | None:
+    return op.units if isinstance(op, ops.Dense) else op.filters if isinstance(op, ops.Conv) else None
+
+
+def _trunk_end(aligned: Alignment, end: End) -> tuple[str, str]:
+    """The last node of the recipe that leads to the logits, and its layer: the output, otherwise the
+    head's input, otherwise the map before that.
+
+    Raises:
+        MappingError: the graphs differ, or the file has another head where the recipe has a pool behind its
+            own.
+    """
+    graph = aligned.graph
+    if end.layer in aligned.candidates[graph.output]:
+        return graph.output, end.layer
+    head, (_, *before) = head_of(graph), _ends(graph)
+    if not before:
+        message = "in this network the head comes before the pool, and the file ends in another layer"
+        raise MappingError(message, where=head.path)
+    for path in before:
+        layers = [name for name in aligned.candidates[path] if name in end.leading]
+        if layers:
+            return path, layers[-1]
+    aligned.expect(before[-1])
+    raise MappingError(f"the layer '{end.layer}' does not come after the network", where=before[-1])
+
+
+def _ends(graph: Graph) -> tuple[str, ...]:
+    """The nodes at which a file may leave the recipe: the output; if the head is the output, the pool before
+    it, and the map before that. A hidden dense layer is none: it could be any of a file's own, with other
+    units.
+    """
+    head = head_of(graph)
+    if head.path != graph.output:
+        return (graph.output,)
+    pool = graph.by_path[head.inputs[0]]
+    path = pool.inputs[0]
+    while path in graph.by_path and isinstance(graph.by_path[path].op, ops.Dense):
+        path = graph.by_path[path].inputs[0]
+    return (graph.output, pool.path, path)

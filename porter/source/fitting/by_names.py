@@ -16,23 +16,31 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Graph, channels_of, is_depthwise, tensor_shapes, with_classes
 from porter.recipe import LayerName, Zoo, options_of, tap_names
 from porter.recipe.fixed import holds
-from porter.source.fitting.adapted import adapted_names, with_adapted
-from porter.source.fitting.averages import prefer_averages
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.dense_heads import DenseHead, parse_head, with_dense_head
-from porter.source.fitting.fit import Fit, StandIn, placed, shape_text, without_head
+from porter.source.fitting.fit import Fit, StandIn, placed, shape_text
 from porter.source.fitting.grafting import POOL
 from porter.source.fitting.heads import (
     AFTER_HEAD,
+    DenseHead,
     Head,
     Heads,
     dense_op,
     flattened,
+    parse_head,
     reads_features,
     stand_in_head,
+    with_dense_head,
+    without_head,
 )
-from porter.source.fitting.locating import Located, locate
-from porter.source.fitting.naming import Naming, parse_map, tensor_names
+from porter.source.fitting.locating import (
+    Located,
+    adapted_names,
+    locate,
+    prefer_averages,
+    tensor_names,
+    with_adapted,
+)
+from porter.source.fitting.naming import Naming, parse_map
 from porter.source.wishes import NONE, Wishes
 
 SCALES = "of a layer that scales the input; the file does not say what it computes"
@@ -74,11 +82,11 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     taps, row = tap_names(member, draft), headed.row
     stand_in = None
     if head.layer is None or row:
-        tensors = stand_in_head(
-            candidate, naming.reference_layers[last], _spelling(candidate, headed.layers, located)
-        )
+        spelling = _spelling(candidate, headed.layers, located)
+        tensors = stand_in_head(candidate, naming.reference_layers[last], spelling)
         stand_in = StandIn(tensors, taps[draft.output], without_head(draft).output)
     joined = (f"the head's dense layers are joined as {MAP} says: {chosen.text}",) if chosen and row else ()
+    adapted = adapted_names(headed.named, naming.reference_layers, checkpoint)
     return Fit(
         graph=with_adapted(headed.graph, headed.named, checkpoint),
         tensors=found,
@@ -101,7 +109,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
             for (path, _), name in found.items()
             if zoo is current and path not in row
         }
-        | adapted_names(headed.named, naming.reference_layers, checkpoint),
+        | adapted,
         places=places,
         warnings=(*head.warnings(), *_generation_warnings(current, zoo, naming.generation), *left_out),
         notes=(*naming.notes(), *averaged, *joined),

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.base.dtypes import Array, is_floating
-from porter.base.errors import FileError, MappingError, some
+from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import Stored, canonical
-from porter.frameworks.dialects import Dialect
-from porter.graph import Affine, Graph, Op, Sigmoid, Softmax, channels_of, head_of, tensor_shapes
+from porter.filegraph.file_graph import FileGraph, Stored
+from porter.graph import OF_LOGITS, Affine, Graph, Op, Rearrange, Sigmoid, Softmax, channels_of
 from porter.port import Gives
 from porter.recipe.expressions import Value
-from porter.recipe.fixed import COMPUTED
-from porter.recipe.transforms import apply_transforms
 
 CONSTANTS = "its numbers are the constants of {}"
 """Why a tensor that a node of constants was made from is not a tensor of the graph."""
@@ -131,73 +127,9 @@ class Fit:
         return "probabilities" if kept else "logits"
 
 
-def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> dict[str, dict[str, Array]]:
-    """Every tensor of the fitted graph, in canonical axis order, path to role to array.
-
-    Args:
-        dialect: of the file's names, which tells the axes where the file's graph does not (Fit.stored).
-
-    Raises:
-        MappingError: tensors have another shape than the graph needs. FileError: a tensor has a NaN.
-    """
-    shapes = tensor_shapes(fit.graph)
-    tensors: dict[str, dict[str, Array]] = {}
-    wrong: list[tuple[str, str | None]] = []
-    for (path, role), name in fit.tensors.items():
-        node, expected, array = fit.graph.by_path[path], shapes[path].get(role), checkpoint.tensors[name]
-        transforms = fit.transforms.get(path, ())
-        try:
-            if fit.stored and expected is not None:
-                in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
-                array = canonical(array, fit.stored[path, role], in_file)
-            else:
-                assert dialect is not None
-                array = dialect.to_canonical(fit.graph, node, role, array)
-            array = apply_transforms(transforms, role, array)
-        except MappingError as error:
-            wrong.append((f"{name} at {path}: {error.message}", fit.places.get(path)))
-            continue
-        if expected is not None and array.shape != expected:
-            needed = f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}"
-            wrong.append((needed, fit.places.get(path)))
-        tensors.setdefault(path, {})[role] = array
-    for path, word in fit.computed.items():
-        tensors[path] = {role: COMPUTED[word].values(shape) for role, shape in shapes[path].items()}
-    if wrong:
-        raise MappingError("tensors of another shape: " + some(placed(wrong)), where=str(checkpoint.path))
-    _expect_numbers(fit, checkpoint)
-    return tensors
-
-
-def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
-    """Refuses NaN: one in the weights can make every logit NaN. Infinities may be intended: see
-    --allow-overflow.
-    """
-    for name in fit.tensors.values():
-        array = checkpoint.tensors[name]
-        if is_floating(array) and (lost := int(np.count_nonzero(np.isnan(array)))):
-            raise FileError(
-                f"{lost} of {array.size} values in tensor '{name}' are NaN: the training diverged, or "
-                "the file is damaged",
-                where=str(checkpoint.path),
-                next="take an earlier checkpoint, or fetch the file again",
-            )
-
-
 def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:
     """The file's tensors under the names of the zoo's own implementation."""
     return {own: checkpoint.tensors[name] for name, own in fit.reference_names.items()}
-
-
-def without_head(graph: Graph) -> Graph:
-    """The graph without its head: features, one value per channel. What follows the head reads its input."""
-    head = head_of(graph)
-
-    def past(path: str) -> str:
-        return head.inputs[0] if path == head.path else path
-
-    nodes = tuple(replace(node, inputs=tuple(map(past, node.inputs))) for node in graph.nodes if node != head)
-    return replace(graph, nodes=nodes, output=past(graph.output), further=())
 
 
 def placed(lines: Sequence[tuple[str, str | None]]) -> list[str]:
@@ -213,3 +145,25 @@ def placed(lines: Sequence[tuple[str, str | None]]) -> list[str]:
 
 def shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, np.asarray(shape, int))) or "a scalar"
+
+
+def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> dict[str, Given]:
+    """What the file gives that a graph has, or has all of but its activation: by the framework's name of it.
+
+    Args:
+        names: by path of the graph, the file's node.
+        shaped: see Given.
+    """
+    paths, found = {name: path for path, name in names.items()}, dict[str, Given]()
+    for tap, name in file.given.items():
+        after: list[Op] = []
+        while name not in paths and name in file.by_name:
+            node = file.by_name[name]
+            if not isinstance(node.op, (*OF_LOGITS, Rearrange)):
+                break
+            after.insert(0, node.op)
+            name = node.inputs[0]
+        if name in paths:
+            moved = any(isinstance(op, Rearrange) for op in after)
+            found[tap] = Given(paths[name], tuple(after), shaped and not moved)
+    return found

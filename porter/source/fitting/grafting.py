@@ -4,7 +4,7 @@ of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from porter.base.errors import GraphError, MappingError
@@ -24,6 +24,21 @@ UP_TO = "save the model up to '{}', port that, and compute what follows outside"
 
 
 @dataclass(frozen=True)
+class End:
+    """The layer that gives the logits, and the file's activation after it.
+
+    Attributes:
+        own: it is the zoo's own head, with its classes.
+        leading: it, and the layers that lead to it.
+    """
+
+    layer: str
+    own: bool
+    activation: str | None
+    leading: Collection[str]
+
+
+@dataclass(frozen=True)
 class Grafted:
     """A recipe's graph with the file's ops, and the layer of each of its nodes."""
 
@@ -35,7 +50,12 @@ class Grafted:
 
 
 def graft(
-    draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mapping[str, str], base: str, end: str
+    draft: Graph,
+    file: FileGraph,
+    pairs: Mapping[str, str],
+    folded: Mapping[str, str],
+    base: str,
+    end: End,
 ) -> Grafted:
     """Joins both graphs.
 
@@ -43,7 +63,7 @@ def graft(
         pairs, folded: path to layer, and the norms that the file has folded, as
         porter.source.fitting.alignment.Alignment gives them.
         base: the last node of the recipe that the file has.
-        end: the layer that gives the logits: that of `base`, or one after it.
+        end: its layer is that of `base`, or one after it.
 
     Raises:
         MappingError: porter has no op for a layer, or a layer does not fit the others.
@@ -65,12 +85,13 @@ def graft(
     paths |= {pairs[node.path]: node.path for node in trunk if not passed(node, pairs)}
     output = base
     map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
-    if end != pairs[base]:
-        output = _append_head(draft, file, end, paths, nodes)
+    if end.layer != pairs[base]:
+        head = [layer for layer in file.nodes if layer.name in end.leading and layer.name not in paths]
+        output = _append_head(draft, head, end.layer, paths, nodes)
     elif base == folded.get(map_end.inputs[0], map_end.inputs[0]):
         nodes.append(replace(map_end, inputs=(base,)))
         output = map_end.path
-    headless = end == pairs[base] and base != draft.output
+    headless = end.layer == pairs[base] and base != draft.output
     warnings = ("the file has no head: the port gives features, one value per channel",) if headless else ()
     scopes = tuple(
         scope for scope in draft.scopes if any(node.path.startswith(f"{scope.path}/") for node in trunk)
@@ -87,14 +108,15 @@ def graft(
     return Grafted(graph, {path: name for name, path in paths.items()}, plain, scaling, warnings)
 
 
-def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str], nodes: list[Node]) -> str:
-    """Adds the layers between the trunk and the logits; returns the path of the logits."""
+def _append_head(
+    draft: Graph, head: Sequence[FileNode], end: str, paths: dict[str, str], nodes: list[Node]
+) -> str:
+    """Adds the layers of the head between the trunk and the logits; returns the path of the logits."""
     by_path = {node.path: node for node in nodes}
     features = {
         node.path for node in nodes if isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense)
     }
-    leading = file.leading_to((end,))
-    for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
+    for layer in head:
         op = _own_op(
             layer,
             UP_TO.format(layer.inputs[0]) if features.issuperset(map(paths.get, layer.inputs)) else POOL,

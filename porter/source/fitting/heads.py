@@ -1,4 +1,6 @@
-"""The head of a file that holds weights and no graph: the zoo's own, the user's own, or none."""
+"""The head of a file that holds weights and no graph: the zoo's own, the user's own, or none. What is between
+several dense layers `--map` says; the file does not.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,96 @@ from functools import cached_property
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import MappingError, some
+from porter.base.errors import MappingError, UsageError, some
 from porter.base.options import MAP
+from porter.filegraph.names import unused_name
+from porter.filegraph.to_graph import path_word
 from porter.formats.recognition import FORMATS
-from porter.graph import Conv, Dense, tensor_shapes
+from porter.graph import Conv, Dense, Graph, Node, Relu, Relu6, head_of, tensor_shapes
 from porter.padding import Convention, Window
 from porter.recipe import LayerName
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.dense_heads import BETWEEN, DenseHead
 from porter.source.fitting.naming import lists_tensors
 
 AFTER_HEAD = "after the head"
+BETWEEN: Mapping[str, type[Relu | Relu6] | None] = {"relu": Relu, "relu6": Relu6, "none": None}
+"""The ops between two dense layers, as `--map` writes them. Dropout does nothing at inference, so it is
+`none`.
+"""
+
+
+@dataclass(frozen=True)
+class DenseHead:
+    """The layers of a head in the order in which they run, and the words between them, which are keys of
+    BETWEEN.
+    """
+
+    layers: tuple[str, ...]
+    between: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As `--map` writes it: `classifier.1,relu,classifier.4`."""
+        return ",".join(
+            [
+                self.layers[0],
+                *(f"{word},{name}" for word, name in zip(self.between, self.layers[1:], strict=True)),
+            ]
+        )
+
+
+def parse_head(text: str) -> DenseHead:
+    """The head as `--map` states it: one layer, or several with the words between them.
+
+    Raises:
+        UsageError: the text does not begin and end with a layer or has a layer twice, or porter has no op for
+            a word between two layers.
+    """
+    layers, between = tuple(text.split(",")[::2]), tuple(text.split(",")[1::2])
+    wrong = [word for word in between if word not in BETWEEN]
+    if wrong or len(layers) != len(between) + 1 or not all(layers):
+        problem = (
+            f"porter has no '{wrong[0]}' between dense layers"
+            if wrong
+            else f"'{text}' is not a row of layers"
+        )
+        raise UsageError(
+            problem,
+            where=str(MAP),
+            next=f"write FIRST,WORD,SECOND with one of {', '.join(BETWEEN)} as the word",
+        )
+    repeated = [name for name in layers if layers.count(name) > 1]
+    if repeated:
+        raise UsageError(
+            f"'{text}' has the layer '{repeated[0]}' twice", where=str(MAP), next="write every layer once"
+        )
+    return DenseHead(layers, between)
+
+
+def with_dense_head(
+    features: Graph, head: DenseHead, dense: Mapping[str, Dense], output: str
+) -> tuple[Graph, dict[str, str]]:
+    """The graph up to its features with a head after it.
+
+    Args:
+        dense: the op of each layer.
+        output: the path of the last layer.
+
+    Returns:
+        The graph, and the file's layer by the path of each dense node.
+    """
+    nodes, layers, source = list(features.nodes), dict[str, str](), features.output
+    used = {*features.by_path, output}
+    for name, word in zip(head.layers, (*head.between, "none"), strict=True):
+        path = output if name == head.layers[-1] else unused_name(f"head/{path_word(name)}", used)
+        used.add(path)
+        nodes.append(Node(path, dense[name], (source,)))
+        layers[path], source, op = name, path, BETWEEN[word]
+        if op is not None:
+            source = unused_name(f"{path}_{word}", used)
+            used.add(source)
+            nodes.append(Node(source, op(), (path,)))
+    return Graph(tuple(nodes), features.channels, output, features.scopes), layers
 
 
 @dataclass(frozen=True)
@@ -268,3 +349,14 @@ def stand_in_head(candidate: Candidate, layer: LayerName, spelling: int) -> dict
         for role, array in arrays.items()
         if role in names
     }
+
+
+def without_head(graph: Graph) -> Graph:
+    """The graph without its head: features, one value per channel. What follows the head reads its input."""
+    head = head_of(graph)
+
+    def past(path: str) -> str:
+        return head.inputs[0] if path == head.path else path
+
+    nodes = tuple(replace(node, inputs=tuple(map(past, node.inputs))) for node in graph.nodes if node != head)
+    return replace(graph, nodes=nodes, output=past(graph.output), further=())

@@ -1,20 +1,40 @@
-"""Where a file has the tensors of a graph, by a zoo's names, before any is read."""
+"""Where a file has the tensors of a graph, by a zoo's names, before any is read.
+
+Two kinds stand elsewhere than the names say: Keras's Normalization that was adapted to data, of which a file
+of weights holds the mean and the variance, and a graph has an affine step; and moving averages of weights,
+which a training file holds beside the weights. These were evaluated and published.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from porter.base.errors import MappingError
+from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
-from porter.frameworks.dialects import get_dialect
-from porter.graph import Graph, channels_of, tensor_shapes
+from porter.formats.keras.classes import CLASSES
+from porter.formats.keras.scaling import normalising, statistics
+from porter.frameworks.dialects import Dialect, get_dialect
+from porter.graph import Affine, Graph, channels_of, tensor_shapes
 from porter.recipe import LayerName, Zoo
-from porter.source.fitting.adapted import adapted_tensors
 from porter.source.fitting.fit import CONSTANTS
-from porter.source.fitting.naming import tensor_names
+
+_STATISTICS = ("mean", "variance")
+
+
+def tensor_names(
+    dialect: Dialect, graph: Graph, path: str, layer: LayerName
+) -> Mapping[str, tuple[str, ...]]:
+    """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare
+    parameter has one, and a computed one none.
+    """
+    if layer.computed:
+        return {}
+    if layer.bare:
+        return dict.fromkeys(tensor_shapes(graph)[path], (layer.name,))
+    return dialect.tensor_names(graph, graph.by_path[path], layer.name)
 
 
 class Missing(NamedTuple):
@@ -75,3 +95,93 @@ def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: 
             missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
             ignored |= dict.fromkeys(rest.intersection((*needed, count)), CONSTANTS.format(path))
     return Located(sources, missing, tuple(sorted(rest - ignored.keys())), ignored)
+
+
+def adapted_tensors(layer: LayerName) -> tuple[str, ...]:
+    """The tensors that the layer holds: its mean, its variance and how much data it saw, which nothing
+    needs.
+    """
+    return tuple(f"{layer.name}/{variable}" for variable in CLASSES["Normalization"].variables)
+
+
+def adapted_names(
+    layers: Mapping[str, LayerName], reference: Mapping[str, LayerName], checkpoint: Checkpoint
+) -> dict[str, str]:
+    """The names that the zoo's own implementation has for the adapted tensors of a file."""
+    return {
+        name: own
+        for path, layer in layers.items()
+        if layer.adapted
+        for name, own in zip(adapted_tensors(layer), adapted_tensors(reference[path]), strict=True)
+        if name in checkpoint.tensors
+    }
+
+
+def with_adapted(graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Graph:
+    """The graph with the numbers of its adapted steps.
+
+    Raises:
+        MappingError: they are not one number or one for each channel, or a variance is negative.
+    """
+    channels = channels_of(graph)
+
+    def numbers(path: str) -> Affine:
+        mean, variance, _ = (checkpoint.tensors.get(name) for name in adapted_tensors(layers[path]))
+        assert mean is not None and variance is not None, "located"
+        moments = statistics({}, {"mean": mean, "variance": variance})
+        if moments is None or len(moments[0]) not in (1, channels[path]):
+            where, expected = str(checkpoint.path), f"one mean and variance, or {channels[path]} of each"
+            raise MappingError(
+                f"layer '{layers[path].name}', which is node {path}, does not hold {expected}", where=where
+            )
+        scale, offset = normalising(*moments, invert=False)
+        return Affine(tuple(scale.tolist()), tuple(offset.tolist()))
+
+    adapted = {path for path, layer in layers.items() if layer.adapted}
+    return replace(
+        graph,
+        nodes=tuple(
+            replace(node, op=numbers(node.path)) if node.path in adapted else node for node in graph.nodes
+        ),
+    )
+
+
+def prefer_averages(
+    found: Mapping[tuple[str, str], str], names: Collection[str], suffix: str | None
+) -> tuple[dict[tuple[str, str], str], dict[str, str], tuple[str, ...]]:
+    """Replaces each tensor by its moving average, if there is one.
+
+    TF-slim's evaluation restores `X/ExponentialMovingAverage` into `X`
+    (research/slim/eval_image_classifier.py, `variables_to_restore`): always for the trained variables, and
+    for a batch norm's statistics if training averaged these too.
+
+    Args:
+        found: (path, role) to source tensor name.
+        names: every tensor of the file.
+        suffix: an average's name is the tensor's name with this suffix; None if the framework has no such
+            convention.
+
+    Returns:
+        `found` with the averages, the unused names with the reason, and a note.
+
+    Raises:
+        MappingError: only some of the trained variables, or of the statistics, have an average.
+    """
+    chosen = dict(found)
+    if suffix is None:
+        return chosen, {}, ()
+    counts = []
+    for group, wanted in (("weights", False), ("batch norm statistics", True)):
+        members = {key: name for key, name in found.items() if (key[1] in _STATISTICS) == wanted}
+        averaged = {key: f"{name}{suffix}" for key, name in members.items() if f"{name}{suffix}" in names}
+        lacking = sorted(name for key, name in members.items() if key not in averaged)
+        if averaged and lacking:
+            raise MappingError(
+                f"{len(averaged)} of {len(members)} {group} have a moving average, {len(lacking)} have "
+                f"none: {some(lacking)}",
+                next="the file is incomplete; save it again, all averages or none",
+            )
+        chosen |= averaged
+        counts.append(f"all {len(averaged)} {group}" if averaged else f"no {group}")
+    unused = {name: "its moving average is used" for key, name in found.items() if chosen[key] != name}
+    return chosen, unused, (f"using moving averages for {' and '.join(counts)}",) if unused else ()

@@ -17,6 +17,7 @@ from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, tensor_shapes
 from porter.recipe import LayerName, Member, expect_head, layer_names
 from porter.recipe.spelling import hint
+from porter.source.fitting.locating import tensor_names
 
 TWICE = 0.9
 """A second prefix that covers at least this fraction of the first one's tensors is a second copy of the
@@ -135,19 +136,6 @@ def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Ma
         # The user's own head has its own number of classes, and none is the zoo's background.
         layers[path] = LayerName(name) if path == head_of(graph).path else replace(layers[path], name=name)
     return replace(best, layers=layers)
-
-
-def tensor_names(
-    dialect: Dialect, graph: Graph, path: str, layer: LayerName
-) -> Mapping[str, tuple[str, ...]]:
-    """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare
-    parameter has one, and a computed one none.
-    """
-    if layer.computed:
-        return {}
-    if layer.bare:
-        return dict.fromkeys(tensor_shapes(graph)[path], (layer.name,))
-    return dialect.tensor_names(graph, graph.by_path[path], layer.name)
 
 
 def _numbered(

@@ -14,7 +14,7 @@ from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, layer_names, with_options
 from porter.recipe.model import TRAINING_OPTIONS
 from porter.recipe.twins import Twin, shipped_twins
-from porter.source.fitting.naming import tensor_names
+from porter.source.fitting.locating import tensor_names
 
 TRAINING = frozenset(name.removeprefix("bn_") for name in TRAINING_OPTIONS)
 """Attributes of ops that do not change what a trained network computes."""

@@ -18,7 +18,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.recipe import LayerName, Member, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.source.fitting import naming
+from porter.source.fitting import locating, naming
 from porter.source.ranking import rank as ranking
 from porter.source.ranking.rank import rank
 from tests.support.arrays import Array
@@ -44,7 +44,7 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
     layers = layer_names(member, graph, generation)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():
-        names = naming.tensor_names(dialect, graph, path, layers[path])
+        names = locating.tensor_names(dialect, graph, path, layers[path])
         if layers[path].computed:
             continue  # no file has it
         for role, shape in roles.items():

@@ -16,7 +16,7 @@ from porter.graph import (
 )
 from porter.padding import Convention, Window
 from porter.source.fitting.alignment import align, without_cells
-from porter.source.fitting.grafting import graft
+from porter.source.fitting.grafting import End, graft
 from tests.support.source.file_graphs import as_file
 
 CONV = Conv(3, Window((1, 1)), Convention())
@@ -58,7 +58,8 @@ def test_a_reshape_of_one_cell_needs_no_layer_and_stays() -> None:
     aligned = align(graph, as_file(graph, (8, 8)), (8, 8))
     pairs = aligned.pairs("logits", "layer_4")
     assert pairs["flat"] == pairs["act"] == "layer_2"
-    assert graft(graph, aligned.file, pairs, {}, "logits", "layer_4").graph == graph
+    end = End("layer_4", True, None, ())
+    assert graft(graph, aligned.file, pairs, {}, "logits", end).graph == graph
 
 
 def test_only_the_last_of_two_pools_over_whole_maps_is_a_global_one() -> None:

@@ -18,8 +18,9 @@ from porter.graph import Dense, Relu, tensor_shapes
 from porter.recipe import Member, expand, find_recipe, layer_names
 from porter.source.fitting.by_names import fit_by_names
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.fit import Fit, read_tensors
+from porter.source.fitting.fit import Fit
 from porter.source.fitting.grafting import POOL
+from porter.source.opened import read_tensors
 from porter.source.wishes import Wishes
 from tests.support.arrays import Array
 

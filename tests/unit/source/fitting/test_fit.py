@@ -15,7 +15,8 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Conv, Graph, Node
 from porter.padding import Convention, Window
-from porter.source.fitting.fit import Fit, read_tensors
+from porter.source.fitting.fit import Fit
+from porter.source.opened import read_tensors
 from tests.support.arrays import Array
 
 FIT = Fit(

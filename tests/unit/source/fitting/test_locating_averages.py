@@ -3,7 +3,7 @@
 import pytest
 
 from porter.base.errors import MappingError
-from porter.source.fitting.averages import prefer_averages
+from porter.source.fitting.locating import prefer_averages
 
 SUFFIX = "/ExponentialMovingAverage"
 FOUND = {
