@@ -19,10 +19,9 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch_export import SAVE
 from porter.padding.sizes import size_text
 from porter.recipe import convert_command
-from porter.source.by_recipe import open_candidate
 from porter.source.fitting.candidate import Candidate
-from porter.source.likeliest import open_likeliest
-from porter.source.origin import as_stated
+from porter.source.likeliest import open_known, open_likeliest
+from porter.source.origin import as_stated, origin_of
 from porter.source.ranking.rank import LIKELY, rank
 from porter.source.tuned_port import convert_trained, ports_of
 from porter.source.wishes import Wishes
@@ -55,7 +54,7 @@ def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
     node = setting.rpartition("=")[2]
     others = (given for given in wishes.map if given.rpartition("=")[2] != node)
     try:
-        open_candidate(candidate, replace(wishes, map=(*others, setting)))
+        open_known(candidate, origin_of(candidate, wishes.origin), replace(wishes, map=(*others, setting)))
     except PorterError:
         return False
     return True
@@ -87,13 +86,14 @@ def _advice(error: MappingError, candidate: Candidate) -> str | None:
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     """The error for a file of tensors that was to be opened by its own graph."""
     advice = no_recipe(checkpoint)
-    likeliest, problems = open_likeliest(rank(checkpoint, recipes).likely)
-    stranger = next((problem for _, problem in problems if isinstance(problem, UsageError)), None)
-    if likeliest is None and stranger is not None:  # it says what it is, and that is in no recipe
+    likeliest = open_likeliest(rank(checkpoint, recipes).likely)
+    opened, problems = likeliest.opened, (problem for _, problem in likeliest.problems)
+    stranger = next((problem for problem in problems if isinstance(problem, UsageError)), None)
+    if opened is None and stranger is not None:  # it says what it is, and that is in no recipe
         return stranger
-    if likeliest is not None and likeliest[1].member is not None:
-        advice = convert_command(likeliest[1].member, FRAMEWORK, checkpoint.path, recipes)
-        if likeliest[1].facts.twins and likeliest[1].facts.origin is None:
+    if opened is not None and opened.member is not None:
+        advice = convert_command(opened.member, FRAMEWORK, checkpoint.path, recipes)
+        if opened.facts.twins and opened.facts.origin is None:
             advice = (
                 f"{INSPECT.advise(file=checkpoint.path)} prints the line for each network that takes "
                 "these tensors"

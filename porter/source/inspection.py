@@ -162,9 +162,9 @@ def inspect(asked: InspectOptions) -> Inspection:
 
 def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
     matches = ranked.matches
-    likeliest, problems = open_likeliest(ranked.likeliest)
-    if likeliest is not None:
-        return _of_opened(checkpoint, matches, *likeliest, recipes)
+    likeliest = open_likeliest(ranked.likeliest)
+    if likeliest.match is not None and likeliest.opened is not None:
+        return _of_opened(checkpoint, matches, likeliest.match, likeliest.opened, recipes)
     own_graph = checkpoint.graph is not None
     if not own_graph and names_a_model(config_of(checkpoint)):
         return _by_its_library(checkpoint, matches)
@@ -173,7 +173,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
         if own_graph
         else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
     )
-    for match, problem in problems:
+    for match, problem in likeliest.problems:
         commands = _settled(match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
             return replace(

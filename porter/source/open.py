@@ -18,13 +18,12 @@ from porter.formats.reading import read_weights
 from porter.padding.sizes import InputSizes
 from porter.recipe import Member
 from porter.source.advice import advised, no_graph
-from porter.source.by_recipe import open_candidate
 from porter.source.fitting.candidate import Candidate, needs_md5
 from porter.source.in_memory import Exported, by_variables, export, renamed
 from porter.source.library_model import build
-from porter.source.likeliest import open_likeliest
+from porter.source.likeliest import open_known, open_likeliest
 from porter.source.opened import Opened
-from porter.source.origin import expect_origin, origin_of, stated_origin, undecided
+from porter.source.origin import origin_of, stated_origin, undecided
 from porter.source.own_graph import open_graph
 from porter.source.place import File, FilePair, InMemory, Place, PortFolder, TrainedPort
 from porter.source.port_source import expect_as_made, member_of, open_port
@@ -93,11 +92,8 @@ def _no_background(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
 def _as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened:
     """A file as the variant that is asked for."""
     candidate = Candidate.of(member, checkpoint)
-    known = origin_of(candidate, wishes.origin)
-    expect_origin(candidate, known)
-    wishes = replace(wishes, options={**known.options, **wishes.options})
     try:
-        opened = _with_config(open_candidate(candidate, wishes, known.origin))
+        opened = _with_config(open_known(candidate, origin_of(candidate, wishes.origin), wishes))
     except MappingError as error:
         raise advised(error, candidate, wishes) from None
     return replace(opened, warnings=(*undecided(opened, checkpoint.path), *opened.warnings))
@@ -112,9 +108,8 @@ def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> O
         return open_graph(checkpoint, wishes)
     ranked = rank(checkpoint, recipes)
     left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
-    likeliest, _ = open_likeliest(ranked.likely, wishes)
     try:
-        opened = likeliest[1] if likeliest is not None else open_graph(checkpoint, wishes)
+        opened = open_likeliest(ranked.likely, wishes).opened or open_graph(checkpoint, wishes)
     except PorterError as error:  # the recipe may be the one that was meant for this file
         error.next = "; ".join(filter(None, (error.next, *left_out)))
         raise
@@ -149,10 +144,10 @@ def _as_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> 
     """A file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the network
     that the library which wrote the folder builds.
     """
-    likeliest, _ = open_likeliest(rank(checkpoint, recipes).likely)
-    origin = None if likeliest is None else likeliest[1].facts.origin
+    likeliest = open_likeliest(rank(checkpoint, recipes).likely).opened
+    origin = None if likeliest is None else likeliest.facts.origin
     if likeliest is not None and origin is not None and origin.by == "config.json" and origin.zoo is not None:
-        return _with_config(likeliest[1])
+        return _with_config(likeliest)
     try:
         built = build(checkpoint, wishes.outputs, wishes.size)
     except NotInstalled as error:
@@ -200,7 +195,5 @@ def _as_variables(exported: Exported, wishes: Wishes, recipes: Path | None) -> O
     variables, size = by_variables(exported), exported.saved.size
     if variables is None or wishes.keep_activation or wishes.outputs:
         return None
-    likeliest, _ = open_likeliest(rank(variables, recipes).likely, wishes)
-    if likeliest is None:
-        return None
-    return replace(likeliest[1], sizes=InputSizes(size) if size else likeliest[1].sizes)
+    opened = open_likeliest(rank(variables, recipes).likely, wishes).opened
+    return opened and replace(opened, sizes=InputSizes(size) if size else opened.sizes)
