@@ -193,7 +193,7 @@ def test_the_cap_that_a_convolution_of_tflite_states(wrong: Op, tmp_path: Path) 
 
 TABLES = {  # Caffe's and MXNet's nets are read back, and compared as they are
     "torch": "torch.spellings.PLAIN",
-    "tf": "tf.layers.LAYERS",
+    "tf": "tf.ports.layers.LAYERS",
     "onnx": "onnx.spellings.PLAIN",
     "flax": "flax.spellings._PLAIN",
 }
