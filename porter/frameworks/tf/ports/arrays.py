@@ -3,139 +3,134 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from porter.base.errors import GraphError
 from porter.base.options import INPUT_SIZE
 from porter.frameworks.tf.ports.layers import LAYERS
-from porter.frameworks.tf.ports.maker import LayerMaker
+from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.statement import Symbol
 from porter.graph import Op, ops
 from porter.graph.ops import CHANNELS_LAST
 
 
-def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
+def _rearrange(node: KerasNode[ops.Rearrange]) -> Symbol:
     """Keras's Reshape, which finds one open size, and Permute."""
-    value = inputs[0]
+    value = node.value
     shape = tuple(
-        value.shape[1:][CHANNELS_LAST.index(axis) if of_map else axis] for axis in range(value.ndim - 1)
+        value.shape[1:][CHANNELS_LAST.index(axis) if node.of_map else axis] for axis in range(value.ndim - 1)
     )
-    steps = op.steps(shape, of_map, channels_last=True)
+    steps = node.op.steps(shape, node.of_map, channels_last=True)
     for place, (reshapes, numbers) in enumerate(steps, 1):
         if reshapes and numbers.count(-1) > 1:
             raise GraphError(
                 "Keras reshapes two open sizes for one input size only",
-                where=name,
+                where=node.name,
                 next=f"give an {INPUT_SIZE}",
             )
         kind = "Reshape" if reshapes else "Permute"
         config = {"target_shape": numbers} if reshapes else {"dims": tuple(1 + axis for axis in numbers)}
-        value = maker.layer(
-            kind, name if place == len(steps) else maker.name(f"{name}_{kind.lower()}"), value, **config
-        )
-    return value if steps else maker.layer("Identity", name, value)
+        last = node if place == len(steps) else node.under(kind.lower())
+        value = last.layer(kind, value, **config)
+    return value if steps else node.layer("Identity", value)
 
 
-def _matmul(maker: LayerMaker, op: ops.MatMul, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
-    first, second = inputs
-    if op.transpose:
-        second = maker.operation("swapaxes", maker.name(f"{name}_turned"), second, -1, -2)
-    return maker.operation("matmul", name, first, second)
+def _matmul(node: KerasNode[ops.MatMul]) -> Symbol:
+    first, second = node.inputs
+    if node.op.transpose:
+        second = node.step("turned", "swapaxes", second, -1, -2)
+    return node.operation("matmul", first, second)
 
 
-def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
+def _attention(node: KerasNode[ops.Attention]) -> Symbol:
     """A Keras MultiHeadAttention would hold the dense layers around it too."""
-    parts = list(inputs)
-    if len(inputs) == 1:
-        width = inputs[0].size(-1) // 3
+    parts = list(node.inputs)
+    if len(node.inputs) == 1:
+        width = node.value.size(-1) // 3
         parts = [
-            maker.part(
-                inputs[0], (..., slice(width * place, width * (place + 1))), maker.name(f"{name}_{part}")
-            )
+            node.step(part, "getitem", node.value, (..., slice(width * place, width * (place + 1))))
             for place, part in enumerate(("query", "key", "value"))
         ]
     if any(value.shape[1:-1].count(None) > 1 for value in parts):  # a Reshape of Keras leaves one size open
-        return _head_by_head(maker, op, name, parts)
-    axes = inputs[0].ndim - 1
+        return _head_by_head(node, parts)
+    axes = node.value.ndim - 1
     turn = (*range(1, axes - 1), axes, axes - 1, axes + 1)
     heads = []
     for value, part in zip(parts, ("queries", "keys", "values"), strict=True):
         target = (
             *(-1 if size is None else size for size in value.shape[1:-1]),
-            op.heads,
-            value.size(-1) // op.heads,
+            node.op.heads,
+            value.size(-1) // node.op.heads,
         )
-        split = maker.layer("Reshape", maker.name(f"{name}_{part}_of_heads"), value, target_shape=target)
-        heads.append(maker.layer("Permute", maker.name(f"{name}_{part}"), split, dims=turn))
-    mixed = _attended(maker, op.scale, name, maker.name(f"{name}_mixed"), heads)
-    turned = maker.layer("Permute", maker.name(f"{name}_turned"), mixed, dims=turn)
+        split = node.under(f"{part}_of_heads").layer("Reshape", value, target_shape=target)
+        heads.append(node.under(part).layer("Permute", split, dims=turn))
+    mixed = _attended(node, node.under("mixed"), heads)
+    turned = node.under("turned").layer("Permute", mixed, dims=turn)
     target = (
         *(-1 if size is None else size for size in turned.shape[1:-2]),
         turned.size(-2) * turned.size(-1),
     )
-    return maker.layer("Reshape", name, turned, target_shape=target)
+    return node.layer("Reshape", turned, target_shape=target)
 
 
-def _head_by_head(maker: LayerMaker, op: ops.Attention, name: str, parts: list[Symbol]) -> Symbol:
+def _head_by_head(node: KerasNode[ops.Attention], parts: list[Symbol]) -> Symbol:
     """Each head's channels are cut out, because no reshape can give the heads an axis."""
-    if op.heads == 1:
-        return _attended(maker, op.scale, name, name, parts)
+    if node.op.heads == 1:
+        return _attended(node, node, parts)
     mixed = []
-    for head in range(op.heads):
+    for head in range(node.op.heads):
         cut = []
         for value, part in zip(parts, ("queries", "keys", "values"), strict=True):
-            width = value.size(-1) // op.heads
+            width = value.size(-1) // node.op.heads
             channels = (..., slice(width * head, width * (head + 1)))
-            cut.append(maker.part(value, channels, maker.name(f"{name}_{part}_{head}")))
-        mixed.append(_attended(maker, op.scale, f"{name}_{head}", maker.name(f"{name}_mixed_{head}"), cut))
-    return maker.layer("Concatenate", name, mixed, axis=-1)
+            cut.append(node.step(f"{part}_{head}", "getitem", value, channels))
+        own = replace(node, name=f"{node.name}_{head}")
+        mixed.append(_attended(own, node.under(f"mixed_{head}"), cut))
+    return node.layer("Concatenate", mixed, axis=-1)
 
 
-def _attended(maker: LayerMaker, scale: float, name: str, last: str, parts: list[Symbol]) -> Symbol:
-    """Of queries, keys and values ... x tokens x channels; `last` is the name of the result."""
+def _attended(node: KerasNode[ops.Attention], last: KerasNode[Op], parts: list[Symbol]) -> Symbol:
+    """Of queries, keys and values ... x tokens x channels; the result has the name of `last`."""
     query, key, value = parts
-    products = _matmul(maker, ops.MatMul(transpose=True), maker.name(f"{name}_products"), [query, key], False)
-    scaled = LAYERS[ops.Affine](maker, ops.Affine((scale,), (0.0,)), maker.name(f"{name}_scaled"), [products])
-    shares = LAYERS[ops.Softmax](maker, ops.Softmax(), maker.name(f"{name}_shares"), [scaled])
-    return maker.operation("matmul", last, shares, value)
+    products = _matmul(node.of(ops.MatMul(transpose=True), "products", query, key))
+    scaled = LAYERS[ops.Affine](node.of(ops.Affine((node.op.scale,), (0.0,)), "scaled", products))
+    shares = LAYERS[ops.Softmax](node.of(ops.Softmax(), "shares", scaled))
+    return last.operation("matmul", shares, value)
 
 
-def _multiply_array(
-    maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Symbol], of_map: bool
-) -> Symbol:
+def _multiply_array(node: KerasNode[ops.OfArray]) -> Symbol:
     """A product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
-    return _product(maker, op.sizes, name, inputs[0], of_map)
+    return _product(node, node.op.sizes, node.value)
 
 
-def _add_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
+def _add_array(node: KerasNode[ops.OfArray]) -> Symbol:
     """The array is its product with ones."""
-    ones = maker.operation("ones_like", maker.name(f"{name}_ones"), inputs[0])
-    array = _product(maker, op.sizes, name, ones, of_map)
-    return LAYERS[ops.Add](maker, ops.Add(), maker.name(f"{name}_sum"), [inputs[0], array])
+    array = _product(node, node.op.sizes, node.step("ones", "ones_like", node.value))
+    return LAYERS[ops.Add](node.of(ops.Add(), "sum", node.value, array))
 
 
-def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Symbol, of_map: bool) -> Symbol:
-    sizes = [sizes[axis] for axis in CHANNELS_LAST] if of_map else sizes
+def _product(node: KerasNode[Op], sizes: Sequence[int], value: Symbol) -> Symbol:
+    sizes = [sizes[axis] for axis in CHANNELS_LAST] if node.of_map else sizes
     for axis, (size, own) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
         if size not in (1, own):
-            value = maker.operation("repeat", maker.name(f"{name}_wide"), value, size, axis=axis)
+            value = node.step("wide", "repeat", value, size, axis=axis)
     letters = "abcdefgh"[: len(sizes)]
     held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1) or letters[-1]
     equation = f"z{letters},{held}->z{letters}"
-    return maker.layer(
-        "EinsumDense", name, value, equation=equation, output_shape=tuple(value.shape[1:]), bias_axes=None
+    return node.layer(
+        "EinsumDense", value, equation=equation, output_shape=tuple(value.shape[1:]), bias_axes=None
     )
 
 
-def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
-    value = inputs[0]
-    cell = maker.operation("max", maker.name(f"{name}_cell"), value, axis=1, keepdims=True)
-    ones = maker.operation("ones_like", maker.name(f"{name}_ones"), cell)
-    tokens = _product(maker, (op.count, value.size(2)), name, ones, False)
-    return maker.layer("Concatenate", maker.name(f"{name}_joined"), [tokens, value], axis=1)
+def _tokens(node: KerasNode[ops.Tokens]) -> Symbol:
+    value = node.value
+    cell = node.step("cell", "max", value, axis=1, keepdims=True)
+    tokens = _product(node, (node.op.count, value.size(2)), node.step("ones", "ones_like", cell))
+    return node.under("joined").layer("Concatenate", [tokens, value], axis=1)
 
 
-ARRAYS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Symbol], bool], Symbol]] = {
+ARRAYS: Mapping[type[Op], Callable[[KerasNode[Any]], Symbol]] = {
     ops.Rearrange: _rearrange,
     ops.MatMul: _matmul,
     ops.Attention: _attention,
@@ -143,4 +138,3 @@ ARRAYS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Symbol], bool], S
     ops.MultiplyArray: _multiply_array,
     ops.Tokens: _tokens,
 }
-"""The value of a node, from its op, its name, its inputs, and whether the first of them is a map."""

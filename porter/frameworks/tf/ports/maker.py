@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from porter.filegraph.names import Names
 from porter.frameworks.tf.ports.operations import OPERATIONS, Operation
 from porter.frameworks.tf.ports.shapes import layer_shape, operation_shape
 from porter.frameworks.tf.ports.statement import LAYERS_MODULE, Call, Shape, Symbol
+from porter.graph import Op
 from porter.padding import Pads
 
 
@@ -110,6 +111,55 @@ class LayerMaker:
         return self.operation(
             "pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill
         )
+
+
+OpT = TypeVar("OpT", bound=Op, covariant=True)
+
+
+@dataclass(frozen=True)
+class KerasNode(Generic[OpT]):
+    """A node of the graph, which calls of Keras's layers and operations say.
+
+    Attributes:
+        name: of the last of them; names of those before it begin so.
+        of_map: whether the first of its inputs is a map.
+    """
+
+    maker: LayerMaker
+    op: OpT
+    name: str
+    inputs: list[Symbol]
+    of_map: bool = False
+
+    @property
+    def value(self) -> Symbol:
+        """The first of the values that it reads."""
+        return self.inputs[0]
+
+    def part(self, ending: str) -> str:
+        """A name for a call before the last one."""
+        return self.maker.name(f"{self.name}_{ending}")
+
+    def of(self, op: Op, ending: str, *inputs: Symbol) -> KerasNode[Any]:
+        """Another op before the last one, of its own inputs where none are given."""
+        return KerasNode(self.maker, op, self.part(ending), [*inputs] or self.inputs, self.of_map)
+
+    def under(self, ending: str, *inputs: Symbol) -> KerasNode[Any]:
+        return self.of(self.op, ending, *inputs)
+
+    def layer(self, kind: str, value: Symbol | list[Symbol] | None = None, **config: Any) -> Symbol:
+        """A layer of its first input, if of no other value."""
+        return self.maker.layer(kind, self.name, self.value if value is None else value, **config)
+
+    def spatial(self, kind: str, value: Symbol | None = None, **config: Any) -> Symbol:
+        return self.maker.spatial(kind, self.name, self.value if value is None else value, **config)
+
+    def operation(self, function: str, *arguments: Any, **options: Any) -> Symbol:
+        return self.maker.operation(function, self.name, *arguments, **options)
+
+    def step(self, ending: str, function: str, *arguments: Any, **options: Any) -> Symbol:
+        """An operation before the last call."""
+        return self.under(ending).operation(function, *arguments, **options)
 
 
 def _plain(value: Any) -> Any:

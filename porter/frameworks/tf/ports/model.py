@@ -12,7 +12,7 @@ from porter.frameworks import Tensors
 from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names, variable_name
 from porter.frameworks.tf.ports.arrays import ARRAYS
 from porter.frameworks.tf.ports.layers import LAYERS
-from porter.frameworks.tf.ports.maker import LayerMaker
+from porter.frameworks.tf.ports.maker import KerasNode, LayerMaker
 from porter.frameworks.tf.ports.sites import windowed
 from porter.frameworks.tf.ports.statement import Statement, Symbol
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Shape, ops, tensor_shapes
@@ -23,10 +23,8 @@ POOLS: Mapping[type[Op], str] = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooli
 """The Keras classes of pools."""
 
 
-Spelling = Callable[Concatenate[LayerMaker, Any, str, list[Symbol], ...], Symbol]
-"""The value of a node, from its op, its name and its inputs, and from the array that it holds, with the
-channels last, if it holds one.
-"""
+Spelling = Callable[Concatenate[KerasNode[Any], ...], Symbol]
+"""The value of a node, and of the array that it holds, with the channels last, if it holds one."""
 
 
 def state_model(
@@ -59,12 +57,13 @@ def state_model(
     }
     weights: dict[str, NamedArrays] = {}
     for node in graph.nodes:
-        inputs = [values[path] for path in node.inputs]
+        inputs, of_map = [values[path] for path in node.inputs], is_map(graph.open_shapes[node.inputs[0]])
+        said = KerasNode(maker, node.op, names[node.path], inputs, of_map)
         if type(node.op) in spellings:
             held = _arrays(graph, node, tensors.get(node.path, {}), dtype)
-            values[node.path] = spellings[type(node.op)](maker, node.op, names[node.path], inputs, *held)
+            values[node.path] = spellings[type(node.op)](said, *held)
             continue
-        values[node.path] = _apply(maker, plan, node, names[node.path], inputs)
+        values[node.path] = _apply(said, plan, node)
         if node.path in shapes and node.shares is None:
             weights[names[node.path]] = _variables(
                 graph, node, tensors[node.path], shapes[node.path], inputs[0]
@@ -122,15 +121,11 @@ def _variables(
     return found
 
 
-def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[Symbol]) -> Symbol:
-    """The value of a node. If it has tensors, the layer called `name` holds them."""
+def _apply(said: KerasNode[Op], plan: Plan, node: Node) -> Symbol:
+    """The value of a node. If it has tensors, the layer of its name holds them."""
     if isinstance(node.op, Conv | MaxPool | AvgPool):
         kind = keras_class(plan.graph, node) or POOLS[type(node.op)]
-        return windowed(maker, node.op, kind, name, plan.realisations[node.path], inputs[0])
-    if type(node.op) in ARRAYS:
-        return ARRAYS[type(node.op)](
-            maker, node.op, name, inputs, is_map(plan.graph.open_shapes[node.inputs[0]])
-        )
-    spelling = row_of(LAYERS, type(node.op))
-    assert spelling is not None  # a test holds the table to all ops
-    return spelling(maker, node.op, name, inputs)
+        return windowed(said.maker, node.op, kind, said.name, plan.realisations[node.path], said.value)
+    spelling = ARRAYS.get(type(node.op)) or row_of(LAYERS, type(node.op))
+    assert spelling is not None  # a test holds the tables to all ops
+    return spelling(said)
