@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
@@ -127,7 +127,7 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "conclusion": conclude(contents),
         "warnings": warn(contents),
         "facts": facts(record),
-        "ignored": _counted(record.tensors.ignored),
+        "ignored": dict(Counter(record.tensors.ignored.values())),
         "comparison": comparison,
         "node_plots": comparison
         and _both(lambda width: plot_nodes(comparison.nodes, comparison.worst, width)),
@@ -169,10 +169,6 @@ def _alike(pads: Iterable[Pad]) -> list[tuple[Pad, list[str]]]:
     for pad in pads:
         sites.setdefault(pad.model_copy(update={"site": ""}), []).append(pad.site)
     return list(sites.items())
-
-
-def _counted(reasons: Mapping[str, str]) -> dict[str, int]:
-    return dict(Counter(reasons.values()))
 
 
 def _rows(evaluation: Evaluation) -> list[AccuracyRow]:

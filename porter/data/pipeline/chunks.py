@@ -47,7 +47,11 @@ def write_chunk(path: Path, chunk: Chunk) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    cells = [_stored(photo) for photo in chunk.photos if not isinstance(photo, str)]
+    cells = [
+        np.ascontiguousarray(photo, photo.dtype.newbyteorder("<"))
+        for photo in chunk.photos
+        if not isinstance(photo, str)
+    ]
     header = json.dumps(
         {
             "dtype": cells[0].dtype.name if cells else _DTYPES[0],
@@ -62,10 +66,6 @@ def write_chunk(path: Path, chunk: Chunk) -> None:
         file.write(_MAGIC + _NUMBERS.pack(checksum, len(header)) + header)
         for cell in cells:
             file.write(cell.data)
-
-
-def _stored(photo: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(photo, photo.dtype.newbyteorder("<"))
 
 
 def read_chunk(path: Path) -> Chunk:

@@ -294,10 +294,6 @@ def _scale(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.bias(layer.name, scaled, Stored(beta[0])) or Lacks() if beta else scaled
 
 
-def _bias(walk: Walk[Layer], layer: Layer) -> Read:
-    return combine(walk, layer, "Add", [layer.inputs[0], layer.inputs[1]]) if layer.values == 2 else Lacks()
-
-
 def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(stated.word("operation", "SUM"), "Add")
@@ -455,7 +451,9 @@ READERS: Mapping[str, Reader[Layer]] = {
     "InnerProduct": _dense,
     "BatchNorm": _norm,
     "Scale": _scale,
-    "Bias": _bias,
+    "Bias": lambda walk, layer: (
+        combine(walk, layer, "Add", [layer.inputs[0], layer.inputs[1]]) if layer.values == 2 else Lacks()
+    ),
     "Eltwise": _eltwise,
     "Power": _power,
     "LRN": _lrn,

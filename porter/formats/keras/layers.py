@@ -174,12 +174,6 @@ def _relu(layer: Layer) -> Read:
     return apply(layer.walk, layer, layer.source, ops.LeakyRelu(slope), *bound)
 
 
-def _leaky(layer: Layer) -> Read:
-    return apply(
-        layer.walk, layer, layer.source, ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))
-    )
-
-
 def read_activation(layer: Layer) -> Read:
     """The `activation` argument: a name, or since Keras 3 a layer that is an activation.
 
@@ -269,7 +263,9 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "GroupNormalization": norms.read_group_norm,
     "LayerNormalization": norms.read_layer_norm,
     "LayerScale": _layer_scale,
-    "LeakyReLU": _leaky,
+    "LeakyReLU": lambda layer: apply(
+        layer.walk, layer, layer.source, ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))
+    ),
     "Maximum": _combined("Max"),
     "Minimum": _combined("Min"),
     "MultiHeadAttention": arrays.read_attention,

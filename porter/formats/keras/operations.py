@@ -410,10 +410,6 @@ def _rms_norm(layer: Layer) -> Read:
     return layer.along(axes_in(layer), op, {})
 
 
-def _flip(layer: Layer) -> Read:
-    return turned_round(layer.walk, layer, layer.source, _places(layer, layer.arguments.get("axis")))
-
-
 def _variance(layer: Layer) -> Read:
     keep = bool(layer.arguments.get("keepdims"))
     return variance(layer.walk, layer, layer.source, _places(layer, layer.arguments.get("axis")), keep, 0.0)
@@ -470,7 +466,9 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     "prod": _product_along,
     "rot90": _quarter_turns,
     "tile": _tiled,
-    "flip": _flip,
+    "flip": lambda layer: turned_round(
+        layer.walk, layer, layer.source, _places(layer, layer.arguments.get("axis"))
+    ),
     "normalize": _normalize,
     **dict.fromkeys(("var", "std"), _variance),
     "rsqrt": lambda layer: apply(layer.walk, layer, layer.source, ops.Sqrt(), ops.Reciprocal()),

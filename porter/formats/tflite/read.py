@@ -262,14 +262,6 @@ def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
     return read_split(walk, node, "Split" if node.op == "SPLIT" else "SplitV", 0, len(node.gives))
 
 
-def _softmax(walk: Walk[Operator], node: Operator) -> Read:
-    return (
-        Lacks("SOFTMAX with a beta")
-        if node.scalar(0, "f", 1.0) != 1
-        else softmax(walk, node, node.inputs[0], -1)
-    )
-
-
 def _response_norm(node: Operator) -> Op:
     bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
     return ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias)
@@ -307,10 +299,6 @@ def _factors(walk: Walk[Operator], node: Operator) -> Read:
     return factors(walk, node, node.inputs[0], places, bool(node.scalar(0, "B"))) if places else Lacks()
 
 
-def _cast(walk: Walk[Operator], node: Operator) -> Read:
-    return walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else Lacks()
-
-
 READERS: Mapping[str, Reader[Operator]] = {
     **dict.fromkeys(("ADD", "ADD_N", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "POW"), _binary),
     **dict.fromkeys(windows.KERNELS, windows.read_conv),
@@ -336,7 +324,9 @@ READERS: Mapping[str, Reader[Operator]] = {
     "BATCH_MATMUL": _product,
     "BATCH_TO_SPACE_ND": put_together,
     "BROADCAST_TO": by_sizes(moves.expand),
-    "CAST": _cast,
+    "CAST": lambda walk, node: (
+        walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else Lacks()
+    ),
     "CEIL": always(ops.Ceil()),
     "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
     "CUMSUM": _running_sums,
@@ -371,7 +361,11 @@ READERS: Mapping[str, Reader[Operator]] = {
     "REVERSE_V2": _reverse,
     "RSQRT": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
     "SHAPE": _sizes,
-    "SOFTMAX": _softmax,
+    "SOFTMAX": lambda walk, node: (
+        Lacks("SOFTMAX with a beta")
+        if node.scalar(0, "f", 1.0) != 1
+        else softmax(walk, node, node.inputs[0], -1)
+    ),
     "SPACE_TO_BATCH_ND": take_apart,
     "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(
         walk, node.inputs[0], node.scalar(0, "i"), False

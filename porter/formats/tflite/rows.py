@@ -123,10 +123,6 @@ def _pooled(operator: Operator, x: Numbers) -> Any:
     return channels_last(pool)(x, sides, _grid(operator, x, sides))
 
 
-def _product(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
-    return values.dense(x if operator.scalar(2, "B") else x.reshape(-1, kernel.shape[1]), kernel, bias)
-
-
 def _matrices(operator: Operator, x: Numbers, other: Numbers) -> Any:
     first, second = (
         np.swapaxes(m, -1, -2) if operator.scalar(f, "B") else m for f, m in enumerate((x, other))
@@ -139,12 +135,6 @@ def _padded(operator: Operator, x: Numbers, table: Numbers, fill: Any = 0.0) -> 
     if operator.op == "MIRROR_PAD":
         return pad(x, widths, "symmetric" if operator.scalar(0, "b") else "reflect")
     return pad(x, widths, value=float(np.asarray(fill).ravel()[0]))
-
-
-def _reshaped(operator: Operator, x: Numbers, sizes: Any = None) -> Any:
-    return x.reshape(
-        _counts(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes)
-    )
 
 
 def _squeezed(operator: Operator, x: Numbers) -> Any:
@@ -321,7 +311,9 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "DEPTH_TO_SPACE": _spread,
     "EXPAND_DIMS": _each(lambda x, axis: np.expand_dims(x, _counts(axis)[0])),
     "FILL": _each(lambda sizes, number: np.full(_counts(sizes), number)),
-    "FULLY_CONNECTED": _product,
+    "FULLY_CONNECTED": lambda operator, x, kernel, bias=None: values.dense(
+        x if operator.scalar(2, "B") else x.reshape(-1, kernel.shape[1]), kernel, bias
+    ),
     "GATHER": lambda operator, x, places: np.take(x, np.asarray(places), operator.scalar(0, "i")),
     "GELU": lambda operator, x: values.gelu(x, bool(operator.scalar(0, "B"))),
     "L2_NORMALIZATION": _each(lambda x: x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)),
@@ -334,7 +326,9 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "REDUCE_MAX": _reduced(np.max),
     "REDUCE_MIN": _reduced(np.min),
     "REDUCE_PROD": _reduced(np.prod),
-    "RESHAPE": _reshaped,
+    "RESHAPE": lambda operator, x, sizes=None: x.reshape(
+        _counts(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes)
+    ),
     "REVERSE_V2": _each(lambda x, axes: np.flip(x, tuple(_counts(axes)))),
     "SHAPE": _each(lambda x: np.asarray(x.shape)),
     "SLICE": _sliced,

@@ -44,18 +44,6 @@ def _conv(fields: Fields, x: Numbers, weight: Numbers, bias: Numbers | None = No
     return windows.conv(x, kernel, bias, _grid(fields), fields.whole("groups", 1))
 
 
-def _transposed(fields: Fields, x: Numbers, weight: Numbers, bias: Numbers | None = None) -> Any:
-    return windows.transposed(
-        x, weight, bias, _grid(fields), fields.whole("groups", 1), fields.sides("adj", 0)
-    )
-
-
-def _largest(fields: Fields, x: Numbers) -> Any:
-    return windows.max_pool(
-        x, fields.sides("k", 1), _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
-    )
-
-
 def _mean(fields: Fields, x: Numbers) -> Any:
     counted = fields.get("count_include_pad", True) and "EXCLUDE" not in str(fields.get("mode", ""))
     sides, grid = (
@@ -71,10 +59,6 @@ def _normed(fields: Fields, x: Numbers, running_mean: Numbers, **held: Numbers) 
     epsilon = fields.get("eps", 1e-5)
     variance = held["running_var"] if "running_var" in held else held["running_std"] ** -2.0 - epsilon
     return values.batch_norm(x, running_mean, variance, held.get("weight"), held.get("bias"), epsilon)
-
-
-def _normed_alone(fields: Fields, x: Numbers, weight: Numbers, bias: Numbers) -> Any:
-    return values.group_norm(x, x.shape[1], weight, bias, fields.get("eps", 1e-5))
 
 
 def _axis(fields: Fields, x: Numbers) -> int:
@@ -168,12 +152,18 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("View", "Reshape"), _seen),
     **dict.fromkeys(("SoftMax", "SpatialSoftMax"), _each(lambda x: values.softmax(x, 1))),
     **dict.fromkeys(("Dropout", "SpatialDropout"), lambda fields, x: x * (1 - fields.get("p", 0.5))),
-    "InstanceNormalization": _normed_alone,
+    "InstanceNormalization": lambda fields, x, weight, bias: values.group_norm(
+        x, x.shape[1], weight, bias, fields.get("eps", 1e-5)
+    ),
     "ShaveImage": lambda fields, x: pad(
         x, [(0, 0), (0, 0), *[(-fields.whole("size", 0), -fields.whole("size", 0))] * 2]
     ),
-    "SpatialFullConvolution": _transposed,
-    "SpatialMaxPooling": _largest,
+    "SpatialFullConvolution": lambda fields, x, weight, bias=None: windows.transposed(
+        x, weight, bias, _grid(fields), fields.whole("groups", 1), fields.sides("adj", 0)
+    ),
+    "SpatialMaxPooling": lambda fields, x: windows.max_pool(
+        x, fields.sides("k", 1), _grid(fields, rounding="ceil" if fields.get("ceil_mode") else "floor")
+    ),
     "SpatialAveragePooling": _mean,
     "SpatialAdaptiveMaxPooling": _each(lambda x: x.max((2, 3), keepdims=True)),
     "SpatialAdaptiveAveragePooling": _each(lambda x: x.mean((2, 3), keepdims=True)),

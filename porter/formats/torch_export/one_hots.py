@@ -17,13 +17,13 @@ def with_rows(program: Program) -> Program:
     """The program with rows for the products of what one_hot gives, whose axes were perhaps moved, but for
     the last one.
     """
-    ends = [node for node in program.nodes.values() if node.op == "matmul"] if _has_one_hots(program) else []
+    ends = (
+        [node for node in program.nodes.values() if node.op == "matmul"]
+        if any(node.op == "one_hot" for node in program.nodes.values())
+        else []
+    )
     found = {node.name: product for node in ends if (product := _rows(program.nodes, node)) is not None}
     return replace(program, nodes={**program.nodes, **found})
-
-
-def _has_one_hots(program: Program) -> bool:
-    return any(node.op == "one_hot" for node in program.nodes.values())
 
 
 def _rows(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | None:

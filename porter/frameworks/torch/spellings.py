@@ -118,10 +118,6 @@ def _hard_sigmoid(op: ops.HardSigmoid, shape: Shape) -> Layer:
     return Layer("HardSigmoid", {"slope": op.slope, "offset": op.offset})
 
 
-def _flatten(op: ops.Flatten, shape: Shape) -> Layer:
-    return Layer("Flatten" if op.order == "CHW" or op.rows == op.columns == 1 else "FlattenCells")
-
-
 def _upsample(op: ops.Upsample, shape: Shape) -> Layer:
     mode = "nearest" if max(op.rows, op.columns) <= _LARGEST_NEAREST else "nearest-exact"
     return Layer("Upsample", {"scale_factor": pair((op.rows, op.columns)), "mode": mode})
@@ -243,7 +239,9 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ConcatChannels: _plain("concat"),
     ops.Identity: _plain("Identity"),
     ops.Dropout: lambda op, shape: Layer("Dropout2d" if op.maps else "Dropout", {"p": op.rate}),
-    ops.Flatten: _flatten,
+    ops.Flatten: lambda op, shape: Layer(
+        "Flatten" if op.order == "CHW" or op.rows == op.columns == 1 else "FlattenCells"
+    ),
     ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
     ops.PadMap: lambda op, shape: constant_pad(op.pads, op.fill),
     ops.ExtendMap: lambda op, shape: Layer(_EXTENSIONS[op.mode], {"padding": torch_pads(op.pads)}),

@@ -181,22 +181,6 @@ def _square(writer: Writer, operation: Operation) -> str:
     return writer.node("Mul", value, value)
 
 
-def _root(writer: Writer, operation: Operation) -> str:
-    return writer.node("Reciprocal", writer.node("Sqrt", *writer.stretching(operation)))
-
-
-def _log_of_more(writer: Writer, operation: Operation) -> str:
-    return writer.node(
-        "Log", writer.node("Add", *writer.stretching(operation), writer.numbers(np.asarray(1.0)))
-    )
-
-
-def _exp_less(writer: Writer, operation: Operation) -> str:
-    return writer.node(
-        "Sub", writer.node("Exp", *writer.stretching(operation)), writer.numbers(np.asarray(1.0))
-    )
-
-
 def _rest_of_erf(writer: Writer, operation: Operation) -> str:
     return writer.node(
         "Sub", writer.numbers(np.asarray(1.0)), writer.node("Erf", *writer.stretching(operation))
@@ -217,17 +201,9 @@ def _choice(writer: Writer, operation: Operation) -> str | None:
     return writer.node("Where", writer.full(test), writer.of(yes), writer.of(no))
 
 
-def _unequal(writer: Writer, operation: Operation) -> str:
-    return writer.node("Not", writer.node("Equal", *map(writer.full, operation.inputs)))
-
-
 def _clamp(writer: Writer, operation: Operation) -> str:
     low, value, high = operation.inputs
     return writer.node("Min", writer.node("Max", writer.full(value), writer.of(low)), writer.of(high))
-
-
-def _concatenate(writer: Writer, operation: Operation) -> str:
-    return writer.node("Concat", *map(writer.full, operation.inputs), axis=int(operation.params["dimension"]))
 
 
 def _stack(writer: Writer, operation: Operation) -> str:
@@ -365,25 +341,35 @@ _WRITES: Mapping[str, Write] = {
     "add_any": _add,
     "broadcast_in_dim": _broadcast,
     "clamp": _clamp,
-    "concatenate": _concatenate,
+    "concatenate": lambda writer, operation: writer.node(
+        "Concat", *map(writer.full, operation.inputs), axis=int(operation.params["dimension"])
+    ),
     "conv_general_dilated": windows.convolution,
     "convert_element_type": _as_type,
     "div": _divide,
     "dot_general": _product,
     "erfc": _rest_of_erf,
-    "expm1": _exp_less,
+    "expm1": lambda writer, operation: writer.node(
+        "Sub", writer.node("Exp", *writer.stretching(operation)), writer.numbers(np.asarray(1.0))
+    ),
     "gather": _gather,
     "integer_pow": _power,
-    "log1p": _log_of_more,
+    "log1p": lambda writer, operation: writer.node(
+        "Log", writer.node("Add", *writer.stretching(operation), writer.numbers(np.asarray(1.0)))
+    ),
     "logistic": plain("Sigmoid"),
     "mul": _multiply,
-    "ne": _unequal,
+    "ne": lambda writer, operation: writer.node(
+        "Not", writer.node("Equal", *map(writer.full, operation.inputs))
+    ),
     "pad": _pad,
     "reduce_window_max": lambda writer, operation: windows.pool(writer, operation, "MaxPool"),
     "reduce_window_sum": windows.window_sum,
     "reshape": _reshape,
     "rev": _reverse,
-    "rsqrt": _root,
+    "rsqrt": lambda writer, operation: writer.node(
+        "Reciprocal", writer.node("Sqrt", *writer.stretching(operation))
+    ),
     "select_n": _choice,
     "slice": _slice,
     "split": _split,

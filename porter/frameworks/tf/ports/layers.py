@@ -116,22 +116,12 @@ def _reduce(node: KerasNode[ops.Reduce]) -> Symbol:
     )
 
 
-def _crop_axis(node: KerasNode[ops.CropAxis]) -> Symbol:
-    return node.operation(
-        "getitem", node.value, (*[slice(None)] * (1 + node.op.axis), node.op.cuts[node.op.axis])
-    )
-
-
 def _pad(node: KerasNode[ops.Pad]) -> Symbol:
     ends = {_axis(node.op, axis, node.value): amounts for axis, amounts in node.op.ends.items()}
     fill = {"constant_values": node.op.fill} if node.op.of_arrays else {}
     return node.operation(
         "pad", node.value, tuple(ends.get(axis, (0, 0)) for axis in range(node.value.ndim)), **fill
     )
-
-
-def _concat(node: KerasNode[ops.Concat]) -> Symbol:
-    return node.layer("Concatenate", node.inputs, axis=1 + node.op.axis if node.op.of_arrays else -1)
 
 
 def _local_response_norm(node: KerasNode[ops.LocalResponseNorm]) -> Symbol:
@@ -405,7 +395,9 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Power: _operation("power", lambda op: (op.exponent,)),
     ops.Maximum: partial(_merge, "Maximum"),
     ops.Minimum: partial(_merge, "Minimum"),
-    ops.Concat: _concat,
+    ops.Concat: lambda node: node.layer(
+        "Concatenate", node.inputs, axis=1 + node.op.axis if node.op.of_arrays else -1
+    ),
     ops.Reduce: _reduce,
     ops.Identity: _layer("Identity"),
     ops.Dropout: _dropout,
@@ -416,7 +408,9 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.CropMap: _spatial("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),
     ops.Pad: _pad,
     ops.SliceChannels: lambda node: node.operation("getitem", node.value, (..., node.op.cuts[0])),
-    ops.CropAxis: _crop_axis,
+    ops.CropAxis: lambda node: node.operation(
+        "getitem", node.value, (*[slice(None)] * (1 + node.op.axis), node.op.cuts[node.op.axis])
+    ),
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _depth_to_space,
     ops.SpaceToDepth: _space_to_depth,

@@ -72,10 +72,6 @@ def _pool(config: _Config, shape: Shape) -> Shape:
     return _windows(config, shape, config["pool_size"], _last(shape))
 
 
-def _depthwise(config: _Config, shape: Shape) -> Shape:
-    return _windows(config, shape, config["kernel_size"], _last(shape) * config["depth_multiplier"])
-
-
 def _conv_transpose(config: _Config, shape: Shape) -> Shape:
     """As keras/src/backend/common/backend_utils.py, `compute_conv_transpose_output_shape`, of valid pads."""
     parts = zip(shape[1:3], config["kernel_size"], config["strides"], strict=True)
@@ -144,7 +140,9 @@ _LAYERS: Mapping[str, Callable[[_Config, Shape], Shape]] = {
     "Conv2DTranspose": _conv_transpose,
     "Cropping2D": lambda config, shape: _moved(shape, config["cropping"], -1),
     "Dense": lambda config, shape: (*shape[:-1], config["units"]),
-    "DepthwiseConv2D": _depthwise,
+    "DepthwiseConv2D": lambda config, shape: _windows(
+        config, shape, config["kernel_size"], _last(shape) * config["depth_multiplier"]
+    ),
     "EinsumDense": lambda config, shape: (shape[0], *config["output_shape"]),
     "Flatten": lambda config, shape: (shape[0], *_reshaped(shape[1:], [-1])),
     "GlobalAveragePooling2D": _global,
@@ -168,13 +166,6 @@ def _part(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
         size if size is None else len(range(*item.indices(size)))
         for item, size in sizes
         if isinstance(item, slice)
-    )
-
-
-def _padded(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
-    return tuple(
-        None if size is None else size + sum(pair)
-        for size, pair in zip(shape, config["pad_width"], strict=True)
     )
 
 
@@ -218,7 +209,10 @@ _OPERATIONS: Mapping[str, Callable[[_Config, Shape, Sequence[Any]], Shape]] = {
     "GetItem": _part,
     "Matmul": _product,
     **dict.fromkeys(("Max", "Mean", "Norm", "Sum"), _reduced),
-    "Pad": _padded,
+    "Pad": lambda config, shape, operands: tuple(
+        None if size is None else size + sum(pair)
+        for size, pair in zip(shape, config["pad_width"], strict=True)
+    ),
     "Repeat": _repeated,
     "Reshape": lambda config, shape, operands: _reshaped(shape, config["newshape"]),
     "Swapaxes": _swapped,
