@@ -141,7 +141,7 @@ def new_recipe(
         next = (
             f"add {FROM_MODEL.placeholder}, which carries a graph, or {WEIGHTS.placeholder}, which does not"
         )
-        raise UsageError("a recipe is drafted from a file", where=str(FROM_MODEL), next=next)
+        raise UsageError("a recipe is drafted from a file", where=FROM_MODEL, next=next)
     checkpoint = read(file_at(given))
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
@@ -155,7 +155,7 @@ def new_recipe(
             f"input{further_text(checkpoint.graph)}"
         )
         next = f"port the file itself: {CONVERT.advise(subject=given, to=FRAMEWORK)}"
-        raise UsageError(message, where=str(given), next=next)
+        raise UsageError(message, where=given, next=next)
     try:
         found, native = translation(
             replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size)
@@ -212,7 +212,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"
         raise UsageError(
             message,
-            where=str(checkpoint.path),
+            where=checkpoint.path,
             next=keeping(checkpoint) or f"{INSPECT.advise(file=checkpoint.path, tensors=True)} lists them",
         )
     said = [

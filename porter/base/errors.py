@@ -62,19 +62,19 @@ class PorterError(Exception):
 
     Args:
         message: what is wrong, with expected against got, on one line.
-        where: `file:line:column` of a recipe, a tensor, a node or a file.
+        where: `file:line:column` of a recipe, a tensor, a node or a file, by its text.
         next: what the reader can do about it, on one line or on several.
     """
 
     code = "error"
     status = 2
 
-    def __init__(self, message: str, *, where: str | None = None, next: str | None = None) -> None:
+    def __init__(self, message: str, *, where: object = None, next: str | None = None) -> None:
         if len(message) > _MOST_LETTERS:
             message = f"{message[: _MOST_LETTERS // 2]} ... {message[-_MOST_LETTERS // 2 :]}"
         super().__init__(message)
         self.message = message
-        self.where = where
+        self.where = None if where is None else str(where)
         self.next = next
 
     def at(self, where: str | None, next: str | None = None) -> Self:
@@ -117,7 +117,7 @@ class RecipeError(PorterError):
     code = "recipe"
 
     def __init__(
-        self, message: str, *, where: str | None = None, next: str | None = None, key: str | None = None
+        self, message: str, *, where: object = None, next: str | None = None, key: str | None = None
     ) -> None:
         super().__init__(message, where=where, next=next)
         self.key = key
@@ -153,7 +153,7 @@ class MappingError(PorterError):
     code = "mapping"
 
     def __init__(
-        self, message: str, *, where: str | None = None, next: str | None = None, maps: Sequence[str] = ()
+        self, message: str, *, where: object = None, next: str | None = None, maps: Sequence[str] = ()
     ) -> None:
         typed = [MAP([escaped(setting)]) for setting in maps]
         super().__init__(
@@ -202,7 +202,7 @@ class Contradiction(PorterError):
         self,
         message: str,
         *,
-        where: str | None = None,
+        where: object = None,
         next: str = "this is a mistake of porter's reader: report it, with the file",
     ) -> None:
         super().__init__(message, where=where, next=next)

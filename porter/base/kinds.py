@@ -30,7 +30,7 @@ def expect_kind(option: Option, value: object, kind: Any) -> None:
         given = f"a sequence of {', '.join(sorted({type(each).__name__ for each in value})) or 'nothing'}"
     expected = " or ".join(_named(each) for each in _members(kind) if each is not NoneType)
     next = f"give {option.metavar or 'True or False'}: {option.help}"
-    raise UsageError(f"expected {expected}, got {given}", where=str(option), next=next)
+    raise UsageError(f"expected {expected}, got {given}", where=option, next=next)
 
 
 def _members(kind: Any) -> tuple[Any, ...]:

@@ -69,7 +69,7 @@ def split_settings(settings: Sequence[str]) -> dict[str, str]:
         if not equals or name in found:
             problem = "is set twice" if equals else "is not NAME=VALUE"
             message = f"'{name if equals else setting}' {problem}"
-            raise UsageError(message, where=str(OPTION), next="write NAME=VALUE, each name once")
+            raise UsageError(message, where=OPTION, next="write NAME=VALUE, each name once")
         found[name] = value
     return found
 

@@ -78,7 +78,7 @@ def recipe_new(
     path = out or Path(f"{name}.yaml")
     if path.exists() and not overwrite:
         raise UsageError(
-            "this file exists", where=str(path), next=f"add {OVERWRITE()} to replace it, or {OUT.placeholder}"
+            "this file exists", where=path, next=f"add {OVERWRITE()} to replace it, or {OUT.placeholder}"
         )
     drafted = new_recipe(name, path, model, weights, zoo or OWN, size)
     show(drafted.record() if as_json else printing.new_recipe(drafted))

@@ -49,7 +49,7 @@ def class_names(folder: Path) -> tuple[str, ...] | None:
             label = json.loads(stream.read(_MAX_INFO))["features"]["label"]
         names = label.get("names")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise FileError("it does not say what its column 'label' is", where=str(file), next=_NEXT) from None
+        raise FileError("it does not say what its column 'label' is", where=file, next=_NEXT) from None
     return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
@@ -77,9 +77,7 @@ def read_rows(file: Path) -> list[ArrowRow]:
                     rows += _rows(batch, whole, file)
                 return rows
     except (OSError, LookupError, ValueError, TypeError, arrow.ArrowException) as error:
-        raise FileError(
-            f"cannot be read as Arrow: {first_line(error)}", where=str(file), next=_NEXT
-        ) from None
+        raise FileError(f"cannot be read as Arrow: {first_line(error)}", where=file, next=_NEXT) from None
 
 
 def _rows(batch: Any, whole: Any, file: Path) -> Iterator[ArrowRow]:

@@ -75,11 +75,11 @@ def read_labels(path: Path) -> Labels:
     """
     expect_plain(path)
     if path.stat().st_size > MAX_BYTES:
-        raise FileError(f"a file of labels has at most {MAX_BYTES} bytes", where=str(path))
+        raise FileError(f"a file of labels has at most {MAX_BYTES} bytes", where=path)
     try:
         names = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except UnicodeDecodeError:
-        raise FileError("this is not UTF-8 text", where=str(path)) from None
+        raise FileError("this is not UTF-8 text", where=path) from None
     return labels_of(path.name, names, str(path))
 
 

@@ -78,11 +78,11 @@ def read_table(path: Path) -> ParquetTable:
         columns = _columns(file)
         if columns.get(LABEL, _FIXED) == _FIXED or _bytes_column(columns) is None:
             seen = ", ".join(f"{name} ({kind})" for name, kind in islice(columns.items(), 8))
-            raise FileError(f"expected columns '{IMAGE}' of bytes and '{LABEL}', got {seen}", where=str(path))
+            raise FileError(f"expected columns '{IMAGE}' of bytes and '{LABEL}', got {seen}", where=path)
         if file.metadata.num_rows > _MAX_ROWS:
             raise FileError(
                 f"the file has {file.metadata.num_rows:,} rows, and porter reads at most {_MAX_ROWS:,}",
-                where=str(path),
+                where=path,
                 next="split it into several files",
             )
         wanted = [LABEL, PATH] if columns.get(PATH) == _TEXT else [LABEL]
@@ -94,7 +94,7 @@ def read_table(path: Path) -> ParquetTable:
             raise FileError(
                 f"the file has {stored:,} bytes of labels and file names, and porter reads at most "
                 f"{_MAX_TEXT:,}",
-                where=str(path),
+                where=path,
                 next="split it into several files",
             )
         class_names = _class_names(file)
@@ -122,7 +122,7 @@ def _values(column: Any, path: Path) -> list[Any]:
         if (longest := max((len(text) for text in shared if isinstance(text, str)), default=0)) > _MAX_NAME:
             raise FileError(
                 f"a label or file name has {longest:,} characters, and porter reads at most {_MAX_NAME:,}",
-                where=str(path),
+                where=path,
             )
         found += [None if index is None else shared[index] for index in chunk.indices.to_pylist()]
     return found
@@ -138,7 +138,7 @@ def read_cell(path: Path, row_group: int, row: int) -> bytes:
     try:
         status = path.stat()
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=path) from None
     photos = _row_group(path, status.st_mtime_ns, row_group)
     photo = photos[row].as_py() if 0 <= row < len(photos) else None
     content = photo["bytes"] if isinstance(photo, dict) else photo
@@ -154,19 +154,17 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
     """
     with _opened(path) as file:
         if not 0 <= index < file.num_row_groups:
-            raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=str(path))
+            raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=path)
         most = min(_MAX_ROW_GROUP, max(_SMALL_ROW_GROUP, _EXPANSION * path.stat().st_size))
         column = _bytes_column(_columns(file))
         if column is None:
-            raise FileError(f"it has no column '{IMAGE}' of bytes", where=str(path))
+            raise FileError(f"it has no column '{IMAGE}' of bytes", where=path)
         if (
             unpacked_bytes(path, (chunk for chunk in _footer(path, changed)[index] if chunk.name == column))
             > most
         ):
             message = f"row group {index} has more than {most:,} bytes, and is read whole"
-            raise FileError(
-                message, where=str(path), next="write the file with row groups of some 100 photos"
-            )
+            raise FileError(message, where=path, next="write the file with row groups of some 100 photos")
     # A row group's size is what the file stores: one large photo may be stored once for any number of rows.
     with _opened(path, shared=[column]) as file:
         return _read_group(file, index, [column])[IMAGE]
@@ -234,5 +232,5 @@ def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
     except (OSError, LookupError, ValueError, RecursionError, pyarrow.ArrowException) as error:
         message = str(error).partition("\n")[0]
         raise FileError(
-            f"cannot be read as a Parquet file: {message}", where=str(path), next="check that it is complete"
+            f"cannot be read as a Parquet file: {message}", where=path, next="check that it is complete"
         ) from None

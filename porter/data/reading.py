@@ -36,18 +36,18 @@ def _read(place: Bytes) -> bytes:
     try:
         status = place.path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
-            raise FileError("no regular file", where=str(place.path))
+            raise FileError("no regular file", where=place.path)
         size = status.st_size - place.offset if place.size is None else place.size
         _require_bounded(size, place)
         with place.path.open("rb") as file:
             file.seek(place.offset)
             content = file.read(size)
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(place.path)) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=place.path) from None
     if len(content) < size:
         raise FileError(
             f"{size:,} bytes expected from byte {place.offset:,} on, got {len(content):,}",
-            where=str(place.path),
+            where=place.path,
         )
     return content
 
@@ -55,5 +55,5 @@ def _read(place: Bytes) -> bytes:
 def _require_bounded(size: int, place: Place) -> None:
     if not 0 <= size <= MAX_BYTES:
         raise FileError(
-            f"the photo has {size:,} bytes, and porter reads at most {MAX_BYTES:,}", where=str(place.path)
+            f"the photo has {size:,} bytes, and porter reads at most {MAX_BYTES:,}", where=place.path
         )

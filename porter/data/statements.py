@@ -33,7 +33,7 @@ def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
     try:
         return _protocol(stated)
     except ProtocolError as error:
-        raise UsageError(error.message, where=str(PREPROCESS), next=_next()) from None
+        raise UsageError(error.message, where=PREPROCESS, next=_next()) from None
 
 
 def _next() -> str:
@@ -66,7 +66,7 @@ def _parsed(given: AnyPath) -> dict[str, Any]:
     if not text.lstrip().startswith("{") and ("=" not in text or _is_there(text)):
         path = Path(text)
         if not _is_there(text):
-            raise UsageError(f"'{text}' is no file and no protocol", where=str(PREPROCESS), next=_next())
+            raise UsageError(f"'{text}' is no file and no protocol", where=PREPROCESS, next=_next())
         expect_plain(path)
         if path.stat().st_size > MAX_BYTES:
             raise FileError(f"a protocol has at most {MAX_BYTES:,} bytes", where=text)
@@ -76,7 +76,7 @@ def _parsed(given: AnyPath) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"this is no JSON: {error}", where=str(PREPROCESS), next=_next()) from None
+        raise UsageError(f"this is no JSON: {error}", where=PREPROCESS, next=_next()) from None
     return found
 
 

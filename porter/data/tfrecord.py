@@ -92,7 +92,7 @@ def records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
         yield TfRecord(start, start + length)
         start += length + _CHECKSUM.size
     raise FileError(
-        f"more than {_MAX_RECORDS:,} records in one file", where=str(path), next="split it into shards"
+        f"more than {_MAX_RECORDS:,} records in one file", where=path, next="split it into shards"
     )
 
 
@@ -103,7 +103,7 @@ def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
         FileError: they differ.
     """
     if len(stored) < _CHECKSUM.size or masked_crc32c(payload) != _CHECKSUM.unpack(stored)[0]:
-        raise FileError("the checksum of its record is wrong: the file is damaged", where=str(path))
+        raise FileError("the checksum of its record is wrong: the file is damaged", where=path)
 
 
 def read_example(

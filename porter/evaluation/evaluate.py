@@ -217,7 +217,7 @@ def _expect_together(asked: MeasuringOptions, run: Run, process: Process) -> Non
         ),
     ):
         if contradicts:
-            raise UsageError(message, where=str(option), next=next)
+            raise UsageError(message, where=option, next=next)
 
 
 def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
@@ -232,7 +232,7 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
     if predictions is not None and len(folders) > 1:
         raise UsageError(
             f"the file has the answers of one port, and {len(folders)} ports are given",
-            where=str(PREDICTIONS),
+            where=PREDICTIONS,
             next="measure each port in a command of its own",
         )
     if predictions is not None:
@@ -259,7 +259,7 @@ def _photos(data: Path, classes: Classes, options: Options) -> PhotoSet:
         data, classes=classes, labels=options.labels, limit=options.limit, split=options.split
     )
     if not (photos.photos or photos.failed):
-        raise UsageError(f"there is no photo to score in these {photos.layout}", where=str(data))
+        raise UsageError(f"there is no photo to score in these {photos.layout}", where=data)
     return photos
 
 
@@ -323,13 +323,13 @@ def _passes(
 def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
     if top1 is None:
         if tolerance is not None:
-            raise UsageError(f"a tolerance needs {EXPECT_TOP1}, which is not given", where=str(TOLERANCE))
+            raise UsageError(f"a tolerance needs {EXPECT_TOP1}, which is not given", where=TOLERANCE)
         return None
     if not 0 <= top1 <= 100:
-        raise UsageError(f"an accuracy must be from 0 to 100 per cent, got {top1}", where=str(EXPECT_TOP1))
+        raise UsageError(f"an accuracy must be from 0 to 100 per cent, got {top1}", where=EXPECT_TOP1)
     around = AROUND if tolerance is None else tolerance
     if not 0 <= around <= 100:
-        raise UsageError(f"expected percentage points from 0 to 100, got {around}", where=str(TOLERANCE))
+        raise UsageError(f"expected percentage points from 0 to 100, got {around}", where=TOLERANCE)
     return top1, around
 
 

@@ -108,7 +108,7 @@ class Options:
             if value is not None and value < least:
                 raise UsageError(
                     f"expected at least {least}, got {value}",
-                    where=str(option),
+                    where=option,
                     next=f"write {option(least)}",
                 )
 
@@ -142,7 +142,7 @@ def one_of(value: object, choices: tuple[T, ...], option: Option) -> T:
             return choice
     expected = ", ".join(map(str, choices))
     raise UsageError(
-        f"expected one of {expected}, got '{value}'", where=str(option), next=f"write {option(choices[0])}"
+        f"expected one of {expected}, got '{value}'", where=option, next=f"write {option(choices[0])}"
     )
 
 

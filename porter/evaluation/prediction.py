@@ -79,7 +79,7 @@ def predict(asked: PredictOptions) -> tuple[Prediction, ...]:
             first = next((each for each in sorted(path.iterdir()) if each.is_file()), PHOTO)
             raise UsageError(
                 "predict takes photos, and this is a folder",
-                where=str(path),
+                where=path,
                 next=f"name each photo: {PREDICT.advise(folder=folder, images=[first])}",
             )
     port = read_port(folder)
@@ -141,7 +141,7 @@ def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: A
         .reshape(-1)
     )
     if not np.isfinite(logits).all():
-        raise FileError("the port's logits are not finite, so it cannot rank classes", where=str(image))
+        raise FileError("the port's logits are not finite, so it cannot rank classes", where=image)
     shares = probabilities(logits, port.record.activation)
     alone = len(logits) == 1 and port.record.activation != "sigmoid"
     guesses = []

@@ -60,11 +60,11 @@ def _expect_photos(port: Port) -> None:
         message = (
             f"this model takes several inputs, and porter feeds photos only: input{further_text(port.graph)}"
         )
-        raise UsageError(message, where=str(port.folder), next=next)
+        raise UsageError(message, where=port.folder, next=next)
     if record.input.layout in ("NC", "file"):
         next = "porter.load gives the model, which takes it"
         raise UsageError(
-            f"this model takes {axes_text(port.graph.axes)}, no photos", where=str(port.folder), next=next
+            f"this model takes {axes_text(port.graph.axes)}, no photos", where=port.folder, next=next
         )
 
 

@@ -92,7 +92,7 @@ def tried_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: 
     """
     found = [_tried(make, run, pixels) for run in _plain_runs(device)]
     if not any(each.refused is None for each in found):
-        raise UsageError(f"the model does not run: {found[0].refused}", where=str(FAST), next="leave it out")
+        raise UsageError(f"the model does not run: {found[0].refused}", where=FAST, next="leave it out")
     best = max((each for each in found if each.refused is None), key=lambda each: each.per_second)
     found.append(_tried(make, replace(best.run, compiled=True), pixels))
     return tuple(sorted(found, key=lambda each: (each.refused is not None, -each.per_second)))

@@ -68,7 +68,7 @@ class Checkpoint:
             CannotRun: it carries none.
         """
         if self.graph is None:
-            raise CannotRun("this file carries no graph", where=str(self.path))
+            raise CannotRun("this file carries no graph", where=self.path)
         return self.graph
 
     @property

@@ -27,7 +27,7 @@ def expect_values(names: Sequence[str], known: Iterable[str]) -> None:
         message = f"the file's graph has no value '{lacking}'"
         raise UsageError(
             message,
-            where=str(OUTPUTS),
+            where=OUTPUTS,
             next=f"write the file's own name of a value, such as {', '.join(near)}",
         )
 

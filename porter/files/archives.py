@@ -42,9 +42,9 @@ def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
             written.append(folder / posixpath.basename(name))
             _write(stream, size, written[-1])
     except (*DAMAGED, tarfile.TarError) as error:
-        raise FileError(f"the archive cannot be read: {error}", where=str(archive)) from None
+        raise FileError(f"the archive cannot be read: {error}", where=archive) from None
     if not any(path.name == posixpath.basename(member) for path in written):
-        raise FileError(f"the archive has no member '{member}'", where=str(archive))
+        raise FileError(f"the archive has no member '{member}'", where=archive)
     return written
 
 
@@ -115,7 +115,7 @@ def _zip_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
                 continue
             mode = entry.external_attr >> 16
             if entry.is_dir() or not (stat.S_IFMT(mode) == 0 or stat.S_ISREG(mode)):
-                raise FileError(f"'{name}' is a link or a folder, not a file", where=str(archive))
+                raise FileError(f"'{name}' is a link or a folder, not a file", where=archive)
             with file.open(entry) as stream:
                 yield name, entry.file_size, stream
 
@@ -127,13 +127,13 @@ def _tar_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
     with opened as stream, tarfile.open(fileobj=cast(IO[bytes], _Bounded(stream)), mode="r:") as file:
         for count, entry in enumerate(file):
             if count == _MAX_MEMBERS:
-                raise FileError(f"the archive has more than {_MAX_MEMBERS:,} members", where=str(archive))
+                raise FileError(f"the archive has more than {_MAX_MEMBERS:,} members", where=archive)
             name = posixpath.normpath(entry.name)
             if not _wanted(name, member):
                 continue
             content = file.extractfile(entry) if entry.isreg() else None
             if content is None:
-                raise FileError(f"'{name}' is a link or a folder, not a file", where=str(archive))
+                raise FileError(f"'{name}' is a link or a folder, not a file", where=archive)
             if entry.size < 0:
                 raise tarfile.ReadError(f"'{name}' declares {entry.size:,} bytes")
             yield name, entry.size, content

@@ -97,12 +97,12 @@ def _copy(path: Path, partial: Path) -> None:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise DownloadError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise DownloadError(f"cannot be read: {error.strerror}", where=path) from None
     require_room(size, partial.parent, str(path))
     try:
         shutil.copyfile(path, partial)
     except OSError as error:
-        raise DownloadError(f"cannot be copied: {error.strerror}", where=str(path)) from None
+        raise DownloadError(f"cannot be copied: {error.strerror}", where=path) from None
 
 
 def _download(url: str, partial: Path) -> None:
@@ -184,14 +184,14 @@ def _writing(partial: Path, mode: str, url: str, response: HTTPResponse) -> Iter
             file.write(chunk)
             file.flush()
         except OSError as error:
-            raise FileError(f"cannot be written: {error.strerror}", where=str(partial)) from None
+            raise FileError(f"cannot be written: {error.strerror}", where=partial) from None
 
     try:
         if mode == "wb":
             _note_of(partial).write_text(json.dumps({"url": url, "validator": _strong_validator(response)}))
         file: IO[Any] = partial.open(mode)
     except OSError as error:
-        raise FileError(f"cannot be written: {error.strerror}", where=str(partial)) from None
+        raise FileError(f"cannot be written: {error.strerror}", where=partial) from None
     with file:
         yield write
 

@@ -85,7 +85,7 @@ def _resolved(target: Path) -> Path:
     except RuntimeError:  # before Python 3.13, which gives such a link itself
         found = target
     if found.is_symlink():
-        raise FileError("links point to each other here", where=str(target), next="give a folder")
+        raise FileError("links point to each other here", where=target, next="give a folder")
     return found
 
 
@@ -98,10 +98,10 @@ def _refuse(target: Path, overwrite: bool) -> None:
         return
     if not target.is_dir():
         raise UsageError(
-            "a file stands where the folder should go", where=str(target), next=f"choose another {OUT}"
+            "a file stands where the folder should go", where=target, next=f"choose another {OUT}"
         )
     if not overwrite:
-        raise UsageError("the folder exists", where=str(target), next=f"give {OVERWRITE()}, or another {OUT}")
+        raise UsageError("the folder exists", where=target, next=f"give {OVERWRITE()}, or another {OUT}")
     try:
         is_free = (target / "port.json").is_file() or not any(target.iterdir())
     except OSError as error:
@@ -109,14 +109,14 @@ def _refuse(target: Path, overwrite: bool) -> None:
     if not is_free:
         raise UsageError(
             "the folder is not a port (it has no port.json) and is never replaced",
-            where=str(target),
+            where=target,
             next=f"choose another {OUT}, or move it away",
         )
     foreign = sorted(entry.name for entry in target.iterdir() if not _PORT_FILE.fullmatch(entry.name))
     if foreign:
         raise UsageError(
             f"the folder holds files that porter did not write: {', '.join(foreign[:3])}",
-            where=str(target),
+            where=target,
             next=f"choose another {OUT}, or move them away",
         )
 
@@ -175,10 +175,10 @@ def _failed(target: Path, fresh: Path, error: OSError) -> FileError:
     for folder in (target, fresh):
         if file.is_relative_to(folder):
             return _unwritable(target / file.relative_to(folder), error)
-    return FileError(f"cannot be read or written: {error.strerror}", where=str(file))
+    return FileError(f"cannot be read or written: {error.strerror}", where=file)
 
 
 def _unwritable(target: Path, error: OSError) -> FileError:
     return FileError(
-        f"cannot be written: {error.strerror or error}", where=str(target), next=f"choose another {OUT}"
+        f"cannot be written: {error.strerror or error}", where=target, next=f"choose another {OUT}"
     )

@@ -39,7 +39,7 @@ def _acquire(path: Path, wait: bool) -> int:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            raise FileError(f"cannot be written: {error.strerror}", where=str(path.parent)) from None
+            raise FileError(f"cannot be written: {error.strerror}", where=path.parent) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The holder before may have removed the file between our open and our lock: then that lock guards
@@ -51,7 +51,7 @@ def _acquire(path: Path, wait: bool) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise FileError(
-                "another process is writing here", where=str(path.parent), next="wait for it to end"
+                "another process is writing here", where=path.parent, next="wait for it to end"
             ) from None
         except BaseException:
             os.close(descriptor)

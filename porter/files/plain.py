@@ -24,8 +24,8 @@ def expect_plain(path: Path) -> None:
         FileError: nothing, a link, a pipe, a device or a folder stands there.
     """
     if not os.path.lexists(path):
-        raise FileError("there is no such file", where=str(path), next="check the path")
+        raise FileError("there is no such file", where=path, next="check the path")
     if not is_plain(path):
         raise FileError(
-            "this is not a plain file", where=str(path), next="put the file itself there, not a link to it"
+            "this is not a plain file", where=path, next="put the file itself there, not a link to it"
         )

@@ -150,7 +150,7 @@ def _digest(path: Path, algorithm: str) -> str:
             while count := file.readinto(part):
                 running.update(part[:count])
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=path) from None
     return running.hexdigest()
 
 
@@ -180,7 +180,7 @@ def fetch(source: WeightsFile) -> Fetched:
     except OSError as error:
         raise FileError(
             f"the cache cannot be used: {error.strerror}",
-            where=str(error.filename or path),
+            where=error.filename or path,
             next="set PORTER_CACHE",
         ) from None
     warnings = []
@@ -342,7 +342,7 @@ def _read_record(path: Path) -> dict[str, Any]:
             raise TypeError
     except (ValueError, KeyError, TypeError):
         raise FileError(
-            "the record of a cached file cannot be read", where=str(record), next="remove it"
+            "the record of a cached file cannot be read", where=record, next="remove it"
         ) from None
     return dict(values)
 

@@ -28,13 +28,13 @@ def expect_folder(path: Path) -> None:
     path = behind_links(path)
     if path.is_dir():
         raise FileError(
-            "this is a folder, expected the name of a file to write", where=str(path), next="add a name to it"
+            "this is a folder, expected the name of a file to write", where=path, next="add a name to it"
         )
     _expect_no_device(path)
     if not path.parent.is_dir():
         raise FileError(
             f"there is no folder {path.parent} to write it into",
-            where=str(path),
+            where=path,
             next="make the folder first",
         )
 
@@ -58,7 +58,7 @@ def write_whole(path: Path, text: str) -> None:
             fresh.unlink(missing_ok=True)
     except OSError as error:
         raise FileError(
-            f"cannot be written: {error.strerror}", where=str(path), next="choose another place for it"
+            f"cannot be written: {error.strerror}", where=path, next="choose another place for it"
         ) from None
 
 
@@ -71,6 +71,6 @@ def _expect_no_device(path: Path) -> None:
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind) or stat.S_ISDIR(kind)):
         raise FileError(
             "expected a file to replace, found a device, a pipe or a socket",
-            where=str(path),
+            where=path,
             next="give the name of a file",
         )

@@ -32,11 +32,11 @@ def open_zip(path: Path, what: str, stream: IO[bytes] | None = None) -> Iterator
             for member in archive.infolist():
                 if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     message = f"'{member.filename}' in this {what} is neither stored nor deflated"
-                    raise FileError(message, where=str(path), next="save it again")
+                    raise FileError(message, where=path, next="save it again")
             yield archive
     except DAMAGED as error:
         message = f"this {what} is cut short or damaged: {first_line(error)}"
-        raise FileError(message, where=str(path), next="fetch it again") from None
+        raise FileError(message, where=path, next="fetch it again") from None
 
 
 class Members:
@@ -79,4 +79,4 @@ class Members:
         return self._archive.read(member)  # zipfile stops at the declared size and checks the CRC
 
     def damaged(self, message: str) -> FileError:
-        return FileError(message, where=str(self.path), next="fetch or export it again")
+        return FileError(message, where=self.path, next="fetch or export it again")

@@ -37,4 +37,4 @@ def refusing_damage(
     try:
         yield
     except _DAMAGED + further as error:
-        raise FileError(f"{what} is damaged: {first_line(error)}", where=str(path), next=next) from None
+        raise FileError(f"{what} is damaged: {first_line(error)}", where=path, next=next) from None

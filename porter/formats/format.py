@@ -170,4 +170,4 @@ def look_at(path: Path) -> Content:
             stream.seek(max(0, stream.seek(0, 2) - TAIL_BYTES))
             return Content(path, head, stream.read(TAIL_BYTES))
     except OSError as error:
-        raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
+        raise FileError(f"the file cannot be read: {error.strerror}", where=path) from None

@@ -42,23 +42,23 @@ def parse(
         if size > MOST_BYTES:
             raise FileError(
                 f"the file has {size} bytes, and a protobuf message has at most {MOST_BYTES}",
-                where=str(path),
+                where=path,
                 next=instead,
             )
         data = path.read_bytes()
         if has_more_parts(data, message.DESCRIPTOR, most_parts):
             raise FileError(
                 f"the file has more than {most_parts} messages and texts",
-                where=str(path),
+                where=path,
                 next="export it again",
             )
         message.ParseFromString(data)
     except decode_error:
         raise FileError(
-            "the file is cut short or damaged", where=str(path), next="fetch or copy it again"
+            "the file is cut short or damaged", where=path, next="fetch or copy it again"
         ) from None
     except OSError as error:
-        raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
+        raise FileError(f"the file cannot be read: {error.strerror}", where=path) from None
     return message
 
 

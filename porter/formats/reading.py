@@ -83,13 +83,13 @@ def _as_stored(
     if format.read is None:
         raise FileError(
             f"expected weights, got {format.what}",
-            where=str(path),
+            where=path,
             next=_files_in(path) or format.advice or f"{page('files.md')} says which files porter reads",
         )
     if outputs and format.engine is None:
         raise UsageError(
             f"{format.what} carries no graph",
-            where=str(OUTPUTS),
+            where=OUTPUTS,
             next="leave it out, or give a file with a graph",
         )
     read = format.read if weights is None else _with_weights(format, path, weights)
@@ -101,14 +101,14 @@ def _as_stored(
         )
         raise FileError(
             message,
-            where=str(path),
+            where=path,
             next=f"save a part of the model, or end it earlier: {OUTPUTS.placeholder}",
         )
     if not checkpoint.tensors and checkpoint.graph is None:
         said = "".join(f"; {note}" for note in checkpoint.notes)
         raise FileError(
             f"this {checkpoint.format} file holds no tensors{said}",
-            where=str(path),
+            where=path,
             next="save the weights into it",
         )
     total, limit = (
@@ -117,21 +117,19 @@ def _as_stored(
     )
     if total > limit:
         raise FileError(
-            f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=str(path)
+            f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=path
         )
     for name, array in checkpoint.tensors.items():
         if _REAL.fullmatch(name) and not is_floating(array):
             next = "use the model from before it was quantised"
-            raise FileError(
-                f"tensor '{name}' is {array.dtype}, expected real numbers", where=str(path), next=next
-            )
+            raise FileError(f"tensor '{name}' is {array.dtype}, expected real numbers", where=path, next=next)
     for node in checkpoint.graph.nodes if checkpoint.graph else ():
         for stored in node.tensors.values():
             if stored.name not in checkpoint.tensors:
                 message = (
                     f"'{node.name}' needs the tensor '{stored.name}', which the file does not hold as numbers"
                 )
-                raise FileError(message, where=str(path), next="fetch or export it again")
+                raise FileError(message, where=path, next="fetch or export it again")
     return checkpoint
 
 
@@ -141,7 +139,7 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
     if format.weights is not None:
         if (given := recognise(weights)).name != format.weights:
             expected = f"expected {FORMATS[format.weights].what} beside {format.what}, got {given.what}"
-            raise UsageError(expected, where=str(weights), next="name the file of the model's weights")
+            raise UsageError(expected, where=weights, next="name the file of the model's weights")
         return partial(format.read, weights=weights)
     if not format.renewed:
         graphs = ", ".join(each.what for each in READABLE if each.weights or each.renewed)
@@ -150,7 +148,7 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
             f"and {graphs}"
         )
         raise UsageError(
-            f"{format.what} has its own tensors, and {WEIGHTS} gives others", where=str(path), next=next
+            f"{format.what} has its own tensors, and {WEIGHTS} gives others", where=path, next=next
         )
     other = _as_stored(weights)
     found = partial(format.read, weights=other.tensors)

@@ -71,7 +71,7 @@ def recognise(path: Path) -> Format:
     content = look_at(path)
     found = next((format for format in FORMATS.values() if format.matches(content)), None)
     if found is None and path.exists():
-        raise FileError("expected a file, found a device, a pipe or a socket", where=str(path))
+        raise FileError("expected a file, found a device, a pipe or a socket", where=path)
     if found is None:
-        raise FileError("there is no such file", where=str(path), next="check the path")
+        raise FileError("there is no such file", where=path, next="check the path")
     return found

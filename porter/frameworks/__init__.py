@@ -57,7 +57,7 @@ def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp3
     """
     if run.precision not in precisions:
         message = f"porter runs {framework} models in {' or '.join(precisions)}, not in {run.precision}"
-        raise UsageError(message, where=str(PRECISION), next="port to torch")
+        raise UsageError(message, where=PRECISION, next="port to torch")
     if not run.is_plain:
         where = str(COMPILE) if run.compiled else CHANNELS_LAST(False)
         raise UsageError(

@@ -25,9 +25,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         CannotRun: always.
     """
     of = checkpoint.carried and checkpoint.format
-    raise CannotRun(
-        f"porter runs its own ports in this framework, and no {of} file", where=str(checkpoint.path)
-    )
+    raise CannotRun(f"porter runs its own ports in this framework, and no {of} file", where=checkpoint.path)
 
 
 def run_alone(model: Any, fed: Mapping[str, Alone]) -> dict[str, Array]:

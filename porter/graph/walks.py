@@ -52,7 +52,7 @@ def in_order(ends: Iterable[_Name], inputs: Callable[[_Name], Iterable[_Name]]) 
             done[name] = None
             opened.discard(waiting.pop())
         elif name in opened:
-            raise GraphError("the graph runs in a loop through it", where=str(name))
+            raise GraphError("the graph runs in a loop through it", where=name)
         else:
             opened.add(name)
             waiting += reversed(missing)

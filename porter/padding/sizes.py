@@ -41,7 +41,7 @@ class InputSizes:
             otherwise = self.otherwise or "save the model for another size, or for any"
             raise UsageError(
                 f"the {what} works at {own} only: layers, numbers or branches in it are for that size",
-                where=str(INPUT_SIZE),
+                where=INPUT_SIZE,
                 next=f"write {INPUT_SIZE(own)}, or {otherwise}",
             )
 
@@ -66,4 +66,4 @@ def parse_size(given: AnySize) -> Size:
     if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
         return int(sides[0]), int(sides[-1])
     form = f"write 224, 225x201 (rows x columns, at most {MAX_SIDE} each) or any"
-    raise UsageError(f"'{given}' is not an input size", where=str(INPUT_SIZE), next=form)
+    raise UsageError(f"'{given}' is not an input size", where=INPUT_SIZE, next=form)

@@ -455,24 +455,24 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     recover_folder(folder)
     path = folder / RECORD
     if not path.is_file():
-        raise UsageError("this is not a port: it has no port.json", where=str(folder), next=_made_by(folder))
+        raise UsageError("this is not a port: it has no port.json", where=folder, next=_made_by(folder))
     expect_plain(path)
     if path.stat().st_size > MAX_RECORD_BYTES:
-        raise FileError("this record is too large to be porter's", where=str(path), next="convert again")
+        raise FileError("this record is too large to be porter's", where=path, next="convert again")
     try:
         record = Record.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         raise FileError(
             f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}",
-            where=str(path),
+            where=path,
             next="convert again",
         ) from None
     except ProtocolError as error:
-        raise FileError(f"{error.message} at preprocess", where=str(path), next="convert again") from None
+        raise FileError(f"{error.message} at preprocess", where=path, next="convert again") from None
     destination = get_destination(record.framework)
     if destination.MODEL_FILE not in record.model:
-        raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=str(path), next="convert again")
+        raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=path, next="convert again")
     if held:
         for name, sha256 in record.model.items():
             hold(
@@ -489,7 +489,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     if record.output == "logits" and head[0] != record.classes:
         raise FileError(
             f"expected 'classes' to be {head[0]}, as the graph's head has, got {record.classes}",
-            where=str(path),
+            where=path,
             next="convert again",
         )
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)

@@ -33,7 +33,7 @@ def hold(path: Path, sha256: str, next: str) -> None:
     """
     if not is_plain(path):  # a pipe would never end
         raise FileError(
-            "port.json lists this file, and it is missing or is not a plain file", where=str(path), next=next
+            "port.json lists this file, and it is missing or is not a plain file", where=path, next=next
         )
     own = digest(path)
     if own != sha256:
@@ -41,4 +41,4 @@ def hold(path: Path, sha256: str, next: str) -> None:
             f"this is not the file that porter wrote: its sha256 is {own[:12]}..., port.json says "
             f"{sha256[:12]}..."
         )
-        raise ChecksumError(message, where=str(path), next=next)
+        raise ChecksumError(message, where=path, next=next)

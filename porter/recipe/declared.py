@@ -95,7 +95,7 @@ def _found(path: Path, text: str, with_zoos: bool) -> tuple[dict[str, dict[str, 
         return found, error
     if found["architecture"] or found["extends"]:
         return found, None
-    return found, RecipeError("the key 'architecture' is missing", where=str(Mark(path, 1, 1)))
+    return found, RecipeError("the key 'architecture' is missing", where=Mark(path, 1, 1))
 
 
 def _words(path: Path, text: str) -> Iterator[tuple[str, str, Mark]]:

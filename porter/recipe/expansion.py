@@ -223,7 +223,7 @@ def _expect_labels(member: Member, graph: Graph) -> None:
         raise RecipeError(
             f"'{labels.name}' has {labels.count} labels, and the head of {variant} from {zoo.name} has "
             f"{classes} classes",
-            where=str(place or recipe.source.where(("zoos", zoo.name, "labels"))),
+            where=place or recipe.source.where(("zoos", zoo.name, "labels")),
             next="set 'classes' in the options of the recipe or of the zoo, or name the labels of this head",
         )
 

@@ -41,7 +41,7 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
         if folder is not None and not any(folder.glob("*.yaml")):
             raise UsageError(
                 "there are no recipes (*.yaml) here",
-                where=str(folder),
+                where=folder,
                 next=f"give {what} a folder of recipes",
             )
     found: dict[Path, Path] = {}
@@ -177,7 +177,7 @@ def _extended(
             f"'{broken.architecture}' is in {broken.fault}",
             RECIPE_CHECK.advise(file=broken.path),
         )
-    fault = RecipeError(message, where=str(place), next=known)
+    fault = RecipeError(message, where=place, next=known)
     return replace(recipe, fault=recipe.fault or fault)
 
 
@@ -203,9 +203,7 @@ def _apart(recipe: Declared, others: Sequence[Declared], whose: str, next: str) 
     owners = {name: other for other in others for name in other.own}
     for name, mark in recipe.own.items():
         if name in owners and recipe.fault is None:
-            fault = RecipeError(
-                f"'{name}' is in {whose}{owners[name].path.name} too", where=str(mark), next=next
-            )
+            fault = RecipeError(f"'{name}' is in {whose}{owners[name].path.name} too", where=mark, next=next)
             return replace(recipe, fault=fault)
     return recipe
 

@@ -87,7 +87,7 @@ def open_recipe(*files: Path) -> Recipe:
             labels = filter(is_plain, (*folder.glob(f"*{LABEL_FILE}"), *zoos.glob(f"*{LABEL_FILE}")))
             stamps += [(one, one.stat()) for one in (file, *sorted(zoos.glob("*.yaml")), *sorted(labels))]
         except OSError:
-            raise RecipeError("there is no such recipe file", where=str(file)) from None
+            raise RecipeError("there is no such recipe file", where=file) from None
     return _open(files, tuple((file, status.st_mtime_ns, status.st_size) for file, status in stamps))
 
 

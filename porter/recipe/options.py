@@ -28,12 +28,12 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
         if name not in recipe.options:
             raise UsageError(
                 f"'{recipe.architecture}' has no option '{name}'",
-                where=str(OPTION),
+                where=OPTION,
                 next=hint(name, _settable(recipe.options)),
             )
         if name not in _settable(recipe.options):
             reason = "the file's head says it" if name == "classes" else "it is part of the zoo's names"
-            raise UsageError(f"'{name}' cannot be set: {reason}", where=str(OPTION), next="leave it out")
+            raise UsageError(f"'{name}' cannot be set: {reason}", where=OPTION, next="leave it out")
         found[name] = _valued(recipe, name, value)
     return found
 
@@ -98,7 +98,7 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
         if value not in words:
             raise UsageError(
                 f"'{value}' is not a value of '{name}'",
-                where=str(OPTION),
+                where=OPTION,
                 next=hint(str(value), map(str, words)),
             )
         return value
@@ -114,7 +114,7 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
         own = written(default)
         raise UsageError(
             f"'{name}' must be {_KINDS[kind]}, got '{value}'",
-            where=str(OPTION),
+            where=OPTION,
             next=f"write it as the recipe does: {own}",
         )
     return read

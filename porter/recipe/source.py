@@ -175,7 +175,7 @@ def read_source(path: Path) -> Source:
     except yaml.YAMLError as error:
         raise no_yaml(path, error) from None
     if not isinstance(root, yaml.MappingNode):
-        raise RecipeError("a recipe must be a mapping of keys to values", where=str(Mark(path, 1, 1)))
+        raise RecipeError("a recipe must be a mapping of keys to values", where=Mark(path, 1, 1))
     reader = _Reader(path, {}, {})
     return Source(path, reader.value(root, ()), reader.values, reader.keys)
 
@@ -188,19 +188,19 @@ def read_text(path: Path) -> str:
     """
     try:
         if not path.is_file():
-            raise RecipeError("there is no such recipe file", where=str(path))
+            raise RecipeError("there is no such recipe file", where=path)
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise RecipeError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise RecipeError(f"cannot be read: {error.strerror}", where=path) from None
     if len(content) > MAX_BYTES:
-        raise RecipeError(f"a recipe has at most {MAX_BYTES >> 10} KiB", where=str(path))
+        raise RecipeError(f"a recipe has at most {MAX_BYTES >> 10} KiB", where=path)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         *above, start = content[: error.start].split(b"\n")
         place = Mark(path, len(above) + 1, len(start.decode("utf-8")) + 1)
-        raise RecipeError("a recipe must be UTF-8 text", where=str(place)) from None
+        raise RecipeError("a recipe must be UTF-8 text", where=place) from None
 
 
 def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
@@ -214,7 +214,7 @@ def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
         "put a value with one of : , # { } [ ] in quotes",
     )
     place = Mark(path, mark.line + 1, mark.column + 1) if mark else Mark(path, 1, 1)
-    return RecipeError(f"not valid YAML: {problem}", where=str(place), next=advice)
+    return RecipeError(f"not valid YAML: {problem}", where=place, next=advice)
 
 
 def _check_events(path: Path, text: str) -> None:
@@ -226,14 +226,14 @@ def _check_events(path: Path, text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             raise RecipeError(
                 f"aliases (*{event.anchor}) are not part of the recipe language",
-                where=str(mark_of(path, event)),
+                where=mark_of(path, event),
             )
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MAX_DEPTH:
-            raise RecipeError(f"values nest more than {MAX_DEPTH} deep", where=str(mark_of(path, event)))
+            raise RecipeError(f"values nest more than {MAX_DEPTH} deep", where=mark_of(path, event))
 
 
 @dataclass(frozen=True)
@@ -255,18 +255,16 @@ class _Reader:
             return tuple(self.value(item, (*location, index)) for index, item in enumerate(node.value))
         if isinstance(node, yaml.ScalarNode):
             return _scalar(self.path, node, kind)
-        raise RecipeError(
-            f"values of type '{node.tag}' are not part of the recipe language", where=str(place)
-        )
+        raise RecipeError(f"values of type '{node.tag}' are not part of the recipe language", where=place)
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key, item in node.value:
             place = mark_of(self.path, key)
             if not isinstance(key, yaml.ScalarNode):
-                raise RecipeError("a key must be a word", where=str(place))
+                raise RecipeError("a key must be a word", where=place)
             if key.value in values:
-                raise RecipeError(f"the key '{key.value}' is here twice", where=str(place))
+                raise RecipeError(f"the key '{key.value}' is here twice", where=place)
             inner = (*location, key.value)
             self.keys[inner] = place
             values[key.value] = self.value(item, inner)

@@ -74,7 +74,7 @@ def _read_details(path: Path) -> Details:
     if path.stat().st_size > MAX_DETAILS_BYTES:
         raise FileError(
             f"this file is too large to be porter's, which have at most {MAX_DETAILS_BYTES >> 20} MiB",
-            where=str(path),
+            where=path,
         )
     try:
         return TypeAdapter(Details).validate_json(path.read_bytes())
@@ -85,6 +85,4 @@ def _read_details(path: Path) -> Details:
 def _damaged(error: ValidationError, path: Path, *above: str) -> FileError:
     first = error.errors()[0]
     place = ".".join(map(str, (*above, *first["loc"]))) or "the top"
-    return FileError(
-        f"{first['msg']} at {place}", where=str(path), next="run the command that wrote it again"
-    )
+    return FileError(f"{first['msg']} at {place}", where=path, next="run the command that wrote it again")

@@ -71,7 +71,7 @@ def _refuse(target: Path) -> None:
     if target.is_dir():
         raise UsageError(
             "expected a file to write the report to, got a folder",
-            where=str(target),
+            where=target,
             next=f"give {OUT} the name of a file",
         )
     if not target.exists():
@@ -79,7 +79,7 @@ def _refuse(target: Path) -> None:
     if not is_plain(target):
         raise UsageError(
             "expected a file to write the report to, got a link, a pipe or a device",
-            where=str(target),
+            where=target,
             next=f"give {OUT} the name of a file",
         )
     try:
@@ -87,11 +87,11 @@ def _refuse(target: Path) -> None:
             signed = SIGNATURE in file.read(_SIGNED_WITHIN)
     except OSError as error:
         raise FileError(
-            f"cannot be read: {error.strerror}", where=str(target), next=f"choose another {OUT}"
+            f"cannot be read: {error.strerror}", where=target, next=f"choose another {OUT}"
         ) from None
     if not signed:
         raise UsageError(
             "the file is not one of porter's reports, so it is not replaced",
-            where=str(target),
+            where=target,
             next=f"choose another {OUT}",
         )

@@ -122,7 +122,7 @@ def compare(
     if tolerance is not None and not 0 < tolerance < 1:
         raise UsageError(
             f"expected a number above 0 and below 1, got {tolerance}",
-            where=str(TOLERANCE),
+            where=TOLERANCE,
             next="leave it out for the usual limits",
         )
     release(weights_in(plan.graph))

@@ -278,7 +278,7 @@ class FileGraphSource:
             raise Contradiction(
                 f"expected the outputs in the file's order, {some([*stated])}, got {some(ported)} from "
                 "the port",
-                where=str(self.checkpoint.path),
+                where=self.checkpoint.path,
             )
 
     def _expect_given(
@@ -304,7 +304,7 @@ class FileGraphSource:
         if wrong is not None:
             raise Contradiction(
                 f"the file gives '{escaped(name)}', for which porter takes '{taken.path}': {wrong}",
-                where=str(self.checkpoint.path),
+                where=self.checkpoint.path,
             )
 
     def disagreement(self, batch: Array) -> str | None:

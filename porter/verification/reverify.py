@@ -91,7 +91,7 @@ def _expect_as_large(port: Port, source: Graph) -> None:
         else "not in its source"
     )
     message = f"the port is not the source's function: {path}, the first node that is larger, is {where}"
-    raise CheckFailed(message, where=str(port.folder), next="convert again")
+    raise CheckFailed(message, where=port.folder, next="convert again")
 
 
 def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:

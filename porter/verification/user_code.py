@@ -103,16 +103,14 @@ def maker(file: Path, name: str) -> Callable[[], Any]:
         target = attrgetter(name)(module)
     except AttributeError:
         made = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise UsageError(f"the code has no '{name}'", where=str(file), next=hint(name, made)) from None
+        raise UsageError(f"the code has no '{name}'", where=file, next=hint(name, made)) from None
     if framework_of(target) is not None:
         next = f"write a function that makes it: def build(): return {name}"
-        raise UsageError(
-            f"'{name}' is a model, and {REFERENCE} takes what makes one", where=str(file), next=next
-        )
+        raise UsageError(f"'{name}' is a model, and {REFERENCE} takes what makes one", where=file, next=next)
     if not callable(target):
         raise UsageError(
             f"'{name}' cannot be called",
-            where=str(file),
+            where=file,
             next="name a class or a function that gives the model",
         )
     make: Callable[[], Any] = target

@@ -215,7 +215,7 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
                 f"{given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module, a "
                 "keras.Model or an nnx.Module"
             )
-            raise UsageError(message, where=str(given.file))
+            raise UsageError(message, where=given.file)
         return model
 
     with running():
@@ -418,7 +418,7 @@ def _other(given: ReferenceName, expected: str, got: str, next: str) -> PorterEr
         message = f"it gives {got}, and porter reads a graph that gives {expected}"
         return CheckFailed(message, where=given.name, next="this is a mistake of porter's: report it")
     message = f"expected {expected}, as the source gives, got {got} from {given.name}"
-    return UsageError(message, where=str(given.file), next=next)
+    return UsageError(message, where=given.file, next=next)
 
 
 def _text(shape: tuple[int, ...]) -> str:

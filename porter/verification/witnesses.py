@@ -94,5 +94,5 @@ def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> Testimony:
         why = "is not installed" if isinstance(error, NotInstalled) else "does not run the file"
         return Testimony((held,), f"{witness.NAME}, which {why}")
     if found is not None:
-        raise Contradiction(found, where=str(checkpoint.path))
+        raise Contradiction(found, where=checkpoint.path)
     return Testimony((f"{shared.what}: held to {witness.NAME}",))

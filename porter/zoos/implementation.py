@@ -177,12 +177,12 @@ def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibra
     """
     libraries = STOCK.get(framework)
     if libraries is None:
-        raise UsageError(f"{framework} has no stock classes", where=str(options.STOCK), next="leave it out")
+        raise UsageError(f"{framework} has no stock classes", where=options.STOCK, next="leave it out")
     name = library or DEFAULT_ZOOS[framework]
     if name not in libraries:
         raise UsageError(
             f"{framework} has no stock classes of {name}",
-            where=str(options.STOCK),
+            where=options.STOCK,
             next=f"it has those of {', '.join(libraries)}",
         )
     stock = {zoo: get_implementation(zoo).stock for zoo in libraries[name]}

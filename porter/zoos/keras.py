@@ -178,27 +178,27 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     variant, classes = model.variant, model.classes
     if variant not in KERAS:
         raise UsageError(
-            f"keras.applications has no class of {variant}", where=str(STOCK), next=f"convert without {STOCK}"
+            f"keras.applications has no class of {variant}", where=STOCK, next=f"convert without {STOCK}"
         )
     if KERAS[variant][0].startswith(_NESTED):
         raise UsageError(
             f"keras.applications.{KERAS[variant][0]} has layers of its own, which "
             "keras.models.load_model does not know",
-            where=str(STOCK),
+            where=STOCK,
             next=f"convert without {STOCK}",
         )
     if SCALES_AGAIN in KERAS[variant][1]:
         raise UsageError(
             f"keras.applications.{KERAS[variant][0]} builds the layers of its pretrained weights "
             "only when it downloads them",
-            where=str(STOCK),
+            where=STOCK,
             next=f"convert without {STOCK}",
         )
     rows, columns = size
     if rows is None or columns is None:
         raise UsageError(
             "keras.applications pads for the size that a model is built for",
-            where=str(STOCK),
+            where=STOCK,
             next=f"give {INPUT_SIZE} a fixed size",
         )
     return StockClass(
@@ -277,13 +277,13 @@ def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
             if array.shape != tuple(variable.shape):
                 raise MappingError(
                     f"{key}: expected shape {tuple(variable.shape)}, got {array.shape}",
-                    where=str(checkpoint.path),
+                    where=checkpoint.path,
                 )
             variable.assign(array)
         # A Normalization, which keeps what it computes with beside its variables.
         if hasattr(layer, "finalize_state"):
             layer.finalize_state()
-    expect_cover(missing, unused, where=str(checkpoint.path))
+    expect_cover(missing, unused, where=checkpoint.path)
 
 
 IMPLEMENTATION = Implementation(

@@ -50,7 +50,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     if checkpoint.format != PRESET:
         raise UsageError(
             "these are a part of a preset's tensors",
-            where=str(checkpoint.path),
+            where=checkpoint.path,
             next=f"name the folder {folder}",
         )
     from porter.frameworks.tf.keras_files.construction import built_for

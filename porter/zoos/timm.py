@@ -72,7 +72,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
             said = ": ".join(
                 [f"timm has no model of {model.variant}", *filter(None, [UNLIKE_TIMM.get(model.variant)])]
             )
-            raise UsageError(said, where=str(STOCK), next=f"convert without {STOCK}")
+            raise UsageError(said, where=STOCK, next=f"convert without {STOCK}")
         (name, arguments), options = called(model)
         unlike = unlike_timm(model.preprocess) if model.preprocess else ()
         cautions = tuple(

@@ -77,9 +77,9 @@ def from_npz(name: str, settings: Mapping[str, Any], checkpoint: Checkpoint, dty
     try:
         model.load_pretrained(file)  # type: ignore[operator]
     except (KeyError, RuntimeError, ValueError) as error:
-        raise MappingError(f"timm does not load these tensors: {error}", where=str(checkpoint.path)) from None
+        raise MappingError(f"timm does not load these tensors: {error}", where=checkpoint.path) from None
     if lacking := [name for name, parameter in model.named_parameters() if parameter.isnan().any()]:
-        raise MappingError(f"timm finds no numbers for {lacking[0]}", where=str(checkpoint.path))
+        raise MappingError(f"timm finds no numbers for {lacking[0]}", where=checkpoint.path)
     return model
 
 

@@ -89,7 +89,7 @@ def _load(library: str, model: nn.Module, checkpoint: Checkpoint) -> None:
     except RuntimeError as error:
         raise MappingError(
             f"{library}'s model does not take these tensors: " + " ".join(str(error).split()),
-            where=str(checkpoint.path),
+            where=checkpoint.path,
         ) from None
 
 
@@ -102,7 +102,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     variant, classes = model.variant, model.classes
     if variant not in TORCHVISION:
         raise UsageError(
-            f"torchvision has no class of {variant}", where=str(STOCK), next=f"convert without {STOCK}"
+            f"torchvision has no class of {variant}", where=STOCK, next=f"convert without {STOCK}"
         )
     name, arguments = TORCHVISION[variant]
     return StockClass(f"torchvision.models.{name}", {"num_classes": classes, **arguments})

@@ -156,7 +156,7 @@ def _framework(checkpoint: Checkpoint) -> Framework:
         next = f"give {FROM_MODEL} a file that carries its graph"
         raise UsageError(
             f"no recipe is drafted from the names of {checkpoint.dialect}",
-            where=str(checkpoint.path),
+            where=checkpoint.path,
             next=next,
         )
     return (

@@ -97,14 +97,14 @@ def open_photos(
         raise UsageError(f"expected at least 1 photo, got {limit}")
     chosen_split = None if split is None else _split_of(split)
     if labels is not None and not labels.exists():
-        raise FileError("there is no such file", where=str(labels), next="check the path")
+        raise FileError("there is no such file", where=labels, next="check the path")
     if labels is not None and labels.is_file() and is_list(labels):
         found = labelled(_without_classes(path, classes, chosen_split), labels, classes)
         labels_of_imagenet = None
     elif labels is not None and not classes.imagenet:
         raise UsageError(
             "this is no list of photos and classes, and ImageNet's labels do not fit this port's classes",
-            where=str(labels),
+            where=labels,
             next="leave it out, or give a list of photos with their classes",
         )
     else:
@@ -120,7 +120,7 @@ def open_photos(
             f"none of the {len(found.candidates):,} photos can be scored: "
             f"{listed(reasons) or 'the labels exclude them'}"
         )
-        raise FileError(message, where=str(found.path), next=_NEXT)
+        raise FileError(message, where=found.path, next=_NEXT)
     chosen = _spread(found.candidates, limit)
     return PhotoSet(
         path=found.path,
@@ -206,7 +206,7 @@ def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
 def _split_of(word: str) -> str:
     if word.lower() not in _SPLITS:
         raise UsageError(
-            f"there is no split '{word}'", where=str(SPLIT), next=f"write one of {', '.join(_SPLITS)}"
+            f"there is no split '{word}'", where=SPLIT, next=f"write one of {', '.join(_SPLITS)}"
         )
     return _SPLITS[word.lower()]
 
@@ -219,14 +219,12 @@ def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
     """
     try:
         if not path.exists():
-            raise FileError(
-                "there is no such file or folder", where=str(path), next=f"check the path; {_NEXT}"
-            )
+            raise FileError("there is no such file or folder", where=path, next=f"check the path; {_NEXT}")
         found = _in_folder(*_inner(path, split), classes) if path.is_dir() else _in_file(path, split, classes)
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=path) from None
     if not found.candidates:
-        raise FileError("there are no photos", where=str(found.path), next=_NEXT)
+        raise FileError("there are no photos", where=found.path, next=_NEXT)
     return found
 
 
@@ -262,7 +260,7 @@ def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
             f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
         )
         raise UsageError(
-            f"{lacking}: {', '.join(splits)}", where=str(path), next=f"add {SPLIT(next(iter(splits)))}"
+            f"{lacking}: {', '.join(splits)}", where=path, next=f"add {SPLIT(next(iter(splits)))}"
         )
     if chosen or (splits and len(folders) == 1):
         return path / (chosen or list(splits))[0], None
@@ -312,7 +310,7 @@ def _in_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
         seen.append(f"these do not begin as TFRecord files do: {listed(strange)}")
     next = f"put those of each class into a folder, or give {LABELS.placeholder}; {_NEXT}"
     raise FileError(
-        "; ".join(seen) or "there are no photos", where=str(path), next=next if listing.photos else _NEXT
+        "; ".join(seen) or "there are no photos", where=path, next=next if listing.photos else _NEXT
     )
 
 
@@ -325,9 +323,7 @@ def _in_file(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
     for recognised, read in readers:
         if recognised(path):
             return read(path, _of_one_split(path, [path], split), classes)
-    raise FileError(
-        "it is no folder, no tar, no TFRecord file and no Parquet file", where=str(path), next=_NEXT
-    )
+    raise FileError("it is no folder, no tar, no TFRecord file and no Parquet file", where=path, next=_NEXT)
 
 
 def _of_shards(
@@ -369,7 +365,7 @@ def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos
     raise FileError(
         "an archive without labels, neither webdataset, class folders nor ImageNet's validation set: it has "
         f"{listed(names) or 'no files'}",
-        where=str(path),
+        where=path,
         next="unpack it into class folders",
     )
 
@@ -388,17 +384,17 @@ def _of_one_split(path: Path, files: Sequence[Path], split: str | None) -> list[
     if set(splits) == {""}:
         _expect_none(split, path)
     elif split is not None:
-        raise UsageError(f"it has no files of split '{split}', only {_listed(splits)}", where=str(path))
+        raise UsageError(f"it has no files of split '{split}', only {_listed(splits)}", where=path)
     if len(splits) > 1:
         message = f"files of several splits and none of validation: {_listed(splits)}"
-        raise UsageError(message, where=str(path), next=f"add {SPLIT(max(splits))}")
+        raise UsageError(message, where=path, next=f"add {SPLIT(max(splits))}")
     return list(files)
 
 
 def _expect_none(split: str | None, path: Path) -> None:
     if split is not None:
         raise UsageError(
-            f"it has no splits, and '{split}' is asked for", where=str(path), next=f"leave out {SPLIT}"
+            f"it has no splits, and '{split}' is asked for", where=path, next=f"leave out {SPLIT}"
         )
 
 

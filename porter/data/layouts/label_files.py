@@ -56,7 +56,7 @@ def read_label_file(path: Path) -> LabelFile:
         with path.open("rb") as file:
             head = file.read(64).lstrip()
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(path), next=_takes()) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=path, next=_takes()) from None
     if head.startswith(b"["):
         return LabelFile("ReaL", _read_real(path))
     if head.startswith(b"\x1f\x8b"):
@@ -80,7 +80,7 @@ def devkit_beside(found: FoundPhotos) -> LabelFile:
             if (folder / name).exists():
                 return read_label_file(folder / name)
     message = "the photos do not tell their classes, and there is no devkit beside them"
-    raise FileError(message, where=str(found.path), next=_takes())
+    raise FileError(message, where=found.path, next=_takes())
 
 
 def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
@@ -95,7 +95,7 @@ def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
     if not any(numbers):
         message = f"{given.name} labels ILSVRC2012_val_00000001 and so on, and no photo here has such a name"
         raise FileError(
-            message, where=str(found.path), next="name the photos as ImageNet does, or leave these labels out"
+            message, where=found.path, next="name the photos as ImageNet does, or leave these labels out"
         )
     for candidate, number in zip(found.candidates, numbers, strict=True):
         labels = given.labels[number - 1] if number else ()
@@ -120,7 +120,7 @@ def _read_folder(path: Path) -> LabelFile:
             return LabelFile("the devkit", _read_devkit(truth))
     if (path / _ARCHIVE).is_file():
         return read_label_file(path / _ARCHIVE)
-    raise FileError(f"neither the folder nor its data folder has {_TRUTH}", where=str(path), next=_takes())
+    raise FileError(f"neither the folder nor its data folder has {_TRUTH}", where=path, next=_takes())
 
 
 def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
@@ -135,11 +135,11 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
             f"no ground truth of ImageNet's validation set: {VALIDATION_IMAGES:,} numbers expected, "
             "one per line"
         )
-        raise FileError(message, where=str(truth), next=_takes())
+        raise FileError(message, where=truth, next=_takes())
     by_id = {entry.ilsvrc: label for label, entry in enumerate(imagenet_classes())}
     ids = [int(line) for line in lines]
     if unknown := set(ids) - by_id.keys():
-        raise FileError(f"ILSVRC ids are from 1 to {len(by_id)}, got {min(unknown)}", where=str(truth))
+        raise FileError(f"ILSVRC ids are from 1 to {len(by_id)}, got {min(unknown)}", where=truth)
     return tuple((by_id[number],) for number in ids)
 
 
@@ -158,7 +158,7 @@ def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
         found[photo] = label
     if len(found) != VALIDATION_IMAGES:
         message = f"{name} of ImageNet's validation set has {VALIDATION_IMAGES:,} photos, got {len(found):,}"
-        raise FileError(message, where=str(path), next=_takes())
+        raise FileError(message, where=path, next=_takes())
     return tuple((found[number],) for number in range(1, VALIDATION_IMAGES + 1))
 
 
@@ -179,11 +179,11 @@ def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
     try:
         lists = json.loads(_read(path))
     except (ValueError, RecursionError) as error:
-        raise FileError(f"not JSON: {error}", where=str(path), next=_takes()) from None
+        raise FileError(f"not JSON: {error}", where=path, next=_takes()) from None
     classes = range(len(imagenet_classes()))
     if not isinstance(lists, list) or len(lists) != VALIDATION_IMAGES:
         message = f"ReaL's labels are {VALIDATION_IMAGES:,} lists, got {len(lists):,}"
-        raise FileError(message, where=str(path), next=_takes())
+        raise FileError(message, where=path, next=_takes())
     for number, labels in enumerate(lists, start=1):
         if not isinstance(labels, list) or not all(
             type(label) is int and label in classes for label in labels
@@ -191,7 +191,7 @@ def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
             message = (
                 f"the labels of ILSVRC2012_val_{number:08} are no list of numbers from 0 to {classes[-1]}"
             )
-            raise FileError(message, where=str(path), next=_takes())
+            raise FileError(message, where=path, next=_takes())
     return tuple(map(tuple, lists))
 
 
@@ -200,11 +200,11 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(_MAX_FILE + 1)
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=path) from None
     if len(data) > _MAX_FILE:
         raise FileError(
             f"no labels of ImageNet's validation set: more than {_MAX_FILE:,} bytes",
-            where=str(path),
+            where=path,
             next=_takes(),
         )
     return data.decode("utf-8", "replace")

@@ -57,7 +57,7 @@ def labelled(found: FoundPhotos, path: Path, classes: Classes) -> FoundPhotos:
         raise UsageError(
             f"the classes are numbers from 1 to {classes.count}, and the port's are from 0 to "
             f"{classes.count - 1}",
-            where=str(path),
+            where=path,
             next="subtract 1 from each, or write wnids or names of classes",
         )
     find = _Photos(found, path.parent).find
@@ -117,11 +117,11 @@ def _lines(path: Path) -> Iterator[Line]:
         size = path.stat().st_size
         if size > _MAX_FILE:
             raise FileError(
-                f"the list has {size:,} bytes, and porter reads at most {_MAX_FILE:,}", where=str(path)
+                f"the list has {size:,} bytes, and porter reads at most {_MAX_FILE:,}", where=path
             )
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise FileError(f"cannot be read: {error.strerror}", where=path) from None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue

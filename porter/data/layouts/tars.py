@@ -75,19 +75,19 @@ def members(path: Path) -> list[TarMember]:
     """
     if program := unpacker(path):
         message = "the archive is compressed, and photos are read in place only out of uncompressed ones"
-        raise FileError(message, where=str(path), next=f"{program} it first")
+        raise FileError(message, where=path, next=f"{program} it first")
     try:
         with path.open("rb") as file:
             found: dict[str, TarMember] = {}
             for count, member in enumerate(_members(file)):
                 if count == _MAX_MEMBERS:
                     message = f"the archive has more than {_MAX_MEMBERS:,} members"
-                    raise FileError(message, where=str(path), next="put the photos into several archives")
+                    raise FileError(message, where=path, next="put the photos into several archives")
                 found[member.name] = member
             _require_end(file)
     except (OSError, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise FileError(
-            f"the archive cannot be read: {error}", where=str(path), next="check that it is complete"
+            f"the archive cannot be read: {error}", where=path, next="check that it is complete"
         ) from None
     return list(found.values())
 
@@ -174,7 +174,7 @@ def webdataset(path: Path, shards: Sequence[tuple[Path, list[TarMember]]], class
             with shard.open("rb") as file:
                 candidates += _in_shard(shard, file, members, prefix, known, classes.imagenet)
     except OSError as error:
-        raise FileError(f"cannot be read: {error}", where=str(path)) from None
+        raise FileError(f"cannot be read: {error}", where=path) from None
     return FoundPhotos(path, "webdataset", candidates)
 
 

@@ -129,7 +129,7 @@ def _named(folder: Path, classes: Classes) -> Mapping[int, int | None] | None:
                 with file.open("rb") as opened:
                     text = opened.read(_MAX_NAMES).decode("utf-8", "replace")
             except OSError as error:
-                raise FileError(f"cannot be read: {error.strerror}", where=str(file)) from None
+                raise FileError(f"cannot be read: {error.strerror}", where=file) from None
             names = _numbered([line.strip() for line in text.rstrip().split("\n")], str(file))
             return dict(zip(names, named_labels(list(names.values()), classes, str(file)), strict=True))
     return None

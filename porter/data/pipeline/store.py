@@ -58,10 +58,10 @@ class Store:
             return chunk
         except DamagedChunk:
             raise FileError(
-                "what was written does not read back the same", where=str(self._folder), next="check the disk"
+                "what was written does not read back the same", where=self._folder, next="check the disk"
             ) from None
         except OSError as error:
-            raise FileError(f"cannot be used as a cache: {error.strerror}", where=str(self._folder)) from None
+            raise FileError(f"cannot be used as a cache: {error.strerror}", where=self._folder) from None
         finally:
             part.unlink(missing_ok=True)
 
@@ -107,7 +107,7 @@ def open_folder(folder: Path) -> None:
                     part.unlink()
     except OSError as error:
         raise FileError(
-            f"cannot be used as a cache: {error.strerror}", where=str(folder), next=f"choose another {CACHE}"
+            f"cannot be used as a cache: {error.strerror}", where=folder, next=f"choose another {CACHE}"
         ) from None
 
 

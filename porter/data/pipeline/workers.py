@@ -66,7 +66,7 @@ class Workers:
         if failure is not None:
             raise FileError(
                 f"resized photos cannot be written: {failure}",
-                where=str(path.parent),
+                where=path.parent,
                 next=f"free some space, or choose another {CACHE}",
             )
 

@@ -101,7 +101,7 @@ def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
     """
     zoos = tuple(given.split(",") if isinstance(given, str) else given)
     if len(zoos) != 2 or not all(zoos) or zoos[0] == zoos[1]:
-        raise UsageError("expected two zoos", where=str(BETWEEN), next=f"write {BETWEEN((ZOO, ZOO))}")
+        raise UsageError("expected two zoos", where=BETWEEN, next=f"write {BETWEEN((ZOO, ZOO))}")
     return zoos[0], zoos[1]
 
 
@@ -120,7 +120,7 @@ def networks(
     if not apart:
         message = f"{members[0].name} and {members[1].name} compute the same, so there is nothing to decide"
         raise UsageError(
-            message, where=str(BETWEEN), next=f"{RECIPE_SHOW.advise(name=members[0].variant)} lists the zoos"
+            message, where=BETWEEN, next=f"{RECIPE_SHOW.advise(name=members[0].variant)} lists the zoos"
         )
     protocols: dict[Preprocess, list[str]] = {}
     for member in members:

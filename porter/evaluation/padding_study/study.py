@@ -137,19 +137,19 @@ def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], o
     if source is None and not zoos:
         raise UsageError(
             "nothing says which zoo's tensor names the weights have",
-            where=str(FROM),
+            where=FROM,
             next=f"add {FROM.placeholder}, or {BETWEEN((ZOO, ZOO))}",
         )
     if zoos and sites:
         raise UsageError(
             f"{BETWEEN} compares the two networks as they are",
-            where=str(SITE),
+            where=SITE,
             next=f"leave out {SITE} or {BETWEEN}",
         )
     if zoos and source is None and origin is not None:
         raise UsageError(
             f"{BETWEEN} finds the origin, so it cannot be given",
-            where=str(ORIGIN),
+            where=ORIGIN,
             next=f"leave it out, or add {FROM.placeholder}",
         )
 

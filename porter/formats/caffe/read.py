@@ -98,7 +98,7 @@ def _both(path: Path) -> tuple[Path | None, Path]:
                 f"a Caffe model's {what} are in a {suffix} beside it: there "
                 f"{f'are {len(choices)}' if choices else 'is none'}"
             )
-            raise FileError(message, where=str(path), next=f"name it {beside.name}")
+            raise FileError(message, where=path, next=f"name it {beside.name}")
         found.append(choices[0])
     return found[0], found[1]
 
@@ -116,9 +116,7 @@ def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> 
                 f"layer '{layer.name}' of the net has {len(layer.blobs)} blobs, and the weights have "
                 f"{len(blobs)} of it"
             )
-            raise FileError(
-                message, where=str(weights), next="name the net that these weights were trained for"
-            )
+            raise FileError(message, where=weights, next="name the net that these weights were trained for")
         for name, array in zip(layer.blobs, blobs, strict=False):
             kernel = name.endswith("/0") and layer.op in _KERNELS
             dense = kernel and layer.op == "InnerProduct"
@@ -128,7 +126,7 @@ def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> 
                     f"kernel of {layer.op}"
                 )
                 raise FileError(
-                    message, where=str(weights), next="name the net that these weights were trained for"
+                    message, where=weights, next="name the net that these weights were trained for"
                 )
             found[name] = array.reshape(array.shape[-2:]) if dense else array if kernel else array.reshape(-1)
     return found

@@ -115,10 +115,10 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
         _describe(read_json(text), (), described)
         return described
     except Unnamed as error:
-        raise FileError(str(error), where=str(path), next=error.next) from None
+        raise FileError(str(error), where=path, next=error.next) from None
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         message = f"config.json is not a Keras model's config: {type(error).__name__} {error}"
-        raise FileError(message.splitlines()[0], where=str(path), next="save the model again") from None
+        raise FileError(message.splitlines()[0], where=path, next="save the model again") from None
 
 
 def _describe(model: Mapping[str, Any], path: LayerPath, described: dict[LayerPath, Described]) -> None:

@@ -85,7 +85,7 @@ class Hdf5:
         return self.refuse(f"{names} have more than {most_bytes(self.size)} bytes")
 
     def refuse(self, message: str, next: str | None = None) -> FileError:
-        return FileError(message, where=str(self.path), next=next)
+        return FileError(message, where=self.path, next=next)
 
 
 def read_hdf5(path: Path, read: Callable[[Hdf5], _Found], image: bytes | None = None) -> _Found:

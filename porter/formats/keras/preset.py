@@ -33,7 +33,7 @@ def read_preset(folder: Path) -> Checkpoint:
         backbone = _read_sharded(index)
     else:
         raise FileError(
-            f"this preset has neither {BACKBONE_WEIGHTS} nor {BACKBONE_INDEX}", where=str(folder), next=_AGAIN
+            f"this preset has neither {BACKBONE_WEIGHTS} nor {BACKBONE_INDEX}", where=folder, next=_AGAIN
         )
     if not (folder / TASK_WEIGHTS).is_file():
         return backbone
@@ -56,9 +56,9 @@ def _read_sharded(index: Path) -> Checkpoint:
             message = (
                 f"index and shard '{name}' do not hold the same layers: only one of them has {some(unlike)}"
             )
-            raise FileError(message, where=str(index), next=_AGAIN)
+            raise FileError(message, where=index, next=_AGAIN)
         if twice := sorted(tensors.keys() & found.keys()):
-            raise FileError(f"several of its shards hold {some(twice)}", where=str(index), next=_AGAIN)
+            raise FileError(f"several of its shards hold {some(twice)}", where=index, next=_AGAIN)
         tensors |= found
     kept = {place: array for place, array in tensors.items() if "seed_generator" not in place.split("/")}
     return Checkpoint(index, PRESET, "tf", kept, files=(index, *files.values()))

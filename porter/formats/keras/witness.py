@@ -39,7 +39,7 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
         try:
             objects, root = told_by_library(path, image, data)
         except ValueError as error:
-            raise CannotRun(str(error), where=str(path)) from None
+            raise CannotRun(str(error), where=path) from None
         ours = hdf5.Hdf5(path, Image(data).object_at, root, len(data))
         theirs = hdf5.Hdf5(path, objects.__getitem__, root, len(data))
         for name in (*_unlike(ours, theirs), *_unturned(checkpoint, theirs)):

@@ -47,7 +47,7 @@ def read_msgpack(path: Path) -> Checkpoint:
     if any(map(is_elsewhere, leaves.values())):
         raise FileError(
             "this file has the names of arrays, which are beside it in a folder of orbax",
-            where=str(path),
+            where=path,
             next=f"name the folder {path.absolute().parent}",
         )
     tensors = numbers(leaves)

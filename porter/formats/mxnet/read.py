@@ -98,7 +98,7 @@ def _both(path: Path) -> tuple[Path | None, Path]:
             have = f"there are {len(choices)}" if choices else "there is none"
             next = "name one of the .params itself" if choices else "fetch both files"
             raise FileError(
-                f"an MXNet model's arrays are in a .params beside it: {have}", where=str(path), next=next
+                f"an MXNet model's arrays are in a .params beside it: {have}", where=path, next=next
             )
         return path, choices[0]
     stem = _EPOCH.sub("", path.name)

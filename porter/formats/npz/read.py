@@ -46,7 +46,7 @@ def _of_pair(path: Path, members: Members) -> Checkpoint:
             f"expected one array for each name, got {len(set(names))} different names and "
             f"{len(values)} arrays"
         )
-        raise FileError(message, where=str(path), next="fetch or copy it again")
+        raise FileError(message, where=path, next="fetch or copy it again")
     return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
 
 

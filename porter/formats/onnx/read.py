@@ -51,7 +51,7 @@ def read_onnx(
     """
 
     def refuse(message: str, next: str) -> FileError:
-        return FileError(message, where=str(path), next=next)
+        return FileError(message, where=path, next=next)
 
     try:
         message = read_message(path, refuse)

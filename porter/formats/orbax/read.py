@@ -51,7 +51,7 @@ def read_orbax(path: Path) -> Checkpoint:
         named = some([str(found.relative_to(path)) for found in (folder, *further)])
         raise FileError(
             f"the folder has several trees of arrays: {named}",
-            where=str(path),
+            where=path,
             next="name the folder of one of them",
         )
     with refusing_damage(path, what="this folder of orbax", further=OF_JSON):

@@ -67,7 +67,7 @@ def read_safetensors(path: Path) -> Checkpoint:
         )
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         message = f"this safetensors file is cut short or damaged: {error}"
-        raise FileError(message, where=str(path), next="fetch or copy it again") from None
+        raise FileError(message, where=path, next="fetch or copy it again") from None
 
 
 def _tensor(path: Path, name: str, stated: Mapping[str, Any], data: Array) -> Array:
@@ -75,7 +75,7 @@ def _tensor(path: Path, name: str, stated: Mapping[str, Any], data: Array) -> Ar
     dtype = next((dtype for dtype, said in _DTYPES.items() if said == stated["dtype"]), None)
     if dtype is None:
         message = f"tensor '{name}' is {stated['dtype']}, expected one of {', '.join(_DTYPES.values())}"
-        raise FileError(message, where=str(path))
+        raise FileError(message, where=path)
     kind = storage_type(dtype)  # type: ignore[arg-type]
     start, end = stated["data_offsets"]
     # Writers other than the package may begin a tensor at any byte.

@@ -39,17 +39,17 @@ def read_sharded(path: Path) -> Checkpoint:
     for name, file in files.items():
         shard = _read(file)
         if twice := sorted(tensors.keys() & shard.tensors.keys()):
-            raise FileError(f"several of its shards hold {some(twice)}", where=str(path), next=_AGAIN)
+            raise FileError(f"several of its shards hold {some(twice)}", where=path, next=_AGAIN)
         if unlike := sorted(held[name] ^ shard.tensors.keys()):
             message = (
                 f"index and shard '{name}' do not hold the same tensors: only one of them has {some(unlike)}"
             )
-            raise FileError(message, where=str(path), next=_AGAIN)
+            raise FileError(message, where=path, next=_AGAIN)
         tensors |= shard.tensors
         notes |= dict.fromkeys(shard.notes)
         kinds.add((shard.format, shard.dialect))
     if len(kinds) != 1:
-        raise FileError("its shards are of several formats", where=str(path), next=_AGAIN)
+        raise FileError("its shards are of several formats", where=path, next=_AGAIN)
     format, dialect = kinds.pop()
     return Checkpoint(path, format, dialect, tensors, tuple(notes), files=(path, *files.values()))
 
@@ -106,7 +106,5 @@ def _read(file: Path) -> Checkpoint:
     content = look_at(file)
     format = next((each for each in _SHARDS if each.matches(content)), None)
     if format is None or format.read is None:
-        raise FileError(
-            "this shard holds neither safetensors nor PyTorch's tensors", where=str(file), next=_AGAIN
-        )
+        raise FileError("this shard holds neither safetensors nor PyTorch's tensors", where=file, next=_AGAIN)
     return format.read(file)

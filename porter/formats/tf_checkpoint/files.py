@@ -94,7 +94,7 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
         if not _beside(path, ".index").is_file():
             raise FileError(
                 "this is a checkpoint's data without its index",
-                where=str(path),
+                where=path,
                 next=f"put {path.name}.index beside it",
             )
     if path.suffix == ".index" and _is_table(path):
@@ -104,7 +104,7 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
         if not _is_table(index):
             raise FileError(
                 "the checkpoint's index is cut short or damaged",
-                where=str(index),
+                where=index,
                 next="fetch or copy it again",
             )
         return CheckpointFiles(str(path), "tf-checkpoint-v2", (index, *_shards(path)))
@@ -113,7 +113,7 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
         return old
     if not path.is_file():
         raise FileError(
-            "there is no such checkpoint", where=str(path), next="name its prefix, its .index or its folder"
+            "there is no such checkpoint", where=path, next="name its prefix, its .index or its folder"
         )
     return CheckpointFiles(str(path), "tf-checkpoint-v1", (path,))
 
@@ -154,13 +154,13 @@ def _shards(prefix: Path) -> tuple[Path, ...]:
     if complete:
         raise FileError(
             "the data files of several saves are here",
-            where=str(prefix),
+            where=prefix,
             next="remove those of the older one",
         )
     wanted = ", ".join(missing[:_LISTED]) or f"{prefix.name}.data-00000-of-00001"
     raise FileError(
         f"the checkpoint's data is missing: expected {wanted}",
-        where=str(prefix),
+        where=prefix,
         next="put it beside the .index",
     )
 
@@ -183,7 +183,7 @@ def _old_shards(path: Path) -> CheckpointFiles | None:
     if absent:
         raise FileError(
             f"the checkpoint's data is missing: expected {absent[0]}",
-            where=str(prefix),
+            where=prefix,
             next="put it beside the others",
         )
     return CheckpointFiles(f"{prefix}-?????-of-{count}", "tf-checkpoint-v1", files)
@@ -191,7 +191,7 @@ def _old_shards(path: Path) -> CheckpointFiles | None:
 
 def _numbered(prefix: Path, before: str, count: int) -> tuple[Path, ...]:
     if not 0 < count <= _MOST_SHARDS:
-        raise FileError(f"a checkpoint of {count} data files is not read", where=str(prefix))
+        raise FileError(f"a checkpoint of {count} data files is not read", where=prefix)
     return tuple(_beside(prefix, f"{before}{number:05}-of-{count:05}") for number in range(count))
 
 
@@ -208,14 +208,14 @@ def _latest(folder: Path) -> Path:
         if len(here) == 1:
             return folder / here[0]
         raise FileError(
-            f"this folder holds several checkpoints: {listed}", where=str(folder), next="name one of them"
+            f"this folder holds several checkpoints: {listed}", where=folder, next="name one of them"
         )
     with state.open("rb") as stream:
         names = _LATEST.findall(stream.read(_MOST_STATE).decode("utf-8", "replace"))
     if len(set(names)) != 1:
         raise FileError(
             f"the state file names {len(set(names))} latest checkpoints, the folder holds {listed}",
-            where=str(state),
+            where=state,
             next="name one of them",
         )
     # The path may be of the machine that trained, so only its last part counts.
@@ -224,7 +224,7 @@ def _latest(folder: Path) -> Path:
     if not (_beside(path, ".index").is_file() or path.is_file() or _old_shards(path)):
         raise FileError(
             f"the state file calls '{name}' the latest, which is not there; the folder holds {listed}",
-            where=str(state),
+            where=state,
             next="name one of them",
         )
     return path

@@ -80,7 +80,7 @@ def open_bundle(path: Path) -> Bundle:
         held = sum(map(len, shards)) + (len(first) if old else 0)
         if declared > (most_bytes(held) if old else held):
             message = f"the checkpoint declares {declared} bytes of tensors, its data files hold {held}"
-            raise FileError(message, where=str(path), next="fetch it again")
+            raise FileError(message, where=path, next="fetch it again")
         stated = entries.get(OBJECT_GRAPH.encode())
         objects = objects_of(text_of(stated, shards)) if stated is not None else []
     return Bundle(path, files, tensors, tuple(key for key in found if key not in tensors), objects)
@@ -140,7 +140,7 @@ def _refusing(path: Path, what: str = "") -> Iterator[None]:
         yield
     except (ValueError, LookupError, OSError) as error:
         message = f"{what}this checkpoint is cut short or damaged: {first_line(error)}"
-        raise FileError(message, where=str(path), next="fetch or copy it again") from None
+        raise FileError(message, where=path, next="fetch or copy it again") from None
 
 
 def _some(keys: Collection[str]) -> str:

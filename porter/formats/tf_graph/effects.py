@@ -63,7 +63,7 @@ def expect_repeatable(
             "call the augmentation layers with training=False and export the model again; most do "
             "nothing in a .keras file"
         )
-        raise FileError(message, where=str(path), next=instead)
+        raise FileError(message, where=path, next=instead)
     read = {_variable(node) for node in needed.values() if node.op in VARIABLE_OPS}
     for node in nodes.values():
         # An op that the outputs are computed from is read as what it is, or is foreign and refused by its
@@ -71,9 +71,7 @@ def expect_repeatable(
         is_read = node.name in needed and not node.op.startswith(_CHANGES)
         if node.name in run and not is_read and not read.isdisjoint(_changed_by(node, nodes)):
             message = f"'{node.name}' ({node.op}) changes a variable that the model reads when it is run"
-            raise FileError(
-                message, where=str(path), next="export a model that changes none of its variables"
-            )
+            raise FileError(message, where=path, next="export a model that changes none of its variables")
 
 
 def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:

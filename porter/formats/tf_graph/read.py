@@ -76,7 +76,7 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
     unfrozen = [node.name for node in ordered(plain, ended, refuse).values() if node.op in VARIABLE_OPS]
     if unfrozen:
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
-        raise FileError(message, where=str(path), next="name the checkpoint beside it")
+        raise FileError(message, where=path, next="name the checkpoint beside it")
     variables = {name: array for name, array in stored.tensors.items() if name in nodes}
     found, tensors = read_graph(
         PlainGraph(nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse
@@ -166,7 +166,7 @@ def _in_words(name: str) -> list[tuple[int, str]]:
 
 
 def _refusal(path: Path) -> Refuse:
-    return lambda message: FileError(message, where=str(path), next="save the graph again")
+    return lambda message: FileError(message, where=path, next="save the graph again")
 
 
 def _in_order(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, GraphNode]:
@@ -244,7 +244,7 @@ def _serving(model: Any, path: Path) -> Any:
     if len(chosen) != 1:
         tags = "; ".join(", ".join(graph.meta_info_def.tags) or "none" for graph in graphs)
         raise FileError(
-            f"expected one graph tagged 'serve', found {len(graphs)} with tags: {tags}", where=str(path)
+            f"expected one graph tagged 'serve', found {len(graphs)} with tags: {tags}", where=path
         )
     return chosen[0]
 

@@ -77,7 +77,7 @@ def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> V
         if key is None:
             raise FileError(
                 f"variable '{shared}' of the graph is not in its checkpoint",
-                where=str(stored),
+                where=stored,
                 next="save it again",
             )
         keys[node.name] = key

@@ -83,7 +83,7 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
             return _checkpoint(path, data, read_model(data), outputs, size)
     except Unread as error:
         message, next = error.args
-        raise FileError(message, where=str(path), next=next) from None
+        raise FileError(message, where=path, next=next) from None
 
 
 def _checkpoint(

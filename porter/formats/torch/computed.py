@@ -93,7 +93,7 @@ def _computed(weight: str, form: _Form, stored: list[Array], path: Path) -> Arra
             "save the state_dict again, of a model in evaluation, or after "
             "torch.nn.utils.parametrize.remove_parametrizations"
         )
-        raise FileError(message, where=str(path), next=advice) from None
+        raise FileError(message, where=path, next=advice) from None
 
 
 def _by_weight_norm(scale: Numbers, value: Numbers) -> Numbers:

@@ -59,7 +59,7 @@ def read_mapping(path: Path, data: bytes) -> NamedArrays:
     if not isinstance(found, Mapping) or not all(
         isinstance(name, str) and _is_tensor(held) for name, held in found.items()
     ):
-        raise FileError("expected a mapping of names to tensors", where=str(path), next=SAVE)
+        raise FileError("expected a mapping of names to tensors", where=path, next=SAVE)
     return {name: values.array(name, tensor) for name, tensor in found.items()}
 
 
@@ -97,7 +97,7 @@ def _archive(path: Path, content: Content) -> tuple[object, Values]:
         ]
         if len(folders) != 1:
             raise FileError(
-                f"this archive has {len(folders)} '{_PICKLE}', expected one", where=str(path), next=SAVE
+                f"this archive has {len(folders)} '{_PICKLE}', expected one", where=path, next=SAVE
             )
         folder = folders[0]
         # Mapping needs uncompressed records; torch never compresses them.
@@ -106,7 +106,7 @@ def _archive(path: Path, content: Content) -> tuple[object, Values]:
         ]
         if packed:
             message = f"'{packed[0]}' in this archive is compressed, which torch never writes"
-            raise FileError(message, where=str(path), next=SAVE)
+            raise FileError(message, where=path, next=SAVE)
         order = members.read(f"{folder}byteorder") if f"{folder}byteorder" in members.found else b"little"
         pickled = members.read(folder + _PICKLE)
     if order not in (b"little", b"big"):
@@ -146,7 +146,7 @@ def _stream(path: Path, content: Content) -> tuple[object, Values]:
         pickled, at = unpickle(content, words, str(path), at)
         pickles.append(pickled)
     magic, version, _, found, keys = pickles
-    damaged = FileError("this PyTorch file is cut short or damaged", where=str(path), next="fetch it again")
+    damaged = FileError("this PyTorch file is cut short or damaged", where=path, next="fetch it again")
     if magic != _MAGIC or version != _PROTOCOL or not isinstance(keys, list):
         raise damaged
     places: dict[str, Place] = {}

@@ -121,4 +121,4 @@ class Values:
         return copied
 
     def _damaged(self, message: str) -> FileError:
-        return FileError(message, where=str(self._path), next="fetch it again")
+        return FileError(message, where=self._path, next="fetch it again")

@@ -59,7 +59,7 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
         FileError: it is not a mapping, has no tensor, or has averages of only some tensors.
     """
     if not isinstance(loaded, Mapping):
-        raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=SAVE)
+        raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=path, next=SAVE)
     search = _Search(is_tensor, path)
     # A training file may keep one tensor, such as its best accuracy, beside a state_dict under a key that
     # porter does not know.
@@ -69,7 +69,7 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
     found = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
     if found is None:
         held = "an optimiser's state" if _is_of_optimiser(loaded) else f"no tensor among {listed(loaded)}"
-        raise FileError(f"expected a state_dict, found {held}", where=str(path), next=SAVE)
+        raise FileError(f"expected a state_dict, found {held}", where=path, next=SAVE)
     return found
 
 
@@ -133,7 +133,7 @@ class _Search:
         if packed is not None:
             raise FileError(
                 f"layer '{packed.removesuffix(_PACKED)}' is quantised: its weights are packed, not a tensor",
-                where=str(self.path),
+                where=self.path,
                 next="save the state_dict of the model as it was before it was quantised",
             )
         found = _without_prefixes(tensors)
@@ -201,6 +201,6 @@ def _expect_whole(averaged: StateDict, raw: StateDict, averaged_key: str, raw_ke
             f"the averaged weights under '{averaged_key}' lack {len(lacking)} of the {len(counted)} "
             f"tensors under '{raw_key}': "
             f"{listed(lacking)}",
-            where=str(path),
+            where=path,
             next=f"save the weights that you want in another file: torch.save(checkpoint['{raw_key}'], FILE)",
         )

@@ -74,7 +74,7 @@ def read_archive(path: Path) -> Archive:
         names = names or [name for name in members.found if name == _OLD]
         if len(names) != 1:
             found = f"{len(names)} programs" if names else "no exported program, perhaps compiled code"
-            raise FileError(f"this archive holds {found}, expected one", where=str(path), next=SAVE)
+            raise FileError(f"this archive holds {found}, expected one", where=path, next=SAVE)
         text = members.read(names[0], _MOST_JSON)
         program = _program(text, path)
         if names[0] == _OLD:
@@ -107,7 +107,7 @@ def _program(text: bytes, path: Path) -> Mapping[str, Any]:
     major = version.get("major") if isinstance(version, dict) else None
     if major != _SCHEMA:
         message = f"the program is written in schema {str(major)[:20]}, and porter reads schema {_SCHEMA}"
-        raise FileError(message, where=str(path), next=f"export the model with torch 2.6 or later: {SAVE}")
+        raise FileError(message, where=path, next=f"export the model with torch 2.6 or later: {SAVE}")
     found: Mapping[str, Any] = stated
     return found
 
@@ -131,7 +131,7 @@ class _Members(Members):
                 if held.startswith(("weight_", "tensor_")):
                     if entry["use_pickle"]:
                         raise FileError(
-                            f"tensor '{name}' is pickled, as an object", where=str(self.path), next=SAVE
+                            f"tensor '{name}' is pickled, as an object", where=self.path, next=SAVE
                         )
                     if held not in storages:
                         storages[held] = self.read(folder + held)
@@ -144,7 +144,7 @@ class _Members(Members):
         """A tensor over its storage, without a copy."""
         if stated["layout"] != _STRIDED or stated["dtype"] not in TYPES:
             raise FileError(
-                f"tensor '{name}' is not a dense tensor of real numbers", where=str(self.path), next=SAVE
+                f"tensor '{name}' is not a dense tensor of real numbers", where=self.path, next=SAVE
             )
         kind = storage_type(TYPES[stated["dtype"]])  # type: ignore[arg-type]
         sizes, strides = ([int(each["as_int"]) for each in stated[key]] for key in ("sizes", "strides"))

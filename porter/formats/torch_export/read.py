@@ -76,7 +76,7 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
     program = replace(program, images=taken_by(program, _needed(program)) or program.images)
     lacking = sorted({*program.stored.values()} - archive.tensors.keys())
     if lacking:
-        raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=str(path), next=SAVE)
+        raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=path, next=SAVE)
     problem = _not_images(program)
     if problem is not None:
         return problem
@@ -86,7 +86,7 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
     if not graph.outputs:
         raise FileError(
             "no output of the program depends on the cells of its image",
-            where=str(path),
+            where=path,
             next="port a model that computes its outputs from them",
         )
     changed = changed_uses(program, READERS)

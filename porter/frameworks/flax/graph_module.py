@@ -194,7 +194,7 @@ def _device(device: str) -> Any:
     except (RuntimeError, IndexError, ValueError) as error:
         next = f"use {DEVICE('cpu')}, or on a machine with an NVIDIA GPU install jax[cuda13]"
         raise UsageError(
-            f"JAX cannot use the device '{device}': {first_line(error)}", where=str(DEVICE), next=next
+            f"JAX cannot use the device '{device}': {first_line(error)}", where=DEVICE, next=next
         ) from None
 
 

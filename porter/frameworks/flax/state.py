@@ -73,7 +73,7 @@ def read_weights(folder: Path, plan: Plan) -> dict[str, dict[str, Array]]:
     """
     path = folder / WEIGHTS_FILE
     if not path.is_file():
-        raise FileError("the port has no weights", where=str(path), next="convert again")
+        raise FileError("the port has no weights", where=path, next="convert again")
     arrays, shapes = read_safetensors(path).tensors, tensor_shapes(plan.graph)
     tensors: dict[str, dict[str, Array]] = {}
     for node, role, key in variable_keys(plan):

@@ -167,9 +167,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     """
     graph, format = checkpoint.carried, FORMATS.get(checkpoint.format)
     if format is None or format.rows is None:
-        raise CannotRun(
-            f"porter's own engine does not run {checkpoint.format} files", where=str(checkpoint.path)
-        )
+        raise CannotRun(f"porter's own engine does not run {checkpoint.format} files", where=checkpoint.path)
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter's own engine runs files in float32 and float64, not in {dtype}")
     program = import_module(format.rows).program(graph.definition)
@@ -202,7 +200,7 @@ def classifier(
     if device != "cpu" or how != FP32 or tap is None:
         raise UsageError(
             "porter's own engine gives named values in fp32 on the CPU",
-            where=str(SOURCE),
+            where=SOURCE,
             next=f"leave out {PRECISION}",
         )
     return classifier_of(lambda images: model(images, (tap,))[tap], protocol)

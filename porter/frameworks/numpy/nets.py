@@ -270,7 +270,7 @@ class NetDestination(ABC, Generic[M]):
         """
         if dtype not in ("float32", "float64"):
             message = f"porter writes {self.TITLE}'s tensors in float32 and float64, not in {dtype}"
-            raise UsageError(message, where=str(DTYPE), next="leave it out")
+            raise UsageError(message, where=DTYPE, next="leave it out")
         net = self.net(plan)
         data = self.in_bytes(net, _arrays(net, tensors, storage_type(dtype)))
         rows, columns = plan.only_size or json.loads(about.get("porter.native_size", "[null, null]"))
@@ -295,7 +295,7 @@ class NetDestination(ABC, Generic[M]):
             stored = self.arrays_in((folder / self.MODEL_FILE).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             message = f"the port's model cannot be read: {first_line(error)}"
-            raise FileError(message, where=str(folder), next="convert again") from None
+            raise FileError(message, where=folder, next="convert again") from None
         if found != own:
             other = next(
                 (name for (name, part), (_, wanted) in zip(own, found, strict=False) if part != wanted), None
@@ -303,7 +303,7 @@ class NetDestination(ABC, Generic[M]):
             wrong = f"'{other}' differs" if other else "it has more layers, or fewer"
             raise FileError(
                 f"the net is not the one that port.json records: {wrong}",
-                where=str(folder / self.NET_FILE),
+                where=folder / self.NET_FILE,
                 next="convert again",
             )
         return _read_back(net, stored)
@@ -314,7 +314,7 @@ def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Arra
     try:
         return {name: _filled(held, tensors).astype(kind, copy=False) for name, held in net.held.items()}
     except KeyError as error:
-        raise MappingError("the tensors lack one of the graph's", where=str(error)) from None
+        raise MappingError("the tensors lack one of the graph's", where=error) from None
 
 
 def _filled(held: Held, tensors: Tensors) -> Array:

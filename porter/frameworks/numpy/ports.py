@@ -68,7 +68,7 @@ def port_model(
         UsageError: the device is another one than the CPU, or the engine does not run this number type.
     """
     if device != "cpu":
-        raise UsageError("porter's own engine runs models on the CPU", where=str(DEVICE), next="leave it out")
+        raise UsageError("porter's own engine runs models on the CPU", where=DEVICE, next="leave it out")
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter's own engine runs models in float32 and float64, not in {dtype}")
     return PortModel(plan, NumpyModel(program, tensors, dtype), values)

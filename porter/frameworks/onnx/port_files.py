@@ -44,7 +44,7 @@ def write(
     if dtype not in ("float32", "float16"):
         raise UsageError(
             f"onnxruntime has no convolutions in {dtype}, so nothing could run the port",
-            where=str(DTYPE),
+            where=DTYPE,
             next=f"write {DTYPE('float32')} or float16",
         )
     model = make_model(plan, tensors, dtype)
@@ -87,7 +87,7 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     path = folder / MODEL_FILE
 
     def refuse(message: str, _: str) -> FileError:  # what helps with another's file does not help with a port
-        return FileError(message, where=str(path), next="convert again")
+        return FileError(message, where=path, next="convert again")
 
     if not path.is_file():
         raise refuse("the port has no model", "")

@@ -91,7 +91,7 @@ def build(
     """
     expect_installed("onnxruntime", install("onnx"))
     if device != "cpu":
-        raise UsageError("porter runs ONNX models on the CPU", where=str(DEVICE), next="leave it out")
+        raise UsageError("porter runs ONNX models on the CPU", where=DEVICE, next="leave it out")
     if dtype == "bfloat16":
         raise UsageError("porter runs ONNX models in float32, float16 and float64, not in bfloat16")
     return OnnxModel(plan, make_model(plan, tensors, dtype), dtype)

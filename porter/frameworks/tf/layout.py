@@ -240,7 +240,7 @@ def _expect_rank(node: Node, role: str, array: Array, ranks: Collection[int]) ->
     return array
 
 
-def expect_cover(missing: Collection[str], unexpected: Collection[str], where: str | None = None) -> None:
+def expect_cover(missing: Collection[str], unexpected: Collection[str], where: object = None) -> None:
     """Refuses weights and a model that do not cover each other.
 
     Raises:

@@ -39,9 +39,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
         GraphError: the converter has no operator for an op.
     """
     if device != "cpu":
-        raise UsageError(
-            "porter runs TensorFlow Lite's models on the CPU", where=str(DEVICE), next="leave it out"
-        )
+        raise UsageError("porter runs TensorFlow Lite's models on the CPU", where=DEVICE, next="leave it out")
     from porter.graph import tensor_shapes
 
     held = {path: roles for path, roles in tensors.items() if path != FILE}

@@ -37,12 +37,10 @@ def write(
     """
     if dtype not in ("float32", "float16"):
         message, next = f"TensorFlow Lite has no weights of {dtype}", f"write {DTYPE('float32')} or float16"
-        raise UsageError(message, where=str(DTYPE), next=next)
+        raise UsageError(message, where=DTYPE, next=next)
     made = convert(plan, tensors, "dynamic" if "porter.quantize" in about else dtype)
     if dtype == "float16" and not all(np.isfinite(array).all() for array in read_model(made).stored.values()):
-        raise UsageError(
-            "a weight is too large for float16", where=str(DTYPE), next=f"write {DTYPE('float32')}"
-        )
+        raise UsageError("a weight is too large for float16", where=DTYPE, next=f"write {DTYPE('float32')}")
     if plan.only_size is None and not (plan.graph.axes or plan.graph.further_inputs):
         made = _of_size(made, *json.loads(about.get("porter.native_size", "[1, 1]")))
     (folder / FILE).write_bytes(made)
@@ -70,5 +68,5 @@ def read_file(folder: Path) -> dict[str, dict[str, Array]]:
         return {FILE: {WHOLE: np.fromfile(folder / FILE, np.uint8)}}
     except OSError as error:
         raise FileError(
-            f"the port's model cannot be read: {error}", where=str(folder / FILE), next="convert again"
+            f"the port's model cannot be read: {error}", where=folder / FILE, next="convert again"
         ) from None

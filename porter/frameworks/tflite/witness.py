@@ -118,7 +118,7 @@ def _record(path: Path, folder: Path, size: tuple[int, int]) -> _Recorded:
     try:
         run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)
     except ValueError as error:
-        raise CannotRun(str(error), where=str(path)) from None
+        raise CannotRun(str(error), where=path) from None
     stated = json.loads((folder / "described").read_text())
     data, at, runs = np.memmap(folder / "values", np.uint8, "r"), 0, list[dict[int, Array]]()
     for described in stated["runs"]:

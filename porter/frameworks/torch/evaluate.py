@@ -75,7 +75,7 @@ def make_classifier(
                 if len(parts[0]) == 1:
                     message = f"the GPU has no memory left for {pixels.shape[1]} images at once"
                     raise UsageError(
-                        message, where=str(DEVICE), next=f"use another GPU, or {DEVICE('cpu')}"
+                        message, where=DEVICE, next=f"use another GPU, or {DEVICE('cpu')}"
                     ) from None
                 most = len(parts[0]) // 2
             else:
@@ -96,7 +96,7 @@ def make_classifier(
                     logits = _value(called, images, tap)
             except uncompiled as error:
                 message = f"torch cannot compile this model here: {first_line(error)}"
-                raise UsageError(message, where=str(COMPILE), next="leave it out") from None
+                raise UsageError(message, where=COMPILE, next="leave it out") from None
             if doubted:
                 doubted -= 1
                 with reduced:
@@ -132,7 +132,7 @@ def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tenso
             f"the compiled model is another function: relative L2 {apart:.1e} in its logits, limit "
             f"{limit:.1e}"
         )
-        raise UsageError(message, where=str(COMPILE), next="leave it out")
+        raise UsageError(message, where=COMPILE, next="leave it out")
 
 
 def _fetched(logits: torch.Tensor) -> Callable[[], Array]:

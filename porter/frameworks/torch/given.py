@@ -58,7 +58,7 @@ def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
     for name, array in given.items():
         if name in wanted and (shape := tuple(wanted[name].shape)) != array.shape:
             message = f"{name}: the reference has shape {shape}, the file {array.shape}"
-            raise MappingError(message, where=str(checkpoint.path), next="build the network of these weights")
+            raise MappingError(message, where=checkpoint.path, next="build the network of these weights")
     model.load_state_dict({name: to_tensor(array) for name, array in given.items()}, strict=False)
     return f"with the tensors of {checkpoint.path.name}"
 

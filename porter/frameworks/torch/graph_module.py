@@ -183,9 +183,7 @@ def no_device(device: str, error: Exception) -> UsageError:
         f"use {DEVICE('cpu')}, or on a machine with an NVIDIA GPU install a torch for its CUDA: "
         "https://pytorch.org/get-started"
     )
-    return UsageError(
-        f"torch cannot use the device '{device}': {first_line(error)}", where=str(DEVICE), next=next
-    )
+    return UsageError(f"torch cannot use the device '{device}': {first_line(error)}", where=DEVICE, next=next)
 
 
 def twin_of(model: GraphModule, plan: Plan) -> GraphModule:

@@ -63,5 +63,5 @@ def read_weights(folder: Path, graph: Graph, layers: Mapping[str, str]) -> dict[
     """
     path = folder / WEIGHTS_FILE
     if not path.is_file():
-        raise FileError("the port has no weights", where=str(path), next="convert again")
+        raise FileError("the port has no weights", where=path, next="convert again")
     return canonical_tensors(graph, read_safetensors(path).tensors, layers)

@@ -105,7 +105,7 @@ def _load(file: str) -> ModuleType:
         raise NotInstalled("mmdnn, which has slim's MobileNets, is not installed", next=pip_line()) from None
     spec = spec_from_file_location(f"slim_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise NotInstalled("this version of mmdnn lacks slim's MobileNets", where=str(path), next=pip_line())
+        raise NotInstalled("this version of mmdnn lacks slim's MobileNets", where=path, next=pip_line())
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -84,12 +84,12 @@ def _build_by(library: str, construct: Construct) -> Build:
         frozen, network = _frozen_network(construct, variant, classes, size)
         variables, tensors = network.variables, checkpoint.tensors
         expect_cover(
-            variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=str(checkpoint.path)
+            variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=checkpoint.path
         )
         for name, shape in variables.items():
             if tensors[name].shape != shape:
                 raise MappingError(
-                    f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path)
+                    f"{name}: expected shape {shape}, got {tensors[name].shape}", where=checkpoint.path
                 )
         layers = {**network.points, **layer_ops(frozen, variables), RETURNED: network.logits}
         return GraphRunner(

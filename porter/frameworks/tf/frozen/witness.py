@@ -36,7 +36,7 @@ def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> 
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name for function in graph.library.function}
     if any(node.op in functions or _has_functions(node) for node in graph.node):
-        raise CannotRun("the graph calls functions", where=str(checkpoint.path))
+        raise CannotRun("the graph calls functions", where=checkpoint.path)
     reads = {
         name: [op_name(source) for source in node.input if not source.startswith("^")]
         for name, node in nodes.items()

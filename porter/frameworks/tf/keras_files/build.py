@@ -244,7 +244,7 @@ class _Builder:
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {first_line(error)}"
-            raise CannotRun(message, where=str(self._checkpoint.path)) from None
+            raise CannotRun(message, where=self._checkpoint.path) from None
 
     def _shown(self, call: Call, found: Any) -> Any:
         """A call's first value, with its channels last where the reader has them so."""

@@ -66,5 +66,5 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
                 missing.append(spellings[0])
             else:
                 found[node_path][role] = to_canonical(plan.graph, node, role, unused.pop(name))
-    expect_cover(missing, unused, where=str(path))
+    expect_cover(missing, unused, where=path)
     return {node_path: found[plan.graph.by_path[node_path].holder] for node_path in held}
