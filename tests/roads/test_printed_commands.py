@@ -345,39 +345,37 @@ CASES = [
         PATH=lambda world: world.photos,
     ),
     case(
-        "identify.advice.no_recipe identify.advice.if_tuned",
+        "source.advice.no_recipe source.advice.if_tuned",
         INSPECT,
         lambda world: {"file": world.tuned("alone")},
         NAME="mine",
         PORT=lambda world: world.port("alone-port"),
         FRAMEWORK="onnx",
     ),
-    case("identify.ports.convert_trained", INSPECT, lambda world: {"file": world.tuned("beside")}),
-    case("identify.inspection._by_its_library", INSPECT, lambda world: {"file": world.hub}),
-    case("identify.inspection._of_port", INSPECT, lambda world: {"file": world.port("net-torch")}),
-    case("identify.inspection._of_port", INSPECT, lambda world: {"file": world.variant()}),
+    case("source.tuned_port.convert_trained", INSPECT, lambda world: {"file": world.tuned("beside")}),
+    case("source.inspection._by_its_library", INSPECT, lambda world: {"file": world.hub}),
+    case("source.inspection._of_port", INSPECT, lambda world: {"file": world.port("net-torch")}),
+    case("source.inspection._of_port", INSPECT, lambda world: {"file": world.variant()}),
     case(
-        "source.opening.convert_model_file",
+        "source.port_source.convert_model_file",
         INSPECT,
         lambda world: {"file": world.port("tflite", to="tflite")},
     ),
-    case("identify.inspection._by_itself", INSPECT, lambda world: {"file": world.pt2}),
-    case("identify.inspection._of_opened", INSPECT, lambda world: {"file": world.published}),
+    case("source.inspection._by_itself", INSPECT, lambda world: {"file": world.pt2}),
+    case("source.inspection._of_opened", INSPECT, lambda world: {"file": world.published}),
     case(
-        "identify.doors.expect_file",
+        "source.place.expect_file",
         CONVERT,
         lambda world: {"subject": "nothing", "to": "tf"},
         VARIANT=VARIANT,
         ZOO="keras",
         FILE=lambda world: world.onnx,
     ),
+    case("source.place.expect_file", CONVERT, lambda world: {"subject": VARIANT, "to": "onnx"}, ZOO="keras"),
+    case("source.inspection._settled", INSPECT, lambda world: {"file": world.two_heads}, instead=True),
+    case("source.advice.no_graph", CONVERT, lambda world: {"subject": world.published, "to": "onnx"}),
     case(
-        "identify.doors.expect_file", CONVERT, lambda world: {"subject": VARIANT, "to": "onnx"}, ZOO="keras"
-    ),
-    case("identify.inspection._settled", INSPECT, lambda world: {"file": world.two_heads}, instead=True),
-    case("identify.advice.no_graph", CONVERT, lambda world: {"subject": world.published, "to": "onnx"}),
-    case(
-        "identify.advice._advice",
+        "source.advice._advice",
         CONVERT,
         lambda world: {
             "subject": "resnet18",
@@ -449,7 +447,7 @@ CASES = [
         lambda world: {"subject": SMALL, "source": "timm", "to": "onnx", "weights": world.stated},
     ),
     case(
-        "source.opening.open_port",
+        "source.port_source.open_port",
         CONVERT,
         lambda world: {
             "subject": "resnet18",
@@ -459,12 +457,12 @@ CASES = [
         },
     ),
     case(
-        "source.opening.convert_model_file",
+        "source.port_source.convert_model_file",
         CONVERT,
         lambda world: {"subject": world.port("tflite", to="tflite"), "to": "torch"},
     ),
     case(
-        "source.tuned._expect_cover",
+        "source.tuned_port._expect_cover",
         CONVERT,
         lambda world: {"subject": world.port("net-torch"), "to": "tf", "weights": world.other},
     ),
@@ -540,7 +538,7 @@ CASES = [
     ),
     case("port.folder._made_by", PREDICT, lambda world: {"folder": world.onnx, "images": [world.onnx]}),
     case(
-        "fitting.naming.lists_tensors",
+        "source.fitting.naming.lists_tensors",
         CONVERT,
         lambda world: {
             "subject": VARIANT,
@@ -551,12 +549,12 @@ CASES = [
         },
     ),
     case(
-        "fitting.by_names._expect_cover",
+        "source.fitting.by_names._expect_cover",
         CONVERT,
         lambda world: {"subject": SMALL, "source": "timm", "to": "tf", "weights": world.partial},
     ),
     case(
-        "identify.advice._by_its_graph",
+        "source.advice._by_its_graph",
         CONVERT,
         lambda world: {
             "subject": "squeezenet1_1",
@@ -566,12 +564,12 @@ CASES = [
         },
     ),
     case(
-        "identify.advice._by_its_graph",
+        "source.advice._by_its_graph",
         CONVERT,
         lambda world: {"subject": VARIANT, "source": "keras", "to": "tf", "weights": world.keras},
     ),
     case(
-        "fitting.alignment.expect",
+        "source.fitting.alignment.expect",
         CONVERT,
         lambda world: {
             "subject": "resnet18",

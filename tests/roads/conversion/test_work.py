@@ -1,5 +1,5 @@
-"""What a conversion does once: a variant's expansion, the file's graph, where its tensors are, and which
-layers are which nodes.
+"""What a conversion does once: a variant's expansion, the file's graph, where its tensors are, which layers
+are which nodes, and the JSON beside the file.
 """
 
 from __future__ import annotations
@@ -8,16 +8,23 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 from typing import Any
 
+import keras
+import numpy as np
+import onnx
 import pytest
 import torch
+from flax.traverse_util import unflatten_dict
 from safetensors.torch import save_file
 
 import porter
 import porter.conversion.convert
 import porter.verification.reverify
+from porter.filegraph import walk
 from porter.files import weights
 from porter.formats.keras import graph as keras_graph
 from porter.graph import plan
@@ -26,6 +33,9 @@ from porter.recipe import expansion, load
 from porter.source import sidecars
 from porter.source.fitting import alignment, locating
 from tests.support.fixtures import WeightsMaker
+from tests.support.slim_files import SlimFile, write_slim
+from tests.support.standin_files import source_checkpoint
+from tests.support.transformers_models import class_folder
 
 
 @pytest.fixture
@@ -46,6 +56,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         own = getattr(module, name)
         for each in [each for each in tuple(sys.modules.values()) if getattr(each, name, None) is own]:
             monkeypatch.setattr(each, name, _counting(own, found))
+    monkeypatch.setattr(walk.Walk, "__init__", _counting(walk.Walk.__init__, found))
     return found
 
 
@@ -109,61 +120,161 @@ def test_a_check_reads_the_port_once(
         assert read_port(made.port.folder) == made.port
 
 
-SOURCES: dict[str, Callable[[WeightsMaker, Path], dict[str, Any]]] = {
-    ".h5": lambda weights, folder: {
-        "subject": VARIANT,
-        "source": ZOO,
-        "weights": weights(VARIANT, ZOO, ".h5"),
-    },
-    ".pth": lambda weights, folder: {
-        "subject": "resnet18",
-        "source": "torchvision",
-        "weights": weights("resnet18", "torchvision", ".pth"),
-    },
-    "a folder of timm": lambda weights, folder: {"subject": _folder(weights, folder)},
-    "a folder of timm, as a variant": lambda weights, folder: {
-        "subject": "resnet18",
-        "source": "timm",
-        "weights": _folder(weights, folder),
-    },
-    "a port": lambda weights, folder: {"subject": _port(weights, folder)},
-    "a port, trained further": lambda weights, folder: {
-        "subject": _port(weights, folder),
-        "weights": _tuned(_port(weights, folder)),
-    },
+@dataclass
+class World:
+    """Sources of every kind in a folder, each made when it is asked for."""
+
+    weights: WeightsMaker
+    folder: Path
+
+    def port(self, to: str = "torch") -> Path:
+        if not (path := self.folder / to).exists():
+            porter.convert(VARIANT, ZOO, to, weights=self.weights(VARIANT, ZOO, ".h5"), out=path, check=False)
+        return path
+
+    def alone(self, to: str) -> Path:
+        """A port's folder without its record: other people's files."""
+        path = self.folder / f"files-{to}"
+        if not path.exists():
+            copytree(self.port(to), path, ignore=ignore_patterns("port.json"))
+        return path
+
+    def tuned(self) -> Path:
+        torch.save(porter.load(self.port()).state_dict(), path := self.folder / "tuned.pth")
+        return path
+
+    def exported(self) -> Path:
+        module, path = self.module(), self.folder / "net.pt2"
+        torch.export.save(torch.export.export(module, (torch.zeros(1, 3, 224, 224),)), path)
+        return path
+
+    def module(self) -> torch.nn.Module:
+        module: torch.nn.Module = porter.load(self.port()).eval()
+        return module
+
+    def of_timm(self) -> Path:
+        """ResNet-18 for ten classes, as timm has it on the Hub."""
+        (path := self.folder / "timm" / "model.safetensors").parent.mkdir(exist_ok=True)
+        save_file(torch.load(self.weights("resnet18", "torchvision", ".pth", 10)), path)
+        config = {
+            "architecture": "resnet18",
+            "num_classes": 10,
+            "pretrained_cfg": {"input_size": [3, 224, 224]},
+        }
+        (path.parent / "config.json").write_text(json.dumps(config))
+        return path.parent
+
+    def of_transformers(self) -> Path:
+        return class_folder("resnet", self.folder)[1](self.folder, False)
+
+    def of_keras_hub(self) -> Path:
+        hub = pytest.importorskip("keras_hub").models
+        settings = {"stackwise_num_filters": [64], "stackwise_num_blocks": [1], "stackwise_num_strides": [1]}
+        stem: dict[str, Any] = {"input_conv_filters": [64], "input_conv_kernel_sizes": [3]}
+        backbone = hub.ResNetBackbone(
+            block_type="basic_block", image_shape=(None, None, 3), **settings, **stem
+        )
+        hub.ResNetImageClassifier(backbone=backbone, num_classes=5).save_to_preset(
+            str(path := self.folder / "preset")
+        )
+        return path
+
+    def of_slim(self, format: str) -> Path:
+        return write_slim(self.folder / format, SlimFile(format=format))
+
+    def of_big_vision(self) -> Path:
+        tensors = dict(source_checkpoint(VIT, "big_vision").tensors)
+        np.savez(path := self.folder / "vit.npz", allow_pickle=False, **tensors)
+        return path
+
+    def of_orbax(self) -> Path:
+        tensors = source_checkpoint("resnet18", "flax_examples").tensors
+        state = unflatten_dict(tensors, sep="/")
+        pytest.importorskip("orbax.checkpoint").PyTreeCheckpointer().save(
+            path := self.folder / "orbax", state
+        )
+        return path
+
+
+VIT = "vit_ti_16"
+SOURCES: dict[str, Callable[[World], dict[str, Any]]] = {
+    ".h5": lambda world: of(VARIANT, ZOO, world.weights(VARIANT, ZOO, ".h5")),
+    ".h5 with its graph": lambda world: of(world.weights(VARIANT, ZOO, ".whole.h5")),
+    ".keras": lambda world: of(world.weights(VARIANT, ZOO, ".keras")),
+    "a frozen graph": lambda world: of(world.of_slim("frozen")),
+    "a SavedModel": lambda world: of(world.of_slim("saved_model")),
+    "a checkpoint": lambda world: of("mobilenet_v1_0.25", "slim", world.of_slim("v2")),
+    ".pth": lambda world: of("resnet18", "torchvision", world.weights("resnet18", "torchvision", ".pth")),
+    ".pt2": lambda world: of(world.exported()),
+    "ONNX": lambda world: of(world.alone("onnx") / "model.onnx"),
+    "Caffe's pair": lambda world: of(
+        world.alone("caffe") / "model.prototxt", weights=world.alone("caffe") / "model.caffemodel"
+    ),
+    "MXNet's pair": lambda world: of(
+        world.alone("mxnet") / "model-symbol.json", weights=world.alone("mxnet") / "model-0000.params"
+    ),
+    "a folder of timm": lambda world: of(world.of_timm()),
+    "a folder of timm, as a variant": lambda world: of("resnet18", "timm", world.of_timm()),
+    "a folder of transformers": lambda world: of(world.of_transformers()),
+    "a folder of KerasHub": lambda world: of(world.of_keras_hub()),
+    ".npz of big_vision": lambda world: of(VIT, "big_vision", world.of_big_vision()),
+    "orbax": lambda world: of("resnet18", "flax_examples", world.of_orbax()),
+    "a port": lambda world: of(world.port()),
+    "a port, trained further": lambda world: of(world.port(), weights=world.tuned()),
+    "a module in memory": lambda world: {**of(world.module()), "input_size": 224},
+    "a Keras model in memory": lambda world: of(
+        keras.models.load_model(world.weights(VARIANT, ZOO, ".keras"))
+    ),
+    "an ONNX model in memory": lambda world: of(onnx.load(world.alone("onnx") / "model.onnx")),
+}
+READ_TWICE = {
+    ".h5 with its graph",
+    ".keras",
+    "a Keras model in memory",
+    "a folder of KerasHub",
+    "Caffe's pair",
+    "a frozen graph",
+    "a SavedModel",
+}
+"""Their graphs are read once more without a size, which says whether they are right at every one."""
+SLOW = {
+    "a frozen graph",
+    "a SavedModel",
+    "a checkpoint",
+    "a folder of KerasHub",
+    "orbax",
+    ".npz of big_vision",
 }
 
 
-def _folder(weights: WeightsMaker, folder: Path) -> Path:
-    """ResNet-18 for ten classes, as timm has it on the Hub."""
-    path = folder / "hub" / "model.safetensors"
-    path.parent.mkdir()
-    state = torch.load(weights("resnet18", "torchvision", ".pth", 10))
-    save_file(state, path)
-    config = {"architecture": "resnet18", "num_classes": 10, "pretrained_cfg": {"input_size": [3, 224, 224]}}
-    (path.parent / "config.json").write_text(json.dumps(config))
-    return path.parent
+def of(subject: object, source: str | None = None, weights: Path | None = None) -> dict[str, Any]:
+    return {"subject": subject, "source": source, "weights": weights}
 
 
-def _port(weights: WeightsMaker, folder: Path) -> Path:
-    if not (folder / "port").exists():
-        porter.convert(VARIANT, ZOO, weights=weights(VARIANT, ZOO, ".h5"), out=folder / "port", check=False)
-    return folder / "port"
+@pytest.fixture(scope="module")
+def world(weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(weights_file, tmp_path_factory.mktemp("world"))
 
 
-def _tuned(port: Path) -> Path:
-    torch.save(porter.load(port).state_dict(), port.with_name("tuned.pth"))
-    return port.with_name("tuned.pth")
-
-
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    "source", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in SOURCES]
+)
 def test_each_part_of_a_source_is_made_once(
-    source: str, weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path
+    source: str, world: World, counted: Counter[str], tmp_path: Path
 ) -> None:
-    given = SOURCES[source](weights_file, tmp_path)
-    _forget(counted)
-    porter.convert(**given, to="onnx", out=tmp_path / "made", check=False)
-    expanded = sum(name.startswith("expand_steps") for name in counted)
-    assert counted["locate"] <= max(expanded, 1)
-    once = {name: count for name, count in counted.items() if name.startswith(("expand_steps", "_content"))}
-    assert all(count == 1 for count in once.values()), once
+    given = SOURCES[source](world)
+    roads: list[Callable[[], object]] = [
+        lambda: porter.convert(**given, to="onnx", out=tmp_path / "made", check=False)
+    ]
+    file = given["weights"] or given["subject"]
+    roads += [lambda: porter.inspect(file)] if isinstance(file, Path) else []
+    for road in roads:
+        _forget(counted)
+        road()
+        expanded = sum(name.startswith("expand_steps") for name in counted)
+        assert counted["locate"] <= expanded and counted["align"] <= expanded
+        assert counted["__init__"] <= 1 + (source in READ_TWICE)
+        once = {
+            name: count for name, count in counted.items() if name.startswith(("expand_steps", "_content"))
+        }
+        assert all(count == 1 for count in once.values()), once
