@@ -67,12 +67,14 @@ class Names:
 def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
     """The graph with each node named by the scope of its tensors.
 
-    A node without tensors, or with a scope that others share, has its name in `titles`, or keeps its own.
+    A node without tensors, or with a scope that others or an input share, has its name in `titles`, or keeps
+    its own.
     """
     titles = titles or {}
-    scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
-    counts = Counter(scopes.values())
     inputs = {INPUT, *(each.path for each in graph.further_inputs)}
+    found = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
+    scopes = {name: "" if scope in inputs else scope for name, scope in found.items()}
+    counts = Counter(scopes.values())
     names = {name: name for name in inputs}
     free = Names(inputs | {scope for scope in counts if scope and counts[scope] == 1})
     uses = Counter[str]()

@@ -434,6 +434,19 @@ def test_nodes_have_the_names_of_their_tensors_or_their_own(tmp_path: Path) -> N
     ]
 
 
+def test_a_layer_of_the_inputs_name_has_another(tmp_path: Path) -> None:
+    """A module of torch's named `input` has tensors named `input.weight` and `input.bias`."""
+    made = model("a = Conv (x, k3) y = Relu (a)")
+    made.graph.node[0].input[1] = made.graph.initializer[0].name = "input.weight"
+    made.graph.node[0].name = "/input/Conv"
+    graph = read_checkpoint(written(made, tmp_path)).graph
+    assert graph is not None and [(node.name, node.inputs) for node in graph.nodes] == [
+        ("input_2", ("input",)),
+        ("y", ("input_2",)),
+    ]
+    assert porter.convert(tmp_path / "model.onnx", out=tmp_path / "port").port.record.check == "passed"
+
+
 def test_a_computed_kernel_gives_its_layer_no_name(tmp_path: Path) -> None:
     made, value = model(CASES["efficient channel attention"]), "/layer1/layer1.0/se/conv/Conv_output_0"
     conv, gate = made.graph.node[2:4]
