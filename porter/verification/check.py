@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
-from porter.base.errors import CannotRun, CheckFailed, NotInstalled
+from porter.base.errors import CannotRun, CheckFailed, Contradiction, NotInstalled
 from porter.frameworks import Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.bounds import numbers
+from porter.graph.ops import shape_text
 from porter.port import Port
 from porter.verification.bounds import Look, farthest
 from porter.verification.evidence import excitement
@@ -223,17 +224,35 @@ class Check:
 
         Raises:
             CheckFailed: the port's framework, which is installed, does not run it.
+            Contradiction: an output has other axes than the graph says.
         """
         try:
             if dtype not in models:
                 models[dtype] = self.port.build(dtype, self.device, self.tensors)
-            return self.port.destination.ENGINE.run(models[dtype], batch.astype(np.dtype(dtype)), [*paths])
+            values = self.port.destination.ENGINE.run(models[dtype], batch.astype(np.dtype(dtype)), [*paths])
         except CannotRun as error:
             raise CheckFailed(
                 f"the port does not run in its own framework: {error.message}",
                 where=self.port.record.name,
                 next="no port was written; port to another framework, and report it with the file",
             ) from None
+        self._expect_axes(values, (batch.shape[2], batch.shape[3]))
+        return values
+
+    def _expect_axes(self, values: NamedArrays, size: tuple[int, int]) -> None:
+        """Expects of each output the axes that the graph says, by which porter takes it for features or a
+        map, and an activation at the end off. A source may show them with the axes that the port gives.
+        """
+        shown = [path for path in self.port.graph.outputs if path in values]
+        stated = shapes(self.port.graph, size) if shown else {}
+        for path in shown:
+            if values[path].shape[1:] != stated[path]:
+                given, said = (shape_text(axes) for axes in (values[path].shape[1:], stated[path]))
+                raise Contradiction(
+                    f"the port gives {given} for each image, and its graph says {said}",
+                    where=path,
+                    next="this is a mistake of porter: report it, with the file",
+                )
 
     def expect_runs(self) -> None:
         """Expects of a port that nothing is compared with that its framework runs it, if that is installed.

@@ -20,6 +20,7 @@ from porter.base.errors import CannotRun, CheckFailed, Contradiction
 from porter.frameworks.onnx.model import Model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.frameworks.torch import engine
+from porter.graph.ops.windows import GlobalPool
 from porter.port import read_port
 from porter.source.reopening import source_of
 from porter.verification import parity
@@ -31,6 +32,7 @@ from porter.verification.source_forms import references_of
 from porter.verification.verdict import Verdict
 from tests.support.arrays import Array
 from tests.support.fixtures import Cli
+from tests.support.mxnet_files import write_mxnet
 from tests.support.refusals import refused
 from tests.support.standin_files import source_checkpoint
 
@@ -280,6 +282,27 @@ def test_another_function_in_one_of_two_programs_is_told_where_values_are_small(
     monkeypatch.setattr("porter.frameworks.onnx.file_reference.run_model", other)
     with pytest.raises(Contradiction, match=r"disagree on 'y' \(Sigmoid"):
         porter.convert(_small("a sigmoid", tmp_path / "net.onnx"), keep_activation=True, out=tmp_path / "p")
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_an_output_of_other_axes_than_the_graph_says_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a mistake planted in the shapes of a pool: the reader took N x C x 1 x 1 for features, left
+    out the Flatten and took the softmax off; the file's values were the port's but for two axes of one cell.
+    """
+    lines = [
+        ("mean", "Pooling", {"global_pool": True, "pool_type": "avg", "kernel": (1, 1)}, ["data"]),
+        ("flat", "Flatten", {}, ["mean"]),
+        ("shares", "softmax", {}, ["flat"]),
+    ]
+    file = write_mxnet(tmp_path / "net", lines, {})
+    assert porter.convert(file, input_size="5x6", out=tmp_path / "right").port.record.check == "passed"
+    monkeypatch.setattr(GlobalPool, "shape", lambda op, *inputs: (inputs[0][0], 1, 1)[: 1 if op.keep else 3])
+    with pytest.raises(
+        Contradiction, match="mean: the port gives 3x1x1 for each image, and its graph says 3"
+    ):
+        porter.convert(file, input_size="5x6", out=tmp_path / "port")
 
 
 ALONE = HEAD % (
