@@ -430,7 +430,7 @@ def _of_one_image(walk: Walk[N], source: Reference, images: Dim, channels: int) 
     node = walk.flow.nodes.get(source[0])
     if node is not None and node.name in walk.flow.live:
         is_repeated = walk.flow.kind(node) == "Tile" and walk.flow.dims(node.inputs[1]) == [images]
-        return node.inputs[0] if is_repeated else None
+        return node.source if is_repeated else None
     numbers = walk.flow.value(source)
     if numbers is None or isinstance(images, Open) or numbers.shape != (images * channels,):
         return None

@@ -63,7 +63,7 @@ def by_inputs(walk: Walk[N], node: N) -> Stated:
 def take_apart(walk: Walk[N], node: N, stated_by: Callable[[Walk[N], N], Stated] = by_inputs) -> Read:
     """SpaceToBatchND of a map, a block and pads: the map, which the window behind it knows to be apart."""
     inside, ends, place = _until_together(walk, node)
-    source: Source = node.inputs[0]
+    source: Source = node.source
     stated = [stated_by(walk, each) for each in (node, *ends)]
     if place is not None:
         source, stated = walk.view(source).with_axes([place]), [_of_map(*each, place) for each in stated]
@@ -103,7 +103,7 @@ def take_apart(walk: Walk[N], node: N, stated_by: Callable[[Walk[N], N], Stated]
 
 def put_together(walk: Walk[N], node: N) -> Read:
     """BatchToSpaceND: the value that the nodes inside have given of the whole map."""
-    source = node.inputs[0]
+    source = node.source
     return (
         walk.view(source)
         if source[0] in walk.apart

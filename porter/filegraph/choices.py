@@ -91,7 +91,7 @@ def _chosen(walk: Walk[N], node: N, test: Reference, first: Reference, second: R
 
 def choice(walk: Walk[N], node: N) -> Read:
     """Reads a node of three values as a choice."""
-    return choose(walk, node, node.inputs[0], node.inputs[1], node.inputs[2])
+    return choose(walk, node, node.source, node.inputs[1], node.inputs[2])
 
 
 def _times(walk: Walk[N], node: N, share: View, source: Reference) -> Read:
@@ -120,4 +120,4 @@ def either(walk: Walk[N], node: N) -> Read:
 
 def opposite(walk: Walk[N], node: N) -> Read:
     """1 where a comparison does not hold."""
-    return apply(walk, node, node.inputs[0], _OPPOSITE)
+    return apply(walk, node, node.source, _OPPOSITE)

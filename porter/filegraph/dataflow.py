@@ -125,6 +125,8 @@ class Node(Protocol):
     def op(self) -> str: ...
     @property
     def inputs(self) -> tuple[Reference, ...]: ...
+    @property
+    def source(self) -> Reference: ...
 
 
 N = TypeVar("N", bound=Node)
@@ -429,7 +431,7 @@ class Dataflow(Generic[N]):
         for node in self.nodes.values():
             passing = (node.op in ops or self.is_cast(node)) and node.inputs and node.name not in self.live
             passing = passing and self.constants.declared(node.name) is None
-            found[node.name] = found[node.inputs[0][0]] if passing else node.name
+            found[node.name] = found[node.source[0]] if passing else node.name
         return found
 
     def _stored(self, source: Reference) -> Numbers | None:

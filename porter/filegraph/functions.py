@@ -125,7 +125,7 @@ def made(walk: Walk[N], node: N, source: Source, maker: Maker) -> View:
 
 def reader(kind: str) -> Reader[N]:
     """Reads a node of one value as a kind of `MADE`."""
-    return lambda walk, node: made(walk, node, node.inputs[0], MADE[kind])
+    return lambda walk, node: made(walk, node, node.source, MADE[kind])
 
 
 def soft_shrink(bound: float) -> Maker:
@@ -309,4 +309,4 @@ def band(walk: Walk[N], node: N, source: Reference, least: int | None, most: int
 
 def equality(holds: bool) -> Reader[N]:
     """Reads a node of two values as `equal`."""
-    return lambda walk, node: equal(walk, node, node.inputs[0], node.inputs[1], holds)
+    return lambda walk, node: equal(walk, node, node.source, node.inputs[1], holds)

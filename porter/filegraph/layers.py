@@ -80,8 +80,8 @@ def pool(
 def slopes(walk: Walk[N], node: N, alpha: str) -> Read:
     """A PReLU by a stored tensor, with one slope or one for each channel."""
     numbers = walk.flow.constants.array(alpha)
-    if numbers.size == 1 and walk.kept(node.inputs[0]).value.channels != 1:
-        return apply(walk, node, node.inputs[0], ops.LeakyRelu(float(numbers.ravel()[0])))
+    if numbers.size == 1 and walk.kept(node.source).value.channels != 1:
+        return apply(walk, node, node.source, ops.LeakyRelu(float(numbers.ravel()[0])))
     return walk.builder.add(node.name, ops.PRelu(), walk.first(node), tensors={"alpha": Stored(alpha)})
 
 

@@ -30,5 +30,12 @@ def place_of(place: int, count: int) -> int:
 class Reading:
     """A node whose inputs are those that a file lists."""
 
+    inputs: tuple[tuple[str, int], ...]
+
+    @property
+    def source(self) -> tuple[str, int]:
+        """The first of its inputs."""
+        return self.inputs[0]
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", Items(getattr(self, "inputs", ())))
+        object.__setattr__(self, "inputs", Items(self.inputs))

@@ -193,9 +193,9 @@ def root(walk: Walk[N], node: N, keeps: Callable[[N], bool]) -> Read:
     for square in (("Mul", "x", "x"), ("Square", "x")):
         found = walk.flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
         if found is not None:
-            total = walk.flow.nodes[node.inputs[0][0]]
+            total = walk.flow.nodes[node.source[0]]
             return reduce(walk, node, found["x"], "norm", found["#axes"], keeps(total))
-    return apply(walk, node, node.inputs[0], Sqrt())
+    return apply(walk, node, node.source, Sqrt())
 
 
 def unit_of(walk: Walk[N], node: N) -> Read | None:

@@ -117,12 +117,12 @@ def read_slice(
 ) -> Read:
     """A Slice or a StridedSlice; `index` is what it takes of so many axes by its bounds, as numpy's."""
     bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.dims(source)) is not None]
-    sizes = walk.sizes(node.inputs[0])
+    sizes = walk.sizes(node.source)
     if sizes is None or len(bounds) < len(node.inputs) - 1:
         return Lacks()
     if len(bounds) != (2 if node.op.upper() == "SLICE" else 3):
         raise ValueError(f"{len(bounds)} bounds")
-    return moves.take(walk, node, node.inputs[0], index(len(sizes), bounds))
+    return moves.take(walk, node, node.source, index(len(sizes), bounds))
 
 
 def read_split(
@@ -131,8 +131,8 @@ def read_split(
     """Split (axis, value), SplitV (value, sizes, axis) and Unpack, whose `axis` is an attribute, into `count`
     parts.
     """
-    source, place = {"Split": node.inputs[::-1], "SplitV": (node.inputs[0], node.inputs[-1])}.get(
-        kind, (node.inputs[0], None)
+    source, place = {"Split": node.inputs[::-1], "SplitV": (node.source, node.inputs[-1])}.get(
+        kind, (node.source, None)
     )
     stated = axis if place is None else walk.flow.number(place)
     if stated is None:
@@ -167,14 +167,14 @@ def read_resize(walk: Walk[N], node: N, how: Callable[[Sequence[int]], Resize | 
     """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`,
     by their factors.
     """
-    sizes, wanted = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1])
+    sizes, wanted = walk.sizes(node.source), walk.flow.dims(node.inputs[1])
     if wanted is None or sizes is None or len(sizes) != 4 or len(wanted) != 2:
         return Lacks()
     op = how([ratio(new, old) or 0 for new, old in zip(wanted, sizes[1:3], strict=True)])
     return (
         Lacks(op)
         if isinstance(op, str)
-        else resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
+        else resize(walk, node, node.source, op, {}, {1: wanted[0], 2: wanted[1]})
     )
 
 

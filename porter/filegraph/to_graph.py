@@ -89,9 +89,9 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         raise MappingError(error.message, where=names.get(error.where or ""), next=advice) from None
     last = graph.by_path[output]
     # A number of each image, which one feature was.
-    if known[output] == () and last.inputs[0] in graph.by_path:
-        last = graph.by_path[last.inputs[0]]
-    logits = last.inputs[0]
+    if known[output] == () and last.source in graph.by_path:
+        last = graph.by_path[last.source]
+    logits = last.source
     removable = (
         isinstance(last.op, OF_LOGITS)
         and not further

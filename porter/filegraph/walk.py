@@ -208,7 +208,7 @@ class Walk(Generic[N]):
         """A constant before it is repeated for each image; another value as it is."""
         node = self.flow.nodes.get(source[0])
         if node is not None and node.name not in self.flow.live and self.repeats(node):
-            return self.unrepeated(node.inputs[0])
+            return self.unrepeated(node.source)
         before = self.before(source)
         return source if self.flow.is_value(before) else before
 
@@ -403,7 +403,7 @@ class Walk(Generic[N]):
 
     def first(self, node: N) -> Value:
         """A node's first value, as a map or features."""
-        return self.value(node.inputs[0])
+        return self.value(node.source)
 
     def values(self, sources: Iterable[Reference]) -> list[Value]:
         return [self.value(source) for source in sources]
@@ -641,7 +641,7 @@ def by_numbers(move: Callable[[Walk[N], N, Reference, list[int]], Read]) -> Read
 
     def read(walk: Walk[N], node: N) -> Read:
         numbers = walk.flow.integers(node.inputs[1])
-        return Lacks() if numbers is None else move(walk, node, node.inputs[0], numbers)
+        return Lacks() if numbers is None else move(walk, node, node.source, numbers)
 
     return read
 
@@ -651,7 +651,7 @@ def by_sizes(move: Callable[[Walk[N], N, Reference, list[Dim]], Read]) -> Reader
 
     def read(walk: Walk[N], node: N) -> Read:
         sizes = walk.flow.dims(node.inputs[1])
-        return Lacks() if sizes is None else move(walk, node, node.inputs[0], sizes)
+        return Lacks() if sizes is None else move(walk, node, node.source, sizes)
 
     return read
 
@@ -671,6 +671,6 @@ def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
 
     def read(walk: Walk[N], node: N) -> View:
         made = make(node)
-        return apply(walk, node, node.inputs[0], *([made] if isinstance(made, Op) else made))
+        return apply(walk, node, node.source, *([made] if isinstance(made, Op) else made))
 
     return read

@@ -88,5 +88,5 @@ def without_batch(graph: Graph, node: Node, array: Array) -> Array:
     """A trained array without the axis for images that the parameters of transformers have, which are added
     to a batch.
     """
-    axes = len(node.op.tensors(channels_of(graph)[node.inputs[0]])["value"])
+    axes = len(node.op.tensors(channels_of(graph)[node.source])["value"])
     return array[0] if array.ndim > axes and array.shape[0] == 1 else array

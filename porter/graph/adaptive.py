@@ -65,7 +65,7 @@ def with_windows(graph: Graph, known: Mapping[str, Shape]) -> Graph:
     taken = set(known)
     for node in graph.nodes:
         if isinstance(node.op, AdaptivePool):
-            nodes += _Windows(node, node.op, taken).nodes(known[node.inputs[0]])
+            nodes += _Windows(node, node.op, taken).nodes(known[node.source])
         else:
             nodes.append(node)
     return replace(graph, nodes=tuple(nodes))
@@ -87,7 +87,7 @@ class _Windows:
             message = f"{self.op.words} has more than {MOST_WINDOWS} windows that differ in size"
             raise GraphError(message, where=self.node.path, next="port it to torch")
         down, across = (step or (1, 1) for step in steps)
-        value = self._pool(self.node.inputs[0], Window((down[0], across[0]), (down[1], across[1])))
+        value = self._pool(self.node.source, Window((down[0], across[0]), (down[1], across[1])))
         for axis, (step, each) in enumerate(zip(steps, lines, strict=True)):
             value = value if step else self._along(value, axis, sizes[axis] or 0, each)
         self.found[-1] = replace(self.found[-1], path=self.node.path)

@@ -41,9 +41,9 @@ def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDiffe
         site, padded = site_of(node.op), None if twin is None else site_of(twin.op)
         if site is None or padded is None or site.kind != padded.kind or site == padded:
             continue
-        _, rows, columns = known[node.inputs[0]]
+        _, rows, columns = known[node.source]
         same = site.window == padded.window and same_function(
-            site, padded.convention, (rows, columns), node.inputs[0] in nonnegative
+            site, padded.convention, (rows, columns), node.source in nonnegative
         )
         if not same:
             yield SiteDifference(node.path, site, padded, (rows, columns))

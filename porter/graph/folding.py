@@ -77,12 +77,12 @@ def only_readers(graph: Graph) -> dict[str, str]:
     readers = Counter(path for node in graph.nodes for path in node.inputs)
     readers.update(graph.outputs)
     return {
-        node.inputs[0]: node.path
+        node.source: node.path
         for node in graph.nodes
         if isinstance(node.op, BatchNorm)
-        and node.inputs[0] in graph.by_path
-        and isinstance(graph.by_path[node.inputs[0]].op, _Linear)
-        and readers[node.inputs[0]] == 1
+        and node.source in graph.by_path
+        and isinstance(graph.by_path[node.source].op, _Linear)
+        and readers[node.source] == 1
     }
 
 

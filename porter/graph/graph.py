@@ -47,6 +47,11 @@ class Node:
     shares: str | None = None
 
     @property
+    def source(self) -> str:
+        """The first of its inputs."""
+        return self.inputs[0]
+
+    @property
     def op_name(self) -> str:
         return self.op.name
 
@@ -261,7 +266,7 @@ def is_call(node: Node, holder: Node, known: Mapping[str, Shape]) -> bool:
     Args:
         known: the shape of every path.
     """
-    mine, its = known[node.inputs[0]], known[holder.inputs[0]]
+    mine, its = known[node.source], known[holder.source]
     tensors = node.op.tensors(channels_in(mine))
     same = (
         node.op == holder.op
@@ -292,7 +297,7 @@ def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
     array.
     """
     channels = channels_of(graph)
-    found = {node.path: node.op.tensors(channels[node.inputs[0]]) for node in graph.nodes}
+    found = {node.path: node.op.tensors(channels[node.source]) for node in graph.nodes}
     return {path: tensors for path, tensors in found.items() if tensors}
 
 
@@ -301,8 +306,8 @@ def head_of(graph: Graph) -> Node:
     follow, as in SqueezeNet; otherwise the output.
     """
     node = graph.by_path[graph.output]
-    while isinstance(node.op, Relu | GlobalAvgPool | GlobalMaxPool) and node.inputs[0] in graph.by_path:
-        node = graph.by_path[node.inputs[0]]
+    while isinstance(node.op, Relu | GlobalAvgPool | GlobalMaxPool) and node.source in graph.by_path:
+        node = graph.by_path[node.source]
     return (
         node if isinstance(node.op, Conv) and node.op.window.kernel == (1, 1) else graph.by_path[graph.output]
     )
@@ -329,7 +334,7 @@ def is_depthwise(graph: Graph, node: Node) -> bool:
     """Whether a node is a depthwise convolution: one group for each of several input channels."""
     if not isinstance(node.op, Conv) or node.op.groups == 1:
         return False
-    return node.op.groups == channels_of(graph)[node.inputs[0]]
+    return node.op.groups == channels_of(graph)[node.source]
 
 
 def channels_of(graph: Graph) -> Mapping[str, int]:

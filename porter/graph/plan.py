@@ -89,11 +89,9 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         site = site_of(node.op)
         if site is None:
             continue
-        _, rows, columns = known[node.inputs[0]]
+        _, rows, columns = known[node.source]
         try:
-            realisations[node.path] = realise(
-                site, (rows, columns), capabilities, node.inputs[0] in nonnegative
-            )
+            realisations[node.path] = realise(site, (rows, columns), capabilities, node.source in nonnegative)
         except PaddingError as error:
             raise error.at(node.path) from None
     graph = with_own_tensors(graph, _padded_otherwise(graph, realisations))

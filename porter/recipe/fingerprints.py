@@ -86,8 +86,8 @@ def _trunk(graph: Graph) -> int:
     pool.
     """
     nodes, head = graph.by_path, head_of(graph)
-    pool = nodes.get(head.inputs[0])
-    end = pool.inputs[0] if pool is not None and head.path == graph.output else graph.output
+    pool = nodes.get(head.source)
+    end = pool.source if pool is not None and head.path == graph.output else graph.output
     return len(upstream([end], lambda name: nodes[name].inputs if name in nodes else ()) & nodes.keys())
 
 

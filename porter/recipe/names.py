@@ -169,15 +169,15 @@ def _named(
             with recipe.source.at(rule.location):
                 if layers is None and INPUT not in place and INPUT in placeholders(rule.name):
                     message = (
-                        f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which "
+                        f"zoo '{zoo.name}' does not name '{node.source}', after which "
                         f"'{node.path}' is named, in {variant}"
                     )
-                    if node.inputs[0] == INPUT:
+                    if node.source == INPUT:
                         raise RecipeError(
                             f"'{node.path}' reads the graph's input, which has no name",
                             next="write the whole name",
                         )
-                    raise RecipeError(message, next=f"add a line, such as {node.inputs[0]}: NAME")
+                    raise RecipeError(message, next=f"add a line, such as {node.source}: NAME")
                 positions = places.of(rule, node.path, captured)
                 known = {**variables, **place, "count": counts[rule], **captured}
                 try:
@@ -256,7 +256,7 @@ def _expect_computed(graph: Graph, node: Node, rule: NameRule) -> None:
 def _place(
     node: Node, found: Mapping[str, LayerName], layers: Mapping[str, LayerName] | None
 ) -> dict[str, str]:
-    places = {INPUT: node.inputs[0]} if layers is None else {INPUT: node.inputs[0], OWN: node.path}
+    places = {INPUT: node.source} if layers is None else {INPUT: node.source, OWN: node.path}
     known = found if layers is None else layers
     return {word: known[path].name for word, path in places.items() if path in known}
 

@@ -36,7 +36,7 @@ class Reached:
     def add(self, graph: Graph, values: NamedArrays) -> None:
         """Args: values: by path, the graph's input among them where it is read."""
         for path in bounded(graph):
-            read = graph.by_path[path].inputs[0]
+            read = graph.by_path[path].source
             if read not in values:
                 continue
             low, high = float(values[read].min()), float(values[read].max())
@@ -47,7 +47,7 @@ class Reached:
             sides = (maps[:, :, :1], maps[:, :, -1:], maps[:, :, :, :1], maps[:, :, :, -1:])
             self.rims[path] = min(self.rims.get(path, np.inf), *(float(side.min()) for side in sides))
         for node in graph.nodes:
-            read = node.inputs[0]
+            read = node.source
             if isinstance(node.op, LayerNorm | RmsNorm | GroupNorm) and read in values:
                 share = _share_of_epsilon(node.op, values[read][0], is_map(graph.open_shapes[read]))
                 self.epsilons[node.path] = max(self.epsilons.get(node.path, 0.0), share)
@@ -106,7 +106,7 @@ def padded_pools(graph: Graph) -> set[str]:
         for node in graph.nodes
         if isinstance(node.op, MaxPool)
         and node.op.convention.rule != "valid"
-        and node.inputs[0] not in nonnegative
+        and node.source not in nonnegative
     }
 
 
@@ -119,7 +119,7 @@ def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Look, at_on
         run: gives the values at some paths for a batch.
         at_once: so many images of the pool are run together.
     """
-    inputs = {path: graph.by_path[path].inputs[0] for path in bounded(graph)}
+    inputs = {path: graph.by_path[path].source for path in bounded(graph)}
     inputs = {path: read for path, read in inputs.items() if read in graph.by_path}
     if not inputs:
         return pool[:0]

@@ -116,8 +116,8 @@ def silence(graph: Graph, path: str, known: Mapping[str, float], values: Array) 
     if not np.isfinite(values).all():
         return NOT_FINITE
     before = path
-    while isinstance(graph.by_path[before].op, _SQUASHING) and graph.by_path[before].inputs[0] in known:
-        before = graph.by_path[before].inputs[0]
+    while isinstance(graph.by_path[before].op, _SQUASHING) and graph.by_path[before].source in known:
+        before = graph.by_path[before].source
         if known[before] >= LEAST:
             return None
     if known[path] < LEAST:

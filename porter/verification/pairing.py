@@ -135,4 +135,4 @@ def _by_names(opened: Opened, translated: Translated) -> Pairs:
 
 def _normed(graph: Graph) -> set[str]:
     """Paths of the values that a norm reads."""
-    return {node.inputs[0] for node in graph.nodes if isinstance(node.op, BatchNorm)}
+    return {node.source for node in graph.nodes if isinstance(node.op, BatchNorm)}

@@ -104,7 +104,7 @@ class Probe:
         """
         known, found = shapes(self.port.graph, self.size), dict[str, Norms]()
         for node in nodes:
-            shape = [axis or 1 for axis in known[node.inputs[0]]]
+            shape = [axis or 1 for axis in known[node.source]]
             plain = np.random.default_rng(0).uniform(1, 2, shape)
             epsilon = getattr(node.op, "epsilon", None)
             # Large numbers hide every epsilon, and small ones show it.
@@ -137,8 +137,8 @@ def _across_bounds(graph: Graph, nodes: Sequence[Node], size: tuple[int, int]) -
     """
     known, found = shapes(graph, size), dict[str, Alone]()
     for node in nodes:
-        read = node.inputs[0]
-        numbers = _across(other.op for other in nodes if other.inputs[0] == read)
+        read = node.source
+        numbers = _across(other.op for other in nodes if other.source == read)
         channels, *others = (axis or 1 for axis in known[read])
         times = -(-numbers.size // channels)
         shape = (1, channels, times, 1) if is_map(known[read]) else (times, channels, *others)
@@ -170,4 +170,4 @@ def _farthest(wanted: Array, got: Array) -> Norms:
 
 
 def _alone(node: Node, value: Array) -> Alone:
-    return Alone(node.path, None if node.inputs[0] == INPUT else node.inputs[0], value)
+    return Alone(node.path, None if node.source == INPUT else node.source, value)

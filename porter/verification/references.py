@@ -177,7 +177,7 @@ class ZooReference:
         model = self.implementation.build(
             self.variant, self.classes, size, self.checkpoint, "float32", self.options
         )
-        shown = self.behind[0][0].inputs[0] if self.behind else output
+        shown = self.behind[0][0].source if self.behind else output
         whole = self.engine.classifier(model, protocol, device, FP32, self.taps[shown])
         if self.behind:
             return _then(whole, lambda features: _followed({shown: features}, self.behind)[output])
@@ -255,7 +255,7 @@ class FileGraphSource:
         pooled = self.fit.output == "features" and isinstance(ending.op, GlobalAvgPool)
         if pooled and _is_asked(output, paths) and output not in values:
             # porter's own pool, after a file that ends in a map
-            values[output] = values[ending.inputs[0]].mean(axis=(2, 3))
+            values[output] = values[ending.source].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
 
     def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
@@ -388,7 +388,7 @@ def _followed(values: NamedArrays, behind: Sequence[tuple[Node, NamedArrays]]) -
     """
     known = dict(values)
     for node, tensors in behind:
-        value = known[node.inputs[0]]
+        value = known[node.source]
         if isinstance(node.op, Dense):
             value = value.reshape(len(value), -1)  # Keras's MobileNet v1 pools to maps of one cell
             value = value @ tensors["kernel"].T.astype(value.dtype) + tensors.get("bias", np.zeros(1)).astype(

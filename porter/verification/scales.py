@@ -72,9 +72,9 @@ def _errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
         known: values of one image by path.
     """
     found = (
-        (node.path, absolute_error(type(node.op), known[node.inputs[0]].astype(np.float64)))
+        (node.path, absolute_error(type(node.op), known[node.source].astype(np.float64)))
         for node in graph.nodes
-        if node.inputs[0] in known
+        if node.source in known
     )
     return {path: error[0] for path, error in found if error is not None}
 

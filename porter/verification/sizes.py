@@ -181,7 +181,7 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
     """
     period, least = _strides(graph, axis), _least(graph, axis, native)
     strided = {
-        node.path: (node.inputs[0], stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1
+        node.path: (node.source, stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1
     }
 
     @cache
@@ -247,7 +247,7 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
     """
     maps, least = _maps(graph, axis, native) or {}, {INPUT: min(native, LEAST_SIDE)}
     for node in graph.nodes:
-        site, path, wanted = site_of(node.op), node.inputs[0], 0
+        site, path, wanted = site_of(node.op), node.source, 0
         if site is not None:
             wanted = site.window.extent(axis) + site.window.stride[axis]
         elif isinstance(node.op, CropMap | ExtendMap):

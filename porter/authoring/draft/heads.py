@@ -13,11 +13,11 @@ def with_dense_head(graph: Graph) -> tuple[Graph, bool]:
     that it is; and whether it did. The convolution's node keeps its path.
     """
     flatten = graph.by_path[graph.output]
-    conv = graph.by_path.get(flatten.inputs[0])
+    conv = graph.by_path.get(flatten.source)
     if flatten.op != Flatten() or conv is None or not isinstance(conv.op, Conv):
         return graph, False
-    before = graph.by_path.get(conv.inputs[0])
-    readers = [node.path for node in graph.nodes if set(node.inputs) & {conv.path, conv.inputs[0]}]
+    before = graph.by_path.get(conv.source)
+    readers = [node.path for node in graph.nodes if set(node.inputs) & {conv.path, conv.source}]
     plain = conv.op.window == Window((1, 1)) and conv.op.groups == 1 and readers == [conv.path, flatten.path]
     if not plain or before is None:
         return graph, False

@@ -181,9 +181,9 @@ def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
     readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
     found: dict[str, Layer] = {}
     for layer in layers:
-        norm = found.get(layer.inputs[0][0])
+        norm = found.get(layer.source[0])
         plain = layer.op == "Scale" and layer.values == 1 and layer.parameters.count("axis", 1) == 1
-        if norm is not None and plain and norm.op == "BatchNorm" and readers[layer.inputs[0]] == 1:
+        if norm is not None and plain and norm.op == "BatchNorm" and readers[layer.source] == 1:
             del found[norm.name]
             layer = replace(norm, name=layer.name, inputs=(*norm.inputs, *layer.inputs[1:]))
         found[layer.name] = layer
@@ -256,7 +256,7 @@ def _dense(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     if stated.count("axis", 1) != 1:
         return Lacks("InnerProduct over another axis than the channels'")
-    features = part(walk, layer, "flatten", lambda walk, flat: moves.flatten(walk, flat, flat.inputs[0], 1))
+    features = part(walk, layer, "flatten", lambda walk, flat: moves.flatten(walk, flat, flat.source, 1))
     held = _held(layer, "IO" if stated.flag("transpose", False) else "OI")
     return walk.builder.dense(layer.name, walk.value(features), stated.count("num_output", 0), held)
 
@@ -270,7 +270,7 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
         for role, name in zip(("mean", "variance", "gamma", "beta"), layer.blobs, strict=False)
     }
     momentum = round(1 - stated.number("moving_average_fraction", 0.999), 9)
-    return batch_norm(walk, layer, layer.inputs[0], tensors, stated.number("eps", 1e-5), momentum)
+    return batch_norm(walk, layer, layer.source, tensors, stated.number("eps", 1e-5), momentum)
 
 
 def _scale(walk: Walk[Layer], layer: Layer) -> Read:
@@ -313,7 +313,7 @@ def _power(walk: Walk[Layer], layer: Layer) -> Read:
         stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
     )
     if power not in (1, -1):
-        return apply(walk, layer, layer.inputs[0], ops.Affine((scale,), (shift,)), ops.Power(power))
+        return apply(walk, layer, layer.source, ops.Affine((scale,), (shift,)), ops.Power(power))
     if power == 1:
         return walk.builder.affine(layer.name, walk.first(layer), (scale,), (shift,))
     one = walk.builder.affine(f"{layer.name}:one", walk.first(layer), (0.0,), (1.0,))
@@ -358,14 +358,14 @@ def _axis(layer: Layer, older: str) -> int:
 
 def _slice(walk: Walk[Layer], layer: Layer) -> Read | list[Read]:
     axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
-    whole = walk.view(layer.inputs[0]).size(axis)
+    whole = walk.view(layer.source).size(axis)
     ends = (
         [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
     )
     return moves.split(
         walk,
         layer,
-        layer.inputs[0],
+        layer.source,
         axis,
         [end - start for start, end in zip([0, *ends], ends, strict=False)],
     )
@@ -373,7 +373,7 @@ def _slice(walk: Walk[Layer], layer: Layer) -> Read | list[Read]:
 
 def _crop(walk: Walk[Layer], layer: Layer) -> Read:
     """A value cut to the size of another from an axis on, at offsets."""
-    sizes, wanted = walk.sizes(layer.inputs[0]), walk.sizes(layer.inputs[1])
+    sizes, wanted = walk.sizes(layer.source), walk.sizes(layer.inputs[1])
     axis, offsets = layer.parameters.count("axis", 2), layer.parameters.counts("offset")
     if sizes is None or wanted is None or len(sizes) != len(wanted):
         return Lacks()
@@ -386,23 +386,23 @@ def _crop(walk: Walk[Layer], layer: Layer) -> Read:
     return moves.cut(
         walk,
         layer,
-        layer.inputs[0],
+        layer.source,
         {place: slice(start, start + wanted[place]) for place, start in starts.items()},
     )
 
 
 def _flatten(walk: Walk[Layer], layer: Layer) -> Read:
     first, last = layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1)
-    return moves.flatten(walk, layer, layer.inputs[0], first, last)
+    return moves.flatten(walk, layer, layer.source, first, last)
 
 
 def _reshape(walk: Walk[Layer], layer: Layer) -> Read:
     """0 keeps a size."""
-    sizes, wanted = walk.sizes(layer.inputs[0]), layer.parameters.part("shape").counts("dim")
+    sizes, wanted = walk.sizes(layer.source), layer.parameters.part("shape").counts("dim")
     if sizes is None or layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
         return Lacks("Reshape of a part of the axes")
     return moves.reshape(
-        walk, layer, layer.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)]
+        walk, layer, layer.source, [size or sizes[place] for place, size in enumerate(wanted)]
     )
 
 
@@ -415,21 +415,21 @@ def _clip(walk: Walk[Layer], layer: Layer) -> Read:
     low, high = (
         layer.parameters.number(name, default) for name, default in (("min", -math.inf), ("max", math.inf))
     )
-    return clip(walk, layer, layer.inputs[0], low, high)
+    return clip(walk, layer, layer.source, low, high)
 
 
 def _exponential(walk: Walk[Layer], layer: Layer) -> Read:
     """base ** (scale * x + shift); a base of -1 is e (caffe/src/caffe/layers/exp_layer.cpp)."""
     base, scale, shift = _logarithmic(layer)
     factor = 1.0 if base == -1 else math.log(base)
-    return apply(walk, layer, layer.inputs[0], ops.Affine((factor * scale,), (factor * shift,)), ops.Exp())
+    return apply(walk, layer, layer.source, ops.Affine((factor * scale,), (factor * shift,)), ops.Exp())
 
 
 def _logarithm(walk: Walk[Layer], layer: Layer) -> Read:
     """log(scale * x + shift) to a base, as of Exp."""
     base, scale, shift = _logarithmic(layer)
     by = ops.Affine((1.0 if base == -1 else 1 / math.log(base),), (0.0,))
-    return apply(walk, layer, layer.inputs[0], ops.Affine((scale,), (shift,)), ops.Log(), by)
+    return apply(walk, layer, layer.source, ops.Affine((scale,), (shift,)), ops.Log(), by)
 
 
 def _logarithmic(layer: Layer) -> tuple[float, float, float]:
@@ -450,7 +450,7 @@ READERS: Mapping[str, Reader[Layer]] = {
     "BatchNorm": _norm,
     "Scale": _scale,
     "Bias": lambda walk, layer: (
-        combine(walk, layer, "Add", [layer.inputs[0], layer.inputs[1]]) if layer.values == 2 else Lacks()
+        combine(walk, layer, "Add", [layer.source, layer.inputs[1]]) if layer.values == 2 else Lacks()
     ),
     "Eltwise": _eltwise,
     "Power": _power,
@@ -474,5 +474,5 @@ READERS: Mapping[str, Reader[Layer]] = {
     "AbsVal": always(ops.Abs()),
     "Exp": _exponential,
     "Log": _logarithm,
-    "Softmax": lambda walk, layer: softmax(walk, layer, layer.inputs[0], layer.parameters.count("axis", 1)),
+    "Softmax": lambda walk, layer: softmax(walk, layer, layer.source, layer.parameters.count("axis", 1)),
 }

@@ -68,10 +68,6 @@ class Layer(Reading):
         return self.walk.builder
 
     @property
-    def source(self) -> Reference:
-        return self.inputs[0]
-
-    @property
     def input(self) -> Value:
         """The first value, as a map or features."""
         return self.walk.value(self.source) if self.given is None else self.given

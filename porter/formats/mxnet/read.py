@@ -131,7 +131,7 @@ def _channels(nodes: Mapping[str, Node], image: str, tensors: NamedArrays) -> in
         return 3
     count, source = (
         int(tensors[first.inputs[1][0]].shape[1]) * first.stated.count("num_group", 1),
-        first.inputs[0][0],
+        first.source[0],
     )
     slices: dict[object, list[Node]] = defaultdict(list)
     for node in nodes.values():
@@ -147,7 +147,7 @@ def _channels(nodes: Mapping[str, Node], image: str, tensors: NamedArrays) -> in
                 int(end) if (end := part.word("end", "None")) != "None" else part.count("begin", 0) + count
                 for part in beside
             )
-        source = node.inputs[0][0] if node.inputs else image
+        source = node.source[0] if node.inputs else image
     return count
 
 
@@ -201,7 +201,7 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
 def _dense(walk: Walk[Node], node: Node) -> Read:
     if not node.stated.flag("flatten", True):
         bias = None if node.stated.flag("no_bias") else node.inputs[2]
-        return products.dense(walk, node, node.inputs[0], products.Product(node.inputs[1], "OI", bias))
+        return products.dense(walk, node, node.source, products.Product(node.inputs[1], "OI", bias))
     source = part(walk, node, "flatten", _features)
     return walk.builder.dense(
         node.name, walk.value(source), node.stated.count("num_hidden", 0), _held(node, "OI")
@@ -212,8 +212,8 @@ def _features(walk: Walk[Node], node: Node) -> Read:
     """A kernel with as many columns as a map of open size has channels says that it has one cell."""
     shape, kernel = walk.first(node).shape, walk.sizes(node.inputs[1])
     if shape is not None and None in shape[1:] and kernel is not None and shape[0] == kernel[-1]:
-        return moves.squeeze(walk, node, node.inputs[0], (2, 3))
-    return moves.flatten(walk, node, node.inputs[0], 1)
+        return moves.squeeze(walk, node, node.source, (2, 3))
+    return moves.flatten(walk, node, node.source, 1)
 
 
 def _norm(walk: Walk[Node], node: Node) -> Read:
@@ -225,7 +225,7 @@ def _norm(walk: Walk[Node], node: Node) -> Read:
     if stated.flag("fix_gamma", True):
         del roles["gamma"]
     momentum = round(1 - stated.number("momentum", 0.9), 9)
-    return batch_norm(walk, node, node.inputs[0], roles, stated.number("eps", 1e-3), momentum)
+    return batch_norm(walk, node, node.source, roles, stated.number("eps", 1e-3), momentum)
 
 
 def _leaky(walk: Walk[Node], node: Node) -> Read:
@@ -238,15 +238,13 @@ def _leaky(walk: Walk[Node], node: Node) -> Read:
         "selu": ops.Selu(),
         "gelu": ops.Gelu(),
     }
-    return (
-        apply(walk, node, node.inputs[0], made[kind]) if kind in made else Lacks(f"LeakyReLU of type {kind}")
-    )
+    return apply(walk, node, node.source, made[kind]) if kind in made else Lacks(f"LeakyReLU of type {kind}")
 
 
 def _activation(walk: Walk[Node], node: Node) -> Read:
     kind = node.stated.word("act_type")
     return (
-        apply(walk, node, node.inputs[0], _IN_PLACE[kind])
+        apply(walk, node, node.source, _IN_PLACE[kind])
         if kind in _IN_PLACE
         else Lacks(f"Activation of type {kind}")
     )
@@ -270,24 +268,22 @@ def _lrn(node: Node) -> Op:
 
 def _split(walk: Walk[Node], node: Node) -> Read | list[Read]:
     count, axis = node.stated.count("num_outputs", 1), node.stated.count("axis", 1)
-    return moves.split_evenly(walk, node, node.inputs[0], axis, count, not node.stated.flag("squeeze_axis"))
+    return moves.split_evenly(walk, node, node.source, axis, count, not node.stated.flag("squeeze_axis"))
 
 
 def _cut(walk: Walk[Node], node: Node) -> Read:
     stated = node.stated
     start, end = stated.count("begin", 0), stated.word("end", "None")
     part = slice(start, None if end == "None" else int(end))
-    return moves.cut(walk, node, node.inputs[0], {stated.count("axis", 0): part})
+    return moves.cut(walk, node, node.source, {stated.count("axis", 0): part})
 
 
 def _reshape(walk: Walk[Node], node: Node) -> Read:
     """0 keeps a size, -1 is what is left; other codes are refused."""
-    sizes, wanted = walk.sizes(node.inputs[0]), node.stated.counts("shape")
+    sizes, wanted = walk.sizes(node.source), node.stated.counts("shape")
     if sizes is None or not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
         return Lacks(f"Reshape to {node.stated.word('shape')}")
-    return moves.reshape(
-        walk, node, node.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)]
-    )
+    return moves.reshape(walk, node, node.source, [size or sizes[place] for place, size in enumerate(wanted)])
 
 
 def _reduce(walk: Walk[Node], node: Node) -> Read:
@@ -295,7 +291,7 @@ def _reduce(walk: Walk[Node], node: Node) -> Read:
     if not axes or node.stated.flag("exclude"):
         return Lacks(f"{node.op} over other axes than stated ones")
     return reduce(
-        walk, node, node.inputs[0], "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims")
+        walk, node, node.source, "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims")
     )
 
 
@@ -303,8 +299,8 @@ def _pad(walk: Walk[Node], node: Node) -> Read:
     widths, mode = node.stated.counts("pad_width"), node.stated.word("mode")
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
     if mode == "constant":
-        return moves.pad(walk, node, node.inputs[0], pairs, node.stated.number("constant_value", 0.0))
-    return moves.extend(walk, node, node.inputs[0], pairs, "reflect" if mode == "reflect" else "edge")
+        return moves.pad(walk, node, node.source, pairs, node.stated.number("constant_value", 0.0))
+    return moves.extend(walk, node, node.source, pairs, "reflect" if mode == "reflect" else "edge")
 
 
 def _upsample(walk: Walk[Node], node: Node) -> Read:
@@ -327,16 +323,16 @@ def _softmax(walk: Walk[Node], node: Node) -> Read:
         axis = 1
     elif node.op == "SoftmaxActivation" or stated.flag("preserve_shape"):
         axis = -1
-    elif len(walk.sizes(node.inputs[0]) or ()) == 2:
+    elif len(walk.sizes(node.source) or ()) == 2:
         axis = 1
     else:
         return Lacks(f"{node.op} of all numbers of an image")
-    return (log_softmax if node.op == "log_softmax" else softmax)(walk, node, node.inputs[0], axis)
+    return (log_softmax if node.op == "log_softmax" else softmax)(walk, node, node.source, axis)
 
 
 def _instance_norm(walk: Walk[Node], node: Node) -> Read:
     roles: dict[str, Reference] = dict(zip(("gamma", "beta"), node.inputs[1:], strict=True))
-    return instance_norm(walk, node, node.inputs[0], roles, node.stated.number("eps", 1e-3))
+    return instance_norm(walk, node, node.source, roles, node.stated.number("eps", 1e-3))
 
 
 _SUMS = (
@@ -386,7 +382,7 @@ READERS: Mapping[str, Reader[Node]] = {
         ("Concat", "concat"),
         lambda walk, node: moves.concat(walk, node, node.inputs, node.stated.count("dim", 1)),
     ),
-    **dict.fromkeys(("Flatten", "flatten"), lambda walk, node: moves.flatten(walk, node, node.inputs[0], 1)),
+    **dict.fromkeys(("Flatten", "flatten"), lambda walk, node: moves.flatten(walk, node, node.source, 1)),
     **dict.fromkeys(("Reshape", "reshape"), _reshape),
     **dict.fromkeys(("SliceChannel", "split"), _split),
     **dict.fromkeys(("Pad", "pad"), _pad),
@@ -408,15 +404,15 @@ READERS: Mapping[str, Reader[Node]] = {
         lambda node: ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))
     ),
     "clip": lambda walk, node: clip(
-        walk, node, node.inputs[0], node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)
+        walk, node, node.source, node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)
     ),
     **{name: always(op) for name, op in OF_NUMBERS.items()},
     "rsqrt": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
     **dict.fromkeys(("_power_scalar", "_PowerScalar"), unary(_powered)),
-    "square": lambda walk, node: square(walk, node, node.inputs[0]),
+    "square": lambda walk, node: square(walk, node, node.source),
     "slice_axis": _cut,
     **{f"_{name}_scalar": unary(_step(1.0, "equal" in name)) for name in ("greater", "greater_equal")},
     **{f"_{name}_scalar": unary(_step(-1.0, "equal" in name)) for name in ("lesser", "lesser_equal")},
-    "transpose": lambda walk, node: moves.transpose(walk, node, node.inputs[0], node.stated.counts("axes")),
+    "transpose": lambda walk, node: moves.transpose(walk, node, node.source, node.stated.counts("axes")),
     "UpSampling": _upsample,
 }

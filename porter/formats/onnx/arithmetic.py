@@ -61,8 +61,8 @@ def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
     """Over how many channels of a value an average over five axes is taken, as torch.onnx writes a
     LocalResponseNorm.
     """
-    padded = walk.flow.nodes[pool.inputs[0][0]]
-    squares, kernel = walk.view(padded.inputs[0]), pool.integers("kernel_shape")
+    padded = walk.flow.nodes[pool.source[0]]
+    squares, kernel = walk.view(padded.source), pool.integers("kernel_shape")
     pads, fill = padded.stated(walk.flow, "pads", 1), padded.input(2)
     size = kernel[0] if kernel else 0
     along = (
@@ -83,7 +83,7 @@ def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
 
 def read_clip(walk: Walk, node: OnnxNode) -> Read:
     low, high = node.bound(walk.flow, "min", 1, -np.inf), node.bound(walk.flow, "max", 2, np.inf)
-    return arithmetic.clip(walk, node, node.inputs[0], low, high)
+    return arithmetic.clip(walk, node, node.source, low, high)
 
 
 def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -93,7 +93,7 @@ def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:5], strict=True))
     # ONNX's is the weight of the old statistics, in 32 bits.
     momentum = round(1 - node.real("momentum", 1.0), 6)
-    return arithmetic.batch_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", 1e-5), momentum)
+    return arithmetic.batch_norm(walk, node, node.source, tensors, node.real("epsilon", 1e-5), momentum)
 
 
 def read_layer_norm(walk: Walk, node: OnnxNode) -> Read | list[Read]:
@@ -101,18 +101,18 @@ def read_layer_norm(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     and one over the deviation.
     """
     axis = node.integer("axis", -1)
-    places = range(axis, 0) if axis < 0 else range(axis, len(walk.sizes(node.inputs[0]) or ()))
+    places = range(axis, 0) if axis < 0 else range(axis, len(walk.sizes(node.source) or ()))
     tensors, epsilon = _affine(node), node.real("epsilon", 1e-5)
     op = (
         RmsNorm(epsilon)
         if node.op == "RMSNormalization"
         else LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors)
     )
-    found = arithmetic.norm_of_cells(walk, node, node.inputs[0], op, tensors, places)
+    found = arithmetic.norm_of_cells(walk, node, node.source, op, tensors, places)
     if node.outputs == 1:
         return found
-    mean = reduce(walk, replace(node, name=f"{node.name}:mean"), node.inputs[0], "mean", places, True)
-    spread = variance(walk, replace(node, name=f"{node.name}:variance"), node.inputs[0], places, True, 0)
+    mean = reduce(walk, replace(node, name=f"{node.name}:mean"), node.source, "mean", places, True)
+    spread = variance(walk, replace(node, name=f"{node.name}:variance"), node.source, places, True, 0)
     links = Affine((1.0,), (epsilon,)), Sqrt(), Reciprocal()
     return [found, mean, apply(walk, node, spread, *links) if isinstance(spread, View) else spread]
 
@@ -120,16 +120,14 @@ def read_layer_norm(walk: Walk, node: OnnxNode) -> Read | list[Read]:
 def read_group_norm(walk: Walk, node: OnnxNode) -> Read:
     """GroupNormalization: x, scale, offset; before opset 21 these have a number for each group."""
     groups = node.integer("num_groups")
-    if node.opset < 21 and groups != walk.view(node.inputs[0]).value.channels:
+    if node.opset < 21 and groups != walk.view(node.source).value.channels:
         return Lacks(f"{node.op} with numbers for each group")
-    return arithmetic.group_norm(
-        walk, node, node.inputs[0], groups, _affine(node), node.real("epsilon", 1e-5)
-    )
+    return arithmetic.group_norm(walk, node, node.source, groups, _affine(node), node.real("epsilon", 1e-5))
 
 
 def read_instance_norm(walk: Walk, node: OnnxNode) -> Read:
     """InstanceNormalization: x, scale, offset."""
-    return arithmetic.instance_norm(walk, node, node.inputs[0], _affine(node), node.real("epsilon", 1e-5))
+    return arithmetic.instance_norm(walk, node, node.source, _affine(node), node.real("epsilon", 1e-5))
 
 
 def _affine(node: OnnxNode) -> dict[str, Reference]:
@@ -148,24 +146,24 @@ def read_gemm(walk: Walk, node: OnnxNode) -> Read:
         (node.real("alpha", 1.0), node.real("beta", 1.0)),
     )
     product = Product(node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
-    return dense(walk, node, node.inputs[0], product)
+    return dense(walk, node, node.source, product)
 
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
     if all(map(walk.is_value, node.inputs)):
         return matmul(walk, node, node.inputs)
-    if not walk.is_value(node.inputs[0]):
+    if not walk.is_value(node.source):
         return by_matrix(walk, node, *node.inputs)
     held = walk.flow.weights(node.inputs[1])
     if held is not None and len(held.shape) > 2:
-        return with_matrices(walk, node, node.inputs[0], held)
+        return with_matrices(walk, node, node.source, held)
     if held is not None and len(held.shape) == 1:
         kernel = walk.flow.hold(
             f"{node.name}:kernel", np.asarray(walk.flow.value(node.inputs[1]), np.float64)[:, None]
         )
-        found = dense(walk, node, node.inputs[0], Product((kernel.name, 0), "IO"))
+        found = dense(walk, node, node.source, Product((kernel.name, 0), "IO"))
         return found.without([-1]) or Lacks() if isinstance(found, View) else found
-    return dense(walk, node, node.inputs[0], Product(node.inputs[1], "IO"))
+    return dense(walk, node, node.source, Product(node.inputs[1], "IO"))
 
 
 def selu(node: OnnxNode) -> Sequence[Op]:
@@ -197,5 +195,5 @@ def read_swish(walk: Walk, node: OnnxNode) -> Read:
     """x * Sigmoid(alpha * x)."""
     alpha = node.real("alpha", 1.0)
     if alpha == 1:
-        return apply(walk, node, node.inputs[0], Swish())
-    return arithmetic.gated(walk, node, node.inputs[0], Affine((alpha,), (0.0,)), Sigmoid())
+        return apply(walk, node, node.source, Swish())
+    return arithmetic.gated(walk, node, node.source, Affine((alpha,), (0.0,)), Sigmoid())

@@ -52,7 +52,7 @@ def read_attention(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     if not isinstance(found, View):
         return found
     apart = found.reshaped([query.size(0), count, rows, value.size(3)])
-    if apart is not None and len(walk.sizes(node.inputs[0]) or ()) == 3:
+    if apart is not None and len(walk.sizes(node.source) or ()) == 3:
         turned = apart.transposed([0, 2, 1, 3])
         apart = turned and turned.reshaped([query.size(0), rows, value.size(3) * count])
     return [apart or Lacks(), key, value]

@@ -55,23 +55,23 @@ _FUNCTIONS: Mapping[str, Reduction] = {
 
 
 def _sizes(walk: Walk, node: OnnxNode) -> Read:
-    sizes = walk.sizes(node.inputs[0])
+    sizes = walk.sizes(node.source)
     return Lacks() if sizes is None else stated_sizes(node, sizes)
 
 
 def _blank(walk: Walk, node: OnnxNode) -> Read:
     """Zeros of the size of a value, which only a Concat takes."""
-    sizes = walk.flow.dims(node.inputs[0])
+    sizes = walk.flow.dims(node.source)
     return Lacks("ConstantOfShape", tuple(sizes) if filling(node) == 0 and sizes is not None else None)
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Read:
     """Softmax and LogSoftmax; before opset 13 they are over all axes from the given one on."""
     axis = node.integer("axis", -1 if node.opset >= 13 else 1)
-    after = (walk.sizes(node.inputs[0]) or ())[axis:][1:]
+    after = (walk.sizes(node.source) or ())[axis:][1:]
     if node.opset < 13 and any(size != 1 for size in after):
         return Lacks(f"{node.op} over channels and cells")
-    return (log_softmax if node.op == "LogSoftmax" else softmax)(walk, node, node.inputs[0], axis)
+    return (log_softmax if node.op == "LogSoftmax" else softmax)(walk, node, node.source, axis)
 
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
@@ -79,23 +79,19 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
     halves round. One to whole numbers and back cuts, as torch writes a whole quotient.
     """
     kind = node.integer("to")
-    if is_cast(node) or (kind == _TRUTH and is_truth(walk, node.inputs[0])):
-        return walk.view(node.inputs[0])
-    return (
-        there_and_back(walk, node, node.inputs[0], is_cast) if cuts(node) else Lacks(f"Cast to type {kind}")
-    )
+    if is_cast(node) or (kind == _TRUTH and is_truth(walk, node.source)):
+        return walk.view(node.source)
+    return there_and_back(walk, node, node.source, is_cast) if cuts(node) else Lacks(f"Cast to type {kind}")
 
 
 def _over_norm(walk: Walk, node: OnnxNode) -> Read:
     """LpNormalization, whose order is 1 or 2."""
-    return over_norm(
-        walk, node, node.inputs[0], [node.integer("axis", -1)], _LEAST_NORM, node.integer("p", 2)
-    )
+    return over_norm(walk, node, node.source, [node.integer("axis", -1)], _LEAST_NORM, node.integer("p", 2))
 
 
 def _global_pool(walk: Walk, node: OnnxNode) -> Read:
     """All axes behind the channels."""
-    source, sizes = node.inputs[0], walk.sizes(node.inputs[0])
+    source, sizes = node.source, walk.sizes(node.source)
     return reduce(
         walk, node, source, _FUNCTIONS[node.op], (2, 3) if sizes is None else range(2, len(sizes)), True
     )
@@ -103,7 +99,7 @@ def _global_pool(walk: Walk, node: OnnxNode) -> Read:
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:
     """ReduceMean, ReduceMax, ReduceL2 and others; without axes over all of them, or over none."""
-    axes, source = node.stated(walk.flow, "axes", 1), node.inputs[0]
+    axes, source = node.stated(walk.flow, "axes", 1), node.source
     given: Source = source
     if not axes and node.integer("noop_with_empty_axes"):
         same = node.op in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum")
@@ -128,35 +124,35 @@ _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
-    sizes, stated = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1])
+    sizes, stated = walk.sizes(node.source), walk.flow.dims(node.inputs[1])
     if stated is None:
         return Lacks("Reshape to sizes that the model computes as it runs")
     return (
         Lacks()
         if sizes is None
-        else moves.reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
+        else moves.reshape(walk, node, node.source, wanted_sizes(node, sizes, stated))
     )
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Read:
     """Two axes: those before an axis as one, and those from there on."""
-    sizes, axis = walk.sizes(node.inputs[0]), node.integer("axis", 1)
+    sizes, axis = walk.sizes(node.source), node.integer("axis", 1)
     if sizes is None:
         return Lacks()
-    return moves.reshape(walk, node, node.inputs[0], [product(sizes[:axis]), product(sizes[axis:])])
+    return moves.reshape(walk, node, node.source, [product(sizes[:axis]), product(sizes[axis:])])
 
 
 def _transpose(walk: Walk, node: OnnxNode) -> Read:
-    rank = len(walk.sizes(node.inputs[0]) or ())
-    return moves.transpose(walk, node, node.inputs[0], node.integers("perm") or range(rank)[::-1])
+    rank = len(walk.sizes(node.source) or ())
+    return moves.transpose(walk, node, node.source, node.integers("perm") or range(rank)[::-1])
 
 
 def _slice(walk: Walk, node: OnnxNode) -> Read:
     numbers = [
         node.dims(walk.flow, name, place) for place, name in enumerate(("starts", "ends", "axes", "steps"), 1)
     ]
-    rank = len(walk.sizes(node.inputs[0]) or ())
-    return moves.cut(walk, node, node.inputs[0], dict(enumerate(slices(node, rank, numbers))))
+    rank = len(walk.sizes(node.source) or ())
+    return moves.cut(walk, node, node.source, dict(enumerate(slices(node, rank, numbers))))
 
 
 def _gather(walk: Walk, node: OnnxNode) -> Read:
@@ -166,7 +162,7 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
     (`as_strided`).
     """
     sizes, dims, shape = (
-        walk.sizes(node.inputs[0]),
+        walk.sizes(node.source),
         walk.flow.dims(node.inputs[1]),
         walk.flow.shape(node.inputs[1]),
     )
@@ -177,15 +173,15 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
         and sizes == (BATCH * count,)
         and dims == [PLACE * count + each for each in range(count)]
     ):
-        return moves.reshape(walk, node, node.inputs[0], [-1, *shape[1:]])
+        return moves.reshape(walk, node, node.source, [-1, *shape[1:]])
     places = known(dims or ())
     if places and shape == ():
-        return moves.cut(walk, node, node.inputs[0], {node.integer("axis"): places[0]})
+        return moves.cut(walk, node, node.source, {node.integer("axis"): places[0]})
     if places and shape:
         if sizes == (count,) and places == [*range(count)]:
-            return moves.reshape(walk, node, node.inputs[0], shape)
+            return moves.reshape(walk, node, node.source, shape)
         axis = place_of(node.integer("axis"), len(sizes or ()))
-        found = moves.gather(walk, node, node.inputs[0], axis, places)
+        found = moves.gather(walk, node, node.source, axis, places)
         apart = [*(sizes or ())[:axis], *shape, *(sizes or ())[axis + 1 :]]
         return found.reshaped(apart) or Lacks() if isinstance(found, View) and len(shape) > 1 else found
     return Lacks("Gather by indices that the model computes as it runs")
@@ -198,7 +194,7 @@ def _gather_nd(walk: Walk, node: OnnxNode) -> Read:
     index = walk.flow.value(node.inputs[1])
     if index is None or index.dtype.kind != "i" or not index.ndim or node.integer("batch_dims"):
         return Lacks("GatherND by indices that the model computes as it runs, or that differ by image")
-    return moves.gather_cells(walk, node, node.inputs[0], index)
+    return moves.gather_cells(walk, node, node.source, index)
 
 
 def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
@@ -207,24 +203,24 @@ def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     """
     stated, axis = node.stated(walk.flow, "split", 1), node.integer("axis")
     if stated:
-        return moves.split(walk, node, node.inputs[0], axis, stated)
-    (size,) = known([walk.view(node.inputs[0]).size(axis)])
+        return moves.split(walk, node, node.source, axis, stated)
+    (size,) = known([walk.view(node.source).size(axis)])
     most = -(-size // node.outputs)
     return moves.split(
-        walk, node, node.inputs[0], axis, [most] * (size // most) + ([size % most] if size % most else [])
+        walk, node, node.source, axis, [most] * (size // most) + ([size % most] if size % most else [])
     )
 
 
 def _depth_to_space(walk: Walk, node: OnnxNode) -> Read:
     mode = node.text("mode", "DCR")
     op = DepthToSpace(node.integer("blocksize"), "CRD" if mode == "CRD" else "DCR")
-    return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
+    return walk.builder.add(node.name, op, walk.value(node.source))
 
 
 def _space_to_depth(walk: Walk, node: OnnxNode) -> Read:
     """The cells of each block as channels: `DCR` has the block's cells outermost, `CRD` the channels."""
     outer = node.text("mode", "DCR") == "CRD"
-    return moves.cells_as_channels(walk, node.inputs[0], node.integer("blocksize"), True, outer)
+    return moves.cells_as_channels(walk, node.source, node.integer("blocksize"), True, outer)
 
 
 def _response_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -237,7 +233,7 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
     op = LocalResponseNorm(
         size, node.real("alpha", 1e-4) / size, node.real("beta", 0.75), node.real("bias", 1.0)
     )
-    return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
+    return walk.builder.add(node.name, op, walk.value(node.source))
 
 
 def _running_sums(walk: Walk, node: OnnxNode) -> Read:
@@ -245,20 +241,20 @@ def _running_sums(walk: Walk, node: OnnxNode) -> Read:
     if axis is None:
         return Lacks("CumSum along an axis that the model computes as it runs")
     reverse, exclusive = (bool(node.integer(name)) for name in ("reverse", "exclusive"))
-    return running_sums(walk, node, node.inputs[0], int(axis), reverse, exclusive)
+    return running_sums(walk, node, node.source, int(axis), reverse, exclusive)
 
 
 def _remainder(walk: Walk, node: OnnxNode) -> Read:
     """Mod by a number: of the sign of the divisor, or with `fmod` of the dividend."""
     mode = "trunc" if node.integer("fmod") else "floor"
-    return by_number(walk, node, node.inputs[0], walk.flow.number(node.inputs[1]), mode, whole=False)
+    return by_number(walk, node, node.source, walk.flow.number(node.inputs[1]), mode, whole=False)
 
 
 def _product_along(walk: Walk, node: OnnxNode) -> Read:
     axes = node.stated(walk.flow, "axes", 1)
     if not axes:
         return Lacks("ReduceProd of everything")
-    return factors(walk, node, node.inputs[0], axes, bool(node.integer("keepdims", 1)))
+    return factors(walk, node, node.source, axes, bool(node.integer("keepdims", 1)))
 
 
 def _shrunk(walk: Walk, node: OnnxNode) -> Read:
@@ -266,7 +262,7 @@ def _shrunk(walk: Walk, node: OnnxNode) -> Read:
     bound, bias = node.real("lambd", 0.5), node.real("bias", 0.0)
     if bias not in (0.0, bound):
         return Lacks("Shrink by another number than its bound")
-    return made(walk, node, node.inputs[0], soft_shrink(bound) if bias else hard_shrink(bound))
+    return made(walk, node, node.source, soft_shrink(bound) if bias else hard_shrink(bound))
 
 
 def _triangle(walk: Walk, node: OnnxNode) -> Read:
@@ -275,7 +271,7 @@ def _triangle(walk: Walk, node: OnnxNode) -> Read:
     if offset is None:
         return Lacks("Trilu by a diagonal that the model computes as it runs")
     bounds = (int(offset), None) if node.integer("upper", 1) else (None, int(offset))
-    return band(walk, node, node.inputs[0], *bounds)
+    return band(walk, node, node.source, *bounds)
 
 
 _TRUTH = 9
@@ -320,7 +316,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "ReduceProd": _product_along,
     "Shrink": _shrunk,
     "Trilu": _triangle,
-    "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
+    "Neg": lambda walk, node: negative(walk, node, node.source),
     "PRelu": lambda walk, node: slopes(walk, node, *node.inputs),
     "Pad": windows.read_pad,
     "Reshape": _reshape,
@@ -331,14 +327,12 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
-    "Squeeze": lambda walk, node: moves.squeeze(
-        walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1)
-    ),
+    "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.source, node.stated(walk.flow, "axes", 1)),
     "Swish": arithmetic.read_swish,
     "Tile": by_sizes(moves.repeat),
     "Transpose": _transpose,
     "Unsqueeze": lambda walk, node: moves.unsqueeze(
-        walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ()
+        walk, node, node.source, node.stated(walk.flow, "axes", 1) or ()
     ),
     "Where": choice,
     **{kind: comparison(kind) for kind in COMPARISONS},

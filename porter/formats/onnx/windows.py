@@ -41,9 +41,9 @@ def read_convolution(walk: Walk, node: OnnxNode) -> Read:
     """Conv: a kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the
     channels.
     """
-    kernel, sizes = walk.flow.weights(node.inputs[1]), walk.sizes(node.inputs[0]) or ()
+    kernel, sizes = walk.flow.weights(node.inputs[1]), walk.sizes(node.source) or ()
     if kernel is not None and len(kernel.shape) == 3 and sizes[1:2] == (1,) and _is_plain(node):
-        return along_channels(walk, node, node.inputs[0], node.inputs[1], node.integers("pads") or (0, 0))
+        return along_channels(walk, node, node.source, node.inputs[1], node.integers("pads") or (0, 0))
     value = _map(walk, node, len(kernel.shape) - 2 if kernel is not None else 0)
     if kernel is None or value is None:
         return Lacks()
@@ -63,8 +63,8 @@ def _is_plain(node: OnnxNode) -> bool:
 def _map(walk: Walk, node: OnnxNode, axes: int) -> Value | None:
     """What a window over so many axes reads, as a map: a row of cells is one of one row; None for others."""
     if axes == 1:
-        return row(walk, node, node.inputs[0])
-    value = walk.value(node.inputs[0])
+        return row(walk, node, node.source)
+    value = walk.value(node.source)
     return value if axes == 2 and value.is_map else None
 
 
@@ -169,7 +169,7 @@ def read_center(walk: Walk, node: OnnxNode) -> Read:
     """CenterCropPad: what is too much is cropped around the middle, and zeros stand around what is too
     little; an odd cell is the last.
     """
-    source, wanted, stated = node.inputs[0], node.stated(walk.flow, "shape", 1), node.integers("axes")
+    source, wanted, stated = node.source, node.stated(walk.flow, "shape", 1), node.integers("axes")
     sizes = walk.sizes(source)
     if wanted is None or sizes is None:
         return Lacks()
@@ -190,7 +190,7 @@ def _pool_of_first(walk: Walk, node: OnnxNode, kernel: Sequence[int]) -> Read:
     """An average over the first of three axes, as torch.onnx has it in a LocalResponseNorm: porter has no op
     for it, but its sizes decide an If.
     """
-    view, found = walk.view(node.inputs[0]), walk.foreign(node, node.op)
+    view, found = walk.view(node.source), walk.foreign(node, node.op)
     if (
         view.axes is None
         or len(view.axes) != 5
@@ -231,7 +231,7 @@ def read_patches_map(walk: Walk, node: OnnxNode) -> Read:
         return Lacks("Col2Im of other maps than rows and columns")
     top, left, bottom, right = _pads(node)
     pads = top, bottom, left, right
-    return map_of_patches(walk, node, node.inputs[0], size, _window(node, kernel), pads)
+    return map_of_patches(walk, node, node.source, size, _window(node, kernel), pads)
 
 
 def read_pad(walk: Walk, node: OnnxNode) -> Read:
@@ -240,17 +240,15 @@ def read_pad(walk: Walk, node: OnnxNode) -> Read:
     numbers, axes = node.stated(flow, "pads", 1), node.stated(flow, "axes", 3)
     if numbers is None:
         return Lacks()
-    half, sizes = len(numbers) // 2, walk.sizes(node.inputs[0])
+    half, sizes = len(numbers) // 2, walk.sizes(node.source)
     pairs = zip(numbers[:half], numbers[half:], strict=True)
     by_place = dict(
         zip(range(half if sizes is None else len(sizes)) if axes is None else axes, pairs, strict=True)
     )
     if mode == "constant":
-        return pad(walk, node, node.inputs[0], by_place, node.bound(flow, "value", 2, 0.0))
+        return pad(walk, node, node.source, by_place, node.bound(flow, "value", 2, 0.0))
     return (
-        extend(walk, node, node.inputs[0], by_place, _MODES[mode])
-        if mode in _MODES
-        else Lacks(f"Pad ({mode})")
+        extend(walk, node, node.source, by_place, _MODES[mode]) if mode in _MODES else Lacks(f"Pad ({mode})")
     )
 
 
@@ -267,7 +265,7 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
     sizes = None if scales or wanted is None else walk.flow.dims(wanted)
     if not scales and policy != "stretch":
         return Lacks(f"{node.op} with keep_aspect_ratio_policy {policy}")
-    known, axes = walk.sizes(node.inputs[0]), node.integers("axes")
+    known, axes = walk.sizes(node.source), node.integers("axes")
     # The axes that scales and sizes are of.
     places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]
     if len({*places} & {*range(4)}) < len(places):
@@ -290,7 +288,7 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
     # ONNX says that it counts, and onnxruntime counts none.
     if rule in ("align_corners", "half_pixel_symmetric") and parted:
         return Lacks(f"{node.op} by {rule} and a scale that leaves a part of a cell")
-    return resize(walk, node, node.inputs[0], op, by, to)
+    return resize(walk, node, node.source, op, by, to)
 
 
 def _reaches(size: Dim, other: Dim) -> bool:

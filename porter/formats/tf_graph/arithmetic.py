@@ -52,7 +52,7 @@ def read_binary(walk: Walk, node: GraphNode) -> Read:
 
 def read_clip(walk: Walk, node: GraphNode) -> Read:
     low, high = (walk.flow.number(bound) for bound in node.inputs[1:3])
-    return Lacks() if low is None or high is None else clip(walk, node, node.inputs[0], low, high)
+    return Lacks() if low is None or high is None else clip(walk, node, node.source, low, high)
 
 
 def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
@@ -63,7 +63,7 @@ def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
         return Lacks(f"{node.op} in training mode")
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
     return wrong_layout(node) or batch_norm(
-        walk, node, node.inputs[0], tensors, node.real("epsilon", _FUSED_EPSILON)
+        walk, node, node.source, tensors, node.real("epsilon", _FUSED_EPSILON)
     )
 
 
@@ -72,7 +72,7 @@ def read_old_norm(walk: Walk, node: GraphNode) -> Read:
     if not node.flag("scale_after_normalization"):
         return Lacks()
     tensors = dict(zip(("mean", "variance", "beta", "gamma"), node.inputs[1:], strict=True))
-    return batch_norm(walk, node, node.inputs[0], tensors, node.real("variance_epsilon", 0.0))
+    return batch_norm(walk, node, node.source, tensors, node.real("variance_epsilon", 0.0))
 
 
 def read_matrix(walk: Walk, node: GraphNode) -> Read:
@@ -80,18 +80,18 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
     turned = [node.flag("transpose_a") or node.flag("adj_x"), node.flag("transpose_b") or node.flag("adj_y")]
     if all(map(walk.is_value, node.inputs)):
         return matmul(walk, node, node.inputs, turned)
-    if not any(turned) and not walk.is_value(node.inputs[0]):
+    if not any(turned) and not walk.is_value(node.source):
         return by_matrix(walk, node, *node.inputs)
     if turned[0]:
         return Lacks(f"{node.op} with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}")
-    return dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
+    return dense(walk, node, node.source, Product(node.inputs[1], "OI" if turned[1] else "IO"))
 
 
 def read_exponential(walk: Walk, node: GraphNode) -> Read:
     """An Exp, which may be the last op of a softmax over several axes, as Keras writes it."""
     found = walk.flow.match(node, _SOFTMAX)
     return (
-        apply(walk, node, node.inputs[0], Exp())
+        apply(walk, node, node.source, Exp())
         if found is None
         else softmax(walk, node, found["x"], *found["#axes"])
     )
@@ -105,7 +105,7 @@ def read_rounded(walk: Walk, node: GraphNode) -> Read:
     """A quotient by a number as a whole number, and what such a quotient leaves."""
     mode = "floor" if node.op.startswith("Floor") else "trunc"
     divisor = walk.flow.number(node.inputs[1])
-    return by_number(walk, node, node.inputs[0], divisor, mode, whole=node.op == "FloorDiv")
+    return by_number(walk, node, node.source, divisor, mode, whole=node.op == "FloorDiv")
 
 
 def read_running_sums(walk: Walk, node: GraphNode) -> Read:
@@ -113,7 +113,7 @@ def read_running_sums(walk: Walk, node: GraphNode) -> Read:
     axis = walk.flow.number(node.inputs[1])
     if axis is None:
         return Lacks("Cumsum along an axis that is computed")
-    return running_sums(walk, node, node.inputs[0], int(axis), node.flag("reverse"), node.flag("exclusive"))
+    return running_sums(walk, node, node.source, int(axis), node.flag("reverse"), node.flag("exclusive"))
 
 
 def read_product_along(walk: Walk, node: GraphNode) -> Read:
@@ -121,7 +121,7 @@ def read_product_along(walk: Walk, node: GraphNode) -> Read:
     places = walk.flow.integers(node.inputs[1])
     if not places:
         return Lacks("Prod of everything")
-    return factors(walk, node, node.inputs[0], places, node.flag("keep_dims"))
+    return factors(walk, node, node.source, places, node.flag("keep_dims"))
 
 
 def read_band(walk: Walk, node: GraphNode) -> Read:
@@ -132,4 +132,4 @@ def read_band(walk: Walk, node: GraphNode) -> Read:
     if below is None or above is None:
         return Lacks("MatrixBandPart by numbers that are computed")
     bounds = None if below < 0 else -int(below), None if above < 0 else int(above)
-    return band(walk, node, node.inputs[0], *bounds)
+    return band(walk, node, node.source, *bounds)

@@ -84,7 +84,7 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
         origin, by_value = nodes[source], False
         while origin.op in _HANDS_ON and origin.inputs:
             by_value |= not origin.op.startswith("Ref")
-            origin = nodes[origin.inputs[0][0]]
+            origin = nodes[origin.source[0]]
         if origin.op == "VarHandleOp":
             changed = node.op not in _READS
         else:  # a variable of TF 1, a reference, which an op takes by its definition; most take its value

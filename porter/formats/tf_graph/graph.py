@@ -156,7 +156,7 @@ def _branch(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
     """
     takes_variable = any(source in graph.variables for source, _ in node.inputs)
     condition = (
-        walk.flow.truth(node.inputs[0])
+        walk.flow.truth(node.source)
         if node.op == "StatelessIf" and node.inputs and not takes_variable
         else None
     )

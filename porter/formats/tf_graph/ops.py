@@ -62,7 +62,7 @@ def _cast(walk: Walk, node: GraphNode) -> Read:
     """Casts between single and double precision change nothing, and of truths to numbers; halves round. One
     to whole numbers and back cuts.
     """
-    source, kinds = node.inputs[0], (node.type("SrcT"), node.type("DstT"))
+    source, kinds = node.source, (node.type("SrcT"), node.type("DstT"))
     truth = kinds[0] == TRUTH and is_truth(walk, source)
     if is_cast(node) and (truth or kinds[0] in WIDE_FLOATS or walk.flow.nodes[source[0]].op == "Cast"):
         return walk.view(source)
@@ -73,7 +73,7 @@ def _cast(walk: Walk, node: GraphNode) -> Read:
 
 def _reduce(walk: Walk, node: GraphNode) -> Read:
     """Mean, Max, Min and Sum."""
-    source, places, keep = node.inputs[0], walk.flow.integers(node.inputs[1]), node.flag("keep_dims")
+    source, places, keep = node.source, walk.flow.integers(node.inputs[1]), node.flag("keep_dims")
     if not places:
         return Lacks()
     return reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
@@ -108,7 +108,7 @@ def _roll(walk: Walk, node: GraphNode) -> Read:
     """Roll: value, shifts, axes."""
     shifts, places = (walk.flow.integers(source) for source in node.inputs[1:])
     return (
-        moves.roll(walk, node, node.inputs[0], dict(zip(places, shifts, strict=True)))
+        moves.roll(walk, node, node.source, dict(zip(places, shifts, strict=True)))
         if shifts and places
         else Lacks()
     )
@@ -120,7 +120,7 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
         walk.flow.integers(node.inputs[1]),
         walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0,
     )
-    shape, sizes = walk.flow.shape(node.inputs[1]), walk.sizes(node.inputs[0])
+    shape, sizes = walk.flow.shape(node.inputs[1]), walk.sizes(node.source)
     if (
         not places
         or axis is None
@@ -131,8 +131,8 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
     ):
         return Lacks(f"{node.op} of several places")
     if not shape:
-        return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
-    return moves.gather(walk, node, node.inputs[0], place_of(int(axis), len(sizes)), places)
+        return moves.cut(walk, node, node.source, {int(axis): places[0]})
+    return moves.gather(walk, node, node.source, place_of(int(axis), len(sizes)), places)
 
 
 def _diagonal(walk: Walk, node: GraphNode) -> Read:
@@ -140,7 +140,7 @@ def _diagonal(walk: Walk, node: GraphNode) -> Read:
     offset = walk.flow.number(node.inputs[1])
     if offset is None:
         return Lacks(f"{node.op} of several diagonals")
-    return moves.diagonal(walk, node, node.inputs[0], (-2, -1), int(offset))
+    return moves.diagonal(walk, node, node.source, (-2, -1), int(offset))
 
 
 def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -> Read:
@@ -155,19 +155,19 @@ def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -
 
 def _depth_to_space(walk: Walk, node: GraphNode) -> Read:
     op = DepthToSpace(node.integer("block_size"), "DCR")
-    return windows.wrong_layout(node) or walk.builder.add(node.name, op, walk.value(node.inputs[0]))
+    return windows.wrong_layout(node) or walk.builder.add(node.name, op, walk.value(node.source))
 
 
 def _response_norm(walk: Walk, node: GraphNode) -> Read:
     """The defaults are those of core/ops/nn_ops.cc."""
     size = 2 * node.integer("depth_radius", 5) + 1
     op = LocalResponseNorm(size, node.real("alpha", 1.0), node.real("beta", 0.5), node.real("bias", 1.0))
-    return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
+    return walk.builder.add(node.name, op, walk.value(node.source))
 
 
 def _fill(walk: Walk, node: GraphNode) -> Read:
     """One number, of sizes that are computed from open ones."""
-    sizes, number = walk.flow.dims(node.inputs[0]), walk.flow.number(node.inputs[1])
+    sizes, number = walk.flow.dims(node.source), walk.flow.number(node.inputs[1])
     if sizes is None or number is None:
         return Lacks()
     return Lacks(repeated=Repeated(node.inputs[1], tuple(sizes))) if number else Lacks(zeros=tuple(sizes))
@@ -183,7 +183,7 @@ def _block(walk: Walk, node: GraphNode) -> Stated:
 def _space_to_depth(walk: Walk, node: GraphNode) -> Read:
     if node.text("data_format", "NHWC") != "NHWC":
         return Lacks("SpaceToDepth with the channels first")
-    return moves.cells_as_channels(walk, node.inputs[0], node.integer("block_size"), False)
+    return moves.cells_as_channels(walk, node.source, node.integer("block_size"), False)
 
 
 _COMPARED = {
@@ -244,16 +244,16 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "ExpandDims": by_numbers(moves.unsqueeze),
     "Fill": _fill,
     "LRN": _response_norm,
-    "LogSoftmax": lambda walk, node: log_softmax(walk, node, node.inputs[0], -1),
+    "LogSoftmax": lambda walk, node: log_softmax(walk, node, node.source, -1),
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
     "MirrorPad": windows.read_mirror,
-    "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
-    "OnesLike": lambda walk, node: ones(walk, node, node.inputs[0]),
+    "Neg": lambda walk, node: negative(walk, node, node.source),
+    "OnesLike": lambda walk, node: ones(walk, node, node.source),
     "Pack": lambda walk, node: read_stack(walk, node, node.integer("axis")),
     "Reshape": by_sizes(_reshape),
     **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
     "Roll": _roll,
-    "Softmax": lambda walk, node: softmax(walk, node, node.inputs[0], -1),
+    "Softmax": lambda walk, node: softmax(walk, node, node.source, -1),
     "ReverseV2": by_numbers(moves.turned_round),
     **dict.fromkeys(("SpaceToBatch", "SpaceToBatchND"), lambda walk, node: take_apart(walk, node, _block)),
     "SpaceToDepth": _space_to_depth,
@@ -275,10 +275,10 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Prod": arithmetic.read_product_along,
     "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
-    "Square": lambda walk, node: square(walk, node, node.inputs[0]),
+    "Square": lambda walk, node: square(walk, node, node.source),
     "SquaredDifference": lambda walk, node: squared_difference(walk, node, node.inputs),
-    "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
+    "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.source, node.integers("squeeze_dims")),
     "Tile": by_sizes(moves.repeat),
     "Transpose": by_numbers(moves.transpose),
-    "ZerosLike": lambda walk, node: Lacks(zeros=walk.sizes(node.inputs[0])),
+    "ZerosLike": lambda walk, node: Lacks(zeros=walk.sizes(node.source)),
 }

@@ -77,7 +77,7 @@ def read_pool(walk: Walk, node: GraphNode) -> Read:
     convention = _convention(node, LOWEST if largest else 0.0)
     if kernel is None or stride is None or convention is None or wrong_layout(node):
         return wrong_layout(node) or Lacks()
-    value = walk.value(node.inputs[0])
+    value = walk.value(node.source)
     return walk.builder.pool(
         node.name, value, "max" if largest else "mean", Window(kernel, stride), convention
     )
@@ -86,13 +86,13 @@ def read_pool(walk: Walk, node: GraphNode) -> Read:
 def read_pad(walk: Walk, node: GraphNode) -> Read:
     """Pad and PadV2 with one number."""
     fill = walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
-    return Lacks() if fill is None else pad(walk, node, node.inputs[0], tensorflow.pads_of(walk, node), fill)
+    return Lacks() if fill is None else pad(walk, node, node.source, tensorflow.pads_of(walk, node), fill)
 
 
 def read_mirror(walk: Walk, node: GraphNode) -> Read:
     """MirrorPad: with the map mirrored without its edge, or with it."""
     mode: Mode = "reflect" if node.text("mode", "") == "REFLECT" else "symmetric"
-    return extend(walk, node, node.inputs[0], tensorflow.pads_of(walk, node), mode)
+    return extend(walk, node, node.source, tensorflow.pads_of(walk, node), mode)
 
 
 def read_resize(walk: Walk, node: GraphNode) -> Read:

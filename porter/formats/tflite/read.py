@@ -162,14 +162,12 @@ def _beside(model: Model) -> dict[str, Image | None]:
 
 def _dense(walk: Walk[Operator], node: Operator) -> Read:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
-    kernel, source, sizes = stored(walk, node, 1), node.inputs[0], walk.sizes(node.inputs[0])
+    kernel, source, sizes = stored(walk, node, 1), node.source, walk.sizes(node.source)
     if kernel is None or len(kernel.shape) != 2 or node.scalar(1, "b"):
         return Lacks(f"{node.op} whose kernel is not stored row by row")
     rows = [-1, kernel.shape[1]]
     if not node.scalar(2, "B") and sizes is not None and len(sizes) != 2:
-        source = part(
-            walk, node, "flatten", lambda walk, flat: moves.reshape(walk, flat, flat.inputs[0], rows)
-        )
+        source = part(walk, node, "flatten", lambda walk, flat: moves.reshape(walk, flat, flat.source, rows))
     return dense(
         walk, node, source, Product(node.inputs[1], "OI", node.inputs[2] if len(node.inputs) > 2 else None)
     )
@@ -182,7 +180,7 @@ def _product(walk: Walk[Operator], node: Operator) -> Read:
     return (
         Lacks()
         if turned[0]
-        else dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
+        else dense(walk, node, node.source, Product(node.inputs[1], "OI" if turned[1] else "IO"))
     )
 
 
@@ -191,7 +189,7 @@ def _binary(walk: Walk[Operator], node: Operator) -> Read:
     for place, (source, _) in enumerate(node.inputs[:2]):
         filled = walk.flow.nodes[source]
         if node.op == "MUL" and filled.op == "FILL" and walk.flow.number(filled.inputs[1]) == 1:
-            sizes = walk.flow.dims(filled.inputs[0])
+            sizes = walk.flow.dims(filled.source)
             return moves.expand(walk, node, node.inputs[1 - place], sizes) if sizes is not None else Lacks()
     unit = unit_of(walk, node) if node.op == "MUL" else None
     return combine(walk, node, kind(node), node.inputs) if unit is None else unit
@@ -199,7 +197,7 @@ def _binary(walk: Walk[Operator], node: Operator) -> Read:
 
 def _reshape(walk: Walk[Operator], node: Operator) -> Read:
     sizes = walk.flow.dims(node.inputs[1]) if len(node.inputs) > 1 else [*stated_numbers(node)]
-    return Lacks() if sizes is None else moves.reshape(walk, node, node.inputs[0], sizes)
+    return Lacks() if sizes is None else moves.reshape(walk, node, node.source, sizes)
 
 
 _FUNCTIONS: Mapping[str, Reduction] = {"MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "SUM": "sum"}
@@ -209,7 +207,7 @@ def _reduce(walk: Walk[Operator], node: Operator) -> Read:
     places, keep = walk.flow.integers(node.inputs[1]), bool(node.scalar(0, "B"))
     if not places:
         return Lacks()
-    return reduce(walk, node, node.inputs[0], _FUNCTIONS[node.op], places, keep)
+    return reduce(walk, node, node.source, _FUNCTIONS[node.op], places, keep)
 
 
 def _slice(walk: Walk[Operator], node: Operator) -> Read:
@@ -227,8 +225,8 @@ def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
     """The batch that a SLICE takes of itself and an image of zeros behind it: so onnx2tf pads batches that
     may be empty.
     """
-    joined = walk.flow.nodes[node.inputs[0][0]]
-    if joined.op != "CONCATENATION" or joined.scalar(0, "i") or not walk.is_value(joined.inputs[0]):
+    joined = walk.flow.nodes[node.source[0]]
+    if joined.op != "CONCATENATION" or joined.scalar(0, "i") or not walk.is_value(joined.source):
         return None
     batch, *zeros = joined.inputs
     sizes = walk.sizes(batch) or ()
@@ -243,17 +241,13 @@ def _gather(walk: Walk[Operator], node: Operator) -> Read:
         return Lacks(f"{node.op} by indices that the model computes as it runs, or that differ by image")
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
-        return moves.cut(
-            walk, node, node.inputs[0], {axis: slice(place, place + 1 or None) if shape else place}
-        )
-    return moves.gather(
-        walk, node, node.inputs[0], place_of(axis, len(walk.sizes(node.inputs[0]) or ())), places
-    )
+        return moves.cut(walk, node, node.source, {axis: slice(place, place + 1 or None) if shape else place})
+    return moves.gather(walk, node, node.source, place_of(axis, len(walk.sizes(node.source) or ())), places)
 
 
 def _reverse(walk: Walk[Operator], node: Operator) -> Read:
     places = walk.flow.integers(node.inputs[1])
-    return moves.turned_round(walk, node, node.inputs[0], places) if places else Lacks()
+    return moves.turned_round(walk, node, node.source, places) if places else Lacks()
 
 
 def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
@@ -268,20 +262,20 @@ def _response_norm(node: Operator) -> Op:
 
 
 def _sizes(walk: Walk[Operator], node: Operator) -> Read:
-    sizes = walk.sizes(node.inputs[0])
+    sizes = walk.sizes(node.source)
     return Lacks() if sizes is None else of_sizes(sizes)
 
 
 def _filled(walk: Walk[Operator], node: Operator) -> Read:
     """Zeros of sizes, of which some are open."""
-    sizes = walk.flow.dims(node.inputs[0])
+    sizes = walk.flow.dims(node.source)
     return Lacks(zeros=tuple(sizes) if sizes is not None and walk.flow.number(node.inputs[1]) == 0 else None)
 
 
 def _rounded(walk: Walk[Operator], node: Operator) -> Read:
     """FLOOR_DIV and FLOOR_MOD."""
     divisor = walk.flow.number(node.inputs[1])
-    return by_number(walk, node, node.inputs[0], divisor, "floor", whole=node.op == "FLOOR_DIV")
+    return by_number(walk, node, node.source, divisor, "floor", whole=node.op == "FLOOR_DIV")
 
 
 def _running_sums(walk: Walk[Operator], node: Operator) -> Read:
@@ -290,13 +284,13 @@ def _running_sums(walk: Walk[Operator], node: Operator) -> Read:
     if axis is None:
         return Lacks("CUMSUM along an axis that the model computes as it runs")
     exclusive, reverse = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
-    return running_sums(walk, node, node.inputs[0], int(axis), reverse, exclusive)
+    return running_sums(walk, node, node.source, int(axis), reverse, exclusive)
 
 
 def _factors(walk: Walk[Operator], node: Operator) -> Read:
     """REDUCE_PROD."""
     places = walk.flow.integers(node.inputs[1])
-    return factors(walk, node, node.inputs[0], places, bool(node.scalar(0, "B"))) if places else Lacks()
+    return factors(walk, node, node.source, places, bool(node.scalar(0, "B"))) if places else Lacks()
 
 
 READERS: Mapping[str, Reader[Operator]] = {
@@ -325,7 +319,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "BATCH_TO_SPACE_ND": put_together,
     "BROADCAST_TO": by_sizes(moves.expand),
     "CAST": lambda walk, node: (
-        walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else Lacks()
+        walk.view(node.source) if is_cast(node) and node.scalar(0, "b") in (0, 3) else Lacks()
     ),
     "CEIL": always(ops.Ceil()),
     "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
@@ -342,16 +336,16 @@ READERS: Mapping[str, Reader[Operator]] = {
     "GATHER": _gather,
     "GELU": unary(lambda node: ops.Gelu(bool(node.scalar(0, "B")))),
     "HARD_SWISH": always(ops.HardSwish()),
-    "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.inputs[0], [-1], _LEAST_NORM),
+    "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.source, [-1], _LEAST_NORM),
     "LEAKY_RELU": unary(lambda node: ops.LeakyRelu(float(node.scalar(0, "f")))),
     "LOCAL_RESPONSE_NORMALIZATION": of_map(_response_norm),
     "LOG": always(ops.Log()),
-    "LOG_SOFTMAX": lambda walk, node: log_softmax(walk, node, node.inputs[0], -1),
+    "LOG_SOFTMAX": lambda walk, node: log_softmax(walk, node, node.source, -1),
     "LOGISTIC": always(ops.Sigmoid()),
     "NOT_EQUAL": equality(False),
-    "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),
+    "NEG": lambda walk, node: negative(walk, node, node.source),
     "PACK": lambda walk, node: read_stack(walk, node, node.scalar(1, "i")),
-    "PRELU": lambda walk, node: slopes(walk, node, node.inputs[0], node.inputs[1]),
+    "PRELU": lambda walk, node: slopes(walk, node, node.source, node.inputs[1]),
     "REDUCE_PROD": _factors,
     "RELU": always(ops.Relu()),
     "RELU6": always(ops.Relu6()),
@@ -364,19 +358,19 @@ READERS: Mapping[str, Reader[Operator]] = {
     "SOFTMAX": lambda walk, node: (
         Lacks("SOFTMAX with a beta")
         if node.scalar(0, "f", 1.0) != 1
-        else softmax(walk, node, node.inputs[0], -1)
+        else softmax(walk, node, node.source, -1)
     ),
     "SPACE_TO_BATCH_ND": take_apart,
     "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(
-        walk, node.inputs[0], node.scalar(0, "i"), False
+        walk, node.source, node.scalar(0, "i"), False
     ),
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
-    "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),
+    "SQUARE": lambda walk, node: square(walk, node, node.source),
     "SQUARED_DIFFERENCE": lambda walk, node: squared_difference(walk, node, node.inputs),
-    "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], stated_numbers(node)),
+    "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.source, stated_numbers(node)),
     "TANH": always(ops.Tanh()),
     "TILE": by_sizes(moves.repeat),
     "TRANSPOSE": by_numbers(moves.transpose),
     "TRANSPOSE_CONV": windows.read_transposed,
-    "ZEROS_LIKE": lambda walk, node: Lacks(zeros=walk.sizes(node.inputs[0])),
+    "ZEROS_LIKE": lambda walk, node: Lacks(zeros=walk.sizes(node.source)),
 }

@@ -57,7 +57,7 @@ def read_conv(walk: Walk[Operator], node: Operator) -> Read:
 
 def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
     """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
-    wanted, kernel = walk.flow.dims(node.inputs[0]), stored(walk, node, 1)
+    wanted, kernel = walk.flow.dims(node.source), stored(walk, node, 1)
     held, value = _held(walk, node, "IHWO", 3), walk.value(node.inputs[2])
     known = walk.views.of(value).sizes or ()
     if held is None or kernel is None or wanted is None or len(wanted) != 4 or len(known) != 4:
@@ -71,13 +71,13 @@ def read_pool(walk: Walk[Operator], node: Operator) -> Read:
     """An average does not count cells outside its map. For a largest number, pads of float32's lowest are
     pads of -inf.
     """
-    largest, before = node.op == "MAX_POOL_2D", walk.flow.nodes[node.inputs[0][0]]
+    largest, before = node.op == "MAX_POOL_2D", walk.flow.nodes[node.source[0]]
     window, convention = _window(node, (node.scalar(4, "i"), node.scalar(3, "i")), None)
     convention = replace(convention, fill=LOWEST) if largest else convention
     value = None
     if largest and before.op == "PADV2" and walk.flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
         padded = moves.pad(
-            walk, replace(node, name=f"{node.name}:pad"), before.inputs[0], pads_of(walk, before), LOWEST
+            walk, replace(node, name=f"{node.name}:pad"), before.source, pads_of(walk, before), LOWEST
         )
         value = padded.value if isinstance(padded, View) else None
     return walk.builder.pool(
@@ -90,10 +90,8 @@ def read_pad(walk: Walk[Operator], node: Operator) -> Read:
     if fill is None:
         return Lacks()
     if node.op == "MIRROR_PAD":
-        return moves.extend(
-            walk, node, node.inputs[0], pairs, "symmetric" if node.scalar(0, "b") else "reflect"
-        )
-    return moves.pad(walk, node, node.inputs[0], pairs, fill)
+        return moves.extend(walk, node, node.source, pairs, "symmetric" if node.scalar(0, "b") else "reflect")
+    return moves.pad(walk, node, node.source, pairs, fill)
 
 
 def read_resize(walk: Walk[Operator], node: Operator) -> Read:

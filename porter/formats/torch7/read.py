@@ -176,25 +176,25 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
     }
     sources: dict[str, Reference] = {role: (name, 0) for role, name in roles.items()}
     return batch_norm(
-        walk, layer, layer.inputs[0], sources, layer.number("eps", 1e-5), layer.number("momentum", 0.1)
+        walk, layer, layer.source, sources, layer.number("eps", 1e-5), layer.number("momentum", 0.1)
     )
 
 
 def _instance_norm(walk: Walk[Layer], layer: Layer) -> Read:
     """fast-neural-style's."""
     roles: dict[str, Reference] = {"gamma": (layer.tensors["weight"], 0), "beta": (layer.tensors["bias"], 0)}
-    return instance_norm(walk, layer, layer.inputs[0], roles, layer.number("eps", 1e-5))
+    return instance_norm(walk, layer, layer.source, roles, layer.number("eps", 1e-5))
 
 
 def _shaved(walk: Walk[Layer], layer: Layer) -> Read:
     """fast-neural-style's: without so many rows and columns on each side."""
     cells = layer.count("size", 0)
-    return moves.pad(walk, layer, layer.inputs[0], {2: (-cells, -cells), 3: (-cells, -cells)})
+    return moves.pad(walk, layer, layer.source, {2: (-cells, -cells), 3: (-cells, -cells)})
 
 
 def _axis(walk: Walk[Layer], layer: Layer) -> int:
     """A place from 1 on; of one image's axes where `nInputDims` has one less than the value."""
-    place, rank = layer.count("dimension", 1), len(walk.sizes(layer.inputs[0]) or ())
+    place, rank = layer.count("dimension", 1), len(walk.sizes(layer.source) or ())
     return place - 1 + (layer.count("nInputDims", 0) == rank - 1) if place > 0 else place
 
 
@@ -219,11 +219,11 @@ def _deep_concat(walk: Walk[Layer], layer: Layer) -> Read:
 
 def _view(walk: Walk[Layer], layer: Layer) -> Read:
     """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
-    sizes, known = layer.counts("size"), walk.sizes(layer.inputs[0])
+    sizes, known = layer.counts("size"), walk.sizes(layer.source)
     if known is None or not sizes:
         return Lacks()
     of_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
-    return moves.reshape(walk, layer, layer.inputs[0], [known[0], *(sizes[1:] if of_batch else sizes)])
+    return moves.reshape(walk, layer, layer.source, [known[0], *(sizes[1:] if of_batch else sizes)])
 
 
 def _pads(layer: Layer) -> dict[int, tuple[int, int]]:
@@ -236,9 +236,9 @@ def _padding(walk: Walk[Layer], layer: Layer) -> Read:
     cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
     if layer.count("index", 1) != 1:
         return Lacks("Padding within an axis")
-    axis = layer.count("dim", 1) - 1 + (0 < rank < len(walk.sizes(layer.inputs[0]) or ()))
+    axis = layer.count("dim", 1) - 1 + (0 < rank < len(walk.sizes(layer.source) or ()))
     return moves.pad(
-        walk, layer, layer.inputs[0], {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0)
+        walk, layer, layer.source, {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0)
     )
 
 
@@ -246,7 +246,7 @@ def _threshold(walk: Walk[Layer], layer: Layer) -> Read:
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
         return Lacks("Threshold to another number")
-    return clip(walk, layer, layer.inputs[0], least, math.inf)
+    return clip(walk, layer, layer.source, least, math.inf)
 
 
 def _lrn(layer: Layer) -> Op:
@@ -260,11 +260,11 @@ def _upsample(layer: Layer) -> Op:
 
 def _bilinear(walk: Walk[Layer], layer: Layer) -> Read:
     """Between the corners (THNN/generic/SpatialUpSamplingBilinear.c)."""
-    known, factor = walk.sizes(layer.inputs[0]), layer.count("scale_factor", 0)
+    known, factor = walk.sizes(layer.source), layer.count("scale_factor", 0)
     if known is None or factor < 1:
         return Lacks(f"{layer.op} to a stated size")
     sizes = {place: known[place] * factor for place in (2, 3)}
-    return resize(walk, layer, layer.inputs[0], ops.Resize("linear", coordinates="align_corners"), {}, sizes)
+    return resize(walk, layer, layer.source, ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 
 
 def _softplus(layer: Layer) -> Sequence[Op]:
@@ -284,15 +284,13 @@ def _dropout(layer: Layer) -> Op:
 def _narrow(walk: Walk[Layer], layer: Layer) -> Read:
     start = layer.count("index", 1) - 1
     return moves.cut(
-        walk, layer, layer.inputs[0], {_axis(walk, layer): slice(start, start + layer.count("length", 1))}
+        walk, layer, layer.source, {_axis(walk, layer): slice(start, start + layer.count("length", 1))}
     )
 
 
 def _reduce(walk: Walk[Layer], layer: Layer) -> Read:
     function: ops.Function = "mean" if layer.op == "Mean" else "max"
-    return reduce(
-        walk, layer, layer.inputs[0], function, [_axis(walk, layer)], not layer.flag("squeeze", True)
-    )
+    return reduce(walk, layer, layer.source, function, [_axis(walk, layer)], not layer.flag("squeeze", True))
 
 
 _KINDS = {
@@ -314,10 +312,8 @@ READERS: Mapping[str, Reader[Layer]] = {
         lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(walk, layer)),
     ),
     **dict.fromkeys(("View", "Reshape"), _view),
-    **dict.fromkeys(
-        ("SoftMax", "SpatialSoftMax"), lambda walk, layer: softmax(walk, layer, layer.inputs[0], 1)
-    ),
-    "LogSoftMax": lambda walk, layer: log_softmax(walk, layer, layer.inputs[0], 1),
+    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda walk, layer: softmax(walk, layer, layer.source, 1)),
+    "LogSoftMax": lambda walk, layer: log_softmax(walk, layer, layer.source, 1),
     **dict.fromkeys(("Mean", "Max"), _reduce),
     **dict.fromkeys(("Dropout", "SpatialDropout"), unary(_dropout)),
     "InstanceNormalization": _instance_norm,
@@ -330,7 +326,7 @@ READERS: Mapping[str, Reader[Layer]] = {
     "ReLU6": always(ops.Relu6()),
     "Threshold": _threshold,
     "HardTanh": lambda walk, layer: clip(
-        walk, layer, layer.inputs[0], layer.number("min_val", -1.0), layer.number("max_val", 1.0)
+        walk, layer, layer.source, layer.number("min_val", -1.0), layer.number("max_val", 1.0)
     ),
     "LeakyReLU": unary(lambda layer: ops.LeakyRelu(layer.number("negval", 0.01))),
     "ELU": unary(lambda layer: ops.Elu(layer.number("alpha", 1.0))),
@@ -338,15 +334,15 @@ READERS: Mapping[str, Reader[Layer]] = {
     "SoftSign": always(ops.Softsign()),
     "Sigmoid": always(ops.Sigmoid()),
     "Tanh": always(ops.Tanh()),
-    "Square": lambda walk, layer: square(walk, layer, layer.inputs[0]),
+    "Square": lambda walk, layer: square(walk, layer, layer.source),
     "MulConstant": unary(lambda layer: ops.Affine((layer.number("constant_scalar", 1.0),), (0.0,))),
     "AddConstant": unary(lambda layer: ops.Affine((1.0,), (layer.number("constant_scalar", 0.0),))),
-    "SpatialZeroPadding": lambda walk, layer: moves.pad(walk, layer, layer.inputs[0], _pads(layer)),
+    "SpatialZeroPadding": lambda walk, layer: moves.pad(walk, layer, layer.source, _pads(layer)),
     "SpatialReflectionPadding": lambda walk, layer: moves.extend(
-        walk, layer, layer.inputs[0], _pads(layer), "reflect"
+        walk, layer, layer.source, _pads(layer), "reflect"
     ),
     "SpatialReplicationPadding": lambda walk, layer: moves.extend(
-        walk, layer, layer.inputs[0], _pads(layer), "edge"
+        walk, layer, layer.source, _pads(layer), "edge"
     ),
     "Padding": _padding,
     "SpatialCrossMapLRN": of_map(_lrn),

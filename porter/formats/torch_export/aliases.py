@@ -36,7 +36,7 @@ def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
                 found.setdefault("", f"'{node.name}' ({node.target}) changes a tensor of the model")
             changed |= dict.fromkeys(holding.pop(memory[source], ()), node)
         shares = node.inputs and (taken or node.op in VIEWS or node.op not in known)
-        place = memory[node.inputs[0]] if shares else node.name
+        place = memory[node.source] if shares else node.name
         for output in range(max(node.outputs, 1)):
             memory[node.name, output] = place
             holding.setdefault(place, []).append((node.name, output))

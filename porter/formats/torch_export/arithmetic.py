@@ -209,8 +209,8 @@ def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
 
 def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
     """Over how many channels of a value an average over five axes is taken."""
-    padded = walk.flow.nodes[pool.inputs[0][0]]
-    squares = walk.flow.nodes[padded.inputs[0][0]]
+    padded = walk.flow.nodes[pool.source[0]]
+    squares = walk.flow.nodes[padded.source[0]]
     kernel, stride = (whole_numbers(walk, pool, name) for name in ("kernel_size", "stride"))
     size, pads = kernel[0], whole_numbers(walk, padded, "pad")
     along = squares.sizes[0][1:3] == (1, value.channels) and len(squares.sizes[0]) == 5
@@ -344,7 +344,7 @@ def _mask(walk: Walk, node: AtenNode) -> Reference | None:
     if mask is None or walk.flow.is_value(mask):
         return mask
     while (source := walk.flow.nodes[mask[0]]).op == "expand":
-        mask = source.inputs[0]
+        mask = source.source
     counts = walk.flow.value(mask)
     if counts is None or counts.dtype.kind != "b":
         return mask
@@ -366,7 +366,7 @@ def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
             "clone",
         ):
             break
-        before = walk.flow.nodes[node.inputs[0][0]]
+        before = walk.flow.nodes[node.source[0]]
         sizes, own = before.sizes[0], node.sizes[0]
         if node.op in ("permute", "transpose", "t") and len(sizes) == 2:
             axes = axes[::-1]

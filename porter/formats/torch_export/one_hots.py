@@ -31,7 +31,7 @@ def _rows(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | None:
     while (node := nodes[source[0]]).op in ("permute", "to", "_to_copy"):
         if node.op == "permute":
             dims = [node.arguments["dims"][axis] % len(dims) for axis in dims]
-        source = node.inputs[0]
+        source = node.source
     if node.op != "one_hot" or not dims or dims[-1] != len(dims) - 1 or len(node.sizes[0]) != len(dims):
         return None
-    return replace(product, op=ROWS, inputs=(node.inputs[0], table), arguments={"dims": dims[:-1]})
+    return replace(product, op=ROWS, inputs=(node.source, table), arguments={"dims": dims[:-1]})

@@ -231,9 +231,9 @@ def _image(name: str, sizes: Sizes, only: Size | None) -> Image:
 
 def _repeats(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
     """Whether an expand, a repeat or a tile does so along the first axis only, or adds one."""
-    if node.op not in ("expand", "repeat", "tile") or not node.sizes or not nodes[node.inputs[0][0]].sizes:
+    if node.op not in ("expand", "repeat", "tile") or not node.sizes or not nodes[node.source[0]].sizes:
         return False
-    own, before = node.sizes[0], (*nodes[node.inputs[0][0]].sizes, ())[node.inputs[0][1]]
+    own, before = node.sizes[0], (*nodes[node.source[0]].sizes, ())[node.source[1]]
     return (
         own[1:] == before[-len(own) + 1 :]
         and len(before) in (len(own) - 1, len(own))

@@ -69,7 +69,7 @@ def _with_changes_written(program: Program) -> Program:
     nodes: dict[str, AtenNode] = {}
     given, types = {**program.given}, {**program.types}
     for name, node in program.nodes.items():
-        part = node.inputs[0] if node.target in _CHANGES and node.inputs else None
+        part = node.source if node.target in _CHANGES and node.inputs else None
         tensors = [each for each in node.inputs if program.nodes[each[0]].op != "number"] if part else []
         # Where all have one type, nothing is cast as it is written.
         if (
@@ -101,9 +101,9 @@ def _with_whole_values(program: Program) -> Program:
     for name, stated in program.nodes.items():
         nodes[name] = node = _renamed(stated, names)
         if node.target in _WRITES and node.inputs:
-            before = program.nodes[node.inputs[0][0]]
+            before = program.nodes[node.source[0]]
             if before.op not in VIEWS and before.target not in _WRITES:
-                names[name, 0] = node.inputs[0]
+                names[name, 0] = node.source
     # The value has its own name: another one would show it after the write.
     given = {
         name: names.get(source, source)
@@ -135,9 +135,9 @@ def _with_bases_made(program: Program) -> Program:
     bases: dict[str, str] = {}
     for name, node in program.nodes.items():
         part = node.inputs and (node.op in VIEWS or node.target in _WRITES)
-        bases[name] = bases[node.inputs[0][0]] if part else name
+        bases[name] = bases[node.source[0]] if part else name
     written = {
-        bases[node.inputs[0][0]]
+        bases[node.source[0]]
         for node in program.nodes.values()
         if node.inputs and (node.target in _WRITES or node.op in _SCATTERS)
     }
@@ -187,7 +187,7 @@ class _Writer:
 
     def add(self, place: int, stated: AtenNode) -> None:
         if stated.inputs and (stated.op in VIEWS or stated.target in _WRITES):
-            base = self.views.get(stated.inputs[0], stated.inputs[0])
+            base = self.views.get(stated.source, stated.source)
             self.views |= {(stated.name, output): base for output in range(stated.outputs)}
         node = _renamed(stated, self.now)
         found = self._steps(place, stated) if stated.target in _WRITES else None

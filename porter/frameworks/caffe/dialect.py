@@ -17,7 +17,7 @@ AVERAGE_SUFFIX = None
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    roles = node.op.tensors(channels_of(graph)[node.inputs[0]])
+    roles = node.op.tensors(channels_of(graph)[node.source])
     if isinstance(node.op, BatchNorm):
         scale = layer.replace("bn", "scale", 1)
         trained = [role for role in roles if role in ("gamma", "beta")]
@@ -28,7 +28,7 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """Axes have porter's order. Blobs of older files have four of them, of which the first are 1."""
-    shape = node.op.tensors(channels_of(graph)[node.inputs[0]])[role]
+    shape = node.op.tensors(channels_of(graph)[node.source])[role]
     return array.reshape(shape) if array.shape == (1,) * (4 - len(shape)) + tuple(shape) else array
 
 

@@ -76,7 +76,7 @@ class Spellings:
         taken = set(known)
         steps: list[Step] = []
         for node in plan.graph.nodes:
-            source, inputs = known[node.inputs[0]], node.inputs
+            source, inputs = known[node.source], node.inputs
             realisation = plan.realisations.get(node.path)
             if realisation is None:
                 layer = self._plain(node, source)

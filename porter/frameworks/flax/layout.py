@@ -74,4 +74,4 @@ def canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _is_of_map(graph: Graph, node: Node, role: str) -> bool:
-    return role == "value" and is_map(graph.open_shapes[node.inputs[0]])
+    return role == "value" and is_map(graph.open_shapes[node.source])

@@ -32,7 +32,7 @@ _TRAINED_ON, _COUNTED = "params/", "batch_stats/"
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    roles = node.op.tensors(channels_of(graph)[node.inputs[0]])
+    roles = node.op.tensors(channels_of(graph)[node.source])
     counted = layer.replace(_TRAINED_ON, _COUNTED, 1) if layer.startswith(_TRAINED_ON) else layer
     return {
         role: (f"{counted if role in ('mean', 'variance') else layer}/{name}",)
@@ -50,7 +50,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
             raise MappingError(
                 f"expected a {role} of heads of shape {stored}, got {array.shape}", where=node.path
             )
-        units = node.op.tensors(channels_of(graph)[node.inputs[0]])["kernel"][0]
+        units = node.op.tensors(channels_of(graph)[node.source])["kernel"][0]
         return array.reshape(-1) if role == "bias" else array.reshape(-1, units).T
     return keras.to_canonical(graph, node, role, array)
 
@@ -68,8 +68,8 @@ def _of_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | None:
     """
     if not isinstance(node.op, Dense):
         return None
-    units, features = node.op.units, channels_of(graph)[node.inputs[0]]
-    source = graph.by_path.get(node.inputs[0])
+    units, features = node.op.units, channels_of(graph)[node.source]
+    source = graph.by_path.get(node.source)
     if source is not None and isinstance(source.op, Attention):
         return (source.op.heads, features // source.op.heads, units) if role == "kernel" else None
     heads = next(

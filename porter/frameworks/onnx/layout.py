@@ -100,7 +100,7 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]
-        channels = channels_in(known[node.inputs[0]])
+        channels = channels_in(known[node.source])
         ends = (
             (1, 1)
             if isinstance(node.op, PRelu | ChannelScale | GroupNorm | RmsNorm) and is_map(known[path])

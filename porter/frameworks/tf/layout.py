@@ -108,7 +108,7 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, .
 
     `layer` may end with a kernel of a separable convolution, such as `block2_sepconv1/depthwise_kernel`.
     """
-    roles = node.op.tensors(channels_of(graph)[node.inputs[0]])
+    roles = node.op.tensors(channels_of(graph)[node.source])
     whole, half = _halved(layer)
     names = {role: tuple(f"{whole}/{name}" for name in _spellings(graph, node, role)) for role in roles}
     return {**names, "kernel": (layer,)} if half else names
@@ -167,12 +167,12 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def _is_of_map(graph: Graph, node: Node) -> bool:
-    return is_map(graph.open_shapes[node.inputs[0]])
+    return is_map(graph.open_shapes[node.source])
 
 
 def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
     """A trained array, which an EinsumDense has without its axes of one cell."""
-    sizes = node.op.tensors(channels_of(graph)[node.inputs[0]])["value"]
+    sizes = node.op.tensors(channels_of(graph)[node.source])["value"]
     if _is_of_map(graph, node):
         return array.reshape(*sizes[1:], sizes[0]).transpose(2, 0, 1)
     return array.reshape(sizes)
@@ -199,7 +199,7 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     _expect_rank(node, role, array, (4,))
     if keras_class(graph, node) == "DepthwiseConv2D":
         filters, _, rows, columns = array.shape
-        channels = channels_of(graph)[node.inputs[0]]
+        channels = channels_of(graph)[node.source]
         return array.reshape(channels, filters // channels, rows, columns).transpose(2, 3, 0, 1)
     return array.transpose(2, 3, 1, 0)
 

@@ -123,7 +123,7 @@ class LiteModel:
         """
         found = dict[str, int]()
         layers, graph = layer_names(self.plan.graph, {}), self.plan.graph
-        changed = {node.inputs[0] for node in graph.nodes if isinstance(node.op, _OF_CONSTANTS)}
+        changed = {node.source for node in graph.nodes if isinstance(node.op, _OF_CONSTANTS)}
         nodes = {
             (layers[node.path], _last(self.plan, node)): node.path
             for node in graph.nodes

@@ -30,7 +30,7 @@ def state_arrays(graph: Graph, tensors: Tensors) -> dict[str, Array]:
             if role == "batches":
                 state[key] = np.asarray(found.get(role, fills.get(key)), np.int64)
             elif key in fills:
-                state[key] = np.full(channels[node.inputs[0]], fills[key], np.float32)
+                state[key] = np.full(channels[node.source], fills[key], np.float32)
             elif role not in found or found[role].shape != expected:
                 got = f"got {found[role].shape}" if role in found else "got none"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)

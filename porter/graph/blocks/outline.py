@@ -231,7 +231,7 @@ class _Outline:
                 ]
                 members.append(Group("conv", distinct(inner), unit=True))
             elif node.path not in within:
-                found[node.path] = self._local(node, depth, found.get(node.inputs[0]))
+                found[node.path] = self._local(node, depth, found.get(node.source))
                 members.append(Leaf(found[node.path], node, node.path in self.labels))
         return members
 
@@ -242,7 +242,7 @@ class _Outline:
         if node.path in self.labels:
             rest = words.rest(self.names[node.path], self.around + depth)
             return word if not rest or rest.isdigit() else words.local_name(rest)
-        if before is not None and word == "act" and node.inputs[0] in self.labels:
+        if before is not None and word == "act" and node.source in self.labels:
             stem, _, end = before.rpartition("_")
             return f"{stem if end.lower() in ('bn', 'norm') else before}_{word}".lstrip("_")
         return word

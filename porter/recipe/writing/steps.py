@@ -116,7 +116,7 @@ class _Drafting:
         inputs = node.inputs if node else tuple(self.sources[member])
         local = tuple(self._local(source, path) for source in inputs)
         if node is not None:
-            kind, own = spelled(node.op, self.channels[node.inputs[0]])
+            kind, own = spelled(node.op, self.channels[node.source])
             return UseStep(name, kind, own, {**usual_padding(kind), **self.usual[kind]}, local)
         if member not in self.given:
             self._define(self.scopes[member])

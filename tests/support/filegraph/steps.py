@@ -5,12 +5,14 @@ lacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from porter.filegraph import moves
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.filegraph.places import Reading
 from porter.filegraph.walk import Lacks, Walk
 from porter.graph import Flatten, Op
 from porter.graph.ops import Order
@@ -24,7 +26,8 @@ both become.
 IMAGE: Reference = ("image", 0)
 
 
-class Node(NamedTuple):
+@dataclass(frozen=True)
+class Node(Reading):
     name: str
     op: str
     inputs: tuple[Reference, ...] = ()

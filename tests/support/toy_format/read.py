@@ -13,6 +13,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
+from porter.filegraph.places import Reading
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_json
@@ -40,7 +41,7 @@ IMAGE = "image"
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(Reading):
     """A layer of the file.
 
     Attributes:

@@ -80,11 +80,11 @@ def _divide(writer: Writer, operation: Operation) -> str:
 
 
 def _alias(writer: Writer, operation: Operation) -> str:
-    return writer.alias(operation.inputs[0], operation.outputs[0])
+    return writer.alias(operation.source, operation.outputs[0])
 
 
 def _reshape(writer: Writer, operation: Operation) -> str:
-    source, wanted = operation.inputs[0], writer.shape(operation.outputs[0])
+    source, wanted = operation.source, writer.shape(operation.outputs[0])
     if source in writer.kept and writer.wide(source) == wanted:
         return writer.of(source)
     return writer.node("Reshape", writer.full(source), writer.dims(wanted, writer.shape(source)))
@@ -92,13 +92,13 @@ def _reshape(writer: Writer, operation: Operation) -> str:
 
 def _squeeze(writer: Writer, operation: Operation) -> str:
     gone = operation.params["dimensions"]
-    value = writer.full(operation.inputs[0])
+    value = writer.full(operation.source)
     return writer.node("Squeeze", value, writer.whole(*gone)) if gone else value
 
 
 def _broadcast(writer: Writer, operation: Operation) -> str:
     """The value with axes of one cell more, which are repeated only where an operator needs that."""
-    source, wanted = operation.inputs[0], writer.shape(operation.outputs[0])
+    source, wanted = operation.source, writer.shape(operation.outputs[0])
     own = [int(axis) for axis in operation.params["broadcast_dimensions"]]
     more = [axis for axis in range(len(wanted)) if axis not in own]
     stays = writer.kept.get(source) == tuple(more)
@@ -114,7 +114,7 @@ def _broadcast(writer: Writer, operation: Operation) -> str:
 def _transpose(writer: Writer, operation: Operation) -> str:
     return writer.node(
         "Transpose",
-        writer.full(operation.inputs[0]),
+        writer.full(operation.source),
         perm=[int(axis) for axis in operation.params["permutation"]],
     )
 
@@ -193,7 +193,7 @@ def _choice(writer: Writer, operation: Operation) -> str | None:
         return None
     test, no, yes = operation.inputs
     made = writer.giving(test, "ne")
-    if made is not None and made.inputs[0] == made.inputs[1]:
+    if made is not None and made.source == made.inputs[1]:
         return writer.full(no)
     stated = writer.constant(test)
     if stated is not None and np.all(stated == np.ravel(stated)[0]):
@@ -214,7 +214,7 @@ def _stack(writer: Writer, operation: Operation) -> str:
 
 def _unstack(writer: Writer, operation: Operation) -> list[str]:
     axis, count = int(operation.params["axis"]), len(operation.outputs)
-    inputs = [writer.full(operation.inputs[0]), writer.whole(*[1] * count)]
+    inputs = [writer.full(operation.source), writer.whole(*[1] * count)]
     rows = writer.several("Split", inputs, count, axis=axis)
     return [writer.node("Squeeze", row, writer.whole(axis)) for row in rows]
 
@@ -224,18 +224,18 @@ def _tile(writer: Writer, operation: Operation) -> str | None:
     return (
         None
         if has_open(counts)
-        else writer.node("Tile", writer.full(operation.inputs[0]), writer.whole(*map(int, counts)))
+        else writer.node("Tile", writer.full(operation.source), writer.whole(*map(int, counts)))
     )
 
 
 def _split(writer: Writer, operation: Operation) -> list[str]:
     sizes = writer.whole(*map(int, operation.params["sizes"]))
-    inputs = [writer.full(operation.inputs[0]), sizes]
+    inputs = [writer.full(operation.source), sizes]
     return writer.several("Split", inputs, len(operation.outputs), axis=int(operation.params["axis"]))
 
 
 def _slice(writer: Writer, operation: Operation) -> str | None:
-    params, sizes = operation.params, writer.shape(operation.inputs[0])
+    params, sizes = operation.params, writer.shape(operation.source)
     starts, ends, steps = (
         params["start_indices"],
         params["limit_indices"],
@@ -246,7 +246,7 @@ def _slice(writer: Writer, operation: Operation) -> str | None:
         for axis, (start, end, step, size) in enumerate(zip(starts, ends, steps, sizes, strict=True))
         if (start, end, step) != (0, size, 1)
     ]
-    return _cut(writer, writer.full(operation.inputs[0]), cut, sizes)
+    return _cut(writer, writer.full(operation.source), cut, sizes)
 
 
 def _cut(writer: Writer, value: str, cut: Sequence[tuple[int, Any, Any, int]], sizes: Shape) -> str | None:
@@ -275,7 +275,7 @@ def _from_end(end: Open, size: Any) -> int | None:
 
 def _reverse(writer: Writer, operation: Operation) -> str:
     cut = [(int(axis), -1, -(2**62), -1) for axis in operation.params["dimensions"]]
-    return str(_cut(writer, writer.full(operation.inputs[0]), cut, ()))
+    return str(_cut(writer, writer.full(operation.source), cut, ()))
 
 
 def _pad(writer: Writer, operation: Operation) -> str | None:
@@ -284,12 +284,12 @@ def _pad(writer: Writer, operation: Operation) -> str | None:
     if is_open(fill) or any(inner for _, _, inner in config) or has_open(ends):
         return None
     pads = writer.whole(*(int(first) for first, _, _ in config), *(int(last) for _, last, _ in config))
-    return writer.node("Pad", writer.full(operation.inputs[0]), pads, writer.numbers(np.asarray(float(fill))))
+    return writer.node("Pad", writer.full(operation.source), pads, writer.numbers(np.asarray(float(fill))))
 
 
 def _gather(writer: Writer, operation: Operation) -> str | None:
     """Cells from known places on, or known places of one axis."""
-    source, params = operation.inputs[0], operation.params
+    source, params = operation.source, operation.params
     numbers, places = params["dimension_numbers"], writer.constant(operation.inputs[1])
     sizes, taken, sides = writer.shape(source), params["slice_sizes"], numbers.start_index_map
     if is_open(places) or numbers.operand_batching_dims:
@@ -315,7 +315,7 @@ def _gather(writer: Writer, operation: Operation) -> str | None:
 
 def _as_type(writer: Writer, operation: Operation) -> str | None:
     """Of truths to ones and zeros; another has no operator here."""
-    test = writer.made.get(operation.inputs[0])
+    test = writer.made.get(operation.source)
     if (
         test is None
         or test.name not in _TESTS
@@ -323,7 +323,7 @@ def _as_type(writer: Writer, operation: Operation) -> str | None:
     ):
         return None
     yes, no = (writer.numbers(np.asarray(number)) for number in (1.0, 0.0))
-    return writer.node("Where", writer.full(operation.inputs[0]), yes, no)
+    return writer.node("Where", writer.full(operation.source), yes, no)
 
 
 _WRITES: Mapping[str, Write] = {

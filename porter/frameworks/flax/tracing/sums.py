@@ -31,7 +31,7 @@ def _over(writer: Writer, operation: Operation, total: Operation, kind: str, sou
     `source`.
     """
     axes = tuple(int(axis) for axis in total.params["axes"])
-    kept, top = writer.reduce(kind, source, axes), operation.inputs[0]
+    kept, top = writer.reduce(kind, source, axes), operation.source
     one = tuple(1 if axis in axes else size for axis, size in enumerate(writer.shape(source)))
     if writer.shape(top) == writer.shape(total.outputs[0]):
         writer.kept[operation.outputs[0]] = axes
@@ -42,8 +42,8 @@ def _over(writer: Writer, operation: Operation, total: Operation, kind: str, sou
 
 def square_root(writer: Writer, operation: Operation) -> str:
     """A root; of a sum of squares the norm."""
-    total = writer.giving(operation.inputs[0], "reduce_sum")
-    source = total and _squared(writer, total.inputs[0])
+    total = writer.giving(operation.source, "reduce_sum")
+    source = total and _squared(writer, total.source)
     return (
         _over(writer, operation, total, "ReduceL2", source)
         if total and source
@@ -54,18 +54,16 @@ def square_root(writer: Writer, operation: Operation) -> str:
 def _squared(writer: Writer, name: str) -> str | None:
     """What a value is the square of."""
     made = writer.made.get(name)
-    if made is None or not (
-        made.name == "square" or (made.name == "mul" and made.inputs[0] == made.inputs[1])
-    ):
+    if made is None or not (made.name == "square" or (made.name == "mul" and made.source == made.inputs[1])):
         return None
-    return made.inputs[0]
+    return made.source
 
 
 def _mean_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
     """What a value is the mean of, and over which axes."""
     made = writer.giving(name, "div")
-    total = made and writer.giving(made.inputs[0], "reduce_sum")
-    return (total.inputs[0], tuple(map(int, total.params["axes"]))) if total else None
+    total = made and writer.giving(made.source, "reduce_sum")
+    return (total.source, tuple(map(int, total.params["axes"]))) if total else None
 
 
 def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
@@ -74,13 +72,13 @@ def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | Non
     """
     largest = writer.giving(name, "max")
     less = largest and writer.giving(largest.inputs[1], "sub")
-    found = _mean_of(writer, less.inputs[0] if less else name)
+    found = _mean_of(writer, less.source if less else name)
     source = found and _squared(writer, found[0])
     if found is None or source is None or less is not None:
         return (source, found[1]) if found and source else None
     apart = writer.made.get(source)
     mean = _mean_of(writer, apart.inputs[1]) if apart is not None and apart.name == "sub" else None
-    return mean if apart is not None and mean == (apart.inputs[0], found[1]) else None
+    return mean if apart is not None and mean == (apart.source, found[1]) else None
 
 
 def group_norm(writer: Writer, operation: Operation) -> str | None:
@@ -104,16 +102,16 @@ def _of_groups(writer: Writer, apart: Operation, root: str) -> str | None:
     """x - mean over the root, without a scale."""
     source, mean = apart.inputs
     rank, total = len(writer.shape(source)), writer.giving(root, "rsqrt")
-    added = total and writer.giving(total.inputs[0], "add")
+    added = total and writer.giving(total.source, "add")
     cells = _mean_of(writer, mean)
     epsilon: Any = writer.constant(added.inputs[1]) if added else None
-    if cells is None or added is None or cells != _variance_of(writer, added.inputs[0]) or is_open(epsilon):
+    if cells is None or added is None or cells != _variance_of(writer, added.source) or is_open(epsilon):
         return None
     made, groups = writer.made.get(cells[0]), writer.shape(cells[0])[-2]
     if (
         made is None
         or made.name != "reshape"
-        or made.inputs[0] != source
+        or made.source != source
         or len(writer.shape(cells[0])) != rank + 1
     ):
         return None
@@ -145,7 +143,7 @@ def is_count(writer: Writer, name: str, sizes: Sequence[int | Open]) -> bool:
 
 def softmax(writer: Writer, operation: Operation) -> str | None:
     """exp(x - m) divided by its sums along an axis, of which each has one m."""
-    raised, total = writer.made.get(operation.inputs[0]), writer.giving(operation.inputs[1], "reduce_sum")
+    raised, total = writer.made.get(operation.source), writer.giving(operation.inputs[1], "reduce_sum")
     found = _less(writer, raised, total)
     if found is None or raised is None:
         return None
@@ -156,10 +154,10 @@ def softmax(writer: Writer, operation: Operation) -> str | None:
 def log_softmax(writer: Writer, operation: Operation) -> str | None:
     """x - m without the logarithm of the sums of exp(x - m)."""
     log = writer.giving(operation.inputs[1], "log")
-    total = None if log is None else writer.giving(log.inputs[0], "reduce_sum")
-    raised = None if total is None else writer.made.get(total.inputs[0])
+    total = None if log is None else writer.giving(log.source, "reduce_sum")
+    raised = None if total is None else writer.made.get(total.source)
     found = _less(writer, raised, total)
-    if found is None or raised is None or raised.inputs[0] != operation.inputs[0]:
+    if found is None or raised is None or raised.source != operation.source:
         return None
     return writer.node("LogSoftmax", writer.full(found[0]), axis=found[1])
 
@@ -174,16 +172,16 @@ def _less(writer: Writer, raised: Operation | None, total: Operation | None) -> 
         or len(total.params["axes"]) != 1
     ):
         return None
-    axis, apart = int(total.params["axes"][0]), writer.made.get(raised.inputs[0])
+    axis, apart = int(total.params["axes"][0]), writer.made.get(raised.source)
     if apart is None or apart.name != "sub" or writer.shape(apart.inputs[1])[axis : axis + 1] != (1,):
         return None
-    return apart.inputs[0], axis
+    return apart.source, axis
 
 
 def reduce(kind: str) -> Write:
     def write(writer: Writer, operation: Operation) -> str:
         axes = tuple(int(axis) for axis in operation.params["axes"])
         writer.kept[operation.outputs[0]] = axes
-        return writer.reduce(kind, operation.inputs[0], axes)
+        return writer.reduce(kind, operation.source, axes)
 
     return write

@@ -63,6 +63,11 @@ class Operation:
     def name(self) -> str:
         return str(self.primitive.name)
 
+    @property
+    def source(self) -> str:
+        """The first of its inputs."""
+        return self.inputs[0]
+
 
 _NOTHING = Operation(None, {}, (), ())
 

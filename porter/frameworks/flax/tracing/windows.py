@@ -23,7 +23,7 @@ def average(writer: Writer, top: str, bottom: str) -> str | None:
     if is_count(writer, bottom, window):
         return pool(writer, sums, "AveragePool", count_include_pad=1)
     counts = writer.made.get(bottom)
-    ones: Any = writer.constant(counts.inputs[0]) if counts is not None else None
+    ones: Any = writer.constant(counts.source) if counts is not None else None
     same = (
         counts is not None
         and counts.name == sums.name
@@ -35,7 +35,7 @@ def average(writer: Writer, top: str, bottom: str) -> str | None:
 
 
 def window_sum(writer: Writer, operation: Operation) -> str | None:
-    if operation.inputs[0] in writer.narrow:
+    if operation.source in writer.narrow:
         return None
     mean = pool(writer, operation, "AveragePool", count_include_pad=1)
     count = math.prod(operation.params["window_dimensions"])
@@ -44,7 +44,7 @@ def window_sum(writer: Writer, operation: Operation) -> str | None:
 
 def pool(writer: Writer, operation: Operation, kind: str, **more: Any) -> str | None:
     """A window over the axes between the batch and the channels, which come last."""
-    params, source = operation.params, operation.inputs[0]
+    params, source = operation.params, operation.source
     window, strides, pads = params["window_dimensions"], params["window_strides"], params["padding"]
     apart = params["window_dilation"]
     ends = (window[0], window[-1], strides[0], strides[-1])

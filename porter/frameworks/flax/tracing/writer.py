@@ -260,7 +260,7 @@ class Writer:
             and made.name in ("broadcast_in_dim", "reshape", "stop_gradient")
             and made.name != kind
         ):
-            made = self.made.get(made.inputs[0])
+            made = self.made.get(made.source)
         return made if made is not None and made.name == kind else None
 
 
