@@ -31,7 +31,7 @@ from porter.graph import (
 )
 from porter.graph.ops import Axes
 from porter.graph.walks import upstream
-from porter.padding import ANY, Size
+from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import InputSizes
 
 _CANONICAL = "OIMHW"
@@ -173,7 +173,7 @@ class FileGraph:
         """Whether porter has an op for every node, and each takes what it gets at a size of the input."""
         return not self.foreign and not self._shapes(size)[1]
 
-    def has_room(self, size: tuple[int, int]) -> bool:
+    def has_room(self, size: KnownSize) -> bool:
         """Whether every window has room in its map at a size of the input: a framework runs no window that
         lacks it.
         """

@@ -16,6 +16,7 @@ from porter.filegraph.names import Names
 from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, Shape, is_call, shapes
 from porter.graph.bounds import MOST_IN_ALL, expect_bounded, numbers
 from porter.graph.walks import downstream
+from porter.padding import KnownSize
 
 LONGEST_PATH = 160
 _MOST_ENDS = 16
@@ -218,7 +219,7 @@ def path_word(name: str) -> str:
     return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word
 
 
-def expect_batch(file: FileGraph, images: int, size: tuple[int, int]) -> None:
+def expect_batch(file: FileGraph, images: int, size: KnownSize) -> None:
     """Refuses to fill a batch that takes more memory than any network's: a file may state any number of
     images.
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
 
 Tensors: TypeAlias = "Mapping[str, NamedArrays]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
+LayerNames: TypeAlias = Mapping[str, str]
+"""What the layers of a destination's model are called, by path."""
 Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 """Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them. Calling its result waits
 for the logits, float32, (N * crops) x classes. So a GPU gets the next photos before anybody waits for the
@@ -135,7 +137,7 @@ class PortEngine(Engine, Protocol):
     """An engine that also runs what porter builds: the plan of a port."""
 
     def build(
-        self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
+        self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
     ) -> Any:
         """A model of the framework's own kind, in inference mode.
 
@@ -183,7 +185,7 @@ class Destination(Protocol):
         folder: Path,
         plan: Plan,
         tensors: Tensors,
-        layers: Mapping[str, str],
+        layers: LayerNames,
         dtype: Dtype,
         about: Mapping[str, str],
     ) -> Mapping[str, str]:
@@ -194,10 +196,10 @@ class Destination(Protocol):
             about: facts on the port by name, for files that can hold them.
         """
 
-    def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
         """The canonical tensors of a port that `write` or a stock library (porter.zoos) wrote."""
 
-    def code_files(self, plan: Plan, layers: Mapping[str, str]) -> Mapping[str, bytes]:
+    def code_files(self, plan: Plan, layers: LayerNames) -> Mapping[str, bytes]:
         """The files of a port that are code, by name, as they would be written today."""
 
 

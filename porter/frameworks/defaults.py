@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
     from porter.base.errors import PorterError
     from porter.filegraph.checkpoint import Checkpoint
-    from porter.frameworks import Alone, Tensors
+    from porter.frameworks import Alone, LayerNames, Tensors
     from porter.graph import Graph
     from porter.graph.plan import Plan
     from porter.padding import Size
@@ -46,7 +46,7 @@ def refusals(plan: Plan) -> tuple[PorterError, ...]:
     return ()
 
 
-def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
     """Empty: a port is not code."""
     return {}
 
@@ -56,9 +56,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     return {}
 
 
-def counted_layers(
-    graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
-) -> Mapping[str, str]:
+def counted_layers(graph: Graph, convolutions: Collection[str], layers: LayerNames) -> Mapping[str, str]:
     """Empty: files have the layers' names."""
     return {}
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from porter.frameworks import LayerNames
 from porter.graph import Graph, Node, channels_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Dialect(Protocol):
         """
 
     def counted_layers(
-        self, graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]
+        self, graph: Graph, convolutions: Collection[str], layers: LayerNames
     ) -> Mapping[str, str]:
         """Layer names by path for files that have class counters instead of names (Checkpoint.counted); empty
         if no file has.
@@ -59,7 +60,7 @@ class Dialect(Protocol):
 class PortDialect(Dialect, Protocol):
     """The dialect of a framework in which ports are trained on."""
 
-    def port_keys(self, plan: Plan, layers: Mapping[str, str]) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    def port_keys(self, plan: Plan, layers: LayerNames) -> Mapping[tuple[str, str], tuple[str, ...]]:
         """By path and role, the names that a file saved from a port's model gives its tensors, likeliest
         first. Those that the destination's own layers have besides are listed too, such as the gamma of a
         norm without a scale.

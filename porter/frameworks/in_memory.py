@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flax import nnx
 
     from porter.base.dtypes import Array, NamedArrays
-    from porter.padding import Size
+    from porter.padding import KnownSize, Size
 
 T = TypeVar("T")
 Model: TypeAlias = "torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto"
@@ -65,7 +65,7 @@ class Saved:
     name: str
     path: Path
     graph: str
-    size: tuple[int, int] | None = None
+    size: KnownSize | None = None
     copied: Callable[[], Any] | None = None
     batch: int | None = None
     itself: Callable[[Sequence[Array], Collection[int], Sequence[str]], tuple[Array, ...]] | None = None

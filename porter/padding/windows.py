@@ -22,6 +22,7 @@ Rounding = Literal["floor", "ceil", "full"]
 Average = Literal["real_cells", "full_window", "clipped_window"]
 SiteKind = Literal["conv", "max_pool", "avg_pool"]
 Pads = tuple[int, int, int, int]
+KnownSize = tuple[int, int]
 Size = tuple[int | None, int | None]
 ANY: Size = (None, None)
 """No particular input size: right at every one."""

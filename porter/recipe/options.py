@@ -8,6 +8,7 @@ from math import isfinite
 
 from porter.base.errors import UsageError
 from porter.base.options import INPUT_SIZE, OPTION, Placeholder, written
+from porter.padding import KnownSize
 from porter.recipe.expansion import options_of
 from porter.recipe.expressions import Value
 from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Member, Recipe, Zoo
@@ -77,7 +78,7 @@ def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def assumed_size(zoo: Zoo, size: tuple[int, int]) -> tuple[str, ...]:
+def assumed_size(zoo: Zoo, size: KnownSize) -> tuple[str, ...]:
     """As `assumed_options`, for the input size (rows, columns) that the model was built for."""
     why = zoo.assumed.get(BUILT_SIZE)
     rows, columns = size

@@ -12,6 +12,7 @@ from porter.base.errors import GraphError
 from porter.graph import Graph, Node, shapes, window_words
 from porter.graph.pads import Pad
 from porter.graph.record import from_record
+from porter.padding import KnownSize
 from porter.port import Record
 
 MOST_BLOCKS, MOST_NODES = 60, 3000
@@ -92,7 +93,7 @@ def blocks_of(record: Record) -> list[Box]:
     return found
 
 
-def _outputs(graph: Graph, size: tuple[int, int]) -> dict[str, str]:
+def _outputs(graph: Graph, size: KnownSize) -> dict[str, str]:
     try:
         return {path: "×".join(map(str, shape)) for path, shape in shapes(graph, size).items()}
     except GraphError:  # this graph is not one of the native size

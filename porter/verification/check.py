@@ -17,6 +17,7 @@ from porter.frameworks import Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.bounds import numbers
 from porter.graph.ops import shape_text
+from porter.padding import KnownSize
 from porter.port import Port
 from porter.verification.bounds import Look, farthest
 from porter.verification.evidence import excitement
@@ -134,9 +135,7 @@ class Check:
             for dtype in wanted
         }
 
-    def _batches(
-        self, dtype: Dtype, size: tuple[int, int], values: Mapping[tuple[int, int], int]
-    ) -> list[Array]:
+    def _batches(self, dtype: Dtype, size: KnownSize, values: Mapping[tuple[int, int], int]) -> list[Array]:
         """Args: values: so many numbers an image's values are, at each size."""
         decides = dtype == "float64" or "float64" not in self.dtypes
         channels, least, each = self.port.record.input.channels, self.images if decides else 2, values[size]
@@ -307,7 +306,7 @@ class Check:
         return Verdict(self.against(source, sizes), self.fed, rounding=self.port.record.rounding)
 
 
-def _values(graph: Graph, size: tuple[int, int]) -> int:
+def _values(graph: Graph, size: KnownSize) -> int:
     """How many numbers an image's values are."""
     return sum(map(numbers, shapes(graph, size).values()))
 

@@ -19,6 +19,7 @@ from porter.base.errors import CheckFailed
 from porter.frameworks import CONVERTED, Alone, Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
+from porter.padding import KnownSize
 from porter.port import Port, Record
 from porter.verification.references import LayeredSource, SourceValues, Wrapped
 
@@ -74,7 +75,7 @@ class Shifted(Wrapped):
         }
         return alike | {path: values[norm] for path, norm in self.folded.items() if norm in values}
 
-    def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
+    def run_alone(self, layers: Collection[Alone], size: KnownSize) -> dict[str, Array]:
         """See porter.verification.references.LayeredSource."""
         if not isinstance(self.source, LayeredSource):
             return {}

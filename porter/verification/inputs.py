@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from porter.data.preprocess import Preprocess
 from porter.graph import INPUT, Affine, Graph
+from porter.padding import KnownSize
 
 OCTAVES = 6
 _BRIGHTEST, _COLOURS = 255.0, 3
@@ -112,7 +113,7 @@ def ranges(
     )
 
 
-def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRange, seed: int = 0) -> Images:
+def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, seed: int = 0) -> Images:
     """`count` images of `size` (rows, columns) as N x C x H x W float64, in a range.
 
     Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring
@@ -132,7 +133,7 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
 
 
 def make_telling(
-    size: tuple[int, int], count: int, channels: int, taken: InputRange, rough: Roughness = ROUGHNESS[0]
+    size: KnownSize, count: int, channels: int, taken: InputRange, rough: Roughness = ROUGHNESS[0]
 ) -> Images:
     """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that
     reach what photos hardly do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges

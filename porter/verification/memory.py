@@ -16,6 +16,7 @@ from porter.base.errors import CheckFailed
 from porter.base.options import CHECK, INPUT_SIZE
 from porter.graph import Graph, Shape, shapes, tensor_shapes
 from porter.graph.bounds import numbers
+from porter.padding import KnownSize
 
 K = TypeVar("K")
 
@@ -89,7 +90,7 @@ def weights_in(graph: Graph) -> int:
     return sum(math.prod(shape) for roles in tensor_shapes(graph).values() for shape in roles.values())
 
 
-def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
+def expect_memory(graph: Graph, size: KnownSize) -> None:
     """Expects that this machine, or its container, can hold the largest value that a comparison at a size
     (rows, columns) holds on both sides: a process that asks for more is killed.
 

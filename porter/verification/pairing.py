@@ -4,7 +4,6 @@ otherwise by their names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +13,9 @@ from porter.base.dtypes import NamedArrays
 from porter.base.errors import MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, canonical
 from porter.filegraph.to_graph import Translated, to_graph
+from porter.frameworks import LayerNames
 from porter.graph import OF_LOGITS, BatchNorm, Graph, Op
+from porter.padding import KnownSize
 from porter.source.fitting.alignment import align, without_cells
 from porter.source.opened import Opened
 from porter.verification.numbers import norm
@@ -31,7 +32,7 @@ class Pairs:
         named: they are pairs by their names only.
     """
 
-    layers: Mapping[str, str]
+    layers: LayerNames
     rounded: bool = False
     named: bool = False
 
@@ -63,7 +64,7 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
     return _by_names(opened, translated)
 
 
-def _aligned(graph: Graph, file: FileGraph, end: str, size: tuple[int, int]) -> Pairs:
+def _aligned(graph: Graph, file: FileGraph, end: str, size: KnownSize) -> Pairs:
     """The file's layers of a graph's nodes, without layers that have taken a norm in; the norm is their pair.
 
     Args:
@@ -95,7 +96,7 @@ def _rounds(one: Op, other: Op | Foreign) -> bool:
 
 
 def weight_distances(
-    opened: Opened, file: FileGraph, tensors: NamedArrays, layers: Mapping[str, str]
+    opened: Opened, file: FileGraph, tensors: NamedArrays, layers: LayerNames
 ) -> dict[str, float]:
     """How far a reference file's weights are from the source's: by path, the largest relative L2 distance of
     a layer's tensors, without those that are equal.

@@ -23,7 +23,7 @@ from porter.frameworks.images import as_maps
 from porter.graph import INPUT, Graph, Node, Op, shapes
 from porter.graph.ops import is_map
 from porter.graph.plan import make_plan
-from porter.padding import ANY
+from porter.padding import ANY, KnownSize
 from porter.port import Port
 from porter.verification.bounds import bounded
 from porter.verification.numbers import Norms, norms
@@ -52,7 +52,7 @@ class Probe:
 
     port: Port
     source: LayeredSource
-    size: tuple[int, int]
+    size: KnownSize
     limit: float
     device: str
     tensors: Tensors | None
@@ -131,7 +131,7 @@ class Probe:
         return self.port.destination.ENGINE.run(model, as_maps(batch, graph), [first, *further])
 
 
-def _across_bounds(graph: Graph, nodes: Sequence[Node], size: tuple[int, int]) -> dict[str, Alone]:
+def _across_bounds(graph: Graph, nodes: Sequence[Node], size: KnownSize) -> dict[str, Alone]:
     """By path, activations with numbers on both sides of each bound of all that read the same value, and far
     ones: a small map of its channels, or as many values of its axes as they take.
     """

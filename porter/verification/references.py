@@ -32,7 +32,7 @@ from porter.graph import (
     shapes,
 )
 from porter.graph.plan import Plan, make_plan
-from porter.padding import ANY
+from porter.padding import ANY, KnownSize
 from porter.port import OWN_BUILD
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
@@ -56,7 +56,7 @@ class SourceValues(Protocol):
     def run_by(self) -> str:
         """What runs it, in words."""
 
-    def takes(self, size: tuple[int, int]) -> bool:
+    def takes(self, size: KnownSize) -> bool:
         """Whether it can be run on an input of `size` (rows, columns)."""
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> NamedArrays:
@@ -69,7 +69,7 @@ class SourceValues(Protocol):
 class LayeredSource(SourceValues, Protocol):
     """A source whose layers can be run by themselves."""
 
-    def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
+    def run_alone(self, layers: Collection[Alone], size: KnownSize) -> dict[str, Array]:
         """Values in float64 of layers that read one value, by path.
 
         Args:
@@ -92,7 +92,7 @@ class Wrapped:
     def run_by(self) -> str:
         return self.source.run_by
 
-    def takes(self, size: tuple[int, int]) -> bool:
+    def takes(self, size: KnownSize) -> bool:
         return self.source.takes(size)
 
 
@@ -127,7 +127,7 @@ class ZooReference:
     def run_by(self) -> str:
         return f"its own code in {self.engine.RUNNER}"
 
-    def takes(self, size: tuple[int, int]) -> bool:
+    def takes(self, size: KnownSize) -> bool:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
@@ -141,11 +141,11 @@ class ZooReference:
             self._expect_returned(values.pop(_AS_GIVEN), values)
         return _followed(_without_row(values, self.without_background), self.behind)
 
-    def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
+    def run_alone(self, layers: Collection[Alone], size: KnownSize) -> dict[str, Array]:
         """See LayeredSource."""
         return self.engine.run_alone(self._model(size, "float64"), _tapped(layers, self.taps))
 
-    def _model(self, size: tuple[int, int], dtype: Dtype) -> Any:
+    def _model(self, size: KnownSize, dtype: Dtype) -> Any:
         key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
         if key not in self._built:
             # Models are large; both types of a size are wanted in turns.
@@ -170,7 +170,7 @@ class ZooReference:
             next="name the layer that gives its logits, or add what follows it to the recipe's graph",
         )
 
-    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+    def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
         """Gives only the logits, those at `output`, in float32; no other values are fetched from the
         model.
         """
@@ -233,7 +233,7 @@ class FileGraphSource:
     def run_by(self) -> str:
         return self.engine.RUNNER
 
-    def takes(self, size: tuple[int, int]) -> bool:
+    def takes(self, size: KnownSize) -> bool:
         graph = self.checkpoint.graph
         if graph is None or graph.resizable:
             return graph is not None
@@ -258,7 +258,7 @@ class FileGraphSource:
             values[output] = values[ending.source].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
 
-    def run_alone(self, layers: Collection[Alone], size: tuple[int, int]) -> dict[str, Array]:
+    def run_alone(self, layers: Collection[Alone], size: KnownSize) -> dict[str, Array]:
         """See LayeredSource."""
         return self.engine.run_alone(self._model("float64"), _tapped(layers, self.fit.taps))
 
@@ -311,7 +311,7 @@ class FileGraphSource:
         """See porter.frameworks.Engine.disagreement."""
         return self.engine.disagreement(self.checkpoint, batch)
 
-    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+    def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
         """As `Reference.classifier`."""
         model = self.engine.build_file(self.checkpoint, "float32", size)
         whole = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
@@ -420,7 +420,7 @@ class OwnBuild:
     def run_by(self) -> str:
         return f"porter's own build in {self.destination.ENGINE.RUNNER}"
 
-    def takes(self, size: tuple[int, int]) -> bool:
+    def takes(self, size: KnownSize) -> bool:
         return True
 
     def run(self, batch: Array, dtype: Dtype, paths: Collection[str] | None = None) -> dict[str, Array]:
@@ -433,7 +433,7 @@ class OwnBuild:
         shown = [path for path in self.graph.by_path if _is_asked(path, paths)]
         return self.destination.ENGINE.run(model, batch.astype(dtype), shown)
 
-    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+    def classifier(self, output: str, size: KnownSize, protocol: Preprocess, device: str) -> Classifier:
         """As `Reference.classifier`."""
         plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
         model = self.destination.ENGINE.build(plan, self.tensors, {}, "float32", device)

@@ -30,7 +30,7 @@ from porter.frameworks.images import as_taken, in_parts
 from porter.frameworks.in_memory import Saved
 from porter.graph import OF_LOGITS, Graph, shapes
 from porter.graph.ops import is_map
-from porter.padding import ANY
+from porter.padding import ANY, KnownSize
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
 from porter.source.in_memory import export
@@ -143,7 +143,7 @@ class UserReference:
     named: bool = True
     run_by: str = "its own code"
 
-    def takes(self, size: tuple[int, int]) -> bool:
+    def takes(self, size: KnownSize) -> bool:
         if size == self.sizes.built or self.sizes.only is not None:
             return self.sizes.takes(size)
         try:
@@ -193,7 +193,7 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
     )
 
 
-def _image(graph: Graph, size: tuple[int, int]) -> Array:
+def _image(graph: Graph, size: KnownSize) -> Array:
     return np.random.default_rng(0).standard_normal((IMAGES, graph.channels, *size))
 
 
@@ -385,7 +385,7 @@ def _of_checkpoint(
 
 
 def _expect_outputs(
-    given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]
+    given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: KnownSize
 ) -> str | None:
     """Refuses a reference whose outputs are not as many or as large as the source's; path of the head whose
     row 0 it has and the port lacks.

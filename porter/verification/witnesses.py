@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from porter.base.errors import CannotRun, Contradiction, NotInstalled, escaped
 from porter.filegraph.checkpoint import Checkpoint
+from porter.padding import KnownSize
 from porter.source.opened import Opened
 
 
@@ -23,7 +24,7 @@ class Witness(Protocol):
 
     NAME: str
 
-    def disagreement(self, checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> str | None:
+    def disagreement(self, checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
         """What it reads otherwise than porter, in words; None where it reads the same.
 
         Args:
@@ -73,7 +74,7 @@ class Testimony:
     unheld: str | None = None
 
 
-def testimony(opened: Opened, size: tuple[int, int], whole: bool) -> Testimony:
+def testimony(opened: Opened, size: KnownSize, whole: bool) -> Testimony:
     """What the witness of a source's file says of porter's reading. See `Witness`.
 
     Raises:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from porter.base.errors import FileError, PorterError, first_line
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
+from porter.padding import KnownSize
 
 
 class BuiltModel(NamedTuple):
@@ -25,7 +26,7 @@ class BuiltModel(NamedTuple):
 
     model: Any
     by: str
-    size: tuple[int, int] | None
+    size: KnownSize | None
     notes: tuple[str, ...] = ()
     channels: int | None = None
 

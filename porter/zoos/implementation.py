@@ -13,8 +13,9 @@ from porter.base.dtypes import Dtype, NamedArrays
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
-from porter.padding import Size
+from porter.padding import KnownSize, Size
 from porter.zoos.tables import DEFAULT_ZOOS, STOCK
 
 
@@ -46,7 +47,7 @@ class Build(Protocol):
         self,
         variant: str,
         classes: int,
-        size: tuple[int, int],
+        size: KnownSize,
         checkpoint: Checkpoint,
         dtype: Dtype,
         options: Mapping[str, Any] = ...,
@@ -79,7 +80,7 @@ class StockModel(NamedTuple):
 
     variant: str
     classes: int
-    size: tuple[int, int]
+    size: KnownSize
     preprocess: Preprocess | None = None
     class_names: tuple[str, ...] = ()
     epsilon: float | None = None
@@ -94,7 +95,7 @@ class WriteStock(Protocol):
         plan: Plan,
         model: StockModel,
         arrays: NamedArrays,
-        layers: Mapping[str, str],
+        layers: LayerNames,
         dtype: Dtype,
     ) -> dict[str, str]:
         """Writes a port's model files as the library's own class; as porter.frameworks.Destination.write.

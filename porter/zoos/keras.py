@@ -15,7 +15,7 @@ from porter.base.errors import CannotRun, MappingError, UsageError
 from porter.base.options import INPUT_SIZE, STOCK
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import RETURNED
+from porter.frameworks import RETURNED, LayerNames
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.ports.archive import save
@@ -29,7 +29,7 @@ from porter.frameworks.tf.runtime import (
     undrawn,
 )
 from porter.graph.plan import Plan
-from porter.padding import Size
+from porter.padding import KnownSize, Size
 from porter.zoos.implementation import Build, Implementation, StockClass, StockLibrary, StockModel, other_code
 from porter.zoos.tables import KERAS, SCALES_AGAIN
 
@@ -53,7 +53,7 @@ def build_by(
     def build(
         variant: str,
         classes: int,
-        size: tuple[int, int],
+        size: KnownSize,
         checkpoint: Checkpoint,
         dtype: Dtype,
         options: Mapping[str, Any] = {},
@@ -100,7 +100,7 @@ def _runs_at_any_size(variant: str) -> bool:
 def _build(
     variant: str,
     classes: int,
-    size: tuple[int, int],
+    size: KnownSize,
     checkpoint: Checkpoint,
     dtype: Dtype,
     options: Mapping[str, Any] = {},
@@ -112,7 +112,7 @@ def _build(
     return build_by("keras", construct, _runs_at_any_size)(variant, classes, size, checkpoint, dtype, foreign)
 
 
-def _construct(variant: str, classes: int, size: tuple[int, int], options: Mapping[str, Any] = {}) -> Any:
+def _construct(variant: str, classes: int, size: KnownSize, options: Mapping[str, Any] = {}) -> Any:
     if variant not in KERAS:
         raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(KERAS)}")
     name, arguments = KERAS[variant][0], {**_arguments(variant, classes, size), **options}
@@ -156,7 +156,7 @@ def _scaled_again(model: Any) -> Any:
     return keras.models.clone_model(model, call_function=called)
 
 
-def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, Any]:
+def _arguments(variant: str, classes: int, size: KnownSize) -> dict[str, Any]:
     own = KERAS[variant][1]
     return {
         "weights": None,
@@ -206,7 +206,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     )
 
 
-def build_stock(model: StockModel, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
+def build_stock(model: StockModel, size: KnownSize, checkpoint: Checkpoint, dtype: Dtype) -> Any:
     """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
     keras, numbered = (
         import_keras(),
@@ -230,7 +230,7 @@ def write_stock(
     plan: Plan,
     model: StockModel,
     arrays: NamedArrays,
-    layers: Mapping[str, str],
+    layers: LayerNames,
     dtype: Dtype,
 ) -> dict[str, str]:
     """Writes `model.keras` as keras.applications' own class of `variant`, built for `plan.only_size`.

@@ -12,6 +12,7 @@ from typing import Any
 
 from porter.base.errors import NotInstalled, UsageError
 from porter.frameworks.tf.runtime import import_keras
+from porter.padding import KnownSize
 from porter.zoos.implementation import Implementation
 from porter.zoos.keras import build_by
 from porter.zoos.tables import KERAS_APPLICATIONS
@@ -20,7 +21,7 @@ _PACKAGE = "Keras-Applications==1.0.8"
 _HEAD = "probs"
 
 
-def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
+def construct(variant: str, classes: int, size: KnownSize) -> Any:
     """The package's model of a variant for images of `size` (rows, columns), giving logits; of Keras's global
     floating type.
 

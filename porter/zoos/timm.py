@@ -16,6 +16,7 @@ from porter.base.errors import NotInstalled, UsageError
 from porter.base.options import STOCK
 from porter.data.timm_config import CONFIG_FILE, to_timm, unlike_timm
 from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.folders import BuiltModel, stated_size
@@ -90,7 +91,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         plan: Plan,
         model: StockModel,
         arrays: NamedArrays,
-        layers: Mapping[str, str],
+        layers: LayerNames,
         dtype: Dtype,
     ) -> dict[str, str]:
         """Writes `model.safetensors`, a state_dict of timm's model, `model.py`, and the `config.json` with

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Dtype
 from porter.filegraph.checkpoint import Checkpoint
+from porter.padding import KnownSize
 from porter.zoos.implementation import Implementation
 from porter.zoos.tables import TIMM_BIG_VISION, takes_any_size
 from porter.zoos.timm_jax import from_npz, settings_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def build(
     variant: str,
     classes: int,
-    size: tuple[int, int],
+    size: KnownSize,
     checkpoint: Checkpoint,
     dtype: Dtype,
     options: Mapping[str, Any] = {},

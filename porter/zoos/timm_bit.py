@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from porter.base.dtypes import Dtype
 from porter.base.errors import CannotRun
 from porter.filegraph.checkpoint import Checkpoint
+from porter.padding import KnownSize
 from porter.zoos.implementation import Implementation, other_code
 from porter.zoos.tables import TIMM_BIT
 from porter.zoos.timm_jax import from_npz
@@ -24,7 +25,7 @@ _EPSILON = 1e-10
 def build(
     variant: str,
     classes: int,
-    size: tuple[int, int],
+    size: KnownSize,
     checkpoint: Checkpoint,
     dtype: Dtype,
     options: Mapping[str, Any] = {},

@@ -17,6 +17,7 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import CannotRun, MappingError
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
+from porter.padding import KnownSize
 from porter.zoos.implementation import Implementation, other_code
 from porter.zoos.tables import SIDE, TIMM_JAX, takes_any_size
 from porter.zoos.timm import import_timm
@@ -30,7 +31,7 @@ _GELU = {True: "gelu_tanh", False: "gelu"}
 def build(
     variant: str,
     classes: int,
-    size: tuple[int, int],
+    size: KnownSize,
     checkpoint: Checkpoint,
     dtype: Dtype,
     options: Mapping[str, Any] = {},
@@ -39,7 +40,7 @@ def build(
     return from_npz(TIMM_JAX[variant][0], settings_of(classes, size, options), checkpoint, dtype)
 
 
-def settings_of(classes: int, size: tuple[int, int], options: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(classes: int, size: KnownSize, options: Mapping[str, Any]) -> dict[str, Any]:
     """What timm's transformers are built with to be Google's.
 
     Raises:

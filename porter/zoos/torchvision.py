@@ -16,8 +16,9 @@ from porter.base.options import STOCK
 from porter.base.package import expect_installed, install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.triton import load_triton
+from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
-from porter.padding import Size
+from porter.padding import KnownSize, Size
 from porter.zoos.implementation import Build, Implementation, StockClass, StockLibrary, StockModel, other_code
 from porter.zoos.tables import OF_ONE_SIZE, SIDE, TORCHVISION, Call, takes_any_size
 
@@ -42,7 +43,7 @@ def build_by(
     def build(
         variant: str,
         classes: int,
-        size: tuple[int, int],
+        size: KnownSize,
         checkpoint: Checkpoint,
         dtype: Dtype,
         options: Mapping[str, Any] = {},
@@ -113,7 +114,7 @@ def write_stock(
     plan: Plan,
     model: StockModel,
     arrays: NamedArrays,
-    layers: Mapping[str, str],
+    layers: LayerNames,
     dtype: Dtype,
 ) -> dict[str, str]:
     """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`."""

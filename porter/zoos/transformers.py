@@ -13,6 +13,7 @@ from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError
 from porter.base.package import expect_installed, install
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
+from porter.padding import KnownSize
 from porter.zoos.folders import BuiltModel, stated_size
 from porter.zoos.implementation import Implementation, other_code
 from porter.zoos.tables import SETTINGS, SIDE, TRANSFORMERS, Call, takes_any_size
@@ -59,7 +60,7 @@ def implementation(calls: Mapping[str, Call]) -> Implementation:
     def build(
         variant: str,
         classes: int,
-        size: tuple[int, int],
+        size: KnownSize,
         checkpoint: Checkpoint,
         dtype: Dtype,
         options: Mapping[str, Any] = {},

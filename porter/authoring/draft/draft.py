@@ -14,6 +14,7 @@ from porter.base.commands import CONVERT, FILE, FRAMEWORK
 from porter.base.errors import UsageError
 from porter.graph import BatchNorm, Graph, site_of, tensor_shapes
 from porter.graph.blocks.find import find_blocks
+from porter.padding import KnownSize
 from porter.recipe.expressions import Value
 from porter.recipe.model import STANDARD_OPTIONS
 from porter.recipe.writing.steps import draft_steps
@@ -33,7 +34,7 @@ class DraftFacts:
     variant: str
     zoo: str
     framework: str
-    size: tuple[int, int]
+    size: KnownSize
     classes: int = 0
     activation: str | None = None
 

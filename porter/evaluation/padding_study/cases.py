@@ -17,7 +17,7 @@ from porter.graph import Graph, shapes, site_of
 from porter.graph.difference import site_differences
 from porter.graph.pads import with_conventions
 from porter.graph.plan import make_plan
-from porter.padding import LOWEST, Capabilities, Convention, Site
+from porter.padding import LOWEST, Capabilities, Convention, KnownSize, Site
 
 Twins = Literal["name", "tell", "drop"]
 SHIPPED, ASYMMETRIC, SYMMETRIC, TRAINED = "as shipped", "asymmetric", "symmetric", "as trained"
@@ -127,7 +127,7 @@ def changed(base: Trial, changes: Sequence[Change]) -> Trial:
     )
 
 
-def same_windows(one: Graph, other: Graph, size: tuple[int, int]) -> bool:
+def same_windows(one: Graph, other: Graph, size: KnownSize) -> bool:
     """Whether two paddings of a graph compute the same for an input of `size` (rows, columns)."""
     return shapes(one, size) == shapes(other, size) and not any(site_differences(one, other, size))
 
@@ -143,7 +143,7 @@ class Setting:
     """
 
     graph: Graph
-    size: tuple[int, int]
+    size: KnownSize
     capabilities: Capabilities
 
     def padded(self, trial: Trial) -> Graph:

@@ -11,7 +11,7 @@ from porter.filegraph.walk import NoOp
 from porter.formats.keras.layer import count, number, pair
 from porter.formats.tensorflow import has_cubic_shares
 from porter.graph import Resize
-from porter.padding import Pads, Size
+from porter.padding import KnownSize, Pads, Size
 
 _CROP, _PAD = "crop_to_aspect_ratio", "pad_to_aspect_ratio"
 _EXACT = 2**24
@@ -52,7 +52,7 @@ def centred(kind: str, arguments: Mapping[str, Any], size: Size) -> Pads | None:
     return _cropped((rows, columns), wanted) if rows >= wanted[0] and columns >= wanted[1] else None
 
 
-def _cropped(size: tuple[int, int], wanted: tuple[int, int]) -> Pads:
+def _cropped(size: KnownSize, wanted: tuple[int, int]) -> Pads:
     less = [old - new for old, new in zip(size, wanted, strict=True)]
     (top, bottom), (left, right) = ((-(each // 2), each // 2 - each) for each in less)
     return top, bottom, left, right

@@ -23,11 +23,12 @@ from porter.formats.keras.hdf5_bytes import Image, Unknown
 from porter.formats.keras.hdf5_library import told_by_library
 from porter.formats.keras.hdf5_objects import Values
 from porter.formats.keras.read_keras import read_archived
+from porter.padding import KnownSize
 
 NAME = "h5py"
 
 
-def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> str | None:
+def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
     """See porter.verification.witnesses.Witness.
 
     Raises:

@@ -12,7 +12,7 @@ from porter.frameworks.flax.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
-    from porter.frameworks import PortEngine, Tensors
+    from porter.frameworks import LayerNames, PortEngine, Tensors
     from porter.graph.plan import Plan
 
 NAME = "flax"
@@ -23,7 +23,7 @@ NAMES_LAYERS = False
 ENGINE: PortEngine = engine
 
 
-def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
     """`model.py` as porter writes it today; see porter.frameworks.flax.code."""
     from porter.frameworks.flax import code, state
 
@@ -34,7 +34,7 @@ def write(
     folder: Path,
     plan: Plan,
     tensors: Tensors,
-    layers: Mapping[str, str],
+    layers: LayerNames,
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
@@ -44,7 +44,7 @@ def write(
     return write_port(folder, plan, tensors, dtype)
 
 
-def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
     """The canonical tensors of a port that `write` wrote."""
     from porter.frameworks.flax.state import read_weights
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from porter.frameworks import LayerNames
 from porter.frameworks.defaults import counted_layers as counted_layers, numbered_layers as numbered_layers
 from porter.frameworks.flax.layout import canonical as to_canonical, stored as from_canonical, variables
 from porter.graph import Graph, Node
@@ -24,7 +25,7 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str
     return {role: (path, path.replace("/", ".")) for role, path in paths.items()}
 
 
-def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str, ...]]:
     """See porter.frameworks.dialects.PortDialect.port_keys."""
     from porter.frameworks.flax.code import places  # few files have these names
 

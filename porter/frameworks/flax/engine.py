@@ -16,14 +16,14 @@ from porter.frameworks.defaults import (
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
-    from porter.frameworks import Classifier, Tensors
+    from porter.frameworks import Classifier, LayerNames, Tensors
     from porter.graph.plan import Plan
 
 NAME = "flax"
 RUNNER = "JAX"
 
 
-def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
+def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
     """The plan as an nnx.Module in eval mode; see porter.frameworks.flax.graph_module."""
     for package in ("jax", "flax"):
         expect_installed(package, install("flax"))

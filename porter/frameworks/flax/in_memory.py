@@ -25,7 +25,7 @@ from porter.frameworks.in_memory import Saved
 from porter.graph import Graph, input_shapes
 from porter.graph.ops import Rearrange, is_map
 from porter.graph.ops.arrays import CHANNELS_LAST
-from porter.padding import ANY, Size
+from porter.padding import ANY, KnownSize, Size
 
 _Shapes: TypeAlias = "tuple[tuple[int, ...], ...]"
 """Of what a module is called with: of images N×H×W×C first."""
@@ -210,7 +210,7 @@ def _shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | N
     return next((each for each in tried if _refusal(model, each) is None), tried[0])
 
 
-def _taken_by(graph: Graph, size: tuple[int, int], name: str) -> _Shapes:
+def _taken_by(graph: Graph, size: KnownSize, name: str) -> _Shapes:
     """Of what the module of a port's graph is called with."""
     known = input_shapes(graph, size).values()
     shapes = tuple(

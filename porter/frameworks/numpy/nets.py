@@ -31,7 +31,7 @@ from porter.base.options import DTYPE
 from porter.filegraph.kernels.program import Program
 from porter.filegraph.names import Names
 from porter.files import digest
-from porter.frameworks import Tensors, defaults
+from porter.frameworks import LayerNames, Tensors, defaults
 from porter.frameworks.numpy import engine, ports
 from porter.frameworks.spelled import Spelled
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Rearrange, shapes, tensor_shapes
@@ -237,7 +237,7 @@ class NetDestination(ABC, Generic[M]):
             raise GraphError(f"porter writes no layer of {self.TITLE} for {op.words}", where=node.path)
 
     def build(
-        self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
+        self, plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu"
     ) -> ports.PortModel:
         """The net of the plan, as its text says it.
 
@@ -257,7 +257,7 @@ class NetDestination(ABC, Generic[M]):
         folder: Path,
         plan: Plan,
         tensors: Tensors,
-        layers: Mapping[str, str],
+        layers: LayerNames,
         dtype: Dtype,
         about: Mapping[str, str],
     ) -> dict[str, str]:
@@ -279,7 +279,7 @@ class NetDestination(ABC, Generic[M]):
             file.writelines(data)
         return {name: digest(folder / name) for name in (self.MODEL_FILE, self.NET_FILE)}
 
-    def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
         """The canonical tensors of a port that `write` wrote.
 
         Raises:

@@ -7,7 +7,7 @@ run the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from porter.base.dtypes import Array, Dtype, storage_type
 from porter.base.errors import UsageError
 from porter.base.options import DEVICE
 from porter.base.package import expect_installed, install
-from porter.frameworks import Tensors
+from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.images import as_taken, expect_fit, expect_inputs
 from porter.frameworks.onnx.model import Model, make_model, run_model
 from porter.frameworks.onnx.session import Session
@@ -79,9 +79,7 @@ class OnnxModel:
         )
 
 
-def build(
-    plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
-) -> OnnxModel:
+def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> OnnxModel:
     """The plan as an object that is called with a batch. ONNX models run on the CPU.
 
     Raises:

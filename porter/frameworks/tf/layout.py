@@ -16,6 +16,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.filegraph.names import Names
+from porter.frameworks import LayerNames
 from porter.graph import Graph, Node, Op, channels_of, is_depthwise, ops
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
@@ -258,7 +259,7 @@ def _listed(names: Collection[str], most: int = 5) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
-def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
+def layer_names(graph: Graph, layers: LayerNames) -> dict[str, str]:
     """The Keras layer name of every node, which is its holder's: the name in `layers` if there is one,
     otherwise the path, with `_` for `/`.
 
@@ -280,7 +281,7 @@ def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
     return {node.path: names[node.holder] for node in graph.nodes}
 
 
-def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str, ...]]:
     """See porter.frameworks.dialects.PortDialect.port_keys: Keras's layers have only the tensors that the
     graph has.
     """

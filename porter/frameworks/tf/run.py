@@ -19,6 +19,7 @@ from porter.frameworks.tf.frozen.run import GraphRunner, channels_first, channel
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 from porter.graph import TakesInputs
 from porter.graph.walks import in_order
+from porter.padding import KnownSize
 
 _RUNNER = "porter_runner"
 
@@ -39,7 +40,7 @@ class Runner:
         any_size: bool,
         arrays: Collection[str] = (),
         takes: TakesInputs | None = None,
-        usual_size: tuple[int, int] | None = None,
+        usual_size: KnownSize | None = None,
     ) -> None:
         self.values, self.usual_size = values, usual_size
         self._model = model
@@ -190,7 +191,7 @@ def attach_runner(
     any_size: bool = False,
     arrays: Collection[str] = (),
     takes: TakesInputs | None = None,
-    usual_size: tuple[int, int] | None = None,
+    usual_size: KnownSize | None = None,
 ) -> None:
     """Attaches a Runner to a model for `run`; it is not saved with the model.
 

@@ -16,7 +16,7 @@ from porter.graph import ops
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
     from porter.base.errors import PorterError
-    from porter.frameworks import PortEngine, Tensors
+    from porter.frameworks import LayerNames, PortEngine, Tensors
     from porter.graph.plan import Plan
 
 CAPABILITIES = replace(
@@ -52,7 +52,7 @@ def write(
     folder: Path,
     plan: Plan,
     tensors: Tensors,
-    layers: Mapping[str, str],
+    layers: LayerNames,
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
@@ -62,7 +62,7 @@ def write(
     return write(folder, plan, tensors, dtype, about)
 
 
-def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
     """The file itself, see porter.frameworks.CONVERTED."""
     from porter.frameworks.tflite.port_files import read_file
 

@@ -21,14 +21,14 @@ from porter.frameworks.tflite import FILE
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
-    from porter.frameworks import Classifier, Tensors
+    from porter.frameworks import Classifier, LayerNames, Tensors
     from porter.graph.plan import Plan
 
 NAME = "tflite"
 RUNNER = "TensorFlow Lite"
 
 
-def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
+def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
     """The file that `tensors` holds (porter.frameworks.CONVERTED), otherwise what the converter makes of
     them. In float64, in which TensorFlow Lite does not compute, it is the Keras model that the converter is
     given.

@@ -29,6 +29,7 @@ from porter.formats.tflite.model import IMAGE, read_model
 from porter.formats.tflite.rows import program
 from porter.frameworks.numpy.engine import NumpyModel
 from porter.frameworks.tflite import recording
+from porter.padding import KnownSize
 
 NAME = "TensorFlow Lite's interpreter"
 _LIMITS = Limits(seconds=120, memory=4 << 30, written=2 << 30)
@@ -47,7 +48,7 @@ _LARGEST = 1e37
 """What is larger may be infinite in float32."""
 
 
-def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> str | None:
+def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
     """See porter.verification.witnesses.Witness.
 
     Raises:
@@ -113,7 +114,7 @@ class _Recorded:
     kinds: Mapping[str, str]
 
 
-def _record(path: Path, folder: Path, size: tuple[int, int]) -> _Recorded:
+def _record(path: Path, folder: Path, size: KnownSize) -> _Recorded:
     arguments: tuple[str | Path, ...] = (path.absolute(), folder, *map(str, size))
     try:
         run_apart(recording.__file__, arguments, path.stat().st_size, NAME, _LIMITS)

@@ -14,7 +14,7 @@ from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype
-    from porter.frameworks import PortEngine, Tensors
+    from porter.frameworks import LayerNames, PortEngine, Tensors
     from porter.graph import Graph
     from porter.graph.plan import Plan
 
@@ -35,7 +35,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     return state.fillings(graph, tensors)
 
 
-def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
     """`model.py` as porter writes it today; see porter.frameworks.torch.port_files."""
     from porter.frameworks.torch import port_files
 
@@ -46,7 +46,7 @@ def write(
     folder: Path,
     plan: Plan,
     tensors: Tensors,
-    layers: Mapping[str, str],
+    layers: LayerNames,
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
@@ -56,7 +56,7 @@ def write(
     return write_port(folder, plan, tensors, dtype)
 
 
-def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
     """The canonical tensors of a port that `write` or `write_stock` wrote."""
     from porter.frameworks.torch.port_files import read_weights
 

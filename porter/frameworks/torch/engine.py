@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
-    from porter.frameworks import Alone, Classifier, Tensors
+    from porter.frameworks import Alone, Classifier, LayerNames, Tensors
     from porter.graph.plan import Plan
     from porter.padding import Size
 
@@ -23,7 +23,7 @@ RUNNER = "torch"
 def build(
     plan: Plan,
     tensors: Tensors,
-    layers: Mapping[str, str],
+    layers: LayerNames,
     dtype: Dtype,
     device: str = "cpu",
 ) -> Any:

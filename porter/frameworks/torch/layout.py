@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.base.errors import MappingError
+from porter.frameworks import LayerNames
 from porter.frameworks.dialects import without_batch
 from porter.graph import (
     AddArray,
@@ -117,7 +118,7 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     return array
 
 
-def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[str, str]:
+def state_keys(node: Node, layers: LayerNames | None = None) -> Mapping[str, str]:
     """The state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its
     holder's path with dots.
 
@@ -130,7 +131,7 @@ def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[s
     return {role: f"{layer}.{name}" for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
 
 
-def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str, ...]]:
     """See porter.frameworks.dialects.PortDialect.port_keys."""
     return {
         (node.path, role): (key,)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype, NamedArrays, cast
 from porter.base.errors import FileError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
-from porter.frameworks import Tensors
+from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
@@ -32,20 +31,20 @@ def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict
     )
 
 
-def write_stock(folder: Path, plan: Plan, arrays: NamedArrays, layers: Mapping[str, str]) -> dict[str, str]:
+def write_stock(folder: Path, plan: Plan, arrays: NamedArrays, layers: LayerNames) -> dict[str, str]:
     """As `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names its modules by
     path.
     """
     return _write(folder, plan, layers, arrays)
 
 
-def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+def code_files(plan: Plan, layers: LayerNames) -> dict[str, bytes]:
     """`model.py`, by its name; `layers` is empty, or names a stock class's modules by path."""
     names = {layer: module_name(path) for path, layer in layers.items()}
     return {SOURCE_FILE: model_source(plan, names).encode()}
 
 
-def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: NamedArrays) -> dict[str, str]:
+def _write(folder: Path, plan: Plan, layers: LayerNames, arrays: NamedArrays) -> dict[str, str]:
     code = code_files(plan, layers)
     for name, text in code.items():
         (folder / name).write_bytes(text)
@@ -53,7 +52,7 @@ def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: NamedArr
     return {**digests, WEIGHTS_FILE: write_safetensors(folder / WEIGHTS_FILE, arrays)}
 
 
-def read_weights(folder: Path, graph: Graph, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+def read_weights(folder: Path, graph: Graph, layers: LayerNames) -> dict[str, dict[str, Array]]:
     """The canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's modules by
     path.
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import MappingError
-from porter.frameworks import Tensors
+from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.torch.layout import state_keys
 from porter.graph import Dense, Graph, channels_of, tensor_shapes
 
@@ -59,7 +57,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
 
 
 def canonical_tensors(
-    graph: Graph, state: NamedArrays, layers: Mapping[str, str] | None = None
+    graph: Graph, state: NamedArrays, layers: LayerNames | None = None
 ) -> dict[str, dict[str, Array]]:
     """The inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches that the
     state has.

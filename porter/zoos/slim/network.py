@@ -18,6 +18,7 @@ from porter.frameworks.tf.frozen.definition import op_name
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.frameworks.tf.runtime import quiet_logger
+from porter.padding import KnownSize
 from porter.zoos.implementation import Build, Implementation, other_code
 
 
@@ -72,7 +73,7 @@ def _build_by(library: str, construct: Construct) -> Build:
     def build(
         variant: str,
         classes: int,
-        size: tuple[int, int],
+        size: KnownSize,
         checkpoint: Checkpoint,
         dtype: Dtype,
         options: Mapping[str, Any] = {},
@@ -100,7 +101,7 @@ def _build_by(library: str, construct: Construct) -> Build:
 
 
 def variables_of(
-    construct: Construct, variant: str, classes: int, size: tuple[int, int]
+    construct: Construct, variant: str, classes: int, size: KnownSize
 ) -> Mapping[str, tuple[int, ...]]:
     """Shapes of a network's variables by name, in the order in which its code makes them.
 
@@ -111,9 +112,7 @@ def variables_of(
 
 
 @lru_cache(maxsize=1)
-def _frozen_network(
-    construct: Construct, variant: str, classes: int, size: tuple[int, int]
-) -> tuple[Any, Network]:
+def _frozen_network(construct: Construct, variant: str, classes: int, size: KnownSize) -> tuple[Any, Network]:
     """The network without its weights. It is cached, because a check needs it in each number type and the
     code takes seconds.
     """

@@ -12,7 +12,7 @@ from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import Alone
+from porter.frameworks import Alone, LayerNames
 from porter.frameworks.images import beside, expect_fit, in_parts
 from porter.frameworks.tf.frozen.definition import op_name, output_index, read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
@@ -36,7 +36,7 @@ class GraphRunner:
         tensors: NamedArrays,
         outputs: Collection[str],
         dtype: Dtype,
-        layers: Mapping[str, str] | None = None,
+        layers: LayerNames | None = None,
         decimal_epsilons: bool = False,
         takes: TakesInputs | None = None,
     ) -> None:

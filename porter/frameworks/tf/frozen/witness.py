@@ -17,6 +17,7 @@ from porter.formats.protobuf import parse
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name
 from porter.graph.walks import in_order, upstream
+from porter.padding import KnownSize
 
 NAME = "TensorFlow's definitions of operators"
 _MOST_PARTS = 1 << 23
@@ -26,7 +27,7 @@ _CHOOSING = frozenset({"Merge"})
 """Ops that give one of their inputs, and say which one in a whole number."""
 
 
-def disagreement(checkpoint: Checkpoint, size: tuple[int, int], whole: bool) -> str | None:
+def disagreement(checkpoint: Checkpoint, size: KnownSize, whole: bool) -> str | None:
     """See porter.verification.witnesses.Witness.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import GraphError
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import Tensors
+from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.tf.ports.config import MODEL_NAME
 from porter.frameworks.tf.ports.model import state_model
 from porter.frameworks.tf.ports.operations import SINCE
@@ -21,7 +20,7 @@ from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 
 
-def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
+def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device: str = "cpu") -> Any:
     """A `keras.Model` of what `state_model` states; several outputs are a list.
 
     Weights are cast to `dtype`; the caller checks whether they fit its range.

@@ -8,7 +8,7 @@ from typing import Any, Concatenate
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.names import Names
-from porter.frameworks import Tensors
+from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names, variable_name
 from porter.frameworks.tf.ports.arrays import ARRAYS
 from porter.frameworks.tf.ports.layers import LAYERS
@@ -30,7 +30,7 @@ Spelling = Callable[Concatenate[KerasNode[Any], ...], Symbol]
 def state_model(
     plan: Plan,
     tensors: Tensors,
-    layers: Mapping[str, str],
+    layers: LayerNames,
     dtype: Dtype,
     spellings: Mapping[type[Op], Spelling] = {},
 ) -> Statement:

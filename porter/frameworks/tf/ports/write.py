@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
-from porter.frameworks import Tensors
+from porter.frameworks import LayerNames, Tensors
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
 from porter.frameworks.tf.ports.archive import MODEL_FILE, write_archive
 from porter.frameworks.tf.ports.config import model_config
@@ -21,7 +21,7 @@ def write(
     folder: Path,
     plan: Plan,
     tensors: Tensors,
-    layers: Mapping[str, str],
+    layers: LayerNames,
     dtype: Dtype,
     about: Mapping[str, str],
 ) -> dict[str, str]:
@@ -40,7 +40,7 @@ def write(
     return write_archive(folder, model_config(statement), partial(write_weights, statement=statement))
 
 
-def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
     """The canonical tensors of a port that `write` or a stock library (porter.zoos) wrote.
 
     Raises:
