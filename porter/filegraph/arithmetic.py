@@ -17,11 +17,11 @@ from typing import Any, cast
 import numpy as np
 
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import N, Pattern, Reference, Tensor
+from porter.filegraph.dataflow import N, Node, Pattern, Reference, Tensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View, unrepeated
-from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk, apply
+from porter.filegraph.walk import Lacks, NodeWalk, Read, Repeated, Source, Walk, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
@@ -40,7 +40,7 @@ _OF_VALUES: Mapping[str, ops.Merge] = {
 LOG_SIGMOID = ops.Affine((-1.0,), (0.0,)), ops.Softplus(), ops.Affine((-1.0,), (0.0,))
 
 
-def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
+def combine(walk: Walk, node: Node, kind: str, sources: Sequence[Reference]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
     if kind in ("Add", "Mul") and (alone := _beside_zeros(walk, sources)) is not None:
         return alone if kind == "Add" else Lacks(zeros=alone.sizes)
@@ -56,7 +56,7 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
     return combine_constant(walk, node, kind, walk.kept(_narrow(walk, live, other)), other, first)
 
 
-def _beside_zeros(walk: Walk[N], sources: Sequence[Reference]) -> View | None:
+def _beside_zeros(walk: Walk, sources: Sequence[Reference]) -> View | None:
     """The value that stands beside zeros of its size, which the file makes as it runs; None where the sources
     are others.
     """
@@ -66,7 +66,7 @@ def _beside_zeros(walk: Walk[N], sources: Sequence[Reference]) -> View | None:
     return walk.view(values[0]) if same else None
 
 
-def _filling(walk: Walk[N], node: N, sources: Sequence[Reference]) -> Lacks | None:
+def _filling(walk: Walk, node: Node, sources: Sequence[Reference]) -> Lacks | None:
     """A number that is repeated to sizes, times another one."""
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     numbers = [walk.flow.number(walk.unrepeated(source)) for source in sources if not walk.is_value(source)]
@@ -81,7 +81,7 @@ def _filling(walk: Walk[N], node: N, sources: Sequence[Reference]) -> Lacks | No
     )
 
 
-def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
+def _narrow(walk: Walk, source: Reference, other: Reference) -> Reference:
     """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1
     themselves.
     """
@@ -99,7 +99,7 @@ def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
 
 
 def combine_constant(
-    walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool = True
+    walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool = True
 ) -> Read:
     """As `combine`, of a value and a constant. `first` is the value's place."""
     count = math.prod(walk.flow.shape(other) or ())
@@ -112,7 +112,7 @@ def combine_constant(
     return walk.views.like(view, value) if value else Lacks()
 
 
-def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool) -> Read:
+def _by_array(walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool) -> Read:
     """A stored array with a number of its own in each place."""
     lacking = Lacks(f"{node.op} by something that is not one number per channel")
     numbers, origin = walk.flow.shape(other), walk.flow.origin(other)
@@ -139,7 +139,7 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
     return walk.views.led_like(array, value) if array is not None and value else lacking
 
 
-def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
+def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference) -> Value | None:
     """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the
     file's own layout.
     """
@@ -155,7 +155,7 @@ def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Referen
     return with_stored(walk, name, kind, value, Tensor(tensor.name, shape))
 
 
-def with_stored(walk: Walk[N], name: str, kind: str, value: Value, tensor: Tensor) -> Value | None:
+def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: Tensor) -> Value | None:
     """As `with_array`, of an array by its name, whose axes of one cell may be more or less than its own."""
     rank = len(value.shape or ())
     tensor = walk.flow.once(tensor) if len(tensor.shape) > rank else tensor
@@ -185,7 +185,7 @@ def with_stored(walk: Walk[N], name: str, kind: str, value: Value, tensor: Tenso
     return walk.builder.add(name, op, value, tensors={"value": Stored(stored, axes)})
 
 
-def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Source]) -> Read:
+def of_values(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> Read:
     sources = _unstretched(walk, sources)
     found = walk.together(sources)
     if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
@@ -206,7 +206,7 @@ def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Source]) -> R
     return tensor(value) or Lacks()
 
 
-def _merge(walk: Walk[N], node: N, op: ops.Merge | None, sources: Sequence[Source]) -> Read:
+def _merge(walk: Walk, node: Node, op: ops.Merge | None, sources: Sequence[Source]) -> Read:
     """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a
     difference.
     """
@@ -231,7 +231,7 @@ def _merge(walk: Walk[N], node: N, op: ops.Merge | None, sources: Sequence[Sourc
     return walk.views.led(value, rank)
 
 
-def _unstretched(walk: Walk[N], sources: Sequence[Source]) -> Sequence[Source]:
+def _unstretched(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
     """The values, before they were repeated to the size of another one of them: porter's ops stretch sizes of
     1 themselves.
     """
@@ -240,7 +240,7 @@ def _unstretched(walk: Walk[N], sources: Sequence[Source]) -> Sequence[Source]:
     return [each.before if each is not None and each.sizes in whole else source for source, each in found]
 
 
-def _fits(walk: Walk[N], view: View, source: Reference) -> bool:
+def _fits(walk: Walk, view: View, source: Reference) -> bool:
     """Whether a constant is one number, or one for each channel of a value as its tensor holds it."""
     shape = walk.flow.shape(source)
     if shape is None or (view.axes is not None and len(shape) > len(view.axes)):
@@ -250,7 +250,7 @@ def _fits(walk: Walk[N], view: View, source: Reference) -> bool:
     return not wide or (by_channels and view.value.channels in (None, math.prod(shape)))
 
 
-def _with_tensor(walk: Walk[N], node: N, kind: str, value: Value, other: Reference) -> Value | None:
+def _with_tensor(walk: Walk, node: Node, kind: str, value: Value, other: Reference) -> Value | None:
     """A bias, or a trained scale. Factors of the input are constants, because they scale pixels and no
     layer's values.
     """
@@ -267,7 +267,7 @@ def _with_tensor(walk: Walk[N], node: N, kind: str, value: Value, other: Referen
 
 
 def _with_constant(
-    walk: Walk[N], node: N, kind: str, value: Value, other: Reference, first: bool
+    walk: Walk, node: Node, kind: str, value: Value, other: Reference, first: bool
 ) -> Value | None:
     """A constant on one side. `first` is the value's place."""
     constant = walk.flow.value(other)
@@ -309,27 +309,27 @@ def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value 
     return builder.chain(name, value, named.get(exponent, (ops.Power(exponent),)))
 
 
-def negative(walk: Walk[N], node: N, source: Reference) -> View:
+def negative(walk: Walk, node: Node, source: Reference) -> View:
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.negative(node.name, view.value))
 
 
-def ones(walk: Walk[N], node: N, source: Reference, number: float = 1.0) -> View:
+def ones(walk: Walk, node: Node, source: Reference, number: float = 1.0) -> View:
     """One, or another number, for each number of a value."""
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
 
-def clip(walk: Walk[N], node: N, source: Reference, low: float, high: float) -> View:
+def clip(walk: Walk, node: Node, source: Reference, low: float, high: float) -> View:
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.clip(node.name, view.value, low, high))
 
 
-def square(walk: Walk[N], node: N, source: Reference) -> Read:
+def square(walk: Walk, node: Node, source: Reference) -> Read:
     return combine(walk, node, "Mul", (source, source))
 
 
-def squared_difference(walk: Walk[N], node: N, sources: Sequence[Reference]) -> Read:
+def squared_difference(walk: NodeWalk[N], node: N, sources: Sequence[Reference]) -> Read:
     """The squares of what two values differ by."""
     inner: N = replace(cast(Any, node), name=f"{node.name}:difference")
     apart = combine(walk, inner, "Sub", sources)
@@ -343,14 +343,14 @@ def scaled_elu(alpha: float, gamma: float) -> Sequence[Op]:
     return (ops.Elu(alpha),) if gamma == 1 else (ops.Elu(alpha), ops.Affine((gamma,), (0.0,)))
 
 
-def gated(walk: Walk[N], node: N, source: Reference, *links: Op) -> View:
+def gated(walk: Walk, node: Node, source: Reference, *links: Op) -> View:
     """A value times what ops, one after the other, make of it."""
     view = walk.kept(source)
     gate = walk.builder.chain(f"{node.name}:gate", view.value, links)
     return walk.views.like(view, walk.builder.add(node.name, ops.Multiply(), view.value, gate))
 
 
-def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
+def slopes(walk: Walk, node: Node, source: Reference, alpha: Reference) -> Read:
     """A PReLU with one slope, or one for each channel."""
     view, number = walk.kept(source), walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
@@ -372,8 +372,8 @@ def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
 
 
 def batch_norm(
-    walk: Walk[N],
-    node: N,
+    walk: Walk,
+    node: Node,
     source: Reference,
     tensors: Mapping[str, Reference],
     epsilon: float,
@@ -407,7 +407,7 @@ def batch_norm(
 
 
 def _of_each_image(
-    walk: Walk[N], view: View, tensors: Mapping[str, Reference]
+    walk: Walk, view: View, tensors: Mapping[str, Reference]
 ) -> tuple[View, Mapping[str, Reference]] | None:
     """The images of a tensor whose channels stand one after the other in its second axis, and the vectors of
     one of them; None for other tensors, and where each image has vectors of its own. torch writes an
@@ -425,7 +425,7 @@ def _of_each_image(
     return (apart, found) if len(found) == len(vectors) else None
 
 
-def _of_one_image(walk: Walk[N], source: Reference, images: Dim, channels: int) -> Reference | None:
+def _of_one_image(walk: Walk, source: Reference, images: Dim, channels: int) -> Reference | None:
     """A vector that is repeated for each image, once."""
     node = walk.flow.nodes.get(source[0])
     if node is not None and node.name in walk.flow.live:
@@ -439,7 +439,7 @@ def _of_one_image(walk: Walk[N], source: Reference, images: Dim, channels: int) 
 
 
 def response_norm(
-    walk: Walk[N], node: N, means: Pattern, pool: str, size_of: Callable[[N, Value], int | None]
+    walk: NodeWalk[N], node: N, means: Pattern, pool: str, size_of: Callable[[N, Value], int | None]
 ) -> Value | None:
     """What torch.nn.functional.local_response_norm writes, x / (bias + alpha * means of squares) ** beta;
     None for other quotients. Its alpha multiplies a mean, porter's a sum.
@@ -462,8 +462,8 @@ def response_norm(
 
 
 def norm_of_cells(
-    walk: Walk[N],
-    node: N,
+    walk: Walk,
+    node: Node,
     source: Reference,
     op: ops.LayerNorm | ops.RmsNorm,
     tensors: Mapping[str, Reference],
@@ -480,8 +480,8 @@ def norm_of_cells(
 
 
 def _norm_of_axes(
-    walk: Walk[N],
-    node: N,
+    walk: Walk,
+    node: Node,
     source: Reference,
     op: ops.LayerNorm | ops.RmsNorm,
     tensors: Mapping[str, Reference],
@@ -508,7 +508,7 @@ def _norm_of_axes(
 
 
 def group_norm(
-    walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float
+    walk: Walk, node: Node, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float
 ) -> Read:
     """A norm over all cells of each group of channels, with stored vectors by role."""
     view = walk.by_cell(source, walk.views.channels_place)
@@ -520,7 +520,7 @@ def group_norm(
 
 
 def instance_norm(
-    walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float
+    walk: Walk, node: Node, source: Reference, tensors: Mapping[str, Reference], epsilon: float
 ) -> Read:
     """A norm over all axes but the first two, which are the batch and the channels, or groups of channels.
 
@@ -544,7 +544,7 @@ def instance_norm(
     )
 
 
-def _vectors(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:
+def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:
     """The names of stored vectors that have a number for each channel; None where one of them is something
     else.
     """
@@ -561,6 +561,6 @@ def is_vector(tensor: Tensor, size: int | None) -> bool:
     return len(tensor.shape) == 1 and size in (None, *tensor.shape)
 
 
-def _each_cell(walk: Walk[N], node: N, view: View, op: Op, tensors: Mapping[str, str]) -> View:
+def _each_cell(walk: Walk, node: Node, view: View, op: Op, tensors: Mapping[str, str]) -> View:
     stored = {role: Stored(name) for role, name in tensors.items()}
     return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))

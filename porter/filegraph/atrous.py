@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from porter.filegraph.builder import Apart
-from porter.filegraph.dataflow import ELEMENTWISE, N
+from porter.filegraph.dataflow import ELEMENTWISE, N, Node
 from porter.filegraph.dims import Dim, Open, divides, known
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NoOp, Read, Source, Walk
+from porter.filegraph.walk import Lacks, NodeWalk, NoOp, Read, Source, Walk
 
 _TOGETHER = ("BatchToSpaceND", "BatchToSpace")
 _WINDOWS = ("Conv2D", "DepthwiseConv2dNative", "MaxPool", "AvgPool")
@@ -55,12 +55,12 @@ Stated = tuple[list[int] | None, list[Dim] | None]
 """The block of a node, and its pads or crops; None where the model computes them as it runs."""
 
 
-def by_inputs(walk: Walk[N], node: N) -> Stated:
+def by_inputs(walk: Walk, node: Node) -> Stated:
     """Of a SpaceToBatchND or a BatchToSpaceND."""
     return walk.flow.integers(node.inputs[1]), walk.flow.dims(node.inputs[2])
 
 
-def take_apart(walk: Walk[N], node: N, stated_by: Callable[[Walk[N], N], Stated] = by_inputs) -> Read:
+def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N], Stated] = by_inputs) -> Read:
     """SpaceToBatchND of a map, a block and pads: the map, which the window behind it knows to be apart."""
     inside, ends, place = _until_together(walk, node)
     source: Source = node.source
@@ -101,7 +101,7 @@ def take_apart(walk: Walk[N], node: N, stated_by: Callable[[Walk[N], N], Stated]
     return apart if place is None else walk.views.of(apart).without([place]) or Lacks()
 
 
-def put_together(walk: Walk[N], node: N) -> Read:
+def put_together(walk: Walk, node: Node) -> Read:
     """BatchToSpaceND: the value that the nodes inside have given of the whole map."""
     source = node.source
     return (
@@ -118,7 +118,7 @@ def _of_map(block: list[int] | None, pads: list[Dim] | None, place: int) -> Stat
     return ([1, *block], [0, 0, *pads]) if place == 1 else ([*block, 1], [*pads, 0, 0])
 
 
-def _until_together(walk: Walk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
+def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
     """The nodes that compute with the map that a node takes apart, those that put it together, and where an
     ExpandDims makes the map of a row of cells; None where none does.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from porter.filegraph.arithmetic import combine, combine_constant, of_values
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dataflow import N, Node, Reference
 from porter.filegraph.dims import Numbers
 from porter.filegraph.functions import pair, within
 from porter.filegraph.views import View
@@ -26,7 +26,7 @@ COMPARISONS: Mapping[str, tuple[bool, bool]] = {
 _OPPOSITE = Affine((-1.0,), (1.0,))
 
 
-def compare(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
+def compare(walk: Walk, node: Node, kind: str, sources: Sequence[Reference]) -> Read:
     """A comparison of two values, or of a value and a constant, by the sign of their difference, which is
     exact.
     """
@@ -40,7 +40,7 @@ def comparison(kind: str) -> Reader[N]:
     return lambda walk, node: compare(walk, node, kind, node.inputs)
 
 
-def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Reference) -> Read:
+def choose(walk: Walk, node: Node, test: Reference, first: Reference, second: Reference) -> Read:
     """The first value where a comparison holds, otherwise the second; either may be a constant."""
     if not walk.flow.is_value(test):
         return _chosen(walk, node, test, first, second)
@@ -67,7 +67,7 @@ def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Re
     )
 
 
-def _chosen(walk: Walk[N], node: N, test: Reference, first: Reference, second: Reference) -> Read:
+def _chosen(walk: Walk, node: Node, test: Reference, first: Reference, second: Reference) -> Read:
     """As `choose`, by truths that the file stores: each value times ones and zeros."""
     truths = walk.flow.value(walk.unrepeated(test))
     if truths is None or truths.dtype.kind != "b":
@@ -89,12 +89,12 @@ def _chosen(walk: Walk[N], node: N, test: Reference, first: Reference, second: R
     return combine_constant(walk, node, "Add", found, walk.flow.stated(f"{node.name}:numbers", added))
 
 
-def choice(walk: Walk[N], node: N) -> Read:
+def choice(walk: Walk, node: Node) -> Read:
     """Reads a node of three values as a choice."""
     return choose(walk, node, node.source, node.inputs[1], node.inputs[2])
 
 
-def _times(walk: Walk[N], node: N, share: View, source: Reference) -> Read:
+def _times(walk: Walk, node: Node, share: View, source: Reference) -> Read:
     if walk.flow.is_value(source):
         return of_values(walk, node, "Mul", (share, source))
     numbers = walk.flow.value(source)
@@ -103,21 +103,21 @@ def _times(walk: Walk[N], node: N, share: View, source: Reference) -> Read:
     return combine_constant(walk, node, "Mul", share, source)
 
 
-def is_truth(walk: Walk[N], source: Reference) -> bool:
+def is_truth(walk: Walk, source: Reference) -> bool:
     """Whether a value says whether something holds."""
     return walk.view(source).value.node in walk.builder.truths
 
 
-def both(walk: Walk[N], node: N) -> Read:
+def both(walk: Walk, node: Node) -> Read:
     """1 where two comparisons hold."""
     return combine(walk, node, "Mul", node.inputs)
 
 
-def either(walk: Walk[N], node: N) -> Read:
+def either(walk: Walk, node: Node) -> Read:
     """1 where one of two comparisons holds."""
     return combine(walk, node, "Max", node.inputs)
 
 
-def opposite(walk: Walk[N], node: N) -> Read:
+def opposite(walk: Walk, node: Node) -> Read:
     """1 where a comparison does not hold."""
     return apply(walk, node, node.source, _OPPOSITE)

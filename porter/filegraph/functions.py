@@ -11,9 +11,9 @@ import numpy as np
 
 from porter.filegraph.arithmetic import combine, combine_constant, of_values
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dataflow import N, Node, Reference
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Reader, Source, Walk, apply
+from porter.filegraph.walk import Lacks, NodeWalk, Read, Reader, Source, Walk, apply
 from porter.graph import Abs, Add, Affine, Divide, Exp, Floor, Log, Multiply, Op, Relu, Softplus, Sqrt, Step
 from porter.graph.ops import Cos, Erf, Sin, ThresholdedRelu
 
@@ -117,7 +117,7 @@ MADE: Mapping[str, Maker] = {
 """By kind."""
 
 
-def made(walk: Walk[N], node: N, source: Source, maker: Maker) -> View:
+def made(walk: Walk, node: Node, source: Source, maker: Maker) -> View:
     """What a maker makes of each number, in whatever axes the tensor has them."""
     view = walk.kept(source)
     return walk.views.like(view, maker(walk.builder, node.name, view.value))
@@ -204,7 +204,7 @@ def remainder(divisor: float, mode: str) -> Maker:
     return make
 
 
-def by_number(walk: Walk[N], node: N, source: Source, divisor: float | None, mode: str, whole: bool) -> Read:
+def by_number(walk: Walk, node: Node, source: Source, divisor: float | None, mode: str, whole: bool) -> Read:
     """The `rounded_quotient` of a value by a number, or what it leaves.
 
     Args:
@@ -217,7 +217,7 @@ def by_number(walk: Walk[N], node: N, source: Source, divisor: float | None, mod
     return made(walk, node, source, (rounded_quotient if whole else remainder)(divisor, mode))
 
 
-def there_and_back(walk: Walk[N], node: N, source: Source, goes_back: Callable[[N], bool]) -> Read:
+def there_and_back(walk: NodeWalk[N], node: N, source: Source, goes_back: Callable[[N], bool]) -> Read:
     """A cast to whole numbers of which every reader casts them to real ones: the next whole number towards
     0.
     """
@@ -235,7 +235,7 @@ def within(node: N, name: str) -> N:
     return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
 
 
-def pair(walk: Walk[N], node: N, kind: str, first: Source | Read, second: Source | Read) -> Read:
+def pair(walk: Walk, node: Node, kind: str, first: Source | Read, second: Source | Read) -> Read:
     """A sum, difference, product or quotient of two values, of which one may be a constant; what one of them
     lacks, it lacks too.
     """
@@ -250,25 +250,25 @@ def pair(walk: Walk[N], node: N, kind: str, first: Source | Read, second: Source
     return of_values(walk, node, kind, (one, other))
 
 
-def then(walk: Walk[N], node: N, read: Read, *links: Op) -> Read:
+def then(walk: Walk, node: Node, read: Read, *links: Op) -> Read:
     """A chain behind what was read."""
     return apply(walk, node, read, *links) if isinstance(read, View) else read
 
 
-def hypotenuse(walk: Walk[N], node: N, first: Source, second: Source) -> Read:
+def hypotenuse(walk: Walk, node: Node, first: Source, second: Source) -> Read:
     """sqrt(x * x + y * y)."""
     squares = [pair(walk, within(node, "square"), "Mul", each, each) for each in (first, second)]
     return then(walk, node, pair(walk, within(node, "sum"), "Add", *squares), Sqrt())
 
 
-def log_of_sum(walk: Walk[N], node: N, first: Source, second: Source) -> Read:
+def log_of_sum(walk: Walk, node: Node, first: Source, second: Source) -> Read:
     """log(exp(x) + exp(y)): the larger one, and what the smaller adds to it."""
     apart = pair(walk, within(node, "apart"), "Sub", first, second)
     added = then(walk, within(node, "added"), apart, Abs(), _times(-1.0), Softplus())
     return pair(walk, node, "Add", pair(walk, within(node, "larger"), "Max", first, second), added)
 
 
-def between(walk: Walk[N], node: N, first: Source, second: Source, share: Source | float) -> Read:
+def between(walk: Walk, node: Node, first: Source, second: Source, share: Source | float) -> Read:
     """The first value, and a share of what the second is more."""
     apart = pair(walk, within(node, "apart"), "Sub", second, first)
     moved = (
@@ -279,7 +279,7 @@ def between(walk: Walk[N], node: N, first: Source, second: Source, share: Source
     return pair(walk, node, "Add", moved, first)
 
 
-def equal(walk: Walk[N], node: N, first: Source, second: Source, holds: bool = True) -> Read:
+def equal(walk: Walk, node: Node, first: Source, second: Source, holds: bool = True) -> Read:
     """1 where two values are equal, and 0 elsewhere; the other way around without `holds`."""
     stated = [
         numbers
@@ -294,7 +294,7 @@ def equal(walk: Walk[N], node: N, first: Source, second: Source, holds: bool = T
     return then(walk, node, apart, *links)
 
 
-def band(walk: Walk[N], node: N, source: Reference, least: int | None, most: int | None) -> Read:
+def band(walk: Walk, node: Node, source: Reference, least: int | None, most: int | None) -> Read:
     """The numbers of the last two axes whose column lies between so many cells behind their row, and zeros
     elsewhere; None is no bound.
     """

@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Dataflow, N, Reference
+from porter.filegraph.dataflow import Dataflow, N, Node, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.views import View
 from porter.filegraph.walk import (
     Image,
     Lacks,
+    NodeWalk,
     NoOp,
     Read,
     Reader,
@@ -57,8 +58,8 @@ def both_sides(pads: tuple[int, int]) -> Pads:
 
 
 def pool(
-    walk: Walk[N],
-    node: N,
+    walk: Walk,
+    node: Node,
     function: ops.Function,
     windows: tuple[Window, Pads],
     rounding: Rounding = "floor",
@@ -77,7 +78,7 @@ def pool(
     return walk.builder.pool(node.name, walk.first(node), function, window, convention)
 
 
-def slopes(walk: Walk[N], node: N, alpha: str) -> Read:
+def slopes(walk: Walk, node: Node, alpha: str) -> Read:
     """A PReLU by a stored tensor, with one slope or one for each channel."""
     numbers = walk.flow.constants.array(alpha)
     if numbers.size == 1 and walk.kept(node.source).value.channels != 1:
@@ -85,7 +86,7 @@ def slopes(walk: Walk[N], node: N, alpha: str) -> Read:
     return walk.builder.add(node.name, ops.PRelu(), walk.first(node), tensors={"alpha": Stored(alpha)})
 
 
-def part(walk: Walk[N], node: N, name: str, read: Reader[N]) -> Reference:
+def part(walk: NodeWalk[N], node: N, name: str, read: Reader[N]) -> Reference:
     """What a part of a node gives, by the reader of a node that does only this.
 
     Raises:
@@ -99,13 +100,13 @@ def part(walk: Walk[N], node: N, name: str, read: Reader[N]) -> Reference:
     return inner.name, 0
 
 
-def row(walk: Walk[N], node: N, source: Reference) -> Value | None:
+def row(walk: Walk, node: Node, source: Reference) -> Value | None:
     """A tensor N×C×L as a map of one row, for windows over one axis."""
     wide = walk.view(source).with_axes([2]) if len(walk.view(source).axes or ()) == 3 else None
     value = walk.views.settled(f"{node.name}:row", wide) if wide is not None else None
     return value if value is not None and value.is_map else None
 
 
-def of_row(walk: Walk[N], value: Value) -> View | None:
+def of_row(walk: Walk, value: Value) -> View | None:
     """The tensor N×C×L that such a map is."""
     return walk.views.of(value).without([2])

@@ -17,7 +17,7 @@ import numpy as np
 
 from porter.filegraph.arithmetic import with_stored
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dataflow import Node, Reference
 from porter.filegraph.dims import Dim, Numbers, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.functions import within
@@ -35,7 +35,7 @@ tf2onnx's 10^9.
 """
 
 
-def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
+def reshape(walk: Walk, node: Node, source: Reference, sizes: Sequence[Dim]) -> Read:
     """The tensor in another shape; -1 is what is left."""
     view = walk.view(source)
     found = view.reshaped(sizes)
@@ -48,14 +48,14 @@ def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> 
     return Lacks(f"a reshape of {text(view.sizes[1:])} to {text(sizes[1:])}")
 
 
-def _flat(walk: Walk[N], node: N, view: View, sizes: Sequence[Dim]) -> View | None:
+def _flat(walk: Walk, node: Node, view: View, sizes: Sequence[Dim]) -> View | None:
     """An array in a shape whose axes do not divide its own: its numbers as features first."""
     whole = view.reshaped([(view.sizes or (1,))[0], -1])
     features = walk.as_array(f"{node.name}:flat", whole) if whole is not None else None
     return features and features.reshaped(sizes)
 
 
-def flatten(walk: Walk[N], node: N, source: Reference, first: int, last: int = -1) -> Read:
+def flatten(walk: Walk, node: Node, source: Reference, first: int, last: int = -1) -> Read:
     """The axes from the first to the last as one."""
     sizes = walk.sizes(source)
     if sizes is None:
@@ -64,7 +64,7 @@ def flatten(walk: Walk[N], node: N, source: Reference, first: int, last: int = -
     return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
 
-def squeeze(walk: Walk[N], node: N, source: Reference, places: Collection[int] | None = None) -> Read:
+def squeeze(walk: Walk, node: Node, source: Reference, places: Collection[int] | None = None) -> Read:
     """The tensor without axes of one cell; without all of them if no places are given.
 
     A file that names rows or columns of unknown size states that they have one cell.
@@ -83,19 +83,19 @@ def squeeze(walk: Walk[N], node: N, source: Reference, places: Collection[int] |
     return view.without(chosen) or Lacks()
 
 
-def unsqueeze(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
+def unsqueeze(walk: Walk, node: Node, source: Reference, places: Collection[int]) -> Read:
     """The tensor with axes of one cell, which have these places in it."""
     return walk.view(source).with_axes(places)
 
 
-def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -> Read:
+def transpose(walk: Walk, node: Node, source: Reference, order: Sequence[int]) -> Read:
     constant = None if walk.is_value(source) else _turned_constant(walk, node, source, order)
     if constant is not None:
         return Lacks(f"{node.op} of a constant", repeated=constant)
     return walk.view(source).transposed(order) or Lacks()
 
 
-def _turned_constant(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -> Repeated | None:
+def _turned_constant(walk: Walk, node: Node, source: Reference, order: Sequence[int]) -> Repeated | None:
     """A constant that is repeated, with its axes in another order."""
     filled = walk.repeated.get(source)
     numbers = walk.flow.value(filled.before) if filled is not None else None
@@ -107,7 +107,7 @@ def _turned_constant(walk: Walk[N], node: N, source: Reference, order: Sequence[
     return Repeated(turned, tuple(sizes[axis] for axis in order))
 
 
-def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> Read:
+def repeat(walk: Walk, node: Node, source: Reference, times: Sequence[Dim]) -> Read:
     """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of
     one cell.
     """
@@ -124,7 +124,7 @@ def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> R
     return found
 
 
-def interleave(walk: Walk[N], node: N, source: Reference, place: int, times: int) -> Read:
+def interleave(walk: Walk, node: Node, source: Reference, place: int, times: int) -> Read:
     """Each cell of an axis so many times, one after the other."""
     view = walk.kept(source)
     sizes, rank = view.sizes or (), len(view.sizes or ())
@@ -136,7 +136,7 @@ def interleave(walk: Walk[N], node: N, source: Reference, place: int, times: int
     return whole or Lacks()
 
 
-def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
+def expand(walk: Walk, node: Node, source: Reference, sizes: Sequence[Dim]) -> Read:
     """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and
     1 keep an axis. A constant may get axes before its own.
     """
@@ -160,7 +160,7 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> R
     return Lacks(repeated=repeated) if view is None else replace(repeated, view=view)
 
 
-def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]) -> Read:
+def cut(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> Read:
     """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part
     without cells only the sizes are known.
     """
@@ -184,7 +184,7 @@ def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]
     return _cut(walk, node, node.name, found, rest) if rest and isinstance(found, View) else found
 
 
-def take(walk: Walk[N], node: N, source: Reference, index: Sequence[slice | int | None]) -> Read:
+def take(walk: Walk, node: Node, source: Reference, index: Sequence[slice | int | None]) -> Read:
     """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one
     of one cell.
     """
@@ -198,7 +198,7 @@ def take(walk: Walk[N], node: N, source: Reference, index: Sequence[slice | int 
     return found.with_axes(added) if isinstance(found, View) and added else found
 
 
-def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
+def _cut(walk: Walk, node: Node, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
     aligned = None if view.axes is None else walk.aligned(f"{name}:array", view)
     if aligned is None:
         return Lacks()
@@ -256,7 +256,7 @@ def _slice(part: slice, size: Dim) -> slice:
 
 
 def split(
-    walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence[Dim], keep: bool = True
+    walk: Walk, node: Node, source: Reference, place: int, sizes: Sequence[Dim], keep: bool = True
 ) -> Read | list[Read]:
     """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and
     lose the axis.
@@ -277,7 +277,7 @@ def split(
 
 
 def split_evenly(
-    walk: Walk[N], node: N, source: Reference, place: int, count: int, keep: bool = True
+    walk: Walk, node: Node, source: Reference, place: int, count: int, keep: bool = True
 ) -> Read | list[Read]:
     """As `split`, into `count` parts of one size."""
     sizes = walk.sizes(source)
@@ -287,7 +287,7 @@ def split_evenly(
     return split(walk, node, source, place, [size // count] * count, keep)
 
 
-def gather(walk: Walk[N], node: N, source: Source, place: int, places: Sequence[int]) -> Read:
+def gather(walk: Walk, node: Node, source: Source, place: int, places: Sequence[int]) -> Read:
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
     view = walk.kept(source)
     size = view.size(place)
@@ -315,14 +315,14 @@ def gather(walk: Walk[N], node: N, source: Source, place: int, places: Sequence[
     return _beside(walk, node, views, place)
 
 
-def _beside(walk: Walk[N], node: N, views: Sequence[View], place: int) -> Read:
+def _beside(walk: Walk, node: Node, views: Sequence[View], place: int) -> Read:
     """Values of the same axes one after the other along one of them."""
     whole = _by_channels(walk, node, views, place)
     return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
 
 
 def gather_cells(
-    walk: Walk[N], node: N, source: Reference, index: np.ndarray[Any, np.dtype[np.int64]]
+    walk: Walk, node: Node, source: Reference, index: np.ndarray[Any, np.dtype[np.int64]]
 ) -> Read:
     """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by
     axes of their own.
@@ -375,7 +375,7 @@ def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
     return turned and turned.reshaped(sizes)
 
 
-def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+def concat(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
         return (
@@ -390,7 +390,7 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
     return found or _joined(walk, node, [*map(walk.array, sources)], place)
 
 
-def _by_channels(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
+def _by_channels(walk: Walk, node: Node, views: Sequence[View], place: int) -> View | None:
     """Maps or features one after the other along an axis that is their channels; None where it is another
     one.
     """
@@ -400,7 +400,7 @@ def _by_channels(walk: Walk[N], node: N, views: Sequence[View], place: int) -> V
     return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
 
 
-def _joined(walk: Walk[N], node: N, views: Sequence[View | None], place: int) -> Read:
+def _joined(walk: Walk, node: Node, views: Sequence[View | None], place: int) -> Read:
     """Arrays one after the other along an axis; None is a value that is none."""
     found = [view for view in views if view is not None]
     if not found or len(found) < len(views):
@@ -411,7 +411,7 @@ def _joined(walk: Walk[N], node: N, views: Sequence[View | None], place: int) ->
     return walk.views.led_like(found[0], value)
 
 
-def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
+def _with_zeros(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read | None:
     """Values with one number everywhere before and after them, mostly zeros; None where other constants are
     among them.
     """
@@ -431,7 +431,7 @@ def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int
     )
 
 
-def _of_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Lacks | None:
+def _of_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Lacks | None:
     """Constants beside each other, of which some are repeated, as one; None where values are among them."""
     found = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
     whole = [each for each in found if each is not None]
@@ -445,7 +445,7 @@ def _of_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place: i
     return Lacks(f"{node.op} of constants", repeated=Repeated(constant, joined))
 
 
-def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+def _with_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read:
     """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
     zeros of a pad.
     """
@@ -465,7 +465,7 @@ def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place:
     return _joined(walk, node, parts, place) if len(parts) > 1 else parts[0] or Lacks()
 
 
-def _runs(walk: Walk[N], sources: Sequence[Reference]) -> list[Sequence[Reference]]:
+def _runs(walk: Walk, sources: Sequence[Reference]) -> list[Sequence[Reference]]:
     """Sources in runs of constants and the values behind them; the last run has the constants at the end
     too.
     """
@@ -475,7 +475,7 @@ def _runs(walk: Walk[N], sources: Sequence[Reference]) -> list[Sequence[Referenc
     return [sources[start:end] for start, end in pairwise(ends)]
 
 
-def _with_stored(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> View | None:
+def _with_stored(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View | None:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [at for at, source in enumerate(sources) if walk.is_value(source)]
     view = _joined(walk, node, [walk.array(sources[at]) for at in live], place)
@@ -500,7 +500,7 @@ def _with_stored(walk: Walk[N], node: N, sources: Sequence[Reference], place: in
     return walk.views.led_like(view, value) if value is not None else None
 
 
-def _whole(walk: Walk[N], source: Reference) -> Numbers | None:
+def _whole(walk: Walk, source: Reference) -> Numbers | None:
     """A constant, also one that is repeated along axes of known size: once, where it is the same for each
     image.
     """
@@ -519,7 +519,7 @@ def _whole(walk: Walk[N], source: Reference) -> Numbers | None:
     return np.asarray(numbers[:1] if repeats else numbers, np.float64)
 
 
-def _among_tokens(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
+def _among_tokens(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read | None:
     """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
     one is none.
     """
@@ -538,7 +538,7 @@ def _among_tokens(walk: Walk[N], node: N, sources: Sequence[Reference], place: i
     return parts[0] if only else _joined(walk, node, parts, place)
 
 
-def _with_tokens(walk: Walk[N], name: str, view: View, stored: Sequence[Reference]) -> View | None:
+def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Reference]) -> View | None:
     value = view.value
     for place, source in enumerate(reversed(stored), 1):
         held = walk.flow.weights(walk.unrepeated(source))
@@ -552,7 +552,7 @@ def _with_tokens(walk: Walk[N], name: str, view: View, stored: Sequence[Referenc
     return walk.views.led_like(view, value)
 
 
-def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+def stack(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along a new axis, which has this place; of maps their channels, of which it
     counts the parts.
     """
@@ -573,7 +573,7 @@ def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> R
     return found.restored(order) or Lacks() if isinstance(found, View) else found
 
 
-def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
+def _stacked(walk: Walk, node: Node, views: Sequence[View], place: int) -> View | None:
     names = walk.views.alike(views)
     if names is None or len({view.value.channels for view in views}) > 1:
         return None
@@ -589,7 +589,7 @@ def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View 
 
 
 def pad(
-    walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0
+    walk: Walk, node: Node, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0
 ) -> Read:
     """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
     pads crop others.
@@ -597,7 +597,7 @@ def pad(
     return _padded(walk, node, walk.kept(source), pairs, fill)
 
 
-def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
+def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
     aligned = walk.aligned(f"{node.name}:array", view)
     if aligned is None:
         return Lacks()
@@ -615,7 +615,7 @@ def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, i
 
 
 def extend(
-    walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode
+    walk: Walk, node: Node, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode
 ) -> Read:
     """Cells of a map's own before and after its rows and columns."""
     view = walk.kept(source)
@@ -634,7 +634,7 @@ def extend(
     )
 
 
-def turned_round(walk: Walk[N], node: N, source: Source, places: Collection[int]) -> Read:
+def turned_round(walk: Walk, node: Node, source: Source, places: Collection[int]) -> Read:
     """The cells of these axes from the last one to the first."""
     found: Read = walk.kept(source)
     for place in places:
@@ -643,7 +643,7 @@ def turned_round(walk: Walk[N], node: N, source: Source, places: Collection[int]
     return found
 
 
-def _turned_round(walk: Walk[N], node: N, view: View, place: int) -> Read:
+def _turned_round(walk: Walk, node: Node, view: View, place: int) -> Read:
     """The cells of an axis from the last one to the first: as channels, where it is another one."""
     rank, around = len(view.axes or ()), slice(None, None, -1)
     if not rank or view.has_batch(place) or (view.value.is_map and walk.views.has_channels(view, place)):
@@ -660,7 +660,7 @@ def _turned_round(walk: Walk[N], node: N, view: View, place: int) -> Read:
     return walk.views.like(array, value).restored(order) or Lacks()
 
 
-def quarter_turns(walk: Walk[N], node: N, source: Reference, places: tuple[int, int], turns: int) -> Read:
+def quarter_turns(walk: Walk, node: Node, source: Reference, places: tuple[int, int], turns: int) -> Read:
     """Two axes turned by so many right angles: exchanged, and one of them turned round."""
     view = walk.kept(source)
     rank = len(view.axes or ())
@@ -673,7 +673,7 @@ def quarter_turns(walk: Walk[N], node: N, source: Reference, places: tuple[int, 
     return turned_round(walk, node, turned, around) if turned is not None else Lacks()
 
 
-def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -> Read:
+def roll(walk: Walk, node: Node, source: Reference, shifts: Mapping[int, int]) -> Read:
     """The cells of axes moved on, those at the end to the start."""
     view = walk.array(source)
     if view is None or view.axes is None or view.sizes is None:
@@ -699,7 +699,7 @@ def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -
     return walk.views.led_like(view, value)
 
 
-def each_image(walk: Walk[N], node: N, source: Reference, times: int) -> Read:
+def each_image(walk: Walk, node: Node, source: Reference, times: int) -> Read:
     """Each image so many times, one copy after the other: a map of one cell has so many rows."""
     array = walk.array(source)
     sizes, shape = (array.sizes, array.value.shape) if array is not None else (None, None)
@@ -721,7 +721,7 @@ def each_image(walk: Walk[N], node: N, source: Reference, times: int) -> Read:
     return (rows and rows.reshaped([sizes[0] * times, *sizes[1:]])) or Lacks()
 
 
-def windows(walk: Walk[N], node: N, source: Reference, place: int, size: int, step: int) -> Read:
+def windows(walk: Walk, node: Node, source: Reference, place: int, size: int, step: int) -> Read:
     """Parts of an axis, each so many cells behind the one before it, in the axis's place, and the cells of
     each as the last axis.
     """
@@ -750,7 +750,7 @@ def windows(walk: Walk[N], node: N, source: Reference, place: int, size: int, st
     return _beside(walk, node, views, -1)
 
 
-def diagonal(walk: Walk[N], node: N, source: Source, places: tuple[int, int], offset: int) -> Read:
+def diagonal(walk: Walk, node: Node, source: Source, places: tuple[int, int], offset: int) -> Read:
     """The cells of two axes that have the same place in both, or in the second one `offset` cells behind, as
     the last axis: in both axes as one, each lies a row and a cell behind the one before it.
     """
@@ -774,7 +774,7 @@ def diagonal(walk: Walk[N], node: N, source: Source, places: tuple[int, int], of
 
 
 def cells_as_channels(
-    walk: Walk[N], source: Reference, block: int, channels_first: bool, outer: bool = False
+    walk: Walk, source: Reference, block: int, channels_first: bool, outer: bool = False
 ) -> Read:
     """The cells of each block of a map as channels, block rows first, before the channels that were there or,
     if these are `outer`, behind.

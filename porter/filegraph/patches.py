@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dataflow import Node, Reference
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.walk import Lacks, Read, Walk
@@ -18,7 +18,7 @@ from porter.graph import Conv, ConvTranspose
 from porter.padding import Convention, Pads, Window
 
 
-def patches(walk: Walk[N], node: N, source: Reference, window: Window, pads: Pads) -> Read:
+def patches(walk: Walk, node: Node, source: Reference, window: Window, pads: Pads) -> Read:
     """The cells under a window at each of its places, with zeros around the map."""
     view = walk.view(source)
     if view.sizes is None:
@@ -40,7 +40,7 @@ def patches(walk: Walk[N], node: N, source: Reference, window: Window, pads: Pad
 
 
 def map_of_patches(
-    walk: Walk[N], node: N, source: Reference, size: Sequence[Dim], window: Window, pads: Pads
+    walk: Walk, node: Node, source: Reference, size: Sequence[Dim], window: Window, pads: Pads
 ) -> Read:
     """The map of so many rows and columns whose `patches` these are; where several have a cell, it is their
     sum.
@@ -78,7 +78,7 @@ def _beside(window: Window, pads: Pads) -> bool:
     return window == Window(window.kernel, window.kernel) and not any(pads)
 
 
-def _each_cell(walk: Walk[N], node: N, channels: int | None, window: Window) -> dict[str, Stored] | None:
+def _each_cell(walk: Walk, node: Node, channels: int | None, window: Window) -> dict[str, Stored] | None:
     """A kernel that takes each cell of a window over each channel; None where it is too large."""
     rows, columns = window.kernel
     cells = rows * columns

@@ -13,14 +13,14 @@ import numpy as np
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
-from porter.filegraph.dataflow import N, Reference, Tensor
+from porter.filegraph.dataflow import N, Node, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers, Open, product
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.functions import within
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import reduce
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Source, Walk
+from porter.filegraph.walk import Lacks, NodeWalk, Read, Source, Walk
 from porter.graph import (
     Add,
     Affine,
@@ -53,7 +53,7 @@ class Product:
     place: int = -1
 
 
-def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
+def dense(walk: Walk, node: Node, source: Reference, product: Product) -> Read:
     """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
     axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
     tensor = walk.flow.weights(product.kernel)
@@ -90,7 +90,9 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
     return walk.views.like(view, value)
 
 
-def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]) -> Read:
+def along_channels(
+    walk: NodeWalk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]
+) -> Read:
     """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along
     its diagonals.
 
@@ -118,7 +120,7 @@ def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference,
 
 
 def matmul(
-    walk: Walk[N], node: N, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)
+    walk: Walk, node: Node, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)
 ) -> Read:
     """The product of two values over their last two axes, or over these axes `turned`."""
     views = []
@@ -135,7 +137,7 @@ def matmul(
     )
 
 
-def _of_matrices(walk: Walk[N], node: N, views: Sequence[View]) -> Read:
+def _of_matrices(walk: Walk, node: Node, views: Sequence[View]) -> Read:
     """As `matmul`, of views."""
     rank, held = len(views[1].axes or ()), _turned(walk, views[1])
     first, second = (
@@ -148,7 +150,7 @@ def _of_matrices(walk: Walk[N], node: N, views: Sequence[View]) -> Read:
     return walk.views.led(value, rank)
 
 
-def _turned(walk: Walk[N], view: View) -> View | None:
+def _turned(walk: Walk, view: View) -> View | None:
     """An array that a file turns for a product, before that: what is turned in the file, is not turned
     again.
     """
@@ -162,8 +164,8 @@ def _with_last_turned(view: View) -> View | None:
 
 
 def attention(
-    walk: Walk[N],
-    node: N,
+    walk: Walk,
+    node: Node,
     heads: Sequence[View | None],
     mask: Reference | None,
     scale: float | None,
@@ -228,7 +230,7 @@ def read_equation(text: str, rank: int) -> Equation | None:
     )
 
 
-def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> Read:
+def einsum(walk: Walk, node: Node, text: str, sources: Sequence[Reference]) -> Read:
     """The product of two values, or of a value and a stored kernel; of one value its axes turned, and sums
     and diagonals of it.
     """
@@ -253,7 +255,7 @@ def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> R
     return found or _unsaid(node, text)
 
 
-def with_matrices(walk: Walk[N], node: N, source: Reference, matrices: Tensor) -> Read:
+def with_matrices(walk: Walk, node: Node, source: Reference, matrices: Tensor) -> Read:
     """A value times stored matrices, of which each has a place of its own in the value's axes before the last
     two.
     """
@@ -269,7 +271,7 @@ def with_matrices(walk: Walk[N], node: N, source: Reference, matrices: Tensor) -
     return found or Lacks(f"{node.op} with matrices of other axes")
 
 
-def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Read:
+def by_matrix(walk: Walk, node: Node, first: Reference, source: Reference) -> Read:
     """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
     queries meet its tokens.
     """
@@ -286,7 +288,7 @@ def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Re
 
 
 def bilinear(
-    walk: Walk[N], node: N, sources: Sequence[Reference], kernel: Reference, bias: Reference | None
+    walk: Walk, node: Node, sources: Sequence[Reference], kernel: Reference, bias: Reference | None
 ) -> Read:
     """The products of each feature of a value with each of another one, by a stored matrix for each unit: a
     dense layer over all of these products.
@@ -306,7 +308,7 @@ def bilinear(
     return found or Lacks(f"{node.op} of values of different axes")
 
 
-def mixed(walk: Walk[N], node: N, source: Source, place: int, matrix: Numbers) -> Read:
+def mixed(walk: Walk, node: Node, source: Source, place: int, matrix: Numbers) -> Read:
     """A matrix times the numbers along an axis of known size, such as their running sums."""
     view = walk.kept(source)
     rank = len(view.axes or ())
@@ -320,7 +322,7 @@ def mixed(walk: Walk[N], node: N, source: Source, place: int, matrix: Numbers) -
 
 
 def running_sums(
-    walk: Walk[N], node: N, source: Reference, place: int, reverse: bool = False, exclusive: bool = False
+    walk: Walk, node: Node, source: Reference, place: int, reverse: bool = False, exclusive: bool = False
 ) -> Read:
     """The sums of the numbers of an axis up to each of them, by a matrix of ones.
 
@@ -336,7 +338,7 @@ def running_sums(
 
 
 def _scaled(
-    walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None
+    walk: Walk, node: Node, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None
 ) -> Read:
     """A value times a stored array that has some of its axes."""
     x, held, _ = equation
@@ -351,7 +353,7 @@ def _scaled(
     return walk.views.led_like(array, value) if value is not None else Lacks()
 
 
-def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
+def with_kernel(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
     """A dense layer over axes of a value, whose features and whose units may be several axes; None where it
     is another product.
     """
@@ -374,7 +376,7 @@ def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel
     return _apart(walk.views.like(flat, value), [*([axis] for axis in kept), units], result, sizes)
 
 
-def _by_groups(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
+def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
     """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are
     the groups.
     """
@@ -401,7 +403,7 @@ def _by_groups(walk: Walk[N], name: str, view: View, equation: Equation, kernel:
     return _apart(walk.views.like(cells, value), [*([axis] for axis in kept), groups + units], result, sizes)
 
 
-def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference]) -> View | None:
+def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Reference]) -> View | None:
     wide = [walk.kept(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     first, second = (
@@ -440,7 +442,7 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
     )
 
 
-def _of_one(walk: Walk[N], node: N, text: str, source: Reference) -> Read:
+def _of_one(walk: Walk, node: Node, text: str, source: Reference) -> Read:
     x, _, result = text.replace(" ", "").partition("->")
     view: Read = walk.kept(source)
     for letter in sorted({*x}):
@@ -457,7 +459,7 @@ def _of_one(walk: Walk[N], node: N, text: str, source: Reference) -> Read:
 
 
 def _summed(
-    walk: Walk[N], node: N, view: View, letters: str, kept: Collection[str]
+    walk: Walk, node: Node, view: View, letters: str, kept: Collection[str]
 ) -> tuple[str, View] | None:
     """A value, and the letters of its axes, without those that nothing else has: these are summed."""
     gone = [place for place, axis in enumerate(letters) if axis not in kept]
@@ -468,7 +470,7 @@ def _summed(
     return (left, found) if isinstance(found, View) else None
 
 
-def _each_by_each(walk: Walk[N], node: N, equation: Equation, views: Sequence[View]) -> View | None:
+def _each_by_each(walk: Walk, node: Node, equation: Equation, views: Sequence[View]) -> View | None:
     """A product that sums nothing: both values along all axes of the result, with one cell where they have
     none.
     """

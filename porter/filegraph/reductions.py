@@ -11,12 +11,12 @@ from typing import Literal
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dataflow import N, Node, Reference
 from porter.filegraph.dims import Open, product
 from porter.filegraph.functions import pair, then, within
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
+from porter.filegraph.walk import Lacks, NodeWalk, Read, Source, Walk, apply
 from porter.graph import (
     Abs,
     Add,
@@ -37,7 +37,7 @@ Reduction = Function | Literal["sum", "min"]
 
 
 def reduce(
-    walk: Walk[N], node: N, source: Source, function: Reduction, places: Collection[int], keep: bool
+    walk: Walk, node: Node, source: Source, function: Reduction, places: Collection[int], keep: bool
 ) -> Read:
     """What a function makes of all numbers along axes, which stay with one cell if `keep`."""
     if function == "sum":
@@ -61,7 +61,7 @@ def reduce(
 
 
 def _of_array(
-    walk: Walk[N], node: N, source: Source, function: Function, places: Collection[int], keep: bool
+    walk: Walk, node: Node, source: Source, function: Function, places: Collection[int], keep: bool
 ) -> Read:
     view = walk.view(source)
     order, gone = view.batch_first, view.places(places)
@@ -77,7 +77,7 @@ def _of_array(
     return (whole if keep or whole is None else whole.without(gone)) or Lacks()
 
 
-def _along(walk: Walk[N], node: N, view: View, function: Function, places: Sequence[int]) -> Read:
+def _along(walk: NodeWalk[N], node: N, view: View, function: Function, places: Sequence[int]) -> Read:
     """A function along axes of an array whose first axis is the batch; they stay with one cell."""
     if not places or view.has_batch(places[0]):
         return Lacks(f"{node.op} over the batch")
@@ -94,7 +94,7 @@ def _along(walk: Walk[N], node: N, view: View, function: Function, places: Seque
     return walk.views.led(value, len(view.axes or ()) - len(places)).with_axes(places)
 
 
-def _total(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
+def _total(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> Read:
     """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
     channels, such as that of a stack, as a sum of these.
     """
@@ -112,7 +112,7 @@ def _total(walk: Walk[N], node: N, source: Source, places: Collection[int], keep
     return walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
 
 
-def _least(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
+def _least(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> Read:
     """The smallest number along axes: the opposite of the largest of the opposites."""
     view = walk.kept(source)
     opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
@@ -124,7 +124,7 @@ def _least(walk: Walk[N], node: N, source: Source, places: Collection[int], keep
     )
 
 
-def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
+def _parts(walk: Walk, node: Node, view: View, place: int) -> Sequence[View]:
     """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
     count, channels = walk.views.groups(view, place) if view.axes is not None else None, view.value.channels
     if count is None or channels is None or count in (1, channels) or count > moves.MOST_PARTS:
@@ -139,7 +139,7 @@ _SOFTMAX = Softmax()
 
 
 def softmax(
-    walk: Walk[N], node: N, source: Reference, *places: int, op: Softmax | LogSoftmax = _SOFTMAX
+    walk: Walk, node: Node, source: Reference, *places: int, op: Softmax | LogSoftmax = _SOFTMAX
 ) -> Read:
     """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or
     along other axes, of which several are one; or with that `op` its logarithm.
@@ -159,7 +159,7 @@ def softmax(
     return _softmax_of_last(walk, node, walk.view(source), sorted(walk.view(source).places(places)), op)
 
 
-def _softmax_of_last(walk: Walk[N], node: N, whole: View, last: Sequence[int], op: Op) -> Read:
+def _softmax_of_last(walk: Walk, node: Node, whole: View, last: Sequence[int], op: Op) -> Read:
     """A softmax along axes that become the last one, and go back."""
     if whole.sizes is None:
         return Lacks()
@@ -179,12 +179,12 @@ def _softmax_of_last(walk: Walk[N], node: N, whole: View, last: Sequence[int], o
     return (apart and apart.restored(order)) or Lacks()
 
 
-def log_softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
+def log_softmax(walk: Walk, node: Node, source: Reference, place: int) -> Read:
     """As `softmax`, of its logarithm."""
     return softmax(walk, node, source, place, op=LogSoftmax())
 
 
-def root(walk: Walk[N], node: N, keeps: Callable[[N], bool]) -> Read:
+def root(walk: NodeWalk[N], node: N, keeps: Callable[[N], bool]) -> Read:
     """A root, which may be the last op of a norm.
 
     Args:
@@ -198,7 +198,7 @@ def root(walk: Walk[N], node: N, keeps: Callable[[N], bool]) -> Read:
     return apply(walk, node, node.source, Sqrt())
 
 
-def unit_of(walk: Walk[N], node: N) -> Read | None:
+def unit_of(walk: Walk, node: Node) -> Read | None:
     """A product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter write
     it.
     """
@@ -212,7 +212,7 @@ def unit_of(walk: Walk[N], node: N) -> Read | None:
 
 
 def over_norm(
-    walk: Walk[N], node: N, source: Reference, places: Collection[int], least: float, order: int = 2
+    walk: Walk, node: Node, source: Reference, places: Collection[int], least: float, order: int = 2
 ) -> Read:
     """A value over its norm of order 1 or 2 along axes, or over `least` where the norm is smaller."""
     if order == 1:
@@ -227,7 +227,7 @@ def over_norm(
     return of_values(walk, node, "Div", (source, bound))
 
 
-def log_sum_exp(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool) -> Read:
+def log_sum_exp(walk: Walk, node: Node, source: Reference, places: Collection[int], keep: bool) -> Read:
     """The logarithm of the sum of exp(x) along axes: the largest number, and what the others add to it."""
     most = reduce(walk, within(node, "largest"), source, "max", places, True)
     powers = then(walk, within(node, "powers"), pair(walk, within(node, "apart"), "Sub", source, most), Exp())
@@ -238,7 +238,7 @@ def log_sum_exp(walk: Walk[N], node: N, source: Reference, places: Collection[in
     return found if keep or not isinstance(found, View) else found.without(places) or Lacks()
 
 
-def norm(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool, order: float) -> Read:
+def norm(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool, order: float) -> Read:
     """A norm along axes: of order 1 the sum of sizes, of infinity the largest size, of others the root of a
     sum of powers.
     """
@@ -256,7 +256,7 @@ def norm(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: 
     return then(walk, node, total, Power(1 / order))
 
 
-def factors(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
+def factors(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> Read:
     """The product of the numbers along axes of few cells."""
     found: Read = walk.view(source)
     for place in places:
@@ -265,7 +265,7 @@ def factors(walk: Walk[N], node: N, source: Source, places: Collection[int], kee
     return found if keep or not isinstance(found, View) else found.without(places) or Lacks()
 
 
-def _factors_along(walk: Walk[N], node: N, view: View, place: int) -> Read:
+def _factors_along(walk: Walk, node: Node, view: View, place: int) -> Read:
     """The product of the numbers along an axis, which stays with one cell."""
     size = view.size(place)
     if isinstance(size, Open) or not 0 < size <= moves.MOST_PARTS:
@@ -277,7 +277,7 @@ def _factors_along(walk: Walk[N], node: N, view: View, place: int) -> Read:
     return found
 
 
-def glu(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
+def glu(walk: Walk, node: Node, source: Reference, place: int) -> Read:
     """The first half of an axis, times the sigmoid of the second."""
     size = walk.view(source).size(place)
     if isinstance(size, Open) or size % 2:
@@ -293,7 +293,7 @@ def glu(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
 
 
 def variance(
-    walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool, less: float
+    walk: Walk, node: Node, source: Reference, places: Collection[int], keep: bool, less: float
 ) -> Read:
     """The mean square distance from the mean along axes, where `less` is taken from the count that it is
     divided by; the root of it for an operator that is called `std`.

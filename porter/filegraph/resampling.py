@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.filegraph.builder import CELLS, Value
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dataflow import Node, Reference
 from porter.filegraph.dims import Dim, Open, ratio, text
 from porter.filegraph.walk import Lacks, Read, Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, Resize, ResizeLike, Upsample
@@ -21,7 +21,7 @@ from porter.padding import LOWEST, Convention, Window
 _SAME_SCALE = 1e-12
 
 
-def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, counts: tuple[Dim, Dim]) -> Read:
+def adaptive_pool(walk: Walk, node: Node, value: Value, function: Function, counts: tuple[Dim, Dim]) -> Read:
     """The mean or the largest value of so many windows of rows and of columns, which lie evenly over a map.
     Where they do not divide it they overlap, and may differ by a cell (start_index and end_index in torch's
     aten/src/ATen/native/AdaptivePooling.h).
@@ -50,8 +50,8 @@ def _steps(size: Dim, count: int) -> tuple[int, int] | None:
 
 
 def resize(
-    walk: Walk[N],
-    node: N,
+    walk: Walk,
+    node: Node,
     source: Reference,
     op: Resize,
     scales: Mapping[int, float],
@@ -104,7 +104,7 @@ def resize(
     return walk.views.laid(found, names) or Lacks()
 
 
-def _cells(walk: Walk[N], value: Value) -> tuple[Dim, ...]:
+def _cells(walk: Walk, value: Value) -> tuple[Dim, ...]:
     """The rows and columns of a map."""
     sizes = dict(zip(walk.views.layout(), walk.views.of(value).sizes or (), strict=False))
     return tuple(sizes.get(axis, 0) for axis in AXES[1:])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import N
+from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import product
 from porter.filegraph.moves import cut
 from porter.filegraph.views import Piece, View, joined
@@ -38,7 +38,7 @@ class Stack:
     rows: int
 
 
-def stacked(walk: Walk[N], node: N, view: View, window: Window, pads: Pads) -> Stack | None:
+def stacked(walk: Walk, node: Node, view: View, window: Window, pads: Pads) -> Stack | None:
     """The maps of a view whose first axis has more than the images; None for others."""
     order = _channels_last(walk)
     last, sizes = view.transposed(order) if len(view.axes or ()) == len(order) else None, view.sizes
@@ -63,7 +63,7 @@ def stacked(walk: Walk[N], node: N, view: View, window: Window, pads: Pads) -> S
     return Stack(value, (0, after, left, right), count, (whole + more) // step, (whole - extent) // step + 1)
 
 
-def unstacked(walk: Walk[N], node: N, stack: Stack, value: Value) -> View | None:
+def unstacked(walk: Walk, node: Node, stack: Stack, value: Value) -> View | None:
     """What a window made of maps below each other, as the tensor that the file has of it."""
     found = _apart(walk, value, stack.count, stack.apart)
     if stack.rows == stack.apart:
@@ -74,7 +74,7 @@ def unstacked(walk: Walk[N], node: N, stack: Stack, value: Value) -> View | None
     return again and again.restored(_channels_last(walk))
 
 
-def _below(walk: Walk[N], name: str, view: View) -> Value | None:
+def _below(walk: Walk, name: str, view: View) -> Value | None:
     """Maps whose channels are the last axis, and which the first axis has beside the images, as one map."""
     (images, *several), *axes = view.axes or ((),)
     below = View(view.value, joined([(images,), (*several, *axes[0]), *axes[1:]]))
@@ -83,7 +83,7 @@ def _below(walk: Walk[N], name: str, view: View) -> Value | None:
     return value if value is not None and value.is_map else None
 
 
-def _apart(walk: Walk[N], value: Value, count: int, rows: int) -> View | None:
+def _apart(walk: Walk, value: Value, count: int, rows: int) -> View | None:
     """Such a map as the tensor of its maps, each of so many rows."""
     last = walk.views.of(value).transposed(_channels_last(walk))
     if last is None or last.axes is None:
@@ -92,7 +92,7 @@ def _apart(walk: Walk[N], value: Value, count: int, rows: int) -> View | None:
     return View(value, joined([(*images, Piece("H", count, rows)), (Piece("H", rows),), *others]))
 
 
-def _channels_last(walk: Walk[N]) -> list[int]:
+def _channels_last(walk: Walk) -> list[int]:
     """The axes of the file's own layout as batch, rows, columns and channels."""
     layout = walk.views.layout()
     return [0, *(layout.index(axis) for axis in (*AXES[1:3], AXES[0]))]

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from porter.filegraph import moves
-from porter.filegraph.dataflow import MOST_OF_SIZES, N, Reference
+from porter.filegraph.dataflow import MOST_OF_SIZES, Node, Reference
 from porter.filegraph.dims import Dim, Numbers, known, ratio
 from porter.filegraph.resampling import resize
 from porter.filegraph.walk import Image, Lacks, NoOp, Read, Walk
@@ -113,7 +113,7 @@ def further_image(
 
 
 def read_slice(
-    walk: Walk[N], node: N, index: Callable[[int, list[list[Dim]]], Sequence[slice | int | None]]
+    walk: Walk, node: Node, index: Callable[[int, list[list[Dim]]], Sequence[slice | int | None]]
 ) -> Read:
     """A Slice or a StridedSlice; `index` is what it takes of so many axes by its bounds, as numpy's."""
     bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.dims(source)) is not None]
@@ -126,7 +126,7 @@ def read_slice(
 
 
 def read_split(
-    walk: Walk[N], node: N, kind: Literal["Split", "SplitV", "Unpack"], axis: int, count: int
+    walk: Walk, node: Node, kind: Literal["Split", "SplitV", "Unpack"], axis: int, count: int
 ) -> Read | list[Read]:
     """Split (axis, value), SplitV (value, sizes, axis) and Unpack, whose `axis` is an attribute, into `count`
     parts.
@@ -143,13 +143,13 @@ def read_split(
     return moves.split(walk, node, source, int(stated), sizes) if sizes else Lacks()
 
 
-def read_stack(walk: Walk[N], node: N, axis: int) -> Read:
+def read_stack(walk: Walk, node: Node, axis: int) -> Read:
     if not all(map(walk.is_value, node.inputs)):
         return Lacks(f"{node.op} with a constant")
     return moves.stack(walk, node, node.inputs, axis)
 
 
-def pads_of(walk: Walk[N], node: N) -> dict[int, tuple[int, int]]:
+def pads_of(walk: Walk, node: Node) -> dict[int, tuple[int, int]]:
     """The cells before and after of a pad, by axis.
 
     Raises:
@@ -163,7 +163,7 @@ def pads_of(walk: Walk[N], node: N) -> dict[int, tuple[int, int]]:
     return {place: (before, after) for place, (before, after) in enumerate(table.tolist())}
 
 
-def read_resize(walk: Walk[N], node: N, how: Callable[[Sequence[int]], Resize | str]) -> Read:
+def read_resize(walk: Walk, node: Node, how: Callable[[Sequence[int]], Resize | str]) -> Read:
     """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`,
     by their factors.
     """

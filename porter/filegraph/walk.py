@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from porter.base.dtypes import is_floating
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.base.left_out import LeftOut
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, N, Reference, Tensor
+from porter.filegraph.dataflow import Dataflow, N, Node, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
@@ -68,7 +68,7 @@ class Lacks:
 
 
 Read = Result | Lacks
-Reader = Callable[["Walk[N]", N], Read | list[Read]]
+Reader = Callable[["NodeWalk[N]", N], Read | list[Read]]
 
 
 class ReaderFault(RuntimeError):
@@ -115,7 +115,7 @@ def own_name(source: Reference) -> str | None:
 
 
 @dataclass
-class Walk(Generic[N]):
+class NodeWalk(Generic[N]):
     """Reading in progress.
 
     Attributes:
@@ -509,6 +509,10 @@ class Walk(Generic[N]):
         return {(role if roles[role := name.rpartition("/")[2]] == 1 else name): name for name in names}
 
 
+Walk = NodeWalk[Any]
+"""One over nodes of any format, as what readers call takes it."""
+
+
 def begin(
     flow: Dataflow[N],
     image: Image,
@@ -517,7 +521,7 @@ def begin(
     held: Callable[[N], Mapping[str, str]] | None = None,
     repeats: Callable[[N], bool] = lambda node: False,
     further: Mapping[str, Image] = MappingProxyType({}),
-) -> Walk[N]:
+) -> NodeWalk[N]:
     """A walk that has only what the graph takes; the other arguments are as in Walk.
 
     Args:
@@ -550,7 +554,9 @@ def _further_input(name: str, image: Image) -> FurtherInput:
     return FurtherInput(name, name, image.channels, image.size, axes)
 
 
-def read_nodes(walk: Walk[N], reader_of: Callable[[str], Reader[N] | None], settled: bool = False) -> None:
+def read_nodes(
+    walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], settled: bool = False
+) -> None:
     """Adds what the nodes of a graph compute to its `walk`; a node that porter has no op for is foreign.
 
     Args:
@@ -572,7 +578,7 @@ def read_nodes(walk: Walk[N], reader_of: Callable[[str], Reader[N] | None], sett
             leave_out(walk, layer, source)
 
 
-def _read(walk: Walk[N], node: N, reader: Reader[N]) -> Read | list[Read]:
+def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Read | list[Read]:
     try:
         return read_pattern(walk, node) or reader(walk, node)
     except NoOp as error:
@@ -588,7 +594,7 @@ def _read(walk: Walk[N], node: N, reader: Reader[N]) -> Read | list[Read]:
         )
 
 
-def leave_out(walk: Walk[N], layer: LeftOut, source: Reference) -> View:
+def leave_out(walk: Walk, layer: LeftOut, source: Reference) -> View:
     """The value that a layer takes, and gives back outside of training. One of rate 0 gives it back there
     too, and is not noted.
     """
@@ -598,7 +604,7 @@ def leave_out(walk: Walk[N], layer: LeftOut, source: Reference) -> View:
     return view
 
 
-def read_pattern(walk: Walk[N], node: N) -> View | None:
+def read_pattern(walk: Walk, node: Node) -> View | None:
     """The layer whose last op is this node, if several ops are one layer. Its tensors are along the
     channels.
     """
@@ -628,28 +634,28 @@ def read_pattern(walk: Walk[N], node: N) -> View | None:
     return None
 
 
-def apply(walk: Walk[N], node: N, source: Source, *ops: Op) -> View:
+def apply(walk: Walk, node: Node, source: Source, *ops: Op) -> View:
     """Ops of each number, one after the other, in whatever axes the tensor has them."""
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))
 
 
-def by_numbers(move: Callable[[Walk[N], N, Reference, list[int]], Read]) -> Reader[N]:
+def by_numbers(move: Callable[[NodeWalk[N], N, Reference, list[int]], Read]) -> Reader[N]:
     """Reads a move of the first value by the whole numbers of the second, if these are not computed from
     pixels.
     """
 
-    def read(walk: Walk[N], node: N) -> Read:
+    def read(walk: NodeWalk[N], node: N) -> Read:
         numbers = walk.flow.integers(node.inputs[1])
         return Lacks() if numbers is None else move(walk, node, node.source, numbers)
 
     return read
 
 
-def by_sizes(move: Callable[[Walk[N], N, Reference, list[Dim]], Read]) -> Reader[N]:
+def by_sizes(move: Callable[[NodeWalk[N], N, Reference, list[Dim]], Read]) -> Reader[N]:
     """As `by_numbers`, of a move by sizes, which may be open."""
 
-    def read(walk: Walk[N], node: N) -> Read:
+    def read(walk: NodeWalk[N], node: N) -> Read:
         sizes = walk.flow.dims(node.inputs[1])
         return Lacks() if sizes is None else move(walk, node, node.source, sizes)
 
@@ -669,7 +675,7 @@ def of_map(make: Callable[[N], Op]) -> Reader[N]:
 def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
     """Reads a node of one value as ops of each number, one after the other."""
 
-    def read(walk: Walk[N], node: N) -> View:
+    def read(walk: NodeWalk[N], node: N) -> View:
         made = make(node)
         return apply(walk, node, node.source, *([made] if isinstance(made, Op) else made))
 

@@ -24,7 +24,7 @@ from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import softmax
-from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, apply, unary
+from porter.filegraph.walk import Image, Lacks, NodeWalk, Read, Reader, always, apply, unary
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message
@@ -33,6 +33,8 @@ from porter.formats.limits import most_bytes, read_bounded
 from porter.formats.protobuf import MOST_BYTES
 from porter.graph import ops
 from porter.padding import Convention, Pads, Size, Window
+
+Walk = NodeWalk[Layer]
 
 _NET, _WEIGHTS = ".prototxt", ".caffemodel"
 _MOST_TEXT = 8 << 20
@@ -215,7 +217,7 @@ def _held(layer: Layer, axes: str) -> dict[str, Stored]:
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias else {})}
 
 
-def _conv(walk: Walk[Layer], layer: Layer) -> Read:
+def _conv(walk: Walk, layer: Layer) -> Read:
     if layer.parameters.count("axis", 1) != 1:
         return Lacks(f"{layer.op} over another axis than the channels'")
     filters, stated = walk.flow.constants.declared(layer.blobs[0]) or (), layer.parameters
@@ -227,14 +229,14 @@ def _conv(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.conv(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
-def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
+def _deconv(walk: Walk, layer: Layer) -> Read:
     _, width, *_ = walk.flow.constants.declared(layer.blobs[0]) or ()
     groups = layer.parameters.count("group", 1)
     op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups)
     return walk.builder.transposed(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
-def _pool(walk: Walk[Layer], layer: Layer) -> Read:
+def _pool(walk: Walk, layer: Layer) -> Read:
     """Caffe rounds up, unless the net says otherwise: by `round_mode`, or by the `ceil_mode` of forks, which
     OpenCV reads too. A last window that would begin in the pads behind is left out (pooling_layer.cpp), but
     one that would begin behind a map without pads is not.
@@ -252,7 +254,7 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     return pool(walk, layer, function, (window, pads), "floor" if floors else "ceil")
 
 
-def _dense(walk: Walk[Layer], layer: Layer) -> Read:
+def _dense(walk: Walk, layer: Layer) -> Read:
     stated = layer.parameters
     if stated.count("axis", 1) != 1:
         return Lacks("InnerProduct over another axis than the channels'")
@@ -261,7 +263,7 @@ def _dense(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.dense(layer.name, walk.value(features), stated.count("num_output", 0), held)
 
 
-def _norm(walk: Walk[Layer], layer: Layer) -> Read:
+def _norm(walk: Walk, layer: Layer) -> Read:
     stated = layer.parameters
     if not stated.flag("use_global_stats", True):
         return Lacks("BatchNorm with the statistics of the batch")
@@ -273,7 +275,7 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
     return batch_norm(walk, layer, layer.source, tensors, stated.number("eps", 1e-5), momentum)
 
 
-def _scale(walk: Walk[Layer], layer: Layer) -> Read:
+def _scale(walk: Walk, layer: Layer) -> Read:
     """By trained numbers, or by another value."""
     stated = layer.parameters
     if layer.values == 2 and not layer.blobs and stated.count("axis", 1) in (0, 1):
@@ -292,7 +294,7 @@ def _scale(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.bias(layer.name, scaled, Stored(beta[0])) or Lacks() if beta else scaled
 
 
-def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
+def _eltwise(walk: Walk, layer: Layer) -> Read:
     stated = layer.parameters
     kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(stated.word("operation", "SUM"), "Add")
     factors = [float(word) for word in stated.words("coeff")] if kind == "Add" else []
@@ -307,7 +309,7 @@ def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.add(layer.name, ops.Add(), *scaled)
 
 
-def _power(walk: Walk[Layer], layer: Layer) -> Read:
+def _power(walk: Walk, layer: Layer) -> Read:
     stated = layer.parameters
     power, scale, shift = (
         stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
@@ -321,7 +323,7 @@ def _power(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.add(layer.name, ops.Divide(), one, below)
 
 
-def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
+def _lrn(walk: Walk, layer: Layer) -> Read:
     stated = layer.parameters
     size, alpha, beta = (
         stated.count("local_size", 5),
@@ -334,7 +336,7 @@ def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
     return _lrn_within(walk, layer, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
 
 
-def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: ops.LocalResponseNorm) -> Read:
+def _lrn_within(walk: Walk, layer: Layer, size: int, op: ops.LocalResponseNorm) -> Read:
     """Over the cells around each: a convolution of single ones makes them channels, of which the middle one
     is the cell itself. Caffe does not read its `k` (lrn_layer.cpp).
     """
@@ -356,7 +358,7 @@ def _axis(layer: Layer, older: str) -> int:
     return layer.parameters.count("axis", layer.parameters.count(older, 1))
 
 
-def _slice(walk: Walk[Layer], layer: Layer) -> Read | list[Read]:
+def _slice(walk: Walk, layer: Layer) -> Read | list[Read]:
     axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
     whole = walk.view(layer.source).size(axis)
     ends = (
@@ -371,7 +373,7 @@ def _slice(walk: Walk[Layer], layer: Layer) -> Read | list[Read]:
     )
 
 
-def _crop(walk: Walk[Layer], layer: Layer) -> Read:
+def _crop(walk: Walk, layer: Layer) -> Read:
     """A value cut to the size of another from an axis on, at offsets."""
     sizes, wanted = walk.sizes(layer.source), walk.sizes(layer.inputs[1])
     axis, offsets = layer.parameters.count("axis", 2), layer.parameters.counts("offset")
@@ -391,12 +393,12 @@ def _crop(walk: Walk[Layer], layer: Layer) -> Read:
     )
 
 
-def _flatten(walk: Walk[Layer], layer: Layer) -> Read:
+def _flatten(walk: Walk, layer: Layer) -> Read:
     first, last = layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1)
     return moves.flatten(walk, layer, layer.source, first, last)
 
 
-def _reshape(walk: Walk[Layer], layer: Layer) -> Read:
+def _reshape(walk: Walk, layer: Layer) -> Read:
     """0 keeps a size."""
     sizes, wanted = walk.sizes(layer.source), layer.parameters.part("shape").counts("dim")
     if sizes is None or layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
@@ -411,21 +413,21 @@ def _relu(layer: Layer) -> Any:
     return ops.LeakyRelu(slope) if slope else ops.Relu()
 
 
-def _clip(walk: Walk[Layer], layer: Layer) -> Read:
+def _clip(walk: Walk, layer: Layer) -> Read:
     low, high = (
         layer.parameters.number(name, default) for name, default in (("min", -math.inf), ("max", math.inf))
     )
     return clip(walk, layer, layer.source, low, high)
 
 
-def _exponential(walk: Walk[Layer], layer: Layer) -> Read:
+def _exponential(walk: Walk, layer: Layer) -> Read:
     """base ** (scale * x + shift); a base of -1 is e (caffe/src/caffe/layers/exp_layer.cpp)."""
     base, scale, shift = _logarithmic(layer)
     factor = 1.0 if base == -1 else math.log(base)
     return apply(walk, layer, layer.source, ops.Affine((factor * scale,), (factor * shift,)), ops.Exp())
 
 
-def _logarithm(walk: Walk[Layer], layer: Layer) -> Read:
+def _logarithm(walk: Walk, layer: Layer) -> Read:
     """log(scale * x + shift) to a base, as of Exp."""
     base, scale, shift = _logarithmic(layer)
     by = ops.Affine((1.0 if base == -1 else 1 / math.log(base),), (0.0,))

@@ -22,7 +22,7 @@ from porter.graph import Op
 from porter.graph.ops import LARGEST_FLOAT32
 
 Arguments = Mapping[str, Any]
-Walk = walk.Walk["Layer"]
+Walk = walk.NodeWalk["Layer"]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import log_softmax, reduce, softmax
-from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, apply, of_map, unary
+from porter.filegraph.walk import Image, Lacks, NodeWalk, Read, Reader, always, apply, of_map, unary
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
@@ -28,6 +28,8 @@ from porter.formats.mxnet.plain import OF_NUMBERS
 from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Size, Window
+
+Walk = NodeWalk[Node]
 
 _SYMBOL = "-symbol.json"
 _EPOCH = re.compile(r"-\d{4}\.params$")
@@ -163,7 +165,7 @@ def _window(node: Node) -> tuple[Window, Pads]:
     return window, both_sides(stated.pair("pad", 0))
 
 
-def _conv(walk: Walk[Node], node: Node) -> Read:
+def _conv(walk: Walk, node: Node) -> Read:
     window, pads = _window(node)
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
         return Lacks(f"{node.op} of other maps than N×C×H×W")
@@ -173,7 +175,7 @@ def _conv(walk: Walk[Node], node: Node) -> Read:
     return walk.builder.conv(node.name, walk.first(node), op, _held(node, "OIHW"))
 
 
-def _deconv(walk: Walk[Node], node: Node) -> Read:
+def _deconv(walk: Walk, node: Node) -> Read:
     window, pads = _window(node)
     if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
         return Lacks("Deconvolution to a stated size")
@@ -183,7 +185,7 @@ def _deconv(walk: Walk[Node], node: Node) -> Read:
     return walk.builder.transposed(node.name, walk.first(node), op, _held(node, "OIHW"))
 
 
-def _pool(walk: Walk[Node], node: Node) -> Read:
+def _pool(walk: Walk, node: Node) -> Read:
     """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
     stated, kind = node.stated, node.stated.word("pool_type", "max")
     if kind not in ("max", "avg"):
@@ -198,7 +200,7 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
     return pool(walk, node, function, _window(node), "full" if rounding == "full" else "floor", counted)
 
 
-def _dense(walk: Walk[Node], node: Node) -> Read:
+def _dense(walk: Walk, node: Node) -> Read:
     if not node.stated.flag("flatten", True):
         bias = None if node.stated.flag("no_bias") else node.inputs[2]
         return products.dense(walk, node, node.source, products.Product(node.inputs[1], "OI", bias))
@@ -208,7 +210,7 @@ def _dense(walk: Walk[Node], node: Node) -> Read:
     )
 
 
-def _features(walk: Walk[Node], node: Node) -> Read:
+def _features(walk: Walk, node: Node) -> Read:
     """A kernel with as many columns as a map of open size has channels says that it has one cell."""
     shape, kernel = walk.first(node).shape, walk.sizes(node.inputs[1])
     if shape is not None and None in shape[1:] and kernel is not None and shape[0] == kernel[-1]:
@@ -216,7 +218,7 @@ def _features(walk: Walk[Node], node: Node) -> Read:
     return moves.flatten(walk, node, node.source, 1)
 
 
-def _norm(walk: Walk[Node], node: Node) -> Read:
+def _norm(walk: Walk, node: Node) -> Read:
     """With `fix_gamma`, its default, the stored gamma is read as 1 (src/operator/nn/batch_norm.cc)."""
     stated = node.stated
     if stated.count("axis", 1) != 1:
@@ -228,7 +230,7 @@ def _norm(walk: Walk[Node], node: Node) -> Read:
     return batch_norm(walk, node, node.source, roles, stated.number("eps", 1e-3), momentum)
 
 
-def _leaky(walk: Walk[Node], node: Node) -> Read:
+def _leaky(walk: Walk, node: Node) -> Read:
     kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
     if kind == "prelu":
         return slopes(walk, node, node.inputs[1][0])
@@ -241,7 +243,7 @@ def _leaky(walk: Walk[Node], node: Node) -> Read:
     return apply(walk, node, node.source, made[kind]) if kind in made else Lacks(f"LeakyReLU of type {kind}")
 
 
-def _activation(walk: Walk[Node], node: Node) -> Read:
+def _activation(walk: Walk, node: Node) -> Read:
     kind = node.stated.word("act_type")
     return (
         apply(walk, node, node.source, _IN_PLACE[kind])
@@ -266,19 +268,19 @@ def _lrn(node: Node) -> Op:
     return ops.LocalResponseNorm(size, alpha, stated.number("beta", 0.75), stated.number("knorm", 2.0))
 
 
-def _split(walk: Walk[Node], node: Node) -> Read | list[Read]:
+def _split(walk: Walk, node: Node) -> Read | list[Read]:
     count, axis = node.stated.count("num_outputs", 1), node.stated.count("axis", 1)
     return moves.split_evenly(walk, node, node.source, axis, count, not node.stated.flag("squeeze_axis"))
 
 
-def _cut(walk: Walk[Node], node: Node) -> Read:
+def _cut(walk: Walk, node: Node) -> Read:
     stated = node.stated
     start, end = stated.count("begin", 0), stated.word("end", "None")
     part = slice(start, None if end == "None" else int(end))
     return moves.cut(walk, node, node.source, {stated.count("axis", 0): part})
 
 
-def _reshape(walk: Walk[Node], node: Node) -> Read:
+def _reshape(walk: Walk, node: Node) -> Read:
     """0 keeps a size, -1 is what is left; other codes are refused."""
     sizes, wanted = walk.sizes(node.source), node.stated.counts("shape")
     if sizes is None or not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
@@ -286,7 +288,7 @@ def _reshape(walk: Walk[Node], node: Node) -> Read:
     return moves.reshape(walk, node, node.source, [size or sizes[place] for place, size in enumerate(wanted)])
 
 
-def _reduce(walk: Walk[Node], node: Node) -> Read:
+def _reduce(walk: Walk, node: Node) -> Read:
     axes = node.stated.counts("axis")
     if not axes or node.stated.flag("exclude"):
         return Lacks(f"{node.op} over other axes than stated ones")
@@ -295,7 +297,7 @@ def _reduce(walk: Walk[Node], node: Node) -> Read:
     )
 
 
-def _pad(walk: Walk[Node], node: Node) -> Read:
+def _pad(walk: Walk, node: Node) -> Read:
     widths, mode = node.stated.counts("pad_width"), node.stated.word("mode")
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
     if mode == "constant":
@@ -303,14 +305,14 @@ def _pad(walk: Walk[Node], node: Node) -> Read:
     return moves.extend(walk, node, node.source, pairs, "reflect" if mode == "reflect" else "edge")
 
 
-def _upsample(walk: Walk[Node], node: Node) -> Read:
+def _upsample(walk: Walk, node: Node) -> Read:
     scale = node.stated.count("scale", 1)
     if node.stated.word("sample_type") != "nearest" or len(node.inputs) != 1:
         return Lacks("UpSampling that is not the nearest cell of one map")
     return walk.builder.add(node.name, ops.Upsample(scale, scale), walk.first(node))
 
 
-def _softmax(walk: Walk[Node], node: Node) -> Read:
+def _softmax(walk: Walk, node: Node) -> Read:
     """Over a stated axis; those that state none take the last axis, the channels, or all numbers of an image
     (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
     """
@@ -330,7 +332,7 @@ def _softmax(walk: Walk[Node], node: Node) -> Read:
     return (log_softmax if node.op == "log_softmax" else softmax)(walk, node, node.source, axis)
 
 
-def _instance_norm(walk: Walk[Node], node: Node) -> Read:
+def _instance_norm(walk: Walk, node: Node) -> Read:
     roles: dict[str, Reference] = dict(zip(("gamma", "beta"), node.inputs[1:], strict=True))
     return instance_norm(walk, node, node.source, roles, node.stated.number("eps", 1e-3))
 

@@ -18,7 +18,7 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known
 from porter.filegraph.places import Items, Reading
 
-Walk = walk.Walk["OnnxNode"]
+Walk = walk.NodeWalk["OnnxNode"]
 MISSING: Reference = ("", 0)
 """An optional input that a node does not take."""
 

@@ -61,7 +61,7 @@ class GraphNode(Reading):
         return int(self.attributes[name].type) if name in self.attributes else 0
 
 
-Walk = walk.Walk[GraphNode]
+Walk = walk.NodeWalk[GraphNode]
 
 
 def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:

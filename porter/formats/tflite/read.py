@@ -37,9 +37,9 @@ from porter.filegraph.tensorflow import further_image, read_slice, read_split, r
 from porter.filegraph.walk import (
     Image,
     Lacks,
+    NodeWalk,
     Read,
     Reader,
-    Walk,
     always,
     begin,
     by_numbers,
@@ -57,6 +57,8 @@ from porter.formats.tflite.windows import stored
 from porter.graph import Op, ops
 from porter.graph.walks import in_order
 from porter.padding import Size
+
+Walk = NodeWalk[Operator]
 
 _LEAST_NORM = 1e-6
 """What an L2_NORMALIZATION divides by where the norm is smaller (tensorflow/lite/kernels/l2norm.cc)."""
@@ -160,7 +162,7 @@ def _beside(model: Model) -> dict[str, Image | None]:
     }
 
 
-def _dense(walk: Walk[Operator], node: Operator) -> Read:
+def _dense(walk: Walk, node: Operator) -> Read:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
     kernel, source, sizes = stored(walk, node, 1), node.source, walk.sizes(node.source)
     if kernel is None or len(kernel.shape) != 2 or node.scalar(1, "b"):
@@ -173,7 +175,7 @@ def _dense(walk: Walk[Operator], node: Operator) -> Read:
     )
 
 
-def _product(walk: Walk[Operator], node: Operator) -> Read:
+def _product(walk: Walk, node: Operator) -> Read:
     turned = [bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))]
     if all(map(walk.is_value, node.inputs)):
         return matmul(walk, node, node.inputs, turned)
@@ -184,7 +186,7 @@ def _product(walk: Walk[Operator], node: Operator) -> Read:
     )
 
 
-def _binary(walk: Walk[Operator], node: Operator) -> Read:
+def _binary(walk: Walk, node: Operator) -> Read:
     """Of values; a MUL by ones of sizes is how onnx2tf repeats a value."""
     for place, (source, _) in enumerate(node.inputs[:2]):
         filled = walk.flow.nodes[source]
@@ -195,7 +197,7 @@ def _binary(walk: Walk[Operator], node: Operator) -> Read:
     return combine(walk, node, kind(node), node.inputs) if unit is None else unit
 
 
-def _reshape(walk: Walk[Operator], node: Operator) -> Read:
+def _reshape(walk: Walk, node: Operator) -> Read:
     sizes = walk.flow.dims(node.inputs[1]) if len(node.inputs) > 1 else [*stated_numbers(node)]
     return Lacks() if sizes is None else moves.reshape(walk, node, node.source, sizes)
 
@@ -203,14 +205,14 @@ def _reshape(walk: Walk[Operator], node: Operator) -> Read:
 _FUNCTIONS: Mapping[str, Reduction] = {"MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "SUM": "sum"}
 
 
-def _reduce(walk: Walk[Operator], node: Operator) -> Read:
+def _reduce(walk: Walk, node: Operator) -> Read:
     places, keep = walk.flow.integers(node.inputs[1]), bool(node.scalar(0, "B"))
     if not places:
         return Lacks()
     return reduce(walk, node, node.source, _FUNCTIONS[node.op], places, keep)
 
 
-def _slice(walk: Walk[Operator], node: Operator) -> Read:
+def _slice(walk: Walk, node: Operator) -> Read:
     batch = _before_zeros(walk, node) if node.op == "SLICE" else None
     if batch is not None:
         return walk.view(batch)
@@ -221,7 +223,7 @@ def _slice(walk: Walk[Operator], node: Operator) -> Read:
     )
 
 
-def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
+def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
     """The batch that a SLICE takes of itself and an image of zeros behind it: so onnx2tf pads batches that
     may be empty.
     """
@@ -235,7 +237,7 @@ def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
     return batch if one and sizes and bounds == [[0] * len(sizes), [*sizes]] else None
 
 
-def _gather(walk: Walk[Operator], node: Operator) -> Read:
+def _gather(walk: Walk, node: Operator) -> Read:
     places, shape = walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
     if not places or shape is None or len(shape) > 1 or node.scalar(1, "i"):
         return Lacks(f"{node.op} by indices that the model computes as it runs, or that differ by image")
@@ -245,12 +247,12 @@ def _gather(walk: Walk[Operator], node: Operator) -> Read:
     return moves.gather(walk, node, node.source, place_of(axis, len(walk.sizes(node.source) or ())), places)
 
 
-def _reverse(walk: Walk[Operator], node: Operator) -> Read:
+def _reverse(walk: Walk, node: Operator) -> Read:
     places = walk.flow.integers(node.inputs[1])
     return moves.turned_round(walk, node, node.source, places) if places else Lacks()
 
 
-def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
+def _split(walk: Walk, node: Operator) -> Read | list[Read]:
     if node.op == "UNPACK":
         return read_split(walk, node, "Unpack", node.scalar(1, "i"), len(node.gives))
     return read_split(walk, node, "Split" if node.op == "SPLIT" else "SplitV", 0, len(node.gives))
@@ -261,24 +263,24 @@ def _response_norm(node: Operator) -> Op:
     return ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias)
 
 
-def _sizes(walk: Walk[Operator], node: Operator) -> Read:
+def _sizes(walk: Walk, node: Operator) -> Read:
     sizes = walk.sizes(node.source)
     return Lacks() if sizes is None else of_sizes(sizes)
 
 
-def _filled(walk: Walk[Operator], node: Operator) -> Read:
+def _filled(walk: Walk, node: Operator) -> Read:
     """Zeros of sizes, of which some are open."""
     sizes = walk.flow.dims(node.source)
     return Lacks(zeros=tuple(sizes) if sizes is not None and walk.flow.number(node.inputs[1]) == 0 else None)
 
 
-def _rounded(walk: Walk[Operator], node: Operator) -> Read:
+def _rounded(walk: Walk, node: Operator) -> Read:
     """FLOOR_DIV and FLOOR_MOD."""
     divisor = walk.flow.number(node.inputs[1])
     return by_number(walk, node, node.source, divisor, "floor", whole=node.op == "FLOOR_DIV")
 
 
-def _running_sums(walk: Walk[Operator], node: Operator) -> Read:
+def _running_sums(walk: Walk, node: Operator) -> Read:
     """CUMSUM, whose options are whether it leaves each number itself out, and whether it goes backwards."""
     axis = walk.flow.number(node.inputs[1])
     if axis is None:
@@ -287,7 +289,7 @@ def _running_sums(walk: Walk[Operator], node: Operator) -> Read:
     return running_sums(walk, node, node.source, int(axis), reverse, exclusive)
 
 
-def _factors(walk: Walk[Operator], node: Operator) -> Read:
+def _factors(walk: Walk, node: Operator) -> Read:
     """REDUCE_PROD."""
     places = walk.flow.integers(node.inputs[1])
     return factors(walk, node, node.source, places, bool(node.scalar(0, "B"))) if places else Lacks()

@@ -10,7 +10,7 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.places import Items
 from porter.filegraph.tensorflow import pads_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Walk
+from porter.filegraph.walk import Lacks, NodeWalk, Read
 from porter.formats.tflite.model import Operator
 from porter.graph import ops
 from porter.graph.ops import LARGEST_FLOAT32
@@ -20,11 +20,11 @@ KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _SAME = Items(("SAME", "VALID"))
 
 
-def stored(walk: Walk[Operator], node: Operator, place: int) -> Tensor | None:
+def stored(walk: NodeWalk[Operator], node: Operator, place: int) -> Tensor | None:
     return walk.flow.weights(node.inputs[place]) if place < len(node.inputs) else None
 
 
-def _held(walk: Walk[Operator], node: Operator, axes: str, bias: int = 2) -> dict[str, Stored] | None:
+def _held(walk: NodeWalk[Operator], node: Operator, axes: str, bias: int = 2) -> dict[str, Stored] | None:
     """A kernel of four axes, and a bias if the operator reads one; None where they are not stored."""
     kernel, vector = stored(walk, node, 1), stored(walk, node, bias)
     if kernel is None or len(kernel.shape) != 4 or (len(node.inputs) > bias and vector is None):
@@ -43,7 +43,7 @@ def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tu
     return Window(sides, stride, by), Convention("valid" if node.scalar(0, "b") else "same")
 
 
-def read_conv(walk: Walk[Operator], node: Operator) -> Read:
+def read_conv(walk: NodeWalk[Operator], node: Operator) -> Read:
     """Kernels are filters×rows×columns×channels/groups, those by channel 1×rows×columns×filters."""
     by_channel, kernel, value = node.op == "DEPTHWISE_CONV_2D", stored(walk, node, 1), walk.first(node)
     held = _held(walk, node, "IHWO" if by_channel else "OHWI")
@@ -55,7 +55,7 @@ def read_conv(walk: Walk[Operator], node: Operator) -> Read:
     return walk.builder.conv(node.name, value, ops.Conv(filters, window, convention, groups), held)
 
 
-def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
+def read_transposed(walk: NodeWalk[Operator], node: Operator) -> Read:
     """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
     wanted, kernel = walk.flow.dims(node.source), stored(walk, node, 1)
     held, value = _held(walk, node, "IHWO", 3), walk.value(node.inputs[2])
@@ -67,7 +67,7 @@ def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
     return walk.builder.transposed(node.name, value, ops.ConvTranspose(kernel.shape[0], window, pads), held)
 
 
-def read_pool(walk: Walk[Operator], node: Operator) -> Read:
+def read_pool(walk: NodeWalk[Operator], node: Operator) -> Read:
     """An average does not count cells outside its map. For a largest number, pads of float32's lowest are
     pads of -inf.
     """
@@ -85,7 +85,7 @@ def read_pool(walk: Walk[Operator], node: Operator) -> Read:
     )
 
 
-def read_pad(walk: Walk[Operator], node: Operator) -> Read:
+def read_pad(walk: NodeWalk[Operator], node: Operator) -> Read:
     pairs, fill = pads_of(walk, node), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
     if fill is None:
         return Lacks()
@@ -94,7 +94,7 @@ def read_pad(walk: Walk[Operator], node: Operator) -> Read:
     return moves.pad(walk, node, node.source, pairs, fill)
 
 
-def read_resize(walk: Walk[Operator], node: Operator) -> Read:
+def read_resize(walk: NodeWalk[Operator], node: Operator) -> Read:
     linear = node.op == "RESIZE_BILINEAR"
     ends, half = (bool(node.scalar(field, "B")) for field in ((2, 3) if linear else (0, 1)))
     return tensorflow.read_resize(

@@ -20,13 +20,15 @@ from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import log_softmax, reduce, softmax
 from porter.filegraph.resampling import resize
-from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, of_map, unary
+from porter.filegraph.walk import Image, Lacks, NodeWalk, Read, Reader, always, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
 from porter.formats.torch7.objects import names_of_outputs, read_objects
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Rounding, Size, Window
+
+Walk = NodeWalk[Layer]
 
 _CONVOLUTIONS = ("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedConvolution")
 
@@ -99,7 +101,7 @@ def _computed(network: Network) -> NamedArrays:
     return found
 
 
-def _held(walk: Walk[Layer], layer: Layer, axes: str) -> dict[str, Stored]:
+def _held(walk: Walk, layer: Layer, axes: str) -> dict[str, Stored]:
     computed = f"{layer.name}:kernel"
     kernel = layer.tensors["weight"] if walk.flow.constants.declared(computed) is None else computed
     return {
@@ -115,13 +117,13 @@ def _window(layer: Layer) -> tuple[Window, Pads]:
     return window, both_sides(layer.pair("padH", "padW", layer.count("padding", 0)))
 
 
-def _conv(walk: Walk[Layer], layer: Layer) -> Read:
+def _conv(walk: Walk, layer: Layer) -> Read:
     window, pads = _window(layer)
     op = ops.Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
     return walk.builder.conv(layer.name, walk.first(layer), op, _held(walk, layer, "OIHW"))
 
 
-def _transposed(walk: Walk[Layer], layer: Layer) -> Read:
+def _transposed(walk: Walk, layer: Layer) -> Read:
     window, (top, bottom, left, right) = _window(layer)
     if len(layer.inputs) != 1:
         return Lacks(f"{layer.op} to the size of another value")
@@ -131,7 +133,7 @@ def _transposed(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.transposed(layer.name, walk.first(layer), op, _held(walk, layer, "OIHW"))
 
 
-def _pool(walk: Walk[Layer], layer: Layer) -> Read:
+def _pool(walk: Walk, layer: Layer) -> Read:
     """With ceil_mode the last window is left out if it would begin in the pads behind
     (THNN/generic/SpatialMaxPooling.c).
     """
@@ -150,7 +152,7 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.affine(f"{layer.name}:sum", found, (float(math.prod(window.kernel)),), (0.0,))
 
 
-def _whole(walk: Walk[Layer], layer: Layer) -> Read:
+def _whole(walk: Walk, layer: Layer) -> Read:
     """SpatialAdaptive pools to one cell."""
     if layer.pair("H", "W", 1) != (1, 1):
         return Lacks(f"{layer.op} to more than one cell")
@@ -158,12 +160,12 @@ def _whole(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.reduce(layer.name, walk.first(layer), function, CELLS)
 
 
-def _dense(walk: Walk[Layer], layer: Layer) -> Read:
+def _dense(walk: Walk, layer: Layer) -> Read:
     units, _ = walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
     return walk.builder.dense(layer.name, walk.first(layer), units, _held(walk, layer, "OI"))
 
 
-def _norm(walk: Walk[Layer], layer: Layer) -> Read:
+def _norm(walk: Walk, layer: Layer) -> Read:
     """Without stored statistics those of the batch are meant."""
     variance = layer.tensors.get("running_var", f"{layer.name}:variance")
     if "running_mean" not in layer.tensors or walk.flow.constants.declared(variance) is None:
@@ -180,25 +182,25 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
     )
 
 
-def _instance_norm(walk: Walk[Layer], layer: Layer) -> Read:
+def _instance_norm(walk: Walk, layer: Layer) -> Read:
     """fast-neural-style's."""
     roles: dict[str, Reference] = {"gamma": (layer.tensors["weight"], 0), "beta": (layer.tensors["bias"], 0)}
     return instance_norm(walk, layer, layer.source, roles, layer.number("eps", 1e-5))
 
 
-def _shaved(walk: Walk[Layer], layer: Layer) -> Read:
+def _shaved(walk: Walk, layer: Layer) -> Read:
     """fast-neural-style's: without so many rows and columns on each side."""
     cells = layer.count("size", 0)
     return moves.pad(walk, layer, layer.source, {2: (-cells, -cells), 3: (-cells, -cells)})
 
 
-def _axis(walk: Walk[Layer], layer: Layer) -> int:
+def _axis(walk: Walk, layer: Layer) -> int:
     """A place from 1 on; of one image's axes where `nInputDims` has one less than the value."""
     place, rank = layer.count("dimension", 1), len(walk.sizes(layer.source) or ())
     return place - 1 + (layer.count("nInputDims", 0) == rank - 1) if place > 0 else place
 
 
-def _deep_concat(walk: Walk[Layer], layer: Layer) -> Read:
+def _deep_concat(walk: Walk, layer: Layer) -> Read:
     """Maps along the channels; smaller ones get zeros around them, the odd cell behind."""
     values = walk.values(layer.inputs)
     cells = [
@@ -217,7 +219,7 @@ def _deep_concat(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.concat(layer.name, *padded)
 
 
-def _view(walk: Walk[Layer], layer: Layer) -> Read:
+def _view(walk: Walk, layer: Layer) -> Read:
     """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
     sizes, known = layer.counts("size"), walk.sizes(layer.source)
     if known is None or not sizes:
@@ -231,7 +233,7 @@ def _pads(layer: Layer) -> dict[int, tuple[int, int]]:
     return {2: (top, bottom), 3: (left, right)}
 
 
-def _padding(walk: Walk[Layer], layer: Layer) -> Read:
+def _padding(walk: Walk, layer: Layer) -> Read:
     """Cells before an axis, if it is below zero, or behind it."""
     cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
     if layer.count("index", 1) != 1:
@@ -242,7 +244,7 @@ def _padding(walk: Walk[Layer], layer: Layer) -> Read:
     )
 
 
-def _threshold(walk: Walk[Layer], layer: Layer) -> Read:
+def _threshold(walk: Walk, layer: Layer) -> Read:
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
         return Lacks("Threshold to another number")
@@ -258,7 +260,7 @@ def _upsample(layer: Layer) -> Op:
     return ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1))
 
 
-def _bilinear(walk: Walk[Layer], layer: Layer) -> Read:
+def _bilinear(walk: Walk, layer: Layer) -> Read:
     """Between the corners (THNN/generic/SpatialUpSamplingBilinear.c)."""
     known, factor = walk.sizes(layer.source), layer.count("scale_factor", 0)
     if known is None or factor < 1:
@@ -281,14 +283,14 @@ def _dropout(layer: Layer) -> Op:
     return ops.Affine((1 - layer.number("p", 0.5),), (0.0,))
 
 
-def _narrow(walk: Walk[Layer], layer: Layer) -> Read:
+def _narrow(walk: Walk, layer: Layer) -> Read:
     start = layer.count("index", 1) - 1
     return moves.cut(
         walk, layer, layer.source, {_axis(walk, layer): slice(start, start + layer.count("length", 1))}
     )
 
 
-def _reduce(walk: Walk[Layer], layer: Layer) -> Read:
+def _reduce(walk: Walk, layer: Layer) -> Read:
     function: ops.Function = "mean" if layer.op == "Mean" else "max"
     return reduce(walk, layer, layer.source, function, [_axis(walk, layer)], not layer.flag("squeeze", True))
 

@@ -19,7 +19,7 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, Members
 
-Walk = walk.Walk["AtenNode"]
+Walk = walk.NodeWalk["AtenNode"]
 Sizes = tuple[int | str, ...]
 _OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
 _AUTOCAST = "higher_order.wrap_with_autocast"

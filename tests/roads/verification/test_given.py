@@ -17,7 +17,7 @@ import porter
 from porter.base.errors import CheckFailed, Contradiction
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Reference
-from porter.filegraph.walk import Walk
+from porter.filegraph.walk import NodeWalk
 from porter.formats.caffe.rows import _ROWS
 from porter.frameworks import RETURNED
 from porter.graph import Flatten, Graph, Softmax, Tanh
@@ -184,17 +184,17 @@ RUN_BY = {
     **dict.fromkeys((".prototxt", ".json", ".t7", ".tflite"), "porter's interpreter"),
 }
 """What runs a file's own graph, by the file's suffix."""
-Change = Callable[[Walk[Any], dict[Reference, Value]], dict[Reference, Value]]
+Change = Callable[[NodeWalk[Any], dict[Reference, Value]], dict[Reference, Value]]
 
 
-def one_step_earlier(walk: Walk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+def one_step_earlier(walk: NodeWalk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
     return {
         source: replace(value, node=walk.builder.nodes[value.node].inputs[0])
         for source, value in ends.items()
     }
 
 
-def another_last_step(walk: Walk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+def another_last_step(walk: NodeWalk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
     """A softmax, which a port lacks."""
     for value in ends.values():
         node = walk.builder.nodes[value.node]
@@ -203,7 +203,7 @@ def another_last_step(walk: Walk[Any], ends: dict[Reference, Value]) -> dict[Ref
     return ends
 
 
-def without_cells(walk: Walk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
+def without_cells(walk: NodeWalk[Any], ends: dict[Reference, Value]) -> dict[Reference, Value]:
     """As N x C, read where the file gives N x C x 1 x 1."""
     return {
         source: walk.builder.add("end", Flatten(), value, tap=walk.builder.nodes[value.node].tap)
@@ -224,12 +224,12 @@ def convert(file: Path, folder: Path) -> porter.Ported:
 
 
 def plant(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Walk.ends
+    right = NodeWalk.ends
 
-    def wrong(walk: Walk[Any], sources: Iterable[Reference]) -> dict[Reference, Value]:
+    def wrong(walk: NodeWalk[Any], sources: Iterable[Reference]) -> dict[Reference, Value]:
         return change(walk, right(walk, sources))
 
-    monkeypatch.setattr(Walk, "ends", wrong)
+    monkeypatch.setattr(NodeWalk, "ends", wrong)
 
 
 def test_what_a_file_gives_is_proved(file: Path, tmp_path: Path) -> None:
@@ -262,16 +262,16 @@ def test_a_reader_that_gives_other_axes_is_refused(tmp_path: Path, monkeypatch: 
 
 def test_outputs_come_in_the_file_s_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx = pytest.importorskip("onnx")
-    file, right = onnx_file(tmp_path / "model"), Walk.finish
+    file, right = onnx_file(tmp_path / "model"), NodeWalk.finish
     model = onnx.load(file)
     model.graph.output.append(onnx.helper.make_tensor_value_info("flat", onnx.TensorProto.FLOAT, None))
     onnx.save(model, file)
     assert convert(file, tmp_path / "port").port.graph.outputs == ("end", "flat")
 
-    def turned(walk: Walk[Any], ends: Any, outputs: Iterable[Reference], names: Any = None) -> Any:
+    def turned(walk: NodeWalk[Any], ends: Any, outputs: Iterable[Reference], names: Any = None) -> Any:
         return right(walk, ends, [*outputs][::-1], names)
 
-    monkeypatch.setattr(Walk, "finish", turned)
+    monkeypatch.setattr(NodeWalk, "finish", turned)
     with pytest.raises(
         Contradiction,
         match="expected the outputs in the file's order, end, flat, got flat, end from the port",

@@ -13,7 +13,7 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.places import Reading
-from porter.filegraph.walk import Lacks, Walk
+from porter.filegraph.walk import Lacks, NodeWalk
 from porter.graph import Flatten, Op
 from porter.graph.ops import Order
 
@@ -40,7 +40,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
     builder = Builder(4, size, order)
     names = [f"step{place}" for place in range(len(steps))]
     flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), lambda node: node.op)
-    walk: Walk[Node] = Walk(builder, flow)
+    walk: NodeWalk[Node] = NodeWalk(builder, flow)
     walk.found[IMAGE] = walk.views.of(builder.input)
     sources = [IMAGE]
     for name, (function, *arguments) in zip(names, steps, strict=True):

@@ -14,7 +14,7 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
 from porter.filegraph.places import Reading
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, of_map, unary
+from porter.filegraph.walk import Image, NodeWalk, Read, Reader, always, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.npz.read import read_npz
@@ -115,14 +115,14 @@ def _held(layer: Layer, axes: str) -> dict[str, Stored]:
     return {"kernel": Stored(names[0], axes)} | ({"bias": Stored(names[1])} if len(names) > 1 else {})
 
 
-def _conv(walk: Walk[Layer], layer: Layer) -> Read:
+def _conv(walk: NodeWalk[Layer], layer: Layer) -> Read:
     filters, _, *sides = walk.flow.constants.declared(layer.inputs[1][0]) or ()
     window, convention = _window(layer, (sides[0], sides[1]))
     op = Conv(filters, window, convention, layer.stated.get("groups", 1))
     return walk.builder.conv(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
-def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
+def _deconv(walk: NodeWalk[Layer], layer: Layer) -> Read:
     """Its kernel is that of the convolution that it is the gradient of."""
     _, width, *sides = walk.flow.constants.declared(layer.inputs[1][0]) or ()
     window, groups = _window(layer, (sides[0], sides[1]))[0], layer.stated.get("groups", 1)
@@ -131,7 +131,7 @@ def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.transposed(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
-def _pool(walk: Walk[Layer], layer: Layer) -> Read:
+def _pool(walk: NodeWalk[Layer], layer: Layer) -> Read:
     side, largest = layer.stated["side"], layer.op == "max_pool"
     window, convention = _window(layer, (side, side))
     convention = replace(convention, rounding="ceil" if layer.stated.get("ceil") else "floor")
@@ -141,18 +141,18 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     return walk.builder.pool(layer.name, walk.first(layer), "max" if largest else "mean", window, convention)
 
 
-def _norm(walk: Walk[Layer], layer: Layer) -> Read:
+def _norm(walk: NodeWalk[Layer], layer: Layer) -> Read:
     source, *held = layer.inputs
     tensors = dict(zip(("mean", "variance", "gamma", "beta"), held, strict=True))
     return batch_norm(walk, layer, source, tensors, layer.stated["epsilon"])
 
 
-def _dense(walk: Walk[Layer], layer: Layer) -> Read:
+def _dense(walk: NodeWalk[Layer], layer: Layer) -> Read:
     units, _ = walk.flow.constants.declared(layer.inputs[1][0]) or ()
     return walk.builder.dense(layer.name, walk.first(layer), units, _held(layer, "OI"))
 
 
-def _flatten(walk: Walk[Layer], layer: Layer) -> Read:
+def _flatten(walk: NodeWalk[Layer], layer: Layer) -> Read:
     """The numbers of a map in the order in which the file has them."""
     _, rows, columns = walk.first(layer).shape or (None, None, None)
     return walk.builder.add(
