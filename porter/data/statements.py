@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.base.errors import FileError, UsageError
+from porter.base.json import JsonObject
 from porter.base.options import PREPROCESS, AnyPath
 from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
@@ -21,7 +22,7 @@ _TRIPLES = ("mean", "std")
 ROUNDED = {"even": "to even", "down": "down", "up": "up"}
 
 
-def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
+def read_preprocess(given: AnyPath | JsonObject) -> Preprocess:
     """A protocol that a user states: as port.json has it, as its JSON, as a file of either, or as
     `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`; a mean or a std is one number or
     three.
@@ -106,7 +107,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
         )
 
 
-def _protocol(stated: Mapping[str, Any]) -> Preprocess:
+def _protocol(stated: JsonObject) -> Preprocess:
     known = {field.name: field for field in fields(Preprocess)}
     if strange := [name for name in stated if name not in known]:
         raise ProtocolError(f"a protocol has no '{strange[0]}'; its parts are {', '.join(known)}")

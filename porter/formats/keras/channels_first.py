@@ -4,10 +4,10 @@ where those of Keras 1 depend on it, what reads the file has put them into this 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from porter.base.json import JsonObject
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, moved, read_flow, results_in
 from porter.formats.keras.nodes import Inbound
 from porter.formats.keras.theano import padded_by_theano
@@ -126,7 +126,7 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
         shape, places = (batch, *cells, channels), {SOURCE.call: 0}
         calls.append(Call((IMAGE,), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
 
-    def add(call: Call, name: str, kind: str, arguments: Mapping[str, Any], given: Inbound) -> Inbound:
+    def add(call: Call, name: str, kind: str, arguments: JsonObject, given: Inbound) -> Inbound:
         path = (*call.path[:-1], f"{call.path[-1]}_{name}" if name else call.path[-1])
         calls.append(replace(call, path=path, kind=kind, arguments=arguments, given=given))
         return Inbound((Result(len(calls) - 1),), {})
@@ -151,9 +151,7 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
     return replace(flow, calls=tuple(calls), outputs=ends, shape=shape)
 
 
-def _with_channels_last(
-    kind: str, arguments: Mapping[str, Any], ranks: Sequence[int]
-) -> tuple[Mapping[str, Any], int]:
+def _with_channels_last(kind: str, arguments: JsonObject, ranks: Sequence[int]) -> tuple[JsonObject, int]:
     """A layer's arguments with channels last, and the rank of what it gives.
 
     Args:

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from porter.base.errors import FileError, escaped
+from porter.base.json import JsonObject
 from porter.formats.limits import read_json
 
 LayerPath = tuple[str, ...]
@@ -43,7 +42,7 @@ class Described:
 
     name: str
     kind: str
-    arguments: Mapping[str, Any]
+    arguments: JsonObject
 
 
 def snake_case(name: str) -> str:
@@ -53,7 +52,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
-def wrapped(layer: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def wrapped(layer: JsonObject) -> JsonObject | None:
     """The layer that another one has and computes in inference; None for others.
 
     SpectralNormalization changes its layer's kernel in training, as it is called (its `call` in
@@ -70,7 +69,7 @@ def wrapped(layer: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return inner
 
 
-def is_foreign(layer: Mapping[str, Any]) -> bool:
+def is_foreign(layer: JsonObject) -> bool:
     """Whether a layer's class is not Keras's own: a user's `ReLU` is not Keras's.
 
     Since 2.12 Keras writes a module beside the class, and a registered name for classes that are not its own.
@@ -83,7 +82,7 @@ def is_foreign(layer: Mapping[str, Any]) -> bool:
     return layer.get("registered_name") is not None
 
 
-def layer_name(layer: Mapping[str, Any]) -> str:
+def layer_name(layer: JsonObject) -> str:
     """A layer's own name, which a model of connected layers has beside the layer's config too.
 
     Raises:
@@ -121,7 +120,7 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
         raise FileError(message.splitlines()[0], where=path, next="save the model again") from None
 
 
-def _describe(model: Mapping[str, Any], path: LayerPath, described: dict[LayerPath, Described]) -> None:
+def _describe(model: JsonObject, path: LayerPath, described: dict[LayerPath, Described]) -> None:
     counts: Counter[str] = Counter()
     for layer in model["config"].get("layers", ()):
         kind, arguments = snake_case(layer["class_name"]), layer["config"]
@@ -134,5 +133,5 @@ def _describe(model: Mapping[str, Any], path: LayerPath, described: dict[LayerPa
             described[*here, "layer"] = _described(inner)
 
 
-def _described(layer: Mapping[str, Any]) -> Described:
+def _described(layer: JsonObject) -> Described:
     return Described(layer_name(layer), snake_case(layer["class_name"]), layer["config"])

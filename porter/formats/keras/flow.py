@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import FileError, shortened
+from porter.base.json import JsonObject
 from porter.formats.keras.config import Unnamed, is_foreign, layer_name, wrapped
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
 from porter.formats.keras.precision import computing, halves_in
@@ -57,7 +58,7 @@ class Call:
 
     path: LayerNames
     kind: str
-    arguments: Mapping[str, Any] = field(repr=False)
+    arguments: JsonObject = field(repr=False)
     given: Inbound
     call_index: int = 0
     training: bool | None = None
@@ -124,7 +125,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         return Flow(tuple(calls.found), tuple(outputs), first, version, backend, names, further, *types)
 
 
-def _in_order(model: Mapping[str, Any], outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
+def _in_order(model: JsonObject, outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
     """A model's outputs in the order in which it gives them, and their names where it gives a dict, whose
     keys Keras sorts.
     """
@@ -185,7 +186,7 @@ def moved(given: Any, places: Mapping[int, int]) -> Any:
     )
 
 
-def _version(model: Mapping[str, Any], calls: Sequence[Call]) -> int:
+def _version(model: JsonObject, calls: Sequence[Call]) -> int:
     """Keras 3's calls are another form; where a config says nothing, it is Keras 2's."""
     stated = re.match(r"[123](?=\.)", str(model.get(_VERSION)))
     return int(stated[0]) if stated else 3 if any(call.given.keras3 for call in calls) else 2
@@ -205,11 +206,11 @@ def _reading(where: str) -> Iterator[None]:
         raise FileError(message.splitlines()[0], where=where, next="save the model again") from None
 
 
-def _is_model(layer: Mapping[str, Any]) -> bool:
+def _is_model(layer: JsonObject) -> bool:
     return layer["class_name"] in MODELS and "config" in layer
 
 
-def _names(model: Mapping[str, Any], depth: int) -> Iterator[str]:
+def _names(model: JsonObject, depth: int) -> Iterator[str]:
     if depth > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     inner = wrapped(model)
@@ -219,7 +220,7 @@ def _names(model: Mapping[str, Any], depth: int) -> Iterator[str]:
             yield from _names(layer, depth + 1)
 
 
-def _layers(model: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _layers(model: JsonObject) -> list[JsonObject]:
     """A model's layers. Keras 1, and Keras 2 before 2.2.3, wrote a Sequential's config as the list itself."""
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
@@ -253,7 +254,7 @@ class _Calls:
 
 def _flatten(
     calls: _Calls,
-    model: Mapping[str, Any],
+    model: JsonObject,
     path: LayerNames,
     inputs: Sequence[Result],
     training: bool | None,
@@ -294,7 +295,7 @@ def _flatten(
 
 def _flatten_sequential(
     calls: _Calls,
-    model: Mapping[str, Any],
+    model: JsonObject,
     path: LayerNames,
     inputs: Sequence[Result],
     training: bool | None,
@@ -311,7 +312,7 @@ def _flatten_sequential(
 
 def _call(
     calls: _Calls,
-    layer: Mapping[str, Any],
+    layer: JsonObject,
     path: LayerNames,
     given: Inbound,
     index: int,
@@ -340,7 +341,7 @@ def _call(
     return [calls.add(Call(path, kind, arguments, given, index, training))]
 
 
-def _fed(model: Mapping[str, Any], given: Inbound) -> list[Result]:
+def _fed(model: JsonObject, given: Inbound) -> list[Result]:
     """What a nested model is called with, in the order of its inputs. A dict has their keys, or the names of
     a list of inputs (keras/src/models/functional.py, _standardize_inputs).
     """
@@ -374,9 +375,7 @@ def _pick(values: Sequence[Result], output: int) -> Result:
 class _Resolver:
     """Finds the call of a layer that a reference means, and the order of a model's calls."""
 
-    def __init__(
-        self, layers: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Sequence[Inbound]]
-    ) -> None:
+    def __init__(self, layers: Mapping[str, JsonObject], nodes: Mapping[str, Sequence[Inbound]]) -> None:
         self._kinds = {name: layer["class_name"] for name, layer in layers.items()}
         self._nodes = nodes
         self._modern = any(node.keras3 for found in nodes.values() for node in found)
@@ -413,7 +412,7 @@ class _Resolver:
         return list(TopologicalSorter(needs).static_order())
 
 
-def _shapes_by_input(model: Mapping[str, Any]) -> dict[str, tuple[int | None, ...]]:
+def _shapes_by_input(model: JsonObject) -> dict[str, tuple[int | None, ...]]:
     """The shapes of a model's inputs, by the names of their layers where there are several."""
     config = model["config"]
     stated = config.get("input_layers") if isinstance(config, dict) else None
@@ -424,7 +423,7 @@ def _shapes_by_input(model: Mapping[str, Any]) -> dict[str, tuple[int | None, ..
     return {name: _shape_of(layers[name]) if name in layers else () for name in starts}
 
 
-def _type_of(model: Mapping[str, Any], image: str) -> Dtype:
+def _type_of(model: JsonObject, image: str) -> Dtype:
     """The type of the input of this name; the name of an only one is empty."""
     layers = _layers(model)
     inputs = [
@@ -433,7 +432,7 @@ def _type_of(model: Mapping[str, Any], image: str) -> Dtype:
     return computing(inputs[0]["config"].get("dtype")) if inputs else "float32"
 
 
-def _shape_of(model: Mapping[str, Any]) -> tuple[int | None, ...]:
+def _shape_of(model: JsonObject) -> tuple[int | None, ...]:
     """The shape of a model's first input, which versions of Keras state in different places."""
     config = model["config"]
     stated = config if isinstance(config, dict) else {}

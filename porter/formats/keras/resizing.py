@@ -4,9 +4,7 @@ or a part of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from porter.base.json import JsonObject
 from porter.filegraph.walk import NoOp
 from porter.formats.keras.layer import count, number, pair
 from porter.formats.tensorflow import has_cubic_shares
@@ -18,7 +16,7 @@ _EXACT = 2**24
 """Keras divides products of sizes in float32, which has smaller ones exactly."""
 
 
-def evened(kind: str, arguments: Mapping[str, Any], size: Size) -> tuple[Pads, float]:
+def evened(kind: str, arguments: JsonObject, size: Size) -> tuple[Pads, float]:
     """The pads, below zero where it crops, by which a Resizing gives a map of `size` the aspect of its own,
     and what fills them (keras/src/backend/tensorflow/image.py, `resize`).
 
@@ -41,7 +39,7 @@ def evened(kind: str, arguments: Mapping[str, Any], size: Size) -> tuple[Pads, f
     return (top, top, left, left), number(arguments.get("fill_value", 0.0))
 
 
-def centred(kind: str, arguments: Mapping[str, Any], size: Size) -> Pads | None:
+def centred(kind: str, arguments: JsonObject, size: Size) -> Pads | None:
     """The pads below zero by which a CenterCrop crops a map of `size`; None where the map is smaller.
 
     Raises:
@@ -65,7 +63,7 @@ def _known(kind: str, size: Size) -> tuple[int, int]:
     return rows, columns
 
 
-def resize_of(kind: str, arguments: Mapping[str, Any], size: Size) -> Resize | None:
+def resize_of(kind: str, arguments: JsonObject, size: Size) -> Resize | None:
     """An UpSampling2D or a Resizing of a map of `size`; None where the map has its size.
 
     Raises:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from porter.base.json import JsonObject
 from porter.formats.keras.config import snake_case
 from porter.formats.keras.operations import OPERATIONS
 
@@ -78,13 +79,13 @@ _KERAS_1_MERGES: Mapping[str, str] = {
 _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 
-DEFAULTS: Mapping[str, Mapping[str, Any]] = {"ReLU": {"max_value": None}}
+DEFAULTS: Mapping[str, JsonObject] = {"ReLU": {"max_value": None}}
 """Of arguments that every Keras writes, by which its own classes are told from a user's where a file does not
 name their module.
 """
 
 
-def operation_name(kind: str, arguments: Mapping[str, Any]) -> str | None:
+def operation_name(kind: str, arguments: JsonObject) -> str | None:
     """The name in keras.ops of the operation that a call computes; None for a layer.
 
     A TFOpLambda of Keras 2 names a function of TensorFlow, which may be one that keras.ops lacks; `TFOpLambda
@@ -103,7 +104,7 @@ def operation_name(kind: str, arguments: Mapping[str, Any]) -> str | None:
     return _OPERATIONS.get(name, name)
 
 
-def operation(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def operation(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
     """An operation's class and arguments as those of a call, of the layer that is the same where there is
     one.
 
@@ -118,7 +119,7 @@ def operation(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str
     return _OF_LAYERS[kind], {**arguments, "height": size[0], "width": size[1]}
 
 
-def is_operation(layer: Mapping[str, Any]) -> bool:
+def is_operation(layer: JsonObject) -> bool:
     """Whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the module
     that says so.
     """
@@ -131,7 +132,7 @@ def is_operation(layer: Mapping[str, Any]) -> bool:
     return by_keras_3 and known and "trainable" not in layer["config"]
 
 
-def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def modern(kind: str, arguments: JsonObject) -> tuple[str, JsonObject]:
     """A layer's class and arguments as Keras 2 and 3 spell them."""
     if kind == "Merge":
         mode = str(arguments.get("mode", "sum"))

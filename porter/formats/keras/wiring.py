@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from porter.base.json import JsonObject
 from porter.formats.keras.flow import Call, Flow, LayerNames, Result, results_in
 from porter.formats.keras.versions import MODELS
 from porter.formats.limits import read_json
@@ -146,7 +147,7 @@ def _not_an_end(source: Call, depth: int, levels: Mapping[LayerNames, _Level]) -
     return None
 
 
-def _levels(model: Mapping[str, Any], path: LayerNames) -> Iterator[tuple[LayerNames, _Level]]:
+def _levels(model: JsonObject, path: LayerNames) -> Iterator[tuple[LayerNames, _Level]]:
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
     named = {_name(layer): layer for layer in layers}
@@ -164,7 +165,7 @@ def _levels(model: Mapping[str, Any], path: LayerNames) -> Iterator[tuple[LayerN
             yield from _levels(named[name], (*path, name))
 
 
-def _name(layer: Mapping[str, Any]) -> str:
+def _name(layer: JsonObject) -> str:
     config = layer["config"]
     found: str = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
     return found

@@ -5,12 +5,12 @@ TensorFlow's graphs.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from porter.base.dtypes import NamedArrays, is_floating
+from porter.base.json import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import read_bounded, read_json
@@ -53,7 +53,7 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
 
 def _layers_model(
     path: Path,
-    topology: Mapping[str, Any],
+    topology: JsonObject,
     tensors: NamedArrays,
     outputs: Sequence[str],
     files: tuple[Path, ...],
@@ -74,7 +74,7 @@ def _layers_model(
 
 def _graph_model(
     path: Path,
-    topology: Mapping[str, Any],
+    topology: JsonObject,
     tensors: NamedArrays,
     asked: tuple[Sequence[str], Size | None],
     files: tuple[Path, ...],

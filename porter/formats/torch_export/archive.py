@@ -8,7 +8,6 @@ and strides. Torch 2.8 and older pickled a mapping of tensors, which is read as 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, storage_type
 from porter.base.errors import FileError, first_line
+from porter.base.json import JsonObject
 from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.torch.read import read_mapping
@@ -54,7 +54,7 @@ class Archive:
         tensors: those of the state_dict and other constants of the program, by name.
     """
 
-    program: Mapping[str, Any]
+    program: JsonObject
     text: bytes
     tensors: NamedArrays
 
@@ -101,14 +101,14 @@ def parsed(text: bytes, where: str) -> Any:
         ) from None
 
 
-def _program(text: bytes, path: Path) -> Mapping[str, Any]:
+def _program(text: bytes, path: Path) -> JsonObject:
     stated = parsed(text, str(path))
     version = stated.get("schema_version") if isinstance(stated, dict) else None
     major = version.get("major") if isinstance(version, dict) else None
     if major != _SCHEMA:
         message = f"the program is written in schema {str(major)[:20]}, and porter reads schema {_SCHEMA}"
         raise FileError(message, where=path, next=f"export the model with torch 2.6 or later: {SAVE}")
-    found: Mapping[str, Any] = stated
+    found: JsonObject = stated
     return found
 
 
@@ -140,7 +140,7 @@ class _Members(Members):
             raise self.damaged(f"the list of {kind} is damaged") from None
         return found
 
-    def _tensor(self, name: str, data: bytes, stated: Mapping[str, Any]) -> Array:
+    def _tensor(self, name: str, data: bytes, stated: JsonObject) -> Array:
         """A tensor over its storage, without a copy."""
         if stated["layout"] != _STRIDED or stated["dtype"] not in TYPES:
             raise FileError(

@@ -12,9 +12,9 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from porter.base.errors import GraphError
+from porter.base.json import JsonObject
 from porter.graph import Graph, shapes
 from porter.graph.ops import Shape
 
@@ -53,7 +53,7 @@ _FUNCTIONS: Mapping[type | str, Callable[..., float]] = {
 }
 
 
-def traced_sizes(program: Mapping[str, Any], image: str) -> list[int] | None:
+def traced_sizes(program: JsonObject, image: str) -> list[int] | None:
     """The sizes of the image that a program was traced with; None where it does not say.
 
     Args:
@@ -68,7 +68,7 @@ def traced_sizes(program: Mapping[str, Any], image: str) -> list[int] | None:
     return found
 
 
-def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence[int], graph: Graph) -> bool:
+def holds_at_every_size(program: JsonObject, image: str, traced: Sequence[int], graph: Graph) -> bool:
     """Whether a program is the model's at all sizes at which its maps have more than one cell along each axis
     that has more in the traced one: torch assumes that of every size. Sizes that the graph itself refuses are
     none.

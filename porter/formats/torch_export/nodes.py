@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
+from porter.base.json import JsonObject
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.places import Reading
@@ -56,7 +57,7 @@ class AtenNode(Reading):
     op: str
     inputs: tuple[Reference, ...] = ()
     target: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: JsonObject = field(default_factory=dict)
     module: str = ""
     outputs: int = 1
     sizes: tuple[Sizes, ...] = ()
@@ -94,7 +95,7 @@ class Program:
         return self.nodes[name].sizes[0]
 
 
-def read_program(program: Mapping[str, Any]) -> Program:
+def read_program(program: JsonObject) -> Program:
     """The program in what `porter.formats.torch_export.archive.Archive.program` holds.
 
     Raises:
@@ -169,7 +170,7 @@ class _Reader:
                     self.known.setdefault(size, ((node.name, output), place))
         self.nodes[node.name] = node
 
-    def read(self, stated: Mapping[str, Any]) -> None:
+    def read(self, stated: JsonObject) -> None:
         names = values_of(stated)
         # A node that gives nothing, such as an assertion of a size, has its own name.
         name, *further = names or [str(stated.get("name") or f"node {len(self.nodes)}")]
@@ -218,8 +219,8 @@ class _Reader:
 
     def inline(
         self,
-        graph: Mapping[str, Any],
-        inputs: Sequence[Mapping[str, Any]],
+        graph: JsonObject,
+        inputs: Sequence[JsonObject],
         names: Sequence[str],
         is_lowered: bool,
     ) -> None:
@@ -247,7 +248,7 @@ class _Reader:
             name: part.given[_name(stated)] for name, stated in zip(names, graph["outputs"], strict=True)
         }
 
-    def argument(self, stated: Mapping[str, Any]) -> Any:
+    def argument(self, stated: JsonObject) -> Any:
         ((kind, value),) = stated.items()
         match kind:
             case "as_none" | "as_device" | "as_layout":  # where a value is, not what it is
@@ -269,7 +270,7 @@ class _Reader:
             case _:
                 return UNKNOWN
 
-    def value(self, stated: Mapping[str, Any]) -> Any:
+    def value(self, stated: JsonObject) -> Any:
         """A value by its name, or the number or None that stands in its place."""
         if "name" in stated or "as_name" in stated:
             name = _name(stated)
@@ -280,7 +281,7 @@ class _Reader:
         return self.value(value) if kind == "as_tensor" else None if kind == "as_none" else value
 
 
-def _reader(graph: Mapping[str, Any]) -> _Reader:
+def _reader(graph: JsonObject) -> _Reader:
     """A reader of the nodes of a graph, with the sizes of its values."""
     sizes = {
         str(name): tuple(_size(size) for size in stated["sizes"])
@@ -292,14 +293,14 @@ def _reader(graph: Mapping[str, Any]) -> _Reader:
     )
 
 
-def _lowers_precision(inputs: Sequence[Mapping[str, Any]]) -> bool:
+def _lowers_precision(inputs: Sequence[JsonObject]) -> bool:
     """Whether autocast's wrapper switches automatic precision on: its third argument
     (torch/_higher_order_ops/wrap.py).
     """
     return bool(inputs[2]["arg"] != {"as_bool": False})
 
 
-def _mutated(specs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _mutated(specs: Iterable[JsonObject]) -> Iterator[str]:
     for spec in specs:
         ((kind, stated),) = spec.items()
         if kind.endswith("_mutation"):
@@ -307,7 +308,7 @@ def _mutated(specs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield f"the {'input' if what == 'user_input' else what} '{stated[f'{what}_name']}'"
 
 
-def _name(stated: Mapping[str, Any]) -> str:
+def _name(stated: JsonObject) -> str:
     """The name in a TensorArgument or a SymIntArgument, which may be in an Argument."""
     if len(stated) == 1 and isinstance(inner := next(iter(stated.values())), Mapping):
         stated = inner
@@ -317,7 +318,7 @@ def _name(stated: Mapping[str, Any]) -> str:
     return name
 
 
-def _names(output: Mapping[str, Any]) -> Iterator[str]:
+def _names(output: JsonObject) -> Iterator[str]:
     """The names of the values in one output."""
     ((kind, value),) = output.items()
     if kind in ("as_tensors", "as_sym_ints"):
@@ -326,12 +327,12 @@ def _names(output: Mapping[str, Any]) -> Iterator[str]:
         yield _name(value)
 
 
-def values_of(node: Mapping[str, Any]) -> list[str]:
+def values_of(node: JsonObject) -> list[str]:
     """The names of the values that a stated node gives."""
     return [name for output in node["outputs"] for name in _names(output)]
 
 
-def module_stack(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+def module_stack(node: JsonObject) -> list[tuple[str, str]]:
     """The calls of modules that a stated node is part of, the outermost first: a key of the call, and the
     module's path. The key of a further call of a module ends in its number: `L__self___relu@1`.
     """
@@ -355,5 +356,5 @@ def _number(value: float) -> Array:
     return np.asarray(value)
 
 
-def _size(stated: Mapping[str, Any]) -> int | str:
+def _size(stated: JsonObject) -> int | str:
     return int(stated["as_int"]) if "as_int" in stated else str(stated["as_expr"]["expr_str"])

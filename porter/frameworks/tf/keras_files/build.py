@@ -14,6 +14,7 @@ import numpy as np
 
 from porter.base.dtypes import HALVES, Array, Dtype, cast, storage_type
 from porter.base.errors import CannotRun, Contradiction, MappingError, first_line
+from porter.base.json import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
@@ -371,7 +372,7 @@ class _Builder:
             return _rectified(kind, arguments, value)
         return self._layer(kind, arguments)(value)
 
-    def _layer(self, kind: str, stated: Mapping[str, Any]) -> Any:
+    def _layer(self, kind: str, stated: JsonObject) -> Any:
         arguments = {key: plain(stated[key]) for key in CLASSES[kind].arguments if key in stated}
         if "data_format" in CLASSES[kind].arguments and arguments.get("data_format") is None:
             # Otherwise ~/.keras/keras.json would decide.
@@ -465,7 +466,7 @@ def _moved(value: Any, source: int, target: int) -> Any:
     return keras_do("moveaxis", value, source, target)
 
 
-def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
+def _run_as(call: Call, channels: int) -> tuple[str, JsonObject]:
     """The class of a layer and its arguments as they are run.
 
     A convolution whose groups are its channels is a depthwise one: Keras runs groups on a CPU by XLA (`conv`
@@ -491,7 +492,7 @@ def _function_of(activation: Any) -> str | None:
     return activation.rpartition(".")[2] if isinstance(activation, str) else None
 
 
-def _pads_of_theano(kind: str, arguments: Mapping[str, Any]) -> list[list[int]]:
+def _pads_of_theano(kind: str, arguments: JsonObject) -> list[list[int]]:
     """Before and behind each axis of N x H x W x C."""
     is_conv, found = kind == "Conv2D", [[0, 0]]
     for cells in _extents(arguments) if is_conv else pair(arguments["pool_size"]):
@@ -500,14 +501,14 @@ def _pads_of_theano(kind: str, arguments: Mapping[str, Any]) -> list[list[int]]:
     return [*found, [0, 0]]
 
 
-def _extents(arguments: Mapping[str, Any]) -> tuple[int, int]:
+def _extents(arguments: JsonObject) -> tuple[int, int]:
     """The rows and columns that a kernel spans with its dilation."""
     sizes = zip(pair(arguments["kernel_size"]), pair(arguments.get("dilation_rate") or 1), strict=True)
     rows, columns = ((cells - 1) * apart + 1 for cells, apart in sizes)
     return rows, columns
 
 
-def _spread(kernel: Array, arguments: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _spread(kernel: Array, arguments: JsonObject, shape: tuple[int, ...]) -> Array:
     """A kernel with zeros between its cells, of the shape that its dilation makes."""
     down, across = pair(arguments.get("dilation_rate") or 1)
     found = np.zeros(shape, kernel.dtype)
@@ -515,7 +516,7 @@ def _spread(kernel: Array, arguments: Mapping[str, Any], shape: tuple[int, ...])
     return found
 
 
-def _rectified(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:
+def _rectified(kind: str, arguments: JsonObject, value: Any) -> Any:
     slope = arguments.get("negative_slope", 0.3 if kind == "LeakyReLU" else 0.0)
     return rectified(value, slope, arguments.get("max_value"), arguments.get("threshold"))
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
+from porter.base.json import JsonObject
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, Row
 from porter.formats.keras.operations import MADE, OF_NUMBERS
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 
-Settings = Mapping[str, Any]
+Settings = JsonObject
 _OTHER_NAMES = {"swish": "silu", "hard_swish": "hard_silu"}
 _SCALARS = (int, float, str, bool, type(None))
 
@@ -144,7 +145,7 @@ def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], Se
     return run
 
 
-def _item(operands: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+def _item(operands: Sequence[Any], settings: JsonObject) -> Any:
     """A part of a value. Its key is read anew: a mistake of porter's reader would be shared otherwise."""
     key = settings.get("slice_spec", operands[1] if len(operands) > 1 else None)
     return operands[0][tuple(map(_part, key if isinstance(key, list | tuple) else [key]))]

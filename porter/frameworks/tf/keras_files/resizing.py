@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from porter.base.json import JsonObject
 from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import pair
 from porter.frameworks.tf.runtime import keras_do
@@ -38,13 +39,13 @@ def as_tensorflow(call: Call) -> Resize:
     return Resize(mode, scale, size, a=-0.5, inside=mode == "cubic")
 
 
-def keeps_size(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
+def keeps_size(kind: str, arguments: JsonObject, size: Size) -> bool:
     if kind == "UpSampling2D":
         return pair(arguments["size"]) == (1, 1)
     return (arguments["height"], arguments["width"]) == size
 
 
-def resizes(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
+def resizes(kind: str, arguments: JsonObject, size: Size) -> bool:
     """Whether Keras resizes where it crops otherwise: a CenterCrop of more than the map has, and every
     RandomCrop in inference, unless the map has its size.
     """
@@ -54,7 +55,7 @@ def resizes(kind: str, arguments: Mapping[str, Any], size: Size) -> bool:
     return (rows or 0) < int(arguments["height"]) or (columns or 0) < int(arguments["width"])
 
 
-def with_aspect(arguments: Mapping[str, Any], value: Any) -> Any:
+def with_aspect(arguments: JsonObject, value: Any) -> Any:
     """What a Resizing resizes, by Keras's own arithmetic (`resize` in its
     keras/src/backend/tensorflow/image.py), whatever porter's reader makes of it: a part of its input, or its
     input with pads.
