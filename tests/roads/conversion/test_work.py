@@ -216,7 +216,7 @@ SOURCES: dict[str, Callable[[World], dict[str, Any]]] = {
     "a folder of timm": lambda world: of(world.of_timm()),
     "a folder of timm, as a variant": lambda world: of("resnet18", "timm", world.of_timm()),
     "a folder of transformers": lambda world: of(world.of_transformers()),
-    "a folder of KerasHub": lambda world: of(world.of_keras_hub()),
+    "a folder of KerasHub": lambda world: {**of(world.of_keras_hub()), "input_size": 32},
     ".npz of big_vision": lambda world: of(VIT, "big_vision", world.of_big_vision()),
     "orbax": lambda world: of("resnet18", "flax_examples", world.of_orbax()),
     "a port": lambda world: of(world.port()),
