@@ -35,6 +35,7 @@ from porter.source.by_recipe import open_candidate
 from porter.source.fitting.alignment import without_cells
 from porter.source.fitting.candidate import Candidate
 from porter.source.library_model import build
+from porter.source.likeliest import open_likeliest
 from porter.source.open import open_source
 from porter.source.origin import as_stated
 from porter.source.own_graph import classes_of, translation
@@ -148,7 +149,7 @@ def new_recipe(
     if checkpoint.graph is None and (built := build(checkpoint, size=size)) is not None:
         checkpoint, size = built.checkpoint, size or built.saved.size
     if checkpoint.graph is None:
-        raise no_graph(checkpoint, None)
+        raise no_graph(checkpoint, open_likeliest(rank(checkpoint).likely))
     if checkpoint.graph.further_inputs:
         message = (
             "a recipe's graph has one input, and this model takes more: "

@@ -20,7 +20,7 @@ from porter.formats.torch_export import SAVE
 from porter.padding.sizes import size_text
 from porter.recipe import convert_command
 from porter.source.fitting.candidate import Candidate
-from porter.source.likeliest import open_known, open_likeliest
+from porter.source.likeliest import Likeliest, open_known
 from porter.source.origin import as_stated, origin_of
 from porter.source.ranking.rank import LIKELY, rank
 from porter.source.tuned_port import convert_trained, ports_of
@@ -83,10 +83,9 @@ def _advice(error: MappingError, candidate: Candidate) -> str | None:
     return f"it looks like {best.name}: {convert_command(best, FRAMEWORK, checkpoint.path, recipes)}"
 
 
-def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
+def no_graph(checkpoint: Checkpoint, likeliest: Likeliest, recipes: Path | None = None) -> UsageError:
     """The error for a file of tensors that was to be opened by its own graph."""
     advice = no_recipe(checkpoint)
-    likeliest = open_likeliest(rank(checkpoint, recipes).likely)
     opened, problems = likeliest.opened, (problem for _, problem in likeliest.problems)
     stranger = next((problem for problem in problems if isinstance(problem, UsageError)), None)
     if opened is None and stranger is not None:  # it says what it is, and that is in no recipe

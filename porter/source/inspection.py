@@ -64,8 +64,8 @@ class Inspection:
     """
 
     checkpoint: Checkpoint
-    matches: tuple[Match, ...] = field(repr=False)
-    match: Match | None
+    matches: tuple[Match, ...] = field(default=(), repr=False)
+    match: Match | None = None
     classes: int | None = None
     source_classes: int | None = None
     size: tuple[int, int] | None = None
@@ -157,48 +157,44 @@ def inspect(asked: InspectOptions) -> Inspection:
     size = None if asked.input_size is None else parse_size(asked.input_size)
     checkpoint = read(place, size=size)
     ranked = rank(checkpoint, folder)
-    return replace(_of_file(checkpoint, ranked, folder, size), left_out=tuple(map(str, ranked.faults)))
+    found = _of_file(checkpoint, ranked, folder, size)
+    return replace(found, matches=ranked.matches, left_out=tuple(map(str, ranked.faults)))
 
 
 def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
-    matches = ranked.matches
     likeliest = open_likeliest(ranked.likeliest)
     if likeliest.match is not None and likeliest.opened is not None:
-        return _of_opened(checkpoint, matches, likeliest.match, likeliest.opened, recipes)
-    own_graph = checkpoint.graph is not None
-    if not own_graph and names_a_model(config_of(checkpoint)):
-        return _by_its_library(checkpoint, matches)
-    unmatched = (
-        _by_itself(checkpoint, asked)
-        if own_graph
-        else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
-    )
+        return _of_opened(checkpoint, likeliest.match, likeliest.opened, recipes)
+    if checkpoint.graph is not None:
+        unmatched = _by_itself(checkpoint, asked)
+    elif names_a_model(config_of(checkpoint)):
+        return _by_its_library(checkpoint)
+    else:
+        unmatched = Inspection(checkpoint, problem=no_recipe(checkpoint))
     for match, problem in likeliest.problems:
         commands = _settled(match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
-            return replace(
-                unmatched, matches=matches, match=match, problem=f"{problem.where}: {problem.message}"
-            )
+            return replace(unmatched, match=match, problem=f"{problem.where}: {problem.message}")
         if commands or match.score >= LIKELY:
             # What is about the whole file has the commands as its next step.
-            size, message = (
-                _size(checkpoint, match),
-                problem.message if problem.where == str(checkpoint.path) else str(problem),
-            )
-            origin = origin_of(match.candidate).origin
-            message = message if commands else "; ".join(filter(None, (message, keeping(checkpoint))))
+            message = problem.message if problem.where == str(checkpoint.path) else str(problem)
             return Inspection(
-                checkpoint, matches, match, size=size, origin=origin, problem=message, commands=commands
+                checkpoint,
+                match=match,
+                size=_size(checkpoint, match),
+                origin=origin_of(match.candidate).origin,
+                problem=message if commands else "; ".join(filter(None, (message, keeping(checkpoint)))),
+                commands=commands,
             )
-    return replace(_or_tuned(unmatched), matches=matches, origin=stated_origin(checkpoint))
+    return replace(_or_tuned(unmatched), origin=stated_origin(checkpoint))
 
 
-def _by_its_library(checkpoint: Checkpoint, matches: tuple[Match, ...]) -> Inspection:
+def _by_its_library(checkpoint: Checkpoint) -> Inspection:
     """A folder of the Hub whose network is in no recipe: the line with which its library builds it. It is not
     built here.
     """
     line = CONVERT.line(subject=checkpoint.path.parent, to=other_than(checkpoint.dialect or "torch"))
-    return Inspection(checkpoint, matches, None, origin=stated_origin(checkpoint), commands=(line,))
+    return Inspection(checkpoint, origin=stated_origin(checkpoint), commands=(line,))
 
 
 def _of_port(port: Port) -> Inspection:
@@ -217,8 +213,6 @@ def _of_port(port: Port) -> Inspection:
             dialect=record.framework,
             files=tuple(port.folder / name for name in record.model),
         ),
-        (),
-        None,
         classes=record.classes,
         source_classes=record.classes,
         size=record.input.size,
@@ -239,21 +233,15 @@ def _or_tuned(unmatched: Inspection) -> Inspection:
     if checkpoint.dialect not in ((None, "jax", *TRAINED) if checkpoint.graph is None else TRAINED):
         return unmatched
     ports = ports_of(checkpoint)
+    commands = (*(convert_trained(port, checkpoint) for port in ports), *unmatched.commands)
+    if len(ports) == 1:
+        return replace(unmatched, commands=commands, problem=None, tuned=ports[0])
     if ports:
-        names, commands = (
-            " and ".join(str(port) for port in ports),
-            tuple(convert_trained(port, checkpoint) for port in ports),
-        )
-        problem = (
-            None if len(ports) == 1 else f"the models of {names} take these tensors, and their graphs differ"
-        )
-        tuned = ports[0] if len(ports) == 1 else None
-        return replace(unmatched, commands=(*commands, *unmatched.commands), problem=problem, tuned=tuned)
-    return (
-        replace(unmatched, problem=f"{no_recipe(checkpoint)}; {if_tuned(checkpoint)}")
-        if checkpoint.graph is None
-        else unmatched
-    )
+        problem = f"the models of {' and '.join(map(str, ports))} take these tensors, and their graphs differ"
+        return replace(unmatched, commands=commands, problem=problem)
+    if checkpoint.graph is None:
+        return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {if_tuned(checkpoint)}")
+    return unmatched
 
 
 def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
@@ -265,15 +253,12 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
     try:
         opened = open_graph(checkpoint, Wishes(size=size))
     except PorterError as error:
-        return Inspection(
-            checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message
-        )
+        problem = f"{error.message} ({error.next})" if error.next else error.message
+        return Inspection(checkpoint, problem=problem)
     to = other_than(opened.framework)
     typed = None if size is None else size_text(PROBE if size == ANY and not _any_size(opened, to) else size)
     return Inspection(
         checkpoint,
-        (),
-        None,
         classes=opened.facts.classes or None,
         source_classes=opened.facts.classes or None,
         size=opened.built_size,
@@ -292,15 +277,12 @@ def _any_size(opened: Opened, to: str) -> bool:
     return True
 
 
-def _of_opened(
-    checkpoint: Checkpoint, matches: tuple[Match, ...], match: Match, opened: Opened, recipes: Path | None
-) -> Inspection:
+def _of_opened(checkpoint: Checkpoint, match: Match, opened: Opened, recipes: Path | None) -> Inspection:
     assert opened.member is not None
     match = replace(match, candidate=replace(match.candidate, member=opened.member))
     return Inspection(
         checkpoint,
-        matches,
-        match,
+        match=match,
         classes=opened.facts.classes,
         source_classes=opened.facts.source_classes,
         size=_size(checkpoint, match),

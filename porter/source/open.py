@@ -144,19 +144,19 @@ def _as_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> 
     """A file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the network
     that the library which wrote the folder builds.
     """
-    likeliest = open_likeliest(rank(checkpoint, recipes).likely).opened
-    origin = None if likeliest is None else likeliest.facts.origin
-    if likeliest is not None and origin is not None and origin.by == "config.json" and origin.zoo is not None:
-        return _with_config(likeliest)
+    likeliest = open_likeliest(rank(checkpoint, recipes).likely)
+    opened = likeliest.opened
+    origin = None if opened is None else opened.facts.origin
+    if opened is not None and origin is not None and origin.by == "config.json" and origin.zoo is not None:
+        return _with_config(opened)
     try:
         built = build(checkpoint, wishes.outputs, wishes.size)
     except NotInstalled as error:
-        error.next = (
-            f"{error.next}, which builds the network of this folder; or {no_graph(checkpoint, recipes).next}"
-        )
+        otherwise = no_graph(checkpoint, likeliest, recipes).next
+        error.next = f"{error.next}, which builds the network of this folder; or {otherwise}"
         raise
     if built is None:
-        raise no_graph(checkpoint, recipes)
+        raise no_graph(checkpoint, likeliest, recipes)
     opened = _of_model(built, wishes, recipes)
     return replace(opened, facts=opened.stating(origin=stated_origin(checkpoint)))
 
