@@ -34,7 +34,7 @@ from porter.source.advice import keeping, no_graph
 from porter.source.by_recipe import open_candidate
 from porter.source.fitting.alignment import without_cells
 from porter.source.fitting.candidate import Candidate
-from porter.source.library_model import build
+from porter.source.library_model import build_by_library
 from porter.source.likeliest import open_likeliest
 from porter.source.open import open_source
 from porter.source.origin import as_stated
@@ -146,7 +146,7 @@ def new_recipe(
     checkpoint = read(file_at(given))
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
-    if checkpoint.graph is None and (built := build(checkpoint, size=size)) is not None:
+    if checkpoint.graph is None and (built := build_by_library(checkpoint, size=size)) is not None:
         checkpoint, size = built.checkpoint, size or built.saved.size
     if checkpoint.graph is None:
         raise no_graph(checkpoint, open_likeliest(rank(checkpoint).likely))

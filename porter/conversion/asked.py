@@ -39,11 +39,11 @@ from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import Quantize
 from porter.recipe import choose_options, find_member
-from porter.source.hub import repository_of
+from porter.source.hub_download import repository_of
 from porter.source.open import open_source
 from porter.source.opened import Opened
 from porter.source.place import InMemory, expect_file, find, find_pair, find_weights
-from porter.source.protocol import PhotoFacts, read_stated
+from porter.source.stated_photos import PhotoFacts, read_stated
 from porter.source.training_pads import parse_padding, with_padding
 from porter.source.wishes import Wishes
 

@@ -43,7 +43,7 @@ from porter.recipe import recipes_named, replaced
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
 from porter.source.opened import Opened
-from porter.source.protocol import doubted
+from porter.source.photo_protocol import doubted
 from porter.source.wishes import NONE, Wishes
 
 if TYPE_CHECKING:

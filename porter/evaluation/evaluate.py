@@ -47,9 +47,9 @@ from porter.files import expect_folder, path_of
 from porter.graph import tensor_shapes
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
+from porter.source.from_port import member_of
 from porter.source.in_memory import Weights, weights_of
-from porter.source.port_source import member_of
-from porter.source.protocol import doubted
+from porter.source.photo_protocol import doubted
 from porter.source.reopening import source_of
 
 AROUND = 0.05

@@ -30,7 +30,7 @@ from porter.files import path_of
 from porter.frameworks import Classifier
 from porter.port import Facts, Port
 from porter.source.opened import Opened
-from porter.source.protocol import NOTHING, PhotoFacts, read_stated
+from porter.source.stated_photos import NOTHING, PhotoFacts, read_stated
 
 T = TypeVar("T")
 

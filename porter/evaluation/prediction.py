@@ -20,7 +20,7 @@ from porter.data.statements import fed
 from porter.evaluation.protocol import expect_prepared, expect_protocol, fitted, rescaled
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.port import Port, read_port
-from porter.source.protocol import read_stated
+from porter.source.stated_photos import read_stated
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -12,7 +12,7 @@ from porter.evaluation.results import Crops
 from porter.formats.recognition import FORMATS
 from porter.graph import axes_text, further_text
 from porter.port import Facts, Input, Port, Record
-from porter.source.protocol import expect_colours
+from porter.source.photo_protocol import expect_colours
 from porter.verification.inputs import PIXELS, SIGNED, UNIT, stated_range
 
 _SCALINGS = {PIXELS: "", SIGNED: ",divide=127.5,mean=1"}

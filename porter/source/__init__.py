@@ -1,1 +1,1 @@
-"""What is ported: a file or a port, opened, with the references that prove its port."""
+"""What is ported: from what a user names to an opened source."""

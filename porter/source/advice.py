@@ -19,11 +19,12 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch_export import SAVE
 from porter.padding.sizes import size_text
 from porter.recipe import convert_command
+from porter.source.by_recipe import open_with_origin
 from porter.source.fitting.candidate import Candidate
-from porter.source.likeliest import Likeliest, open_known
+from porter.source.likeliest import Likeliest
 from porter.source.origin import as_stated, origin_of
+from porter.source.ports_beside import convert_trained, ports_of
 from porter.source.ranking.rank import LIKELY, rank
-from porter.source.tuned_port import convert_trained, ports_of
 from porter.source.wishes import Wishes
 
 _KEEPING: Mapping[str | None, str] = {
@@ -54,7 +55,9 @@ def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
     node = setting.rpartition("=")[2]
     others = (given for given in wishes.map if given.rpartition("=")[2] != node)
     try:
-        open_known(candidate, origin_of(candidate, wishes.origin), replace(wishes, map=(*others, setting)))
+        open_with_origin(
+            candidate, origin_of(candidate, wishes.origin), replace(wishes, map=(*others, setting))
+        )
     except PorterError:
         return False
     return True
@@ -106,7 +109,7 @@ def no_graph(checkpoint: Checkpoint, likeliest: Likeliest, recipes: Path | None 
     return UsageError(message, where=str(checkpoint.path), next=advice)
 
 
-def if_tuned(checkpoint: Checkpoint) -> str:
+def if_trained(checkpoint: Checkpoint) -> str:
     """What to do with a file of tensors if it is a port's, after further training."""
     line = CONVERT.advise(subject=PORT, weights=checkpoint.path, to=FRAMEWORK)
     return f"if this is the model of a port after further training, {line} ports it with that port's graph"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from porter.base.errors import MappingError, some
@@ -11,17 +12,42 @@ from porter.frameworks.dialects import get_dialect
 from porter.port import Origin
 from porter.recipe import Member, Zoo, assumed_options, assumed_size, with_options
 from porter.source.fitting.by_names import fit_by_names
-from porter.source.fitting.by_position import name_by_position
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit
+from porter.source.fitting.names_by_position import name_by_position
 from porter.source.opened import Opened, of_fit
-from porter.source.protocol import in_proportion, scaled
+from porter.source.origin import KnownOrigin, as_stated, expect_origin, origin_of
+from porter.source.photo_protocol import in_proportion, scaled
+from porter.source.ranking.rank import Match
 from porter.source.wishes import NONE, Wishes, expect_no_options
 
 
+def open_match(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -> Opened:
+    """Opens the file as a match; as a twin of the match, if it is stated to come from that. The twin may be
+    one of `others`.
+
+    Raises:
+        UsageError: it is stated to be another network.
+        MappingError: as `open_candidate`.
+    """
+    known = origin_of(match.candidate)
+    return open_with_origin(as_stated(match.candidate, known, others), known, wishes)
+
+
+def open_with_origin(candidate: Candidate, known: KnownOrigin, wishes: Wishes) -> Opened:
+    """Opens the file as a variant, with the options of the recipe that its origin sets.
+
+    Raises:
+        UsageError: it is stated to be another network.
+        MappingError: as `open_candidate`.
+    """
+    expect_origin(candidate, known)
+    wishes = replace(wishes, options={**known.options, **wishes.options})
+    return open_candidate(candidate, wishes, known.origin)
+
+
 def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin | None = None) -> Opened:
-    """A file that is read (porter.formats.reading.read_weights) as a variant of a zoo, or of the zoo that
-    publishes this very file.
+    """Opens a file as a variant of a zoo, or of the zoo that publishes this very file.
 
     Raises:
         UsageError: options of the recipe are wished that the file itself states.

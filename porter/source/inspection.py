@@ -21,18 +21,19 @@ from porter.padding.sizes import parse_size, size_text
 from porter.port import Origin, Port, Record
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
-from porter.source.advice import if_tuned, keeping, no_recipe
+from porter.source.advice import if_trained, keeping, no_recipe
+from porter.source.by_recipe import open_match
 from porter.source.fitting.fit import OWN_GRAPH
-from porter.source.likeliest import open_as, open_likeliest
+from porter.source.from_port import convert_model_file
+from porter.source.hub_folder import config_of
+from porter.source.likeliest import open_likeliest
 from porter.source.opened import Opened
 from porter.source.origin import origin_of, stated_origin
 from porter.source.own_graph import PROBE, open_graph
 from porter.source.place import PortFolder, find
-from porter.source.port_source import convert_model_file
+from porter.source.ports_beside import convert_trained, ports_of
 from porter.source.ranking.rank import CLOSE, LIKELY, Match, Ranked, rank
 from porter.source.reading import read
-from porter.source.sidecars import config_of
-from porter.source.tuned_port import convert_trained, ports_of
 from porter.source.wishes import Wishes
 from porter.zoos.folders import names_a_model
 
@@ -162,7 +163,7 @@ def inspect(asked: InspectOptions) -> Inspection:
 
 
 def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
-    likeliest = open_likeliest(ranked.likeliest)
+    likeliest = open_likeliest(ranked.best)
     if likeliest.match is not None and likeliest.opened is not None:
         return _of_opened(checkpoint, likeliest.match, likeliest.opened, recipes)
     if checkpoint.graph is not None:
@@ -186,7 +187,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
                 problem=message if commands else "; ".join(filter(None, (message, keeping(checkpoint)))),
                 commands=commands,
             )
-    return replace(_or_tuned(unmatched), origin=stated_origin(checkpoint))
+    return replace(_or_trained(unmatched), origin=stated_origin(checkpoint))
 
 
 def _by_its_library(checkpoint: Checkpoint) -> Inspection:
@@ -225,7 +226,7 @@ def _of_port(port: Port) -> Inspection:
     )
 
 
-def _or_tuned(unmatched: Inspection) -> Inspection:
+def _or_trained(unmatched: Inspection) -> Inspection:
     """A file that no recipe has: of the ports beside it whose models may have been trained on and saved
     there, if there are any.
     """
@@ -240,7 +241,7 @@ def _or_tuned(unmatched: Inspection) -> Inspection:
         problem = f"the models of {' and '.join(map(str, ports))} take these tensors, and their graphs differ"
         return replace(unmatched, commands=commands, problem=problem)
     if checkpoint.graph is None:
-        return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {if_tuned(checkpoint)}")
+        return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {if_trained(checkpoint)}")
     return unmatched
 
 
@@ -313,7 +314,7 @@ def _settled(match: Match, error: PorterError, recipes: Path | None) -> tuple[st
     commands = []
     for setting in error.maps if isinstance(error, MappingError) else ():
         try:
-            opened = open_as(match, Wishes(map=(setting,)))
+            opened = open_match(match, Wishes(map=(setting,)))
         except PorterError:
             continue
         path = match.candidate.checkpoint.path

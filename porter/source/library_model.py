@@ -14,9 +14,9 @@ from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.padding import Size
 from porter.source.fitting.fit import OWN_GRAPH
+from porter.source.hub_folder import config_of
 from porter.source.in_memory import Exported, export
 from porter.source.opened import Opened
-from porter.source.sidecars import config_of
 from porter.zoos.folders import BuiltModel, build_stated
 
 
@@ -43,7 +43,9 @@ class Built(Exported):
         return replace(opened, file=file, in_memory=self.saved)
 
 
-def build(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size | None = None) -> Built | None:
+def build_by_library(
+    checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size | None = None
+) -> Built | None:
     """A file of tensors with the network that the config.json beside it describes; None where that names none
     of a library that porter knows.
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from porter.base.errors import PorterError
-from porter.source.by_recipe import open_candidate
-from porter.source.fitting.candidate import Candidate
+from porter.source.by_recipe import open_match
 from porter.source.opened import Opened
-from porter.source.origin import Provenance, as_stated, expect_origin, origin_of
 from porter.source.ranking.rank import Match
 from porter.source.wishes import NONE, Wishes
 
@@ -19,7 +17,8 @@ class Likeliest:
     """The match whose graph differs least from the file's, and the file opened as it.
 
     Attributes:
-        match, opened: None if the file is none of the matches.
+        match: None if the file is none of the matches.
+        opened: None if `match` is.
         problems: the errors of the matches that it is not.
     """
 
@@ -29,12 +28,12 @@ class Likeliest:
 
 
 def open_likeliest(matches: Sequence[Match], wishes: Wishes = NONE) -> Likeliest:
-    """The file opened as the likeliest of its matches, which are tried one after the other."""
+    """Opens the file as its matches, one after the other, until one has no difference from the file."""
     opened: list[tuple[Match, Opened]] = []
     problems: list[tuple[Match, PorterError]] = []
     for each in matches:
         try:
-            opened.append((each, open_as(each, wishes, (other.candidate for other in matches))))
+            opened.append((each, open_match(each, wishes, (other.candidate for other in matches))))
         except PorterError as error:
             problems.append((each, error))
         if opened and not _unlike(opened[-1][1]):
@@ -44,26 +43,5 @@ def open_likeliest(matches: Sequence[Match], wishes: Wishes = NONE) -> Likeliest
 
 
 def _unlike(opened: Opened) -> int:
+    """How many differences the file's graph has from the recipe's; 0 for a file without a graph."""
     return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0
-
-
-def open_as(match: Match, wishes: Wishes, others: Iterable[Candidate] = ()) -> Opened:
-    """The file opened as a match; if it is stated to come from a twin of the match, opened as that, which
-    may be one of `others`.
-
-    Raises:
-        UsageError: it is stated to be another network. Or as `open_candidate`.
-    """
-    known = origin_of(match.candidate)
-    return open_known(as_stated(match.candidate, known, others), known, wishes)
-
-
-def open_known(candidate: Candidate, known: Provenance, wishes: Wishes) -> Opened:
-    """The file opened as a variant, with the options of the recipe that its origin sets.
-
-    Raises:
-        UsageError: it is stated to be another network. Or as `open_candidate`.
-    """
-    expect_origin(candidate, known)
-    wishes = replace(wishes, options={**known.options, **wishes.options})
-    return open_candidate(candidate, wishes, known.origin)

@@ -1,8 +1,8 @@
-"""The one way in: what is at a place, opened as the variant that is asked for, or as what it is.
+"""The one way in: `open_source` opens what is at a place, as the variant that is asked for or as what it is.
 
-A file becomes a `Checkpoint`, a model the file that its framework saves it as. The checkpoint is a
-`Candidate` of the variant that is asked for, otherwise of each that it may be, best first; a candidate's
-`Fit` says which tensor is which node's; and that, or the file's own graph, gives the `Opened` source.
+A file is read as a `Checkpoint`; a model is first saved by its framework. A `Candidate` is the checkpoint and
+a variant: the one that is asked for, otherwise each that the file may be, best first. Its `Fit` says which
+tensor is which node's. From the fit, or from the file's own graph, comes the `Opened` source.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from porter.formats.reading import read_weights
 from porter.padding.sizes import InputSizes
 from porter.recipe import Member
 from porter.source.advice import advised, no_graph
+from porter.source.by_recipe import open_with_origin
+from porter.source.file_pair import of_pair
 from porter.source.fitting.candidate import Candidate, needs_md5
+from porter.source.from_port import expect_as_made, member_of, open_port
 from porter.source.in_memory import Exported, by_variables, export, renamed
-from porter.source.library_model import build
-from porter.source.likeliest import open_known, open_likeliest
+from porter.source.library_model import build_by_library
+from porter.source.likeliest import open_likeliest
 from porter.source.opened import Opened
 from porter.source.origin import origin_of, stated_origin, undecided
 from porter.source.own_graph import open_graph
 from porter.source.place import File, FilePair, InMemory, Place, PortFolder, TrainedPort
-from porter.source.port_source import expect_as_made, member_of, open_port
 from porter.source.ranking.rank import rank
-from porter.source.reading import of_pair, read
+from porter.source.reading import read
 from porter.source.stated_photos import native_within, stated_beside, stated_within
-from porter.source.tuned_port import open_tuned
+from porter.source.trained_port import open_trained
 from porter.source.wishes import NONE, Wishes
 
 
@@ -41,11 +43,11 @@ def open_source(
 
     Without `member`, a file is opened by its own graph; where a variant's graph is the file's, the recipe's
     paths, labels and protocol are used. A folder of the Hub is opened as the variant that its config.json
-    states. Not a bit of a model in memory is changed; `Opened.in_memory` is what its port is compared with
-    besides.
+    states, otherwise as the model that its library builds. A model in memory is not changed; its port is
+    compared with `Opened.in_memory` too.
 
     Args:
-        member: the variant that it is opened as.
+        member: the variant that a file or a port is opened as.
         recipes: a folder of recipes besides porter's.
 
     Raises:
@@ -61,15 +63,15 @@ def open_source(
             opened = open_port(port, member or member_of(port.record, recipes))
         case TrainedPort(port, weights):
             expect_as_made(port, wishes)
-            opened = open_tuned(port, read_weights(weights), member_of(port.record, recipes))
+            opened = open_trained(port, read_weights(weights), member_of(port.record, recipes))
         case InMemory(model, example):
             opened = _of_model(export(model, example, wishes.outputs, wishes.size), wishes, recipes)
         case File() | FilePair() if member is not None:
             opened = _as_member(read(place, md5=needs_md5(member)), member, wishes)
         case File() | FilePair():
             checkpoint = read(place, wishes.outputs, wishes.size)
-            by_itself = _as_stated if checkpoint.graph is None else _by_graph
-            opened = by_itself(checkpoint, wishes, recipes)
+            open_alone = _by_config if checkpoint.graph is None else _by_graph
+            opened = open_alone(checkpoint, wishes, recipes)
     if isinstance(place, File):
         opened = replace(opened, warnings=(*place.warnings, *opened.warnings))
     if isinstance(place, FilePair):
@@ -78,7 +80,7 @@ def open_source(
 
 
 def _no_background(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
-    """A warning if a background row is wished that nobody knows of."""
+    """Warns of a background row that is wished and that nobody knows of."""
     if not wishes.background or opened.facts.background:
         return ()
     return (
@@ -90,17 +92,17 @@ def _no_background(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
 
 
 def _as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened:
-    """A file as the variant that is asked for."""
+    """Opens a file as the variant that is asked for."""
     candidate = Candidate.of(member, checkpoint)
     try:
-        opened = _with_config(open_known(candidate, origin_of(candidate, wishes.origin), wishes))
+        opened = _with_config(open_with_origin(candidate, origin_of(candidate, wishes.origin), wishes))
     except MappingError as error:
         raise advised(error, candidate, wishes) from None
     return replace(opened, warnings=(*undecided(opened, checkpoint.path), *opened.warnings))
 
 
 def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
-    """A file by its own graph: as a variant that has it, otherwise under the file's names."""
+    """Opens a file by its own graph: as a variant that has it, otherwise under the file's names."""
     assert checkpoint.graph is not None
     native = None if wishes.size or checkpoint.graph.built_size else native_within(checkpoint)
     wishes = replace(wishes, size=native or wishes.size)
@@ -127,8 +129,8 @@ def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> O
     notes += [f"its {activation} is taken off: {KEEP_ACTIVATION()} keeps it"] if activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
     photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.beside)
-    # Of another head where the file was changed after porter wrote it.
-    photos, others = photos.for_head(opened.facts)
+    # A file that was changed after porter wrote it may have another head than its metadata says.
+    photos, unused = photos.for_head(opened.facts)
     facts = photos.of(opened.facts, checkpoint.path.name)
     sizes = replace(opened.sizes, built=native) if native else opened.sizes
     return replace(
@@ -136,21 +138,21 @@ def _by_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> O
         file=noted,
         facts=facts,
         sizes=sizes,
-        warnings=(*left_out, *damaged, *others, *opened.warnings),
+        warnings=(*left_out, *damaged, *unused, *opened.warnings),
     )
 
 
-def _as_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
-    """A file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the network
-    that the library which wrote the folder builds.
+def _by_config(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
+    """Opens a file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the
+    network that the library which wrote the folder builds.
     """
-    likeliest = open_likeliest(rank(checkpoint, recipes).likely)
+    likeliest = open_likeliest(rank(checkpoint, recipes).likely, wishes)
     opened = likeliest.opened
     origin = None if opened is None else opened.facts.origin
     if opened is not None and origin is not None and origin.by == "config.json" and origin.zoo is not None:
         return _with_config(opened)
     try:
-        built = build(checkpoint, wishes.outputs, wishes.size)
+        built = build_by_library(checkpoint, wishes.outputs, wishes.size)
     except NotInstalled as error:
         otherwise = no_graph(checkpoint, likeliest, recipes).next
         error.next = f"{error.next}, which builds the network of this folder; or {otherwise}"
@@ -162,7 +164,7 @@ def _as_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> 
 
 
 def _with_config(opened: Opened) -> Opened:
-    """A source with what timm's config.json beside its weights states, unless a zoo publishes them."""
+    """Adds what timm's config.json beside the weights states, unless a zoo publishes them."""
     if opened.file.published or opened.fitted is None:
         return opened
     checkpoint = opened.fitted.checkpoint
@@ -173,8 +175,8 @@ def _with_config(opened: Opened) -> Opened:
 
 
 def _of_model(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opened:
-    """A model by the graph that it was saved with; where porter lacks an op for it, as the recipe's variant
-    that has its variables.
+    """Opens a model by the graph that it was saved with; where porter lacks an op for it, as the recipe's
+    variant that has its variables.
     """
     saved = exported.saved
     wishes = replace(wishes, size=wishes.size or saved.size)
@@ -189,11 +191,13 @@ def _of_model(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opene
 
 
 def _as_variables(exported: Exported, wishes: Wishes, recipes: Path | None) -> Opened | None:
-    """A model in memory whose graph has ops that porter lacks, as the variant that its variables fit. Only
-    the model itself says whether it computes that variant.
+    """Opens a model whose graph has ops that porter lacks as the variant that its variables fit. Only the
+    model itself says whether it computes that variant.
     """
     variables, size = by_variables(exported), exported.saved.size
     if variables is None or wishes.keep_activation or wishes.outputs:
         return None
     opened = open_likeliest(rank(variables, recipes).likely, wishes).opened
-    return opened and replace(opened, sizes=InputSizes(size) if size else opened.sizes)
+    if opened is None or size is None:
+        return opened
+    return replace(opened, sizes=InputSizes(size))

@@ -21,7 +21,7 @@ from porter.recipe.expressions import Value
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.twins import twins_of
 from porter.source.opened import Opened
-from porter.source.statements import RELEASE, OriginStatement, of_config, of_metadata, of_release
+from porter.source.origin_statements import RELEASE, OriginStatement, of_config, of_metadata, of_release
 from porter.zoos.tables import REFERENCES, SETTINGS, TRANSFORMERS_DEFAULTS, TWINS_OF_TIMM, OptionSetting
 
 _LIBRARIES = {
@@ -35,7 +35,7 @@ _LIBRARIES = {
 
 
 @dataclass(frozen=True)
-class Provenance:
+class KnownOrigin:
     """What is known of where weights come from.
 
     Attributes:
@@ -49,7 +49,7 @@ class Provenance:
     statement: OriginStatement | None = None
 
 
-def origin_of(candidate: Candidate, insisted: str | None = None) -> Provenance:
+def origin_of(candidate: Candidate, insisted: str | None = None) -> KnownOrigin:
     """The origin of a file that is asked for as a variant of a zoo, or looks like it.
 
     Args:
@@ -70,23 +70,25 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> Provenance:
             if otherwise.origin is not None and _is_stated(candidate, otherwise.origin)
             else {}
         )
-        return Provenance(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
+        return KnownOrigin(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
-        return Provenance(stated_origin(checkpoint))
+        return KnownOrigin(stated_origin(checkpoint))
     if (statement := of_metadata(checkpoint)) is not None and (known := _known(member, statement)).origin:
         return known
     if (statement := of_config(checkpoint)) is not None:
         return _known(member, statement)
     if (publisher := candidate.publisher) is not None:
-        return Provenance(
+        return KnownOrigin(
             Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name)
         )
     # Any file can have a name like a release's, so only names that a recipe has count.
     for each in member.kin():
         if each.file is not None and each.file.name == checkpoint.path.name:
-            return Provenance(Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name))
+            return KnownOrigin(
+                Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name)
+            )
     statement = of_release(checkpoint)
-    return Provenance() if statement is None else _known(member, statement)
+    return KnownOrigin() if statement is None else _known(member, statement)
 
 
 def stated_origin(checkpoint: Checkpoint) -> Origin | None:
@@ -97,7 +99,7 @@ def stated_origin(checkpoint: Checkpoint) -> Origin | None:
     return None if statement is None else Origin(by=statement.by, says=statement.says)
 
 
-def expect_origin(candidate: Candidate, known: Provenance) -> None:
+def expect_origin(candidate: Candidate, known: KnownOrigin) -> None:
     """Refuses a variant of a zoo that computes something else than what the weights are stated to be.
 
     Raises:
@@ -124,7 +126,7 @@ def expect_origin(candidate: Candidate, known: Provenance) -> None:
     )
 
 
-def _elsewhere(member: Member, known: Provenance) -> Member | None:
+def _elsewhere(member: Member, known: KnownOrigin) -> Member | None:
     """The variant of another recipe that a statement names."""
     if known.statement is None:
         return None
@@ -151,7 +153,7 @@ def undecided(opened: Opened, weights: Path) -> tuple[str, ...]:
 
 
 def as_stated(
-    candidate: Candidate, known: Provenance | None = None, others: Iterable[Candidate] = ()
+    candidate: Candidate, known: KnownOrigin | None = None, others: Iterable[Candidate] = ()
 ) -> Candidate:
     """The variant as the zoo has it that the weights are stated to come from, if that is a twin or computes
     the same; otherwise the candidate. It may be one of `others`, which are of the same file.
@@ -173,12 +175,12 @@ def _is_stated(candidate: Candidate, origin: Origin) -> bool:
     return stated == candidate.member.is_a or stated in candidate.equals
 
 
-def _known(member: Member, stated: OriginStatement) -> Provenance:
+def _known(member: Member, stated: OriginStatement) -> KnownOrigin:
     """What a statement says, among the variants of one recipe."""
     if stated.name is None:
-        return Provenance(Origin(by=stated.by, says=stated.says))
+        return KnownOrigin(Origin(by=stated.by, says=stated.says))
     if any(_begins(stated.name, twin, not stated.strict) for twin in TWINS_OF_TIMM):
-        return Provenance(Origin(by=stated.by, says=f"timm's {stated.name:.80}"))
+        return KnownOrigin(Origin(by=stated.by, says=f"timm's {stated.name:.80}"))
     named = list(_named(member, stated))
     most = max((len(name) for _, name, _ in named), default=0)
     longest = [(each, arguments) for each, name, arguments in named if len(name) == most]
@@ -187,16 +189,16 @@ def _known(member: Member, stated: OriginStatement) -> Provenance:
     ]
     if not fitting:
         return (
-            Provenance(Origin(by=stated.by, says=stated.says), statement=stated)
+            KnownOrigin(Origin(by=stated.by, says=stated.says), statement=stated)
             if stated.strict
-            else Provenance()
+            else KnownOrigin()
         )
     near = [one for one in fitting if one[0].variant == member.variant]
     each, options = next((one for one in near if one[0].is_a == member.is_a), (near or fitting)[0])
     libraries = {one.zoo.name for one, _ in near} & {twin.zoo for twin in twins_of(each)}
     if libraries and stated.library is None and not stated.strict:
-        return Provenance()  # two libraries have models of this name that compute something else
-    return Provenance(
+        return KnownOrigin()  # two libraries have models of this name that compute something else
+    return KnownOrigin(
         Origin(by=stated.by, says=stated.says, variant=each.variant, zoo=each.zoo.name), options
     )
 

@@ -19,8 +19,8 @@ from porter.frameworks import TRAINED
 from porter.port import Port, model_file, port_at, read_port
 from porter.recipe import Member, declared_recipes
 from porter.recipe.spelling import nearest
-from porter.source.hub import WEIGHTS as NAMES_OF_THE_HUB, fetch_repository, repository_of
-from porter.source.sidecars import files_of_weights, read_sidecars, sidecars_in
+from porter.source.hub_download import fetch_repository, repository_of
+from porter.source.hub_folder import WEIGHTS as NAMES_OF_THE_HUB, files_of_weights, read_sidecars, sidecars_in
 
 if TYPE_CHECKING:
     from porter.frameworks.in_memory import Example, Held, Model
@@ -91,15 +91,16 @@ def find(path: Path) -> File | PortFolder:
 
 
 def find_pair(path: Path, weights: Path) -> FilePair | PortFolder | TrainedPort:
-    """What is at a path, with the tensors of another file, or of a port: all of them. See `find`."""
-    port, tensors = port_at(path, held=False), file_at(weights).path
+    """What is at a path whose graph is taken with all tensors of another file or port. See `find`."""
+    tensors = file_at(weights).path
+    port = port_at(path, held=False)  # its own model file may be the one that was trained on
     if port is None:
         return FilePair(file_at(path), tensors)
     return PortFolder(read_port(port.folder)) if _is_own(port, tensors) else TrainedPort(port, tensors)
 
 
 def find_weights(member: Member, weights: Path | None) -> File | PortFolder:
-    """What is at a path that a user gives a variant's weights at; None for the zoo's published file.
+    """What is at a path of a variant's weights; without a path, the zoo's published file.
 
     Raises:
         PorterError: as `find` and `fetch_published`.
@@ -123,9 +124,11 @@ def fetch_published(member: Member) -> Fetched:
 
 
 def file_at(path: Path) -> File:
-    """The file of weights at a path: of a port, that of its model; of a folder that has a config.json, that
-    of the Hub's name, otherwise the only one; of a repository of the Hub, as of its folder. Every other path
-    as it is, also a preset of KerasHub, which has several files.
+    """The file of weights that a path means.
+
+    A repository of the Hub is fetched as a folder. In a folder that has a config.json, it is the file that
+    has one of the Hub's names, otherwise the only one; in a port, the model's. Every other path is taken as
+    it is, also a preset of KerasHub, which has several files.
     """
     repository = repository_of(path)
     path = path if repository is None else fetch_repository(repository)

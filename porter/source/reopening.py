@@ -13,16 +13,17 @@ from porter.port import IN_MEMORY, RECORD, Port, Record, model_file
 from porter.recipe import Member, choose_options
 from porter.source.by_recipe import open_candidate
 from porter.source.dropouts import has_dropouts, with_dropouts
+from porter.source.file_pair import digest_of
 from porter.source.fitting.candidate import Candidate, needs_md5
+from porter.source.from_port import member_of, open_port
 from porter.source.in_memory import Weights, by_variables, export
-from porter.source.library_model import build
+from porter.source.library_model import build_by_library
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
 from porter.source.place import File, PortFolder, TrainedPort, find, find_pair, find_weights
-from porter.source.port_source import member_of, open_port
-from porter.source.reading import digest_of, read
+from porter.source.reading import read
+from porter.source.trained_port import graph_file, open_trained
 from porter.source.training_pads import with_padding
-from porter.source.tuned_port import graph_file, open_tuned
 from porter.source.wishes import Wishes
 
 
@@ -81,7 +82,7 @@ def _at(place: File | PortFolder, port: Port, member: Member | None, wishes: Wis
     _expect_same(record, checkpoint.sha256, place.path)
     built = None
     if record.source.built_by is not None:  # a folder of the Hub, whose network its library builds again
-        built = build(checkpoint, record.ended_at, record.input.native_size)
+        built = build_by_library(checkpoint, record.ended_at, record.input.native_size)
     opened = _again(checkpoint if built is None else built.checkpoint, record, member, wishes)
     opened = opened if built is None else built.marked(opened)
     return replace(opened, warnings=(*place.warnings, *opened.warnings))
@@ -105,7 +106,7 @@ def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) ->
     if isinstance(place, TrainedPort):
         checkpoint = read_weights(weights)
         _expect_same(record, checkpoint.sha256, weights)
-        opened = open_tuned(place.port, checkpoint, member)
+        opened = open_trained(place.port, checkpoint, member)
         found = graph_file(place.port).sha256
     else:
         checkpoint = read(place, record.ended_at, record.input.native_size)

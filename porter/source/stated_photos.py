@@ -1,4 +1,4 @@
-"""What a file, or the JSON beside it, says of photos and classes.
+"""What a user, a file, or the JSON beside it says of photos and classes.
 
 A model of ONNX, Caffe or MXNet that porter wrote has them in its metadata. A folder as Hugging Face has it
 states them beside the weights. In timm's config.json, `pretrained_cfg` says how photos are prepared, as
@@ -11,21 +11,95 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 from porter.base.errors import PorterError, UsageError
+from porter.base.options import PREPROCESS, AnyPath
 from porter.data.classes import recognised
 from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDED, from_keras_hub
-from porter.data.labels import LABEL_MAPS, Labels, labels_of
+from porter.data.labels import LABEL_MAPS, Labels, labels_of, read_labels
+from porter.data.preprocess import Preprocess
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
 from porter.filegraph.checkpoint import Checkpoint
-from porter.source.protocol import NOTHING, PhotoFacts
+from porter.port import Facts, ProtocolBy
+from porter.source.photo_protocol import expect_colours
 
 _SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
 _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 """What reading settings raises that are none."""
+
+
+Some = TypeVar("Some", bound=Facts)
+
+
+@dataclass(frozen=True)
+class PhotoFacts:
+    """What a user or a file beside the weights says of a model's photos and classes, in place of its recipe
+    or its port.
+    """
+
+    preprocess: Preprocess | None = None
+    labels: Labels | None = None
+    by: ProtocolBy = "user"
+
+    def of(self, facts: Some, where: str, channels: int = 3) -> Some:
+        """The facts with what is stated.
+
+        Args:
+            channels: of the model's input.
+
+        Raises:
+            UsageError: the names are not as many as the classes, or a protocol is stated and the input is no
+                photo.
+        """
+        update: dict[str, Any] = {}
+        if self.preprocess is not None:
+            expect_colours(channels, where, f"leave out {PREPROCESS}, and prepare its inputs yourself")
+            update |= {"preprocess": self.preprocess, "protocol_by": self.by}
+        if self.labels is not None:
+            if self.labels.count != facts.classes - facts.background:
+                message = (
+                    f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}"
+                )
+                raise UsageError(
+                    message,
+                    where=where,
+                    next="give a line for each class, in the order of the model's outputs",
+                )
+            update |= {"labels": self.labels.name, "class_names": self.labels.names}
+        return facts.model_copy(update=update)
+
+    def for_head(self, facts: Facts) -> tuple[PhotoFacts, tuple[str, ...]]:
+        """What a file states; without the names of classes, and with a warning, where they are of another
+        head.
+        """
+        if self.labels is None or self.labels.count == facts.classes - facts.background:
+            return self, ()
+        warning = (
+            f"{self.labels.name} names {self.labels.count} classes, and the model has "
+            f"{facts.classes}: these names are not used"
+        )
+        return replace(self, labels=None), (warning,)
+
+
+NOTHING = PhotoFacts()
+
+
+def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: AnyPath | None) -> PhotoFacts:
+    """What is stated: a protocol (porter.data.statements), and a file of the names of the classes, one on
+    each line.
+
+    Raises:
+        PorterError: the protocol is none, or the file cannot be read.
+    """
+    return PhotoFacts(
+        None if preprocess is None else read_preprocess(preprocess),
+        None if class_names is None else recognised(read_labels(Path(class_names))),
+    )
 
 
 def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:

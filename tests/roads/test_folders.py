@@ -292,6 +292,19 @@ def test_a_recipe_that_is_asked_for_is_not_replaced(made: Callable[[str], tuple[
         porter.convert("mobilenet_v1_0.25", "transformers_torch", weights=made("mobilenet")[0])
 
 
+def test_the_background_row_of_a_folder_that_a_recipe_has_is_kept_if_asked_for(tmp_path: Path) -> None:
+    library = import_transformers()
+    config = library.AutoConfig.for_model("mobilenet_v1", num_labels=1001, depth_multiplier=0.25)
+    model = library.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING[type(config)](config)
+    calibrated(model).save_pretrained(tmp_path / "published")
+    for kept in (False, True):
+        made_of_it = porter.convert(
+            tmp_path / "published", keep_background=kept, out=tmp_path / str(kept), check=False
+        )
+        assert made_of_it.record()["classes"] == 1000 + kept
+        assert not any("keep_background" in warning for warning in made_of_it.warnings)
+
+
 def test_a_folder_is_trained_on_in_keras_and_comes_home(
     made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path
 ) -> None:

@@ -345,19 +345,19 @@ CASES = [
         PATH=lambda world: world.photos,
     ),
     case(
-        "source.advice.no_recipe source.advice.if_tuned",
+        "source.advice.no_recipe source.advice.if_trained",
         INSPECT,
         lambda world: {"file": world.tuned("alone")},
         NAME="mine",
         PORT=lambda world: world.port("alone-port"),
         FRAMEWORK="onnx",
     ),
-    case("source.tuned_port.convert_trained", INSPECT, lambda world: {"file": world.tuned("beside")}),
+    case("source.ports_beside.convert_trained", INSPECT, lambda world: {"file": world.tuned("beside")}),
     case("source.inspection._by_its_library", INSPECT, lambda world: {"file": world.hub}),
     case("source.inspection._of_port", INSPECT, lambda world: {"file": world.port("net-torch")}),
     case("source.inspection._of_port", INSPECT, lambda world: {"file": world.variant()}),
     case(
-        "source.port_source.convert_model_file",
+        "source.from_port.convert_model_file",
         INSPECT,
         lambda world: {"file": world.port("tflite", to="tflite")},
     ),
@@ -447,7 +447,7 @@ CASES = [
         lambda world: {"subject": SMALL, "source": "timm", "to": "onnx", "weights": world.stated},
     ),
     case(
-        "source.port_source.open_port",
+        "source.from_port.open_port",
         CONVERT,
         lambda world: {
             "subject": "resnet18",
@@ -457,12 +457,12 @@ CASES = [
         },
     ),
     case(
-        "source.port_source.convert_model_file",
+        "source.from_port.convert_model_file",
         CONVERT,
         lambda world: {"subject": world.port("tflite", to="tflite"), "to": "torch"},
     ),
     case(
-        "source.tuned_port._expect_cover",
+        "source.trained_port._expect_cover",
         CONVERT,
         lambda world: {"subject": world.port("net-torch"), "to": "tf", "weights": world.other},
     ),
@@ -538,7 +538,7 @@ CASES = [
     ),
     case("port.folder._made_by", PREDICT, lambda world: {"folder": world.onnx, "images": [world.onnx]}),
     case(
-        "source.fitting.naming.lists_tensors",
+        "source.fitting.names_in_file.lists_tensors",
         CONVERT,
         lambda world: {
             "subject": VARIANT,

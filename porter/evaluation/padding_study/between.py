@@ -26,7 +26,7 @@ from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, with_options
 from porter.source.fitting.twins import TRAINING
 from porter.source.opened import Opened
-from porter.source.protocol import in_proportion
+from porter.source.photo_protocol import in_proportion
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ from porter.port import Port, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions
 from porter.source.open import open_source
 from porter.source.opened import Opened
+from porter.source.photo_protocol import doubted
 from porter.source.place import find_weights
-from porter.source.protocol import doubted
 from porter.source.wishes import Wishes
 
 

@@ -1,6 +1,6 @@
-"""The file's own graph wins: its pads, strides, epsilons and activations go into the recipe's nodes. Its
-layers before and after these, such as scaled pixels and the user's own head, become nodes too. Layers that
-porter has no op for are refused by name.
+"""Fits a variant to a file that carries its graph, which wins: its pads, strides, epsilons and activations go
+into the recipe's nodes. Its layers before and after these, such as scaled pixels and the user's own head,
+become nodes too. Layers that porter has no op for are refused by name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, given_by
 from porter.source.fitting.grafting import End, Grafted, graft
 from porter.source.fitting.locating import tensor_names
-from porter.source.fitting.naming import lists_tensors, parse_map
+from porter.source.fitting.names_in_file import lists_tensors, parse_map
 from porter.source.wishes import NONE, Wishes
 
 AFTER = "the file's graph does not use it for the logits"

@@ -40,7 +40,7 @@ from porter.source.fitting.locating import (
     tensor_names,
     with_adapted,
 )
-from porter.source.fitting.naming import Naming, parse_map
+from porter.source.fitting.names_in_file import Naming, parse_map
 from porter.source.wishes import NONE, Wishes
 
 SCALES = "of a layer that scales the input; the file does not say what it computes"

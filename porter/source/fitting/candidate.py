@@ -16,7 +16,7 @@ from porter.recipe import Member, expand, expect_head, layer_names
 from porter.recipe.twins import Twin
 from porter.source.fitting.alignment import Alignment, align
 from porter.source.fitting.locating import Located, locate
-from porter.source.fitting.naming import Naming, name_layers
+from porter.source.fitting.names_in_file import Naming, name_layers
 from porter.source.fitting.twins import alike, twins_of
 
 

@@ -1,5 +1,5 @@
-"""The head of a file that holds weights and no graph: the zoo's own, the user's own, or none. What is between
-several dense layers `--map` says; the file does not.
+"""The head of a file that holds weights and no graph: the zoo's own, the user's own, or none. The file does
+not say what is between several dense layers; `--map` does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from porter.graph import Conv, Dense, Graph, Node, Relu, Relu6, head_of, tensor_
 from porter.padding import Convention, Window
 from porter.recipe import LayerName
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.naming import lists_tensors
+from porter.source.fitting.names_in_file import lists_tensors
 
 AFTER_HEAD = "after the head"
 BETWEEN: Mapping[str, type[Relu | Relu6] | None] = {"relu": Relu, "relu6": Relu6, "none": None}

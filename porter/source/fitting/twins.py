@@ -1,5 +1,5 @@
-"""Which zoos' variants take the same tensors, and whether they compute the same: the graphs of the recipes
-decide.
+"""Computes from the graphs of the recipes which zoos' variants take the same tensors, and whether they
+compute the same function.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from porter.source.fitting.alignment import Alignment
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.heads import head_rows
 from porter.source.fitting.locating import Located
-from porter.source.ranking.limits import UNKNOWN, limits
+from porter.source.ranking.score_bounds import UNKNOWN, limits
 from porter.source.ranking.screening import screen
 
 _NUMBER = re.compile(r"_\d+/")
@@ -88,14 +88,14 @@ class Ranked:
     faults: tuple[RecipeError, ...]
 
     @property
-    def likeliest(self) -> tuple[Match, ...]:
+    def best(self) -> tuple[Match, ...]:
         """The best match and those that are about as good."""
         return tuple(match for match in self.matches if match.score >= self.matches[0].score - CLOSE)[:TRIED]
 
     @property
     def likely(self) -> tuple[Match, ...]:
-        """The likeliest that the file looks like."""
-        return tuple(match for match in self.likeliest if match.score >= LIKELY)
+        """The best that the file looks like."""
+        return tuple(match for match in self.best if match.score >= LIKELY)
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIKELY) -> Ranked:

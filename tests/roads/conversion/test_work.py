@@ -30,7 +30,7 @@ from porter.formats.keras import graph as keras_graph
 from porter.graph import plan
 from porter.port import folder as port_folder, read_port
 from porter.recipe import expansion, load
-from porter.source import sidecars
+from porter.source import hub_folder
 from porter.source.fitting import alignment, locating
 from tests.support.fixtures import WeightsMaker
 from tests.support.slim_files import SlimFile, write_slim
@@ -45,7 +45,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for module, name in (
         (expansion, "expand_steps"),
         (locating, "locate"),
-        (sidecars, "_content"),
+        (hub_folder, "_content"),
         (alignment, "align"),
         (keras_graph, "read_graph"),
         (plan, "make_plan"),

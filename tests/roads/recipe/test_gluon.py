@@ -18,7 +18,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.source.fitting.naming import name_layers
+from porter.source.fitting.names_in_file import name_layers
 from porter.verification.verdict import Verdict
 from tests.support.mxnet_runs import expect_given, gluon_name, needs_mxnet, write_gluon
 

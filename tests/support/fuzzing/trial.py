@@ -23,7 +23,7 @@ from porter.data.reading import read_bytes
 from porter.data.statements import read_preprocess
 from porter.formats.reading import read_checkpoint
 from porter.port.folder import read_port
-from porter.source.sidecars import read_sidecars
+from porter.source.hub_folder import read_sidecars
 from porter.source.stated_photos import stated_beside
 from tests.support.fuzzing.mutations import damaged
 from tests.support.fuzzing.seeds import Seed

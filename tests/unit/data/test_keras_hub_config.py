@@ -12,7 +12,7 @@ from PIL import Image
 
 from porter.data.keras_hub_config import ROUNDED
 from porter.data.preprocess import prepare
-from porter.source.sidecars import read_sidecars
+from porter.source.hub_folder import read_sidecars
 from porter.source.stated_photos import stated_beside
 
 IMAGENET = {"scale": [0.0171, 0.0175, 0.0174], "offset": [-2.1, -2.0, -1.8]}

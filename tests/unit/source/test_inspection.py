@@ -18,7 +18,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.recipe import LayerName, Member, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.source.fitting import locating, naming
+from porter.source.fitting import locating, names_in_file
 from porter.source.ranking import rank as ranking
 from porter.source.ranking.rank import rank
 from tests.support.arrays import Array
@@ -77,7 +77,7 @@ def expanded_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "expand", expand_once)
-        patch.setattr(naming, "layer_names", name_once)
+        patch.setattr(names_in_file, "layer_names", name_once)
         yield
 
 

@@ -24,13 +24,13 @@ from porter.graph import tensor_shapes
 from porter.port import Origin
 from porter.recipe import Member, expand, find_member, find_recipe, layer_names, recipes_folder
 from porter.recipe.twins import FILE
+from porter.source.hub_folder import read_sidecars
 from porter.source.open import open_source
 from porter.source.origin import _known
+from porter.source.origin_statements import of_config
 from porter.source.place import file_at, find
 from porter.source.reading import read
-from porter.source.sidecars import read_sidecars
 from porter.source.stated_photos import stated_beside
-from porter.source.statements import of_config
 from porter.source.wishes import Wishes
 from porter.verification import reverify
 from porter.zoos.tables import REFERENCES, TIMM, TIMM_TF

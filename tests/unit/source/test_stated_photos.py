@@ -17,10 +17,9 @@ import porter
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
 from porter.data.preprocess import Preprocess, prepare
 from porter.data.statements import read_preprocess
+from porter.source.hub_folder import read_sidecars
 from porter.source.place import file_at
-from porter.source.protocol import NOTHING
-from porter.source.sidecars import read_sidecars
-from porter.source.stated_photos import stated_beside
+from porter.source.stated_photos import NOTHING, stated_beside
 from tests.support import originals
 from tests.support.fixtures import WeightsMaker
 

@@ -18,8 +18,8 @@ from porter.graph import INPUT, Conv, Graph, Relu, tensor_shapes
 from porter.recipe import expand, find_recipe, known_variants
 from porter.source.fitting import candidate
 from porter.source.ranking import rank as ranking
-from porter.source.ranking.limits import limits
 from porter.source.ranking.rank import LIKELY, REACH, rank
+from porter.source.ranking.score_bounds import limits
 from tests.support.source.file_graphs import as_file
 
 

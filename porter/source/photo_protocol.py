@@ -5,89 +5,18 @@ the user's.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from porter.base.errors import UsageError
-from porter.base.options import PREPROCESS, AnyPath
-from porter.data.classes import recognised
-from porter.data.labels import Labels, read_labels
+from porter.base.options import PREPROCESS
 from porter.data.preprocess import Preprocess, ProtocolError
-from porter.data.statements import in_words, read_preprocess
+from porter.data.statements import in_words
 from porter.graph import Affine
-from porter.port import Facts, ProtocolBy
-
-Some = TypeVar("Some", bound=Facts)
-
-
-@dataclass(frozen=True)
-class PhotoFacts:
-    """What a user or a file beside the weights says of a model's photos and classes, in place of its recipe
-    or its port.
-    """
-
-    preprocess: Preprocess | None = None
-    labels: Labels | None = None
-    by: ProtocolBy = "user"
-
-    def of(self, facts: Some, where: str, channels: int = 3) -> Some:
-        """The facts with what is stated.
-
-        Args:
-            channels: of the model's input.
-
-        Raises:
-            UsageError: the names are not as many as the classes, or a protocol is stated and the input is no
-                photo.
-        """
-        update: dict[str, Any] = {}
-        if self.preprocess is not None:
-            expect_colours(channels, where, f"leave out {PREPROCESS}, and prepare its inputs yourself")
-            update |= {"preprocess": self.preprocess, "protocol_by": self.by}
-        if self.labels is not None:
-            if self.labels.count != facts.classes - facts.background:
-                message = (
-                    f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}"
-                )
-                raise UsageError(
-                    message,
-                    where=where,
-                    next="give a line for each class, in the order of the model's outputs",
-                )
-            update |= {"labels": self.labels.name, "class_names": self.labels.names}
-        return facts.model_copy(update=update)
-
-    def for_head(self, facts: Facts) -> tuple[PhotoFacts, tuple[str, ...]]:
-        """What a file states; without the names of classes, and with a warning, where they are of another
-        head.
-        """
-        if self.labels is None or self.labels.count == facts.classes - facts.background:
-            return self, ()
-        warning = (
-            f"{self.labels.name} names {self.labels.count} classes, and the model has "
-            f"{facts.classes}: these names are not used"
-        )
-        return replace(self, labels=None), (warning,)
-
-
-NOTHING = PhotoFacts()
-
-
-def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: AnyPath | None) -> PhotoFacts:
-    """What is stated: a protocol (porter.data.statements), and a file of the names of the classes, one on
-    each line.
-
-    Raises:
-        PorterError: the protocol is none, or the file cannot be read.
-    """
-    return PhotoFacts(
-        None if preprocess is None else read_preprocess(preprocess),
-        None if class_names is None else recognised(read_labels(Path(class_names))),
-    )
+from porter.port import Facts
 
 
 def expect_colours(channels: int, where: str, next: str | None = None) -> None:

@@ -1,5 +1,5 @@
-"""What states where a file's weights come from: a training script, the config.json beside it, a release's
-name. It is in words.
+"""What a training script, the config.json beside a file, or the name of a release states of where the weights
+come from.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch import ARCH, LIBRARY
 from porter.port import By
-from porter.source.sidecars import config_of
+from porter.source.hub_folder import config_of
 from porter.zoos.tables import TRANSFORMERS_DEFAULTS
 
 RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")

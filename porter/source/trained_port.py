@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from porter.base.commands import CONVERT
-from porter.base.errors import MappingError, PorterError, UsageError, some
+from porter.base.errors import MappingError, UsageError, some
 from porter.base.options import CLASS_NAMES
 from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
@@ -23,27 +22,24 @@ from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.padding.sizes import size_text
-from porter.port import RECORD, Facts, GraphFile, Origin, Port, read_port
+from porter.port import Facts, GraphFile, Origin, Port
 from porter.port.holding import hold
 from porter.port.layers import layers_in
 from porter.recipe import Member
 from porter.source.fitting.fit import Fit
 from porter.source.opened import Opened, of_fit
 from porter.source.own_graph import translation
-from porter.source.port_source import member_of
 from porter.source.wishes import Wishes
 
 TensorKey: TypeAlias = tuple[str, str]
 """A node's path, and the role of one of its tensors."""
-_MOST = 64
-"""Ports that are looked at."""
 _NORMS: Mapping[str, tuple[str, int]] = {"gamma": ("scale", 1), "beta": ("center", 0)}
 """By the role of a tensor that a norm's layer has and its node may lack: the attribute that gives the node
 one, and the number that the layer has in its place.
 """
 
 
-def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Opened:
+def open_trained(port: Port, checkpoint: Checkpoint, member: Member | None) -> Opened:
     """The graph, the classes and the preprocessing of a port, with the tensors of a file saved from its
     model: all of them.
 
@@ -292,34 +288,3 @@ def _taps(port: Port, checkpoint: Checkpoint, matched: _Matched) -> dict[str, st
         )
         raise UsageError(message, where=str(checkpoint.path), next="save the port's own model")
     return taps | {path: tap for path, tap in zip(port.graph.outputs, ends, strict=True) if tap is not None}
-
-
-def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:
-    """The folders of the ports whose models have the file's tensors and were not made from the file: of each
-    graph one, which if possible is a port to the file's framework.
-    """
-    folder = checkpoint.path.parent
-    records = [
-        record for record in (folder / RECORD, *sorted(folder.glob(f"*/{RECORD}"))) if record.is_file()
-    ]
-    fitting = [port for record in records[:_MOST] if (port := _fitting(record.parent, checkpoint))]
-    ports: list[Port] = []
-    for port in sorted(fitting, key=lambda port: port.record.framework != checkpoint.dialect):
-        if all(port.graph != other.graph for other in ports):
-            ports.append(port)
-    return tuple(port.folder for port in ports)
-
-
-def convert_trained(port: Path, checkpoint: Checkpoint) -> str:
-    """The command that ports the file with the port's graph."""
-    framework = checkpoint.dialect or "torch"
-    return CONVERT.line(subject=port, weights=checkpoint.path, to=other_than(framework))
-
-
-def _fitting(folder: Path, checkpoint: Checkpoint) -> Port | None:
-    try:
-        port = read_port(folder, held=False)
-        made_from_it = port.record.source.sha256 == checkpoint.sha256
-        return port if not made_from_it and is_of(port, checkpoint, member_of(port.record, None)) else None
-    except PorterError:
-        return None

@@ -25,18 +25,8 @@ from porter.data.transformers_config import PROCESSOR_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import BACKBONE_INDEX, BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHTS
 from porter.formats.sharded.read import read_index
+from porter.source.hub_folder import INDEX, WEIGHTS
 
-INDEX = ".index.json"
-TF_WEIGHTS, FLAX_WEIGHTS = "tf_model.h5", "flax_model.msgpack"
-WEIGHTS = (
-    *(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", INDEX)),
-    "model.onnx",
-    BACKBONE_WEIGHTS,
-    BACKBONE_INDEX,
-    TF_WEIGHTS,
-    FLAX_WEIGHTS,
-)
-"""The Hub's names of a model's weights, the preferred one first."""
 _SCHEME = "hf:"
 _NAMED = re.compile(r"hf:/{1,2}(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
 _CACHED = re.compile(

@@ -14,8 +14,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from porter.base.errors import DownloadError, FileError, NotInstalled, UsageError
-from porter.source import hub
-from porter.source.hub import Repository, repository_of
+from porter.source import hub_download as hub
+from porter.source.hub_download import Repository, repository_of
 from porter.source.place import file_at
 from tests.support.hub_server import COMMIT, OWNED, HubServer, hub_server
 

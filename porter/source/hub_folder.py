@@ -1,4 +1,4 @@
-"""The files of JSON beside a file of weights, in a folder as the Hub has it."""
+"""A folder as Hugging Face's Hub has it: its files of weights, and the files of JSON beside them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,20 @@ from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
 from porter.data.transformers_config import PROCESSOR_FILE
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.keras import BACKBONE_INDEX, BACKBONE_WEIGHTS
 from porter.formats.limits import read_bounded, read_json
-from porter.source.hub import INDEX, WEIGHTS
 
+INDEX = ".index.json"
+TF_WEIGHTS, FLAX_WEIGHTS = "tf_model.h5", "flax_model.msgpack"
+WEIGHTS = (
+    *(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", INDEX)),
+    "model.onnx",
+    BACKBONE_WEIGHTS,
+    BACKBONE_INDEX,
+    TF_WEIGHTS,
+    FLAX_WEIGHTS,
+)
+"""The Hub's names of a model's weights, the preferred one first."""
 _SUFFIXES = (
     ".safetensors",
     ".bin",

@@ -1,0 +1,44 @@
+"""What port.json says of a source whose graph and whose tensors are of two files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.recognition import recognise
+from porter.port import GraphFile, SourceFile
+from porter.source.fitting.fit import OWN_GRAPH
+from porter.source.opened import Opened
+from porter.source.place import FilePair
+
+
+def of_pair(opened: Opened, pair: FilePair) -> SourceFile:
+    """Both files, for port.json: that of the tensors, and beside it that of the graph."""
+    assert opened.fitted is not None
+    checkpoint, graph = opened.fitted.checkpoint, pair.graph.path
+    formats = [recognise(path).name for path in (graph, pair.weights)]
+    graph_file = GraphFile(file=graph.name, format=formats[0], sha256=checkpoint.digests[graph]["sha256"])
+    notes = tuple(
+        f"the graph is that of {graph.name}" if note == OWN_GRAPH else note for note in opened.file.notes
+    )
+    changed = {
+        "file": pair.weights.name,
+        "format": formats[1],
+        "sha256": digest_of(checkpoint, pair.weights),
+        "graph": graph_file,
+    }
+    return opened.file.model_copy(update={**changed, "notes": notes})
+
+
+def digest_of(checkpoint: Checkpoint, weights: Path) -> str:
+    """The sha256 of the file of the tensors; of a checkpoint of TensorFlow's, that of its files, which begin
+    with its name.
+    """
+    name = weights.name.removesuffix(".index")
+    own = {
+        path: found
+        for path, found in checkpoint.digests.items()
+        if path == weights or path.name.startswith(f"{name}.")
+    }
+    return replace(checkpoint, digests=own).sha256

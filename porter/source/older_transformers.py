@@ -1,0 +1,56 @@
+"""Files of transformers 4's classes in TensorFlow and Flax. transformers 5 has those in torch only, so such a
+file is read as the class in torch has its tensors: under torch's names, and kernels with their outputs first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from porter.base.dtypes import Array
+from porter.filegraph.checkpoint import Checkpoint
+from porter.source.hub_folder import FLAX_WEIGHTS, TF_WEIGHTS, config_of
+
+_OF_TORCH = {
+    **dict.fromkeys(("kernel", "gamma", "scale", "embeddings", "embedding"), "weight"),
+    "beta": "bias",
+    "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+    "mean": "running_mean",
+    "var": "running_var",
+}
+_COLLECTIONS = ("params", "batch_stats")
+_OUTPUTS_FIRST = {2: (1, 0), 4: (3, 2, 0, 1)}
+"""Axes of a kernel by their number."""
+
+
+def as_torch(checkpoint: Checkpoint) -> Checkpoint:
+    """Gives the file that the Hub calls TensorFlow's or Flax's weights torch's names, if a config.json of
+    transformers lies beside it; every other file stays as it is.
+    """
+    if checkpoint.path.name not in (TF_WEIGHTS, FLAX_WEIGHTS) or not config_of(checkpoint).get("model_type"):
+        return checkpoint
+    from porter.formats.keras.read_h5 import read_scoped  # only this file of Keras's is read so
+
+    own = read_scoped(checkpoint.path) if checkpoint.format == "keras-h5" else checkpoint.tensors
+    written = "TensorFlow" if checkpoint.format == "keras-h5" else "Flax"
+    note = (
+        f"transformers' {written} class wrote it: porter reads its tensors with the names and axes of the "
+        "torch class"
+    )
+    return replace(checkpoint, dialect="torch", tensors=dict(_renamed(own)), notes=(*checkpoint.notes, note))
+
+
+def _renamed(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    for name, array in tensors.items():
+        *modules, last = name.replace("_._", "/").split("/")
+        if modules and (modules[0].startswith("tf_") or modules[0] in _COLLECTIONS):
+            del modules[0]
+        numbered = (re.sub(r"^layer_(?=\d+$)", "", module) for module in modules)
+        turned = (
+            array.transpose(_OUTPUTS_FIRST[array.ndim])
+            if last == "kernel" and array.ndim in _OUTPUTS_FIRST
+            else array
+        )
+        yield ".".join((*numbered, _OF_TORCH.get(last, last))), turned
