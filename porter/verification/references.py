@@ -39,7 +39,7 @@ from porter.recipe.expressions import Value
 from porter.source.fitting.fit import Fit, own_checkpoint, shape_text
 from porter.verification.memory import let_go
 from porter.verification.numbers import FLOAT64_LIMIT, norms
-from porter.zoos.implementation import Implementation, get_implementation
+from porter.zoos.implementation import Asked, Implementation, get_implementation
 
 _AS_GIVEN = "given: "
 """Begins no path of a graph: what the source itself gives, under a name."""
@@ -151,10 +151,13 @@ class ZooReference:
             # Models are large; both types of a size are wanted in turns.
             weights = sum(tensor.size for tensor in self.checkpoint.tensors.values())
             let_go(self._built, [at for at in self._built if at[0] != key[0]], weights)
-            self._built[key] = self.implementation.build(
-                self.variant, self.classes, size, self.checkpoint, dtype, self.options
-            )
+            self._built[key] = self._build(size, dtype)
         return self._built[key]
+
+    def _build(self, size: KnownSize, dtype: Dtype) -> Any:
+        return self.implementation.build(
+            Asked(self.variant, self.classes, size, self.checkpoint, dtype, self.options)
+        )
 
     def _expect_returned(self, returned: Array, values: NamedArrays) -> None:
         """Expects that the implementation returns the value of the layer that the recipe names for its
@@ -174,9 +177,7 @@ class ZooReference:
         """Gives only the logits, those at `output`, in float32; no other values are fetched from the
         model.
         """
-        model = self.implementation.build(
-            self.variant, self.classes, size, self.checkpoint, "float32", self.options
-        )
+        model = self._build(size, "float32")
         shown = self.behind[0][0].source if self.behind else output
         whole = self.engine.classifier(model, protocol, device, FP32, self.taps[shown])
         if self.behind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from porter.base import options
 from porter.base.dtypes import Dtype, NamedArrays
-from porter.base.errors import UsageError
+from porter.base.errors import CannotRun, UsageError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import LayerNames
@@ -22,6 +22,19 @@ from porter.zoos.tables import DEFAULT_ZOOS, STOCK
 def other_code() -> str:
     """What to do if a zoo's own code cannot be built as the source is."""
     return f"build it in code of your own, and compare with that: {options.REFERENCE('FILE.py:CALLABLE')}"
+
+
+def expect_usual(what: str, foreign: Collection[str]) -> None:
+    """Expects no options that a zoo's code does not take.
+
+    Raises:
+        CannotRun: there are some.
+    """
+    if foreign:
+        raise CannotRun(
+            f"porter cannot build {what} with another value of {', '.join(sorted(foreign))}",
+            next=other_code(),
+        )
 
 
 @dataclass(frozen=True)
@@ -40,33 +53,35 @@ class StockClass:
     options: Mapping[str, float] = field(default_factory=dict)
 
 
-class Build(Protocol):
-    """Builds the implementation of a variant with a file's tensors."""
+@dataclass(frozen=True)
+class Asked:
+    """The model that an implementation is asked for.
 
-    def __call__(
-        self,
-        variant: str,
-        classes: int,
-        size: KnownSize,
-        checkpoint: Checkpoint,
-        dtype: Dtype,
-        options: Mapping[str, Any] = ...,
-    ) -> Any:
-        """A zoo's own model of `variant`, for an input of `size` (rows, columns), giving logits, with the
-        weights of `checkpoint`, loaded by its own names and in its own axis order. So porter's mapping is not
-        part of the reference.
+    Attributes:
+        size: of its input: rows and columns.
+        options: the recipe's options that differ from the zoo's own.
+    """
 
-        Its framework, or its `engine`, runs it (porter.frameworks.Engine.run_reference).
+    variant: str
+    classes: int
+    size: KnownSize
+    checkpoint: Checkpoint
+    dtype: Dtype
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-        Args:
-            options: the recipe's options that differ from the zoo's own.
 
-        Raises:
-            UsageError: it has no such variant, or refuses the size.
-            MappingError: checkpoint and model do not cover each other, or a shape differs.
-            NotInstalled: a package that it needs is not installed, or it cannot be built with these
-                options.
-        """
+Build = Callable[[Asked], Any]
+"""Makes a zoo's own model, giving logits, with the weights of the checkpoint, loaded by its own names and in
+its own axis order. So porter's mapping is not part of the reference.
+
+Its framework, or its `engine`, runs it (porter.frameworks.Engine.run_reference).
+
+Raises:
+    UsageError: it has no such variant, or refuses the size.
+    MappingError: checkpoint and model do not cover each other, or a shape differs.
+    NotInstalled: a package that it needs is not installed.
+    CannotRun: it cannot be built with these options.
+"""
 
 
 class StockModel(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Dtype, NamedArrays
-from porter.base.errors import CannotRun, MappingError, UsageError
+from porter.base.errors import MappingError, UsageError
 from porter.base.options import INPUT_SIZE, STOCK
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
@@ -30,7 +31,15 @@ from porter.frameworks.tf.runtime import (
 )
 from porter.graph.plan import Plan
 from porter.padding import KnownSize, Size
-from porter.zoos.implementation import Build, Implementation, StockClass, StockLibrary, StockModel, other_code
+from porter.zoos.implementation import (
+    Asked,
+    Build,
+    Implementation,
+    StockClass,
+    StockLibrary,
+    StockModel,
+    expect_usual,
+)
 from porter.zoos.tables import KERAS, SCALES_AGAIN
 
 _PADDED_FOR_ONE_SIZE = ("EfficientNet", "MobileNetV2", "MobileNetV3")
@@ -50,31 +59,21 @@ def build_by(
     Weights are assigned by the model's own layer names; in a counted checkpoint, by Keras's counters.
     """
 
-    def build(
-        variant: str,
-        classes: int,
-        size: KnownSize,
-        checkpoint: Checkpoint,
-        dtype: Dtype,
-        options: Mapping[str, Any] = {},
-    ) -> Any:
-        if options:
-            raise CannotRun(
-                f"porter cannot build {library} with another value of {', '.join(options)}", next=other_code()
-            )
-        with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
+    def build(asked: Asked) -> Any:
+        expect_usual(library, asked.options)
+        with import_tensorflow().device(tensorflow_device("cpu")), floating(asked.dtype):
             with undrawn():
-                model = construct(variant, classes, size)
+                model = construct(asked.variant, asked.classes, asked.size)
             restore_initializers(model)
             keep_constants(model)
             _keep_roots(model)
-            layers = _by_counter(model) if checkpoint.counted else first_names(model)
-            _assign(layers, checkpoint)
+            layers = _by_counter(model) if asked.checkpoint.counted else first_names(model)
+            _assign(layers, asked.checkpoint)
         attach_runner(
             model,
             {layer: found.output for layer, found in first_names(model).items()} | {RETURNED: model.output},
             "cpu",
-            any_size(variant),
+            any_size(asked.variant),
         )
         return model
 
@@ -97,19 +96,14 @@ def _runs_at_any_size(variant: str) -> bool:
     return not KERAS.get(variant, ("", {}))[0].startswith(_PADDED_FOR_ONE_SIZE)
 
 
-def _build(
-    variant: str,
-    classes: int,
-    size: KnownSize,
-    checkpoint: Checkpoint,
-    dtype: Dtype,
-    options: Mapping[str, Any] = {},
-) -> Any:
+def _build(asked: Asked) -> Any:
     """`build_by` of keras.applications; its constructors have some options as arguments."""
-    own = {name: value for name, value in options.items() if name in KERAS.get(variant, ("", {}))[1]}
-    foreign = {name: value for name, value in options.items() if name not in own}
+    own = {
+        name: value for name, value in asked.options.items() if name in KERAS.get(asked.variant, ("", {}))[1]
+    }
+    foreign = {name: value for name, value in asked.options.items() if name not in own}
     construct = partial(_construct, options=own)
-    return build_by("keras", construct, _runs_at_any_size)(variant, classes, size, checkpoint, dtype, foreign)
+    return build_by("keras", construct, _runs_at_any_size)(replace(asked, options=foreign))
 
 
 def _construct(variant: str, classes: int, size: KnownSize, options: Mapping[str, Any] = {}) -> Any:
@@ -210,7 +204,7 @@ def build_stock(model: StockModel, size: KnownSize, checkpoint: Checkpoint, dtyp
     """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
     keras, numbered = (
         import_keras(),
-        IMPLEMENTATION.build(model.variant, model.classes, size, checkpoint, dtype),
+        IMPLEMENTATION.build(Asked(model.variant, model.classes, size, checkpoint, dtype)),
     )
     names = {layer.name: name for name, layer in first_names(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):

@@ -5,14 +5,9 @@ Google's code adds 1e-10 to the variance of a kernel (StdConv2d in bit_pytorch/m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from porter.base.dtypes import Dtype
-from porter.base.errors import CannotRun
-from porter.filegraph.checkpoint import Checkpoint
-from porter.padding import KnownSize
-from porter.zoos.implementation import Implementation, other_code
+from porter.zoos.implementation import Asked, Implementation, expect_usual
 from porter.zoos.tables import TIMM_BIT
 from porter.zoos.timm_jax import from_npz
 
@@ -22,21 +17,10 @@ if TYPE_CHECKING:
 _EPSILON = 1e-10
 
 
-def build(
-    variant: str,
-    classes: int,
-    size: KnownSize,
-    checkpoint: Checkpoint,
-    dtype: Dtype,
-    options: Mapping[str, Any] = {},
-) -> nn.Module:
+def build(asked: Asked) -> nn.Module:
     """See porter.zoos.implementation.Build."""
-    if options:
-        raise CannotRun(
-            f"porter cannot build timm's BiT with another value of {', '.join(sorted(options))}",
-            next=other_code(),
-        )
-    model = from_npz(TIMM_BIT[variant][0], {"num_classes": classes}, checkpoint, dtype)
+    expect_usual("timm's BiT", asked.options)
+    model = from_npz(TIMM_BIT[asked.variant][0], {"num_classes": asked.classes}, asked)
     from timm.layers.std_conv import StdConv2d
 
     for module in model.modules():

@@ -8,18 +8,26 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from porter.base.dtypes import Dtype, NamedArrays
-from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError
+from porter.base.errors import MappingError, NotInstalled, UsageError
 from porter.base.options import STOCK
 from porter.base.package import expect_installed, install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.triton import load_triton
 from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
-from porter.padding import KnownSize, Size
-from porter.zoos.implementation import Build, Implementation, StockClass, StockLibrary, StockModel, other_code
+from porter.padding import Size
+from porter.zoos.implementation import (
+    Asked,
+    Build,
+    Implementation,
+    StockClass,
+    StockLibrary,
+    StockModel,
+    expect_usual,
+)
 from porter.zoos.tables import OF_ONE_SIZE, SIDE, TORCHVISION, Call, takes_any_size
 
 if TYPE_CHECKING:
@@ -40,41 +48,33 @@ def build_by(
         has: whether the module has a builder of the same name as a variant that is not in `builders`.
     """
 
-    def build(
-        variant: str,
-        classes: int,
-        size: KnownSize,
-        checkpoint: Checkpoint,
-        dtype: Dtype,
-        options: Mapping[str, Any] = {},
-    ) -> nn.Module:
+    def build(asked: Asked) -> nn.Module:
         for package in ("torch", "torchvision", library):
             expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
-        if variant not in builders and not has(variant):
+        if asked.variant not in builders and not has(asked.variant):
             raise UsageError(
-                f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}"
+                f"porter knows no {library} model '{asked.variant}'",
+                next=f"{library}'s are {', '.join(builders)}",
             )
-        name, arguments = builders.get(variant, (variant, {}))
-        options = {option: value for option, value in options.items() if option != SIDE}  # `size` has it
-        if foreign := sorted(options.keys() - arguments.keys()):
-            raise CannotRun(
-                f"porter cannot build {library}.{name} with another value of {', '.join(foreign)}",
-                next=other_code(),
-            )
+        name, arguments = builders.get(asked.variant, (asked.variant, {}))
+        options = {
+            option: value for option, value in asked.options.items() if option != SIDE
+        }  # the size has it
+        expect_usual(f"{library}.{name}", options.keys() - arguments.keys())
         builder = getattr(models(), name, None) or models().model_entrypoint(name)
-        built_for = {} if takes_any_size(variant) else {OF_ONE_SIZE[library]: size[0]}
+        built_for = {} if takes_any_size(asked.variant) else {OF_ONE_SIZE[library]: asked.size[0]}
         import torch
 
         # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
-        called = partial(builder, num_classes=classes, **{**arguments, **built_for, **options})
+        called = partial(builder, num_classes=asked.classes, **{**arguments, **built_for, **options})
         try:
             with torch.device("meta"):
                 model: nn.Module = called()
         except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
             with torch.random.fork_rng(devices=()):
                 model = called()
-        _load(library, model, checkpoint)
-        return model.to(getattr(torch, dtype)).eval()
+        _load(library, model, asked.checkpoint)
+        return model.to(getattr(torch, asked.dtype)).eval()
 
     return build
 

@@ -8,14 +8,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from porter.base.dtypes import Dtype
-from porter.base.errors import CannotRun, MappingError, NotInstalled, UsageError, some
+from porter.base.errors import MappingError, NotInstalled, UsageError, some
 from porter.base.package import expect_installed, install
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.padding import KnownSize
 from porter.zoos.folders import BuiltModel, stated_size
-from porter.zoos.implementation import Implementation, other_code
+from porter.zoos.implementation import Asked, Implementation, expect_usual
 from porter.zoos.tables import SETTINGS, SIDE, TRANSFORMERS, Call, takes_any_size
 from porter.zoos.torchvision import import_models
 
@@ -57,22 +55,15 @@ def import_transformers() -> ModuleType:
 def implementation(calls: Mapping[str, Call]) -> Implementation:
     """The models of a table, by variant."""
 
-    def build(
-        variant: str,
-        classes: int,
-        size: KnownSize,
-        checkpoint: Checkpoint,
-        dtype: Dtype,
-        options: Mapping[str, Any] = {},
-    ) -> nn.Module:
+    def build(asked: Asked) -> nn.Module:
         """See porter.zoos.implementation.Build. transformers itself gives the tensors of published files the
         names of its code.
         """
         library = import_transformers()
-        kind, settings = calls[variant]
-        built_for = {} if takes_any_size(variant) else {SIDE: size[0]}
+        kind, settings = calls[asked.variant]
+        built_for = {} if takes_any_size(asked.variant) else {SIDE: asked.size[0]}
         config = library.AutoConfig.for_model(
-            kind, num_labels=classes, **settings, **_settings(kind, {**options, **built_for})
+            kind, num_labels=asked.classes, **settings, **_settings(kind, {**asked.options, **built_for})
         )
         import torch
 
@@ -82,12 +73,12 @@ def implementation(calls: Mapping[str, Call]) -> Implementation:
             model, loaded = library.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING[type(config)].from_pretrained(
                 None,
                 config=config,
-                state_dict={name: to_tensor(array) for name, array in checkpoint.tensors.items()},
-                dtype=getattr(torch, dtype),
+                state_dict={name: to_tensor(array) for name, array in asked.checkpoint.tensors.items()},
+                dtype=getattr(torch, asked.dtype),
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
-        _expect_loaded(loaded, tuple(loaded), str(checkpoint.path))
+        _expect_loaded(loaded, tuple(loaded), str(asked.checkpoint.path))
         built: nn.Module = model.eval()
         return built
 
@@ -215,11 +206,7 @@ def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         CannotRun: one has none.
     """
     named = {setting.option: (name, setting.values) for name, setting in SETTINGS[kind].items()}
-    if foreign := sorted(options.keys() - named.keys()):
-        raise CannotRun(
-            f"porter cannot build transformers' {kind} with another value of {', '.join(foreign)}",
-            next=other_code(),
-        )
+    expect_usual(f"transformers' {kind}", options.keys() - named.keys())
     found = {}
     for option, value in options.items():
         name, values = named[option]

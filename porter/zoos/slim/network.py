@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from porter.base.dtypes import Dtype
-from porter.base.errors import CannotRun, MappingError
-from porter.filegraph.checkpoint import Checkpoint
+from porter.base.errors import MappingError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import RETURNED
 from porter.frameworks.tf.frozen.definition import op_name
@@ -19,7 +17,7 @@ from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.frameworks.tf.runtime import quiet_logger
 from porter.padding import KnownSize
-from porter.zoos.implementation import Build, Implementation, other_code
+from porter.zoos.implementation import Asked, Build, Implementation, expect_usual
 
 
 @dataclass(frozen=True)
@@ -70,31 +68,21 @@ def _build_by(library: str, construct: Construct) -> Build:
     `.../BatchNorm` the norm), the code's end points, and the names of ops.
     """
 
-    def build(
-        variant: str,
-        classes: int,
-        size: KnownSize,
-        checkpoint: Checkpoint,
-        dtype: Dtype,
-        options: Mapping[str, Any] = {},
-    ) -> GraphRunner:
-        if options:
-            raise CannotRun(
-                f"porter cannot build {library} with another value of {', '.join(options)}", next=other_code()
-            )
-        frozen, network = _frozen_network(construct, variant, classes, size)
-        variables, tensors = network.variables, checkpoint.tensors
+    def build(asked: Asked) -> GraphRunner:
+        expect_usual(library, asked.options)
+        frozen, network = _frozen_network(construct, asked.variant, asked.classes, asked.size)
+        variables, tensors = network.variables, asked.checkpoint.tensors
         expect_cover(
-            variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=checkpoint.path
+            variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=asked.checkpoint.path
         )
         for name, shape in variables.items():
             if tensors[name].shape != shape:
                 raise MappingError(
-                    f"{name}: expected shape {shape}, got {tensors[name].shape}", where=checkpoint.path
+                    f"{name}: expected shape {shape}, got {tensors[name].shape}", where=asked.checkpoint.path
                 )
         layers = {**network.points, **layer_ops(frozen, variables), RETURNED: network.logits}
         return GraphRunner(
-            frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True
+            frozen.SerializeToString(), tensors, [network.logits], asked.dtype, layers, decimal_epsilons=True
         )
 
     return build
