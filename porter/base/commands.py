@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+Recipes = Annotated[AnyPath | None, opt.RECIPES]
+InputSize = Annotated[AnySize | None, opt.INPUT_SIZE]
+Protocol = Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS]
+ClassNames = Annotated[AnyPath | None, opt.CLASS_NAMES]
+Folder = Annotated[AnyPath, opt.FOLDER]
+"""Options of several commands."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +59,15 @@ class ConvertOptions:
     out: Annotated[AnyPath | None, opt.OUT] = None
     overwrite: Annotated[bool, opt.OVERWRITE] = False
     padding: Annotated[str, opt.PADDING] = "shipped"
-    input_size: Annotated[AnySize | None, opt.INPUT_SIZE] = None
+    input_size: InputSize = None
     dtype: Annotated[str, opt.DTYPE] = "float32"
     quantize: Annotated[str | None, opt.QUANTIZE] = None
     allow_overflow: Annotated[bool, opt.ALLOW_OVERFLOW] = False
     keep_background: Annotated[bool, opt.KEEP_BACKGROUND] = False
     keep_activation: Annotated[bool, opt.KEEP_ACTIVATION] = False
     keep_dropout: Annotated[bool, opt.KEEP_DROPOUT] = False
-    preprocess: Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS] = None
-    class_names: Annotated[AnyPath | None, opt.CLASS_NAMES] = None
+    preprocess: Protocol = None
+    class_names: ClassNames = None
     outputs: Annotated[str | Sequence[str], opt.OUTPUTS] = ()
     mapped: Annotated[str | Sequence[str], opt.MAP] = ()
     options: Annotated[Mapping[str, bool | float | str] | None, opt.OPTION] = None
@@ -70,14 +76,14 @@ class ConvertOptions:
     check: Annotated[bool | None, opt.CHECK] = None
     reference: Annotated[AnyPath | None, opt.REFERENCE] = None
     origin: Annotated[str | None, opt.ORIGIN] = None
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
     """The options of `porter verify`."""
 
-    folder: Annotated[AnyPath, opt.FOLDER]
+    folder: Folder
     _: KW_ONLY
     weights: Annotated[
         "str | PathLike[str] | torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto | None",
@@ -87,22 +93,22 @@ class VerifyOptions:
     device: Annotated[str, replace(opt.DEVICE, help="where the port runs")] = "cpu"
     tolerance: Annotated[float | None, opt.TOLERANCE] = None
     reference: Annotated[AnyPath | None, opt.REFERENCE] = None
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
 class PredictOptions:
     """The options of `porter predict`."""
 
-    folder: Annotated[AnyPath, opt.FOLDER]
+    folder: Folder
     images: Annotated[
         "str | PathLike[str] | Image.Image | NDArray[np.generic] "
         "| Sequence[str | PathLike[str] | Image.Image | NDArray[np.generic]]",
         opt.IMAGES,
     ]
     _: KW_ONLY
-    preprocess: Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS] = None
-    class_names: Annotated[AnyPath | None, opt.CLASS_NAMES] = None
+    preprocess: Protocol = None
+    class_names: ClassNames = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +123,8 @@ class PhotosOptions:
     cache: Annotated[AnyPath | None, opt.CACHE] = None
     split: Annotated[str | None, opt.SPLIT] = None
     labels: Annotated[AnyPath | None, opt.LABELS] = None
-    preprocess: Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS] = None
-    class_names: Annotated[AnyPath | None, opt.CLASS_NAMES] = None
+    preprocess: Protocol = None
+    class_names: ClassNames = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,14 +152,14 @@ class MeasuringOptions(PhotosOptions):
     ] = None
     predictions: Annotated[AnyPath | None, opt.PREDICTIONS] = None
     afresh: Annotated[bool, opt.AFRESH] = False
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
 class EvaluateOptions(MeasuringOptions):
     """The options of `porter.evaluate`, which measures one port."""
 
-    folder: Annotated[AnyPath, opt.FOLDER]
+    folder: Folder
     data: Annotated[AnyPath, opt.DATA]
 
 
@@ -169,7 +175,7 @@ class EvaluateSeveralOptions(MeasuringOptions):
 class OpenOptions:
     """The options of `porter.open`."""
 
-    folder: Annotated[AnyPath, opt.FOLDER]
+    folder: Folder
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,7 @@ class ListModelsOptions:
     name: Annotated[str, opt.NAME] = "*"
     zoo: Annotated[str | None, opt.ZOO] = None
     _: KW_ONLY
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
@@ -194,8 +200,8 @@ class InspectOptions:
     """The options of `porter inspect`."""
 
     file: Annotated[AnyPath, opt.FILE]
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
-    input_size: Annotated[AnySize | None, opt.INPUT_SIZE] = None
+    recipes: Recipes = None
+    input_size: InputSize = None
 
 
 @dataclass(frozen=True)
@@ -205,8 +211,8 @@ class PadsOptions:
     subject: Annotated[str, opt.SUBJECT]
     source: Annotated[str | None, opt.FROM] = None
     to: Annotated[str, opt.TO] = "torch"
-    input_size: Annotated[AnySize | None, opt.INPUT_SIZE] = None
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    input_size: InputSize = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +221,7 @@ class FetchOptions:
 
     variant: Annotated[str, opt.VARIANT]
     source: Annotated[str, replace(opt.FROM, help="where the weights come from", required=True)]
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
@@ -233,14 +239,14 @@ class StudyOptions(PhotosOptions):
     mapped: Annotated[str | Sequence[str], opt.MAP] = ()
     options: Annotated[Mapping[str, bool | float | str] | None, opt.OPTION] = None
     port: Annotated[AnyPath | None, opt.PORT] = None
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
 class ReportOptions:
     """The options of `porter report`."""
 
-    folder: Annotated[AnyPath, opt.FOLDER]
+    folder: Folder
     out: Annotated[
         AnyPath | None,
         replace(opt.OUT, metavar="FILE", help="default: DIR/report.html; for two ports ./DIR-and-OTHER.html"),
@@ -252,7 +258,7 @@ class ReportOptions:
 class RecipeListOptions:
     """The options of `porter recipe list`."""
 
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
@@ -260,7 +266,7 @@ class RecipeShowOptions:
     """The options of `porter recipe show`."""
 
     name: Annotated[str, opt.NAME]
-    recipes: Annotated[AnyPath | None, opt.RECIPES] = None
+    recipes: Recipes = None
 
 
 @dataclass(frozen=True)
@@ -289,7 +295,7 @@ class RecipeNewOptions:
     zoo: Annotated[str | None, opt.ZOO] = None
     out: Annotated[AnyPath | None, replace(opt.OUT, metavar="FILE", help="default: ./NAME.yaml")] = None
     overwrite: Annotated[bool, replace(opt.OVERWRITE, help="replace an existing file")] = False
-    input_size: Annotated[AnySize | None, opt.INPUT_SIZE] = None
+    input_size: InputSize = None
 
 
 @dataclass(frozen=True)

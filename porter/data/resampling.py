@@ -7,15 +7,18 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+Pixels = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
 _COEFFICIENT_BITS = 11
 _TABLE = 1 << 10
 
-_Taps = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]
-_Weights = tuple[NDArray[np.intp], NDArray[np.float32]]
-_TorchWeights = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]
+_Taps = tuple[NDArray[np.intp], NDArray[np.intp], Floats]
+_Weights = tuple[NDArray[np.intp], Floats]
+_TorchWeights = tuple[NDArray[np.intp], Floats, NDArray[np.intp]]
 
 
-def opencv_cubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
+def opencv_cubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
     """cv2.resize with INTER_CUBIC of H x W x C bytes: a = -0.75, half-pixel centres, no antialiasing, edges
     repeated.
 
@@ -33,7 +36,7 @@ def opencv_cubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[
     return np.clip(total, 0, 255, out=total).astype(np.uint8)
 
 
-def opencv_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
+def opencv_bilinear(pixels: Pixels, rows: int, columns: int) -> Pixels:
     """cv2.resize with INTER_LINEAR of H x W x C bytes: half-pixel centres, no antialiasing.
 
     This is the integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, and bits dropped before and
@@ -47,7 +50,7 @@ def opencv_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArr
         wide.take(cells, 0) * weights[:, None, None] >> 16
         for cells, weights in zip((top, bottom), down, strict=True)
     )
-    total: NDArray[np.uint8] = ((upper + lower + 2) >> 2).astype(np.uint8)
+    total: Pixels = ((upper + lower + 2) >> 2).astype(np.uint8)
     return total
 
 
@@ -91,7 +94,7 @@ def _weigh(
     return total
 
 
-def tf1_bilinear(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
+def tf1_bilinear(values: Floats, rows: int, columns: int) -> Floats:
     """tf.compat.v1.image.resize_bilinear(align_corners=False, half_pixel_centers=False) of H x W x C floats.
 
     Cell i of the result lies at i * (size / target) of the source, so the picture shifts up and left by up to
@@ -101,7 +104,7 @@ def tf1_bilinear(values: NDArray[np.float32], rows: int, columns: int) -> NDArra
     return _bilinear(values, _corner_taps(values.shape[0], rows), _corner_taps(values.shape[1], columns))
 
 
-def tf_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
+def tf_bilinear(pixels: Pixels, rows: int, columns: int) -> Floats:
     """tf.image.resize of H x W x C bytes, which keras.layers.Resizing and image_dataset_from_directory call:
     half-pixel centres, no antialiasing. The order of operations is `tf1_bilinear`'s.
     """
@@ -109,7 +112,7 @@ def tf_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[n
     return _bilinear(values, _centre_taps(values.shape[0], rows), _centre_taps(values.shape[1], columns))
 
 
-def _bilinear(values: NDArray[np.float32], vertical: _Taps, horizontal: _Taps) -> NDArray[np.float32]:
+def _bilinear(values: Floats, vertical: _Taps, horizontal: _Taps) -> Floats:
     top, bottom, down = vertical
     used, places = np.unique([top, bottom], return_inverse=True)
     top, bottom = places.reshape(2, -1)
@@ -118,12 +121,12 @@ def _bilinear(values: NDArray[np.float32], vertical: _Taps, horizontal: _Taps) -
 
 
 def _between(
-    values: NDArray[np.float32],
+    values: Floats,
     before: NDArray[np.intp],
     after: NDArray[np.intp],
-    share: NDArray[np.float32],
+    share: Floats,
     axis: int,
-) -> NDArray[np.float32]:
+) -> Floats:
     """before + (after - before) * share along an axis."""
     first, result = values.take(before, axis), values.take(after, axis)
     result -= first
@@ -151,7 +154,7 @@ def _centre_taps(size: int, target: int) -> _Taps:
     return np.maximum(first.astype(np.intp), 0), after, position - first
 
 
-def tf_bicubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
+def tf_bicubic(pixels: Pixels, rows: int, columns: int) -> Floats:
     """tf.image.resize of H x W x C bytes with method="bicubic": Keys' cubic of a = -0.5, half-pixel centres,
     no antialiasing; down, then across (resize_bicubic_op.cc).
     """
@@ -178,7 +181,7 @@ def _tf_cubic_weights(size: int, target: int) -> _Weights:
     return np.clip(cells, 0, size - 1), weights * (np.float32(1) / total)
 
 
-def tf_area(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
+def tf_area(pixels: Pixels, rows: int, columns: int) -> Pixels:
     """tf.image.resize of H x W x C bytes with method="area", cut to bytes, as big_vision does it: the mean
     of the cells under each target cell; across, then down (resize_area_op.cc).
     """
@@ -204,7 +207,7 @@ def _tf_area_weights(size: int, target: int) -> _Weights:
     return np.minimum(cells, size - 1), cut
 
 
-def tf_antialiased(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
+def tf_antialiased(pixels: Pixels, rows: int, columns: int) -> Floats:
     """tf.image.resize of H x W x C bytes with antialias=True, which is ScaleAndTranslate with a triangle:
     down, then across.
     """
@@ -212,7 +215,7 @@ def tf_antialiased(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArra
     return _gathered(down, _tf_weights(pixels.shape[1], columns), axis=1)
 
 
-def torch_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
+def torch_bilinear(pixels: Pixels, rows: int, columns: int) -> Pixels:
     """torch.nn.functional.interpolate of H x W x C bytes as floats with antialias=True, rounded: across, then
     down.
 
@@ -222,23 +225,21 @@ def torch_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArra
     return _torch(pixels, rows, columns, _triangle, 1)
 
 
-def torch_bicubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
+def torch_bicubic(pixels: Pixels, rows: int, columns: int) -> Pixels:
     """As `torch_bilinear`, with Keys' cubic of a = -0.5, clipped to bytes."""
     return _torch(pixels, rows, columns, _keys, 2)
 
 
-_Kernel = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+_Kernel = Callable[[Floats], Floats]
 
 
-def _torch(
-    pixels: NDArray[np.uint8], rows: int, columns: int, kernel: _Kernel, reach: int
-) -> NDArray[np.uint8]:
+def _torch(pixels: Pixels, rows: int, columns: int, kernel: _Kernel, reach: int) -> Pixels:
     wide = _gathered_by_torch(pixels, _torch_weights(pixels.shape[1], columns, kernel, reach), axis=1)
     values = _gathered_by_torch(wide, _torch_weights(pixels.shape[0], rows, kernel, reach), axis=0)
     return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
 
 
-def _gathered_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis: int) -> NDArray[np.float32]:
+def _gathered_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis: int) -> Floats:
     """As `_gathered`, rounded as torch's loop over the cells after the first: its compiled code multiplies
     four at once and adds these rounded products one by one; what is left of a cell's four is fused, so only
     the sum is rounded.
@@ -257,11 +258,11 @@ def _gathered_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis
     return total
 
 
-def _gathered(values: NDArray[np.float32], weights: _Weights, axis: int) -> NDArray[np.float32]:
+def _gathered(values: Floats, weights: _Weights, axis: int) -> Floats:
     """Weighted sums of cells along an axis, the first cell first."""
     cells, shares = weights
     shape = [-1 if axis == number else 1 for number in range(3)]
-    total: NDArray[np.float32] = values.take(cells[0], axis)
+    total: Floats = values.take(cells[0], axis)
     total *= shares[0].reshape(shape)
     part = np.empty_like(total)
     for cell, share in zip(cells[1:], shares[1:], strict=True):
@@ -304,27 +305,25 @@ def _torch_weights(size: int, target: int, kernel: _Kernel, reach: int) -> _Torc
     return np.minimum(cells, size - 1), weights / _added(weights), end - first
 
 
-def _added(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+def _added(weights: Floats) -> Floats:
     """The sum of each target cell's weights, the first one first: numpy's own sum has another order."""
-    total: NDArray[np.float32] = np.zeros_like(weights[0])
+    total: Floats = np.zeros_like(weights[0])
     for share in weights:
         total += share
     return total
 
 
-def _triangle(x: NDArray[np.float32]) -> NDArray[np.float32]:
+def _triangle(x: Floats) -> Floats:
     return np.maximum(np.float32(1) - np.abs(x), np.float32(0))
 
 
-def _keys(x: NDArray[np.float32]) -> NDArray[np.float32]:
+def _keys(x: Floats) -> Floats:
     a, x = np.float32(-0.5), np.abs(x)
     near = _fused(_fused(a + 2, x, -(a + 3)) * x, x, np.float32(1))
     far = _fused(_fused(_fused(a, x, -5 * a), x, 8 * a), x, -4 * a)
     return np.where(x < 1, near, np.where(x < 2, far, np.float32(0)))
 
 
-def _fused(
-    first: NDArray[np.float32] | np.float32, second: NDArray[np.float32], third: np.float32
-) -> NDArray[np.float32]:
+def _fused(first: Floats | np.float32, second: Floats, third: np.float32) -> Floats:
     """first * second + third, rounded once."""
     return (np.asarray(first, np.float64) * second + third).astype(np.float32)

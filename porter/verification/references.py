@@ -39,7 +39,7 @@ from porter.recipe.expressions import Value
 from porter.source.fitting.fit import Fit, own_checkpoint, shape_text
 from porter.verification.memory import let_go
 from porter.verification.numbers import FLOAT64_LIMIT, norms
-from porter.zoos.implementation import Asked, Implementation, get_implementation
+from porter.zoos.implementation import BuildRequest, Implementation, get_implementation
 
 _AS_GIVEN = "given: "
 """Begins no path of a graph: what the source itself gives, under a name."""
@@ -156,7 +156,7 @@ class ZooReference:
 
     def _build(self, size: KnownSize, dtype: Dtype) -> Any:
         return self.implementation.build(
-            Asked(self.variant, self.classes, size, self.checkpoint, dtype, self.options)
+            BuildRequest(self.variant, self.classes, size, self.checkpoint, dtype, self.options)
         )
 
     def _expect_returned(self, returned: Array, values: NamedArrays) -> None:

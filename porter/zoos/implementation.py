@@ -54,7 +54,7 @@ class StockClass:
 
 
 @dataclass(frozen=True)
-class Asked:
+class BuildRequest:
     """The model that an implementation is asked for.
 
     Attributes:
@@ -70,7 +70,7 @@ class Asked:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-Build = Callable[[Asked], Any]
+Build = Callable[[BuildRequest], Any]
 """Makes a zoo's own model, giving logits, with the weights of the checkpoint, loaded by its own names and in
 its own axis order. So porter's mapping is not part of the reference.
 

@@ -32,8 +32,8 @@ from porter.frameworks.tf.runtime import (
 from porter.graph.plan import Plan
 from porter.padding import KnownSize, Size
 from porter.zoos.implementation import (
-    Asked,
     Build,
+    BuildRequest,
     Implementation,
     StockClass,
     StockLibrary,
@@ -59,21 +59,21 @@ def build_by(
     Weights are assigned by the model's own layer names; in a counted checkpoint, by Keras's counters.
     """
 
-    def build(asked: Asked) -> Any:
-        expect_usual(library, asked.options)
-        with import_tensorflow().device(tensorflow_device("cpu")), floating(asked.dtype):
+    def build(request: BuildRequest) -> Any:
+        expect_usual(library, request.options)
+        with import_tensorflow().device(tensorflow_device("cpu")), floating(request.dtype):
             with undrawn():
-                model = construct(asked.variant, asked.classes, asked.size)
+                model = construct(request.variant, request.classes, request.size)
             restore_initializers(model)
             keep_constants(model)
             _keep_roots(model)
-            layers = _by_counter(model) if asked.checkpoint.counted else first_names(model)
-            _assign(layers, asked.checkpoint)
+            layers = _by_counter(model) if request.checkpoint.counted else first_names(model)
+            _assign(layers, request.checkpoint)
         attach_runner(
             model,
             {layer: found.output for layer, found in first_names(model).items()} | {RETURNED: model.output},
             "cpu",
-            any_size(asked.variant),
+            any_size(request.variant),
         )
         return model
 
@@ -96,14 +96,16 @@ def _runs_at_any_size(variant: str) -> bool:
     return not KERAS.get(variant, ("", {}))[0].startswith(_PADDED_FOR_ONE_SIZE)
 
 
-def _build(asked: Asked) -> Any:
+def _build(request: BuildRequest) -> Any:
     """`build_by` of keras.applications; its constructors have some options as arguments."""
     own = {
-        name: value for name, value in asked.options.items() if name in KERAS.get(asked.variant, ("", {}))[1]
+        name: value
+        for name, value in request.options.items()
+        if name in KERAS.get(request.variant, ("", {}))[1]
     }
-    foreign = {name: value for name, value in asked.options.items() if name not in own}
+    foreign = {name: value for name, value in request.options.items() if name not in own}
     construct = partial(_construct, options=own)
-    return build_by("keras", construct, _runs_at_any_size)(replace(asked, options=foreign))
+    return build_by("keras", construct, _runs_at_any_size)(replace(request, options=foreign))
 
 
 def _construct(variant: str, classes: int, size: KnownSize, options: Mapping[str, Any] = {}) -> Any:
@@ -204,7 +206,7 @@ def build_stock(model: StockModel, size: KnownSize, checkpoint: Checkpoint, dtyp
     """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
     keras, numbered = (
         import_keras(),
-        IMPLEMENTATION.build(Asked(model.variant, model.classes, size, checkpoint, dtype)),
+        IMPLEMENTATION.build(BuildRequest(model.variant, model.classes, size, checkpoint, dtype)),
     )
     names = {layer.name: name for name, layer in first_names(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):

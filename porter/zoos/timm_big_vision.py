@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from porter.zoos.implementation import Asked, Implementation
+from porter.zoos.implementation import BuildRequest, Implementation
 from porter.zoos.tables import TIMM_BIG_VISION, takes_any_size
 from porter.zoos.timm_jax import from_npz, settings_of
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def build(asked: Asked) -> nn.Module:
+def build(request: BuildRequest) -> nn.Module:
     """See porter.zoos.implementation.Build."""
-    settings = settings_of(asked) | {"no_embed_class": True}
-    return from_npz(TIMM_BIG_VISION[asked.variant][0], settings, asked)
+    settings = settings_of(request) | {"no_embed_class": True}
+    return from_npz(TIMM_BIG_VISION[request.variant][0], settings, request)
 
 
 IMPLEMENTATION = Implementation(build, runs_at_any_size=takes_any_size, engine="torch")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from porter.zoos.implementation import Asked, Implementation, expect_usual
+from porter.zoos.implementation import BuildRequest, Implementation, expect_usual
 from porter.zoos.tables import TIMM_BIT
 from porter.zoos.timm_jax import from_npz
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 _EPSILON = 1e-10
 
 
-def build(asked: Asked) -> nn.Module:
+def build(request: BuildRequest) -> nn.Module:
     """See porter.zoos.implementation.Build."""
-    expect_usual("timm's BiT", asked.options)
-    model = from_npz(TIMM_BIT[asked.variant][0], {"num_classes": asked.classes}, asked)
+    expect_usual("timm's BiT", request.options)
+    model = from_npz(TIMM_BIT[request.variant][0], {"num_classes": request.classes}, request)
     from timm.layers.std_conv import StdConv2d
 
     for module in model.modules():

@@ -15,7 +15,7 @@ import numpy as np
 
 from porter.base.errors import MappingError
 from porter.base.package import expect_installed
-from porter.zoos.implementation import Asked, Implementation, expect_usual
+from porter.zoos.implementation import BuildRequest, Implementation, expect_usual
 from porter.zoos.tables import SIDE, TIMM_JAX, takes_any_size
 from porter.zoos.timm import import_timm
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 _GELU = {True: "gelu_tanh", False: "gelu"}
 
 
-def build(asked: Asked) -> nn.Module:
+def build(request: BuildRequest) -> nn.Module:
     """See porter.zoos.implementation.Build."""
-    return from_npz(TIMM_JAX[asked.variant][0], settings_of(asked), asked)
+    return from_npz(TIMM_JAX[request.variant][0], settings_of(request), request)
 
 
-def settings_of(asked: Asked) -> dict[str, Any]:
+def settings_of(request: BuildRequest) -> dict[str, Any]:
     """What timm's transformers are built with to be Google's.
 
     Raises:
         CannotRun: they cannot be, with these options.
     """
-    expect_usual("timm's transformer", asked.options.keys() - {SIDE, "tanh_gelu"})
-    gelu = _GELU[asked.options.get("tanh_gelu", True)]
-    return {"num_classes": asked.classes, "act_layer": gelu, "img_size": asked.size[0]}
+    expect_usual("timm's transformer", request.options.keys() - {SIDE, "tanh_gelu"})
+    gelu = _GELU[request.options.get("tanh_gelu", True)]
+    return {"num_classes": request.classes, "act_layer": gelu, "img_size": request.size[0]}
 
 
-def from_npz(name: str, settings: Mapping[str, Any], asked: Asked) -> nn.Module:
+def from_npz(name: str, settings: Mapping[str, Any], request: BuildRequest) -> nn.Module:
     """timm's model of a name, filled by its own code for Google's files.
 
     Raises:
@@ -54,21 +54,21 @@ def from_npz(name: str, settings: Mapping[str, Any], asked: Asked) -> nn.Module:
 
     with torch.device("meta"):
         model: nn.Module = builder(**settings)
-    model = model.to(getattr(torch, asked.dtype)).to_empty(device="cpu").eval()
+    model = model.to(getattr(torch, request.dtype)).to_empty(device="cpu").eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(torch.nan)
     file = io.BytesIO()
-    np.savez(file, **asked.checkpoint.tensors)  # type: ignore[arg-type]
+    np.savez(file, **request.checkpoint.tensors)  # type: ignore[arg-type]
     file.seek(0)
     try:
         model.load_pretrained(file)  # type: ignore[operator]
     except (KeyError, RuntimeError, ValueError) as error:
         raise MappingError(
-            f"timm does not load these tensors: {error}", where=asked.checkpoint.path
+            f"timm does not load these tensors: {error}", where=request.checkpoint.path
         ) from None
     if lacking := [name for name, parameter in model.named_parameters() if parameter.isnan().any()]:
-        raise MappingError(f"timm finds no numbers for {lacking[0]}", where=asked.checkpoint.path)
+        raise MappingError(f"timm finds no numbers for {lacking[0]}", where=request.checkpoint.path)
     return model
 
 

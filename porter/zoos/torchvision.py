@@ -20,8 +20,8 @@ from porter.frameworks import LayerNames
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import (
-    Asked,
     Build,
+    BuildRequest,
     Implementation,
     StockClass,
     StockLibrary,
@@ -48,33 +48,33 @@ def build_by(
         has: whether the module has a builder of the same name as a variant that is not in `builders`.
     """
 
-    def build(asked: Asked) -> nn.Module:
+    def build(request: BuildRequest) -> nn.Module:
         for package in ("torch", "torchvision", library):
             expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
-        if asked.variant not in builders and not has(asked.variant):
+        if request.variant not in builders and not has(request.variant):
             raise UsageError(
-                f"porter knows no {library} model '{asked.variant}'",
+                f"porter knows no {library} model '{request.variant}'",
                 next=f"{library}'s are {', '.join(builders)}",
             )
-        name, arguments = builders.get(asked.variant, (asked.variant, {}))
+        name, arguments = builders.get(request.variant, (request.variant, {}))
         options = {
-            option: value for option, value in asked.options.items() if option != SIDE
+            option: value for option, value in request.options.items() if option != SIDE
         }  # the size has it
         expect_usual(f"{library}.{name}", options.keys() - arguments.keys())
         builder = getattr(models(), name, None) or models().model_entrypoint(name)
-        built_for = {} if takes_any_size(asked.variant) else {OF_ONE_SIZE[library]: asked.size[0]}
+        built_for = {} if takes_any_size(request.variant) else {OF_ONE_SIZE[library]: request.size[0]}
         import torch
 
         # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
-        called = partial(builder, num_classes=asked.classes, **{**arguments, **built_for, **options})
+        called = partial(builder, num_classes=request.classes, **{**arguments, **built_for, **options})
         try:
             with torch.device("meta"):
                 model: nn.Module = called()
         except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
             with torch.random.fork_rng(devices=()):
                 model = called()
-        _load(library, model, asked.checkpoint)
-        return model.to(getattr(torch, asked.dtype)).eval()
+        _load(library, model, request.checkpoint)
+        return model.to(getattr(torch, request.dtype)).eval()
 
     return build
 

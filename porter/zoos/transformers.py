@@ -13,7 +13,7 @@ from porter.base.package import expect_installed, install
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.zoos.folders import BuiltModel, stated_size
-from porter.zoos.implementation import Asked, Implementation, expect_usual
+from porter.zoos.implementation import BuildRequest, Implementation, expect_usual
 from porter.zoos.tables import SETTINGS, SIDE, TRANSFORMERS, Call, takes_any_size
 from porter.zoos.torchvision import import_models
 
@@ -55,15 +55,15 @@ def import_transformers() -> ModuleType:
 def implementation(calls: Mapping[str, Call]) -> Implementation:
     """The models of a table, by variant."""
 
-    def build(asked: Asked) -> nn.Module:
+    def build(request: BuildRequest) -> nn.Module:
         """See porter.zoos.implementation.Build. transformers itself gives the tensors of published files the
         names of its code.
         """
         library = import_transformers()
-        kind, settings = calls[asked.variant]
-        built_for = {} if takes_any_size(asked.variant) else {SIDE: asked.size[0]}
+        kind, settings = calls[request.variant]
+        built_for = {} if takes_any_size(request.variant) else {SIDE: request.size[0]}
         config = library.AutoConfig.for_model(
-            kind, num_labels=asked.classes, **settings, **_settings(kind, {**asked.options, **built_for})
+            kind, num_labels=request.classes, **settings, **_settings(kind, {**request.options, **built_for})
         )
         import torch
 
@@ -73,12 +73,12 @@ def implementation(calls: Mapping[str, Call]) -> Implementation:
             model, loaded = library.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING[type(config)].from_pretrained(
                 None,
                 config=config,
-                state_dict={name: to_tensor(array) for name, array in asked.checkpoint.tensors.items()},
-                dtype=getattr(torch, asked.dtype),
+                state_dict={name: to_tensor(array) for name, array in request.checkpoint.tensors.items()},
+                dtype=getattr(torch, request.dtype),
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
-        _expect_loaded(loaded, tuple(loaded), str(asked.checkpoint.path))
+        _expect_loaded(loaded, tuple(loaded), str(request.checkpoint.path))
         built: nn.Module = model.eval()
         return built
 

@@ -18,7 +18,7 @@ from porter.base.errors import PorterError, UsageError
 from porter.data.preprocess import open_image, prepare
 from porter.frameworks import get_destination
 from porter.port import read_port, write_record
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from tests.support.arrays import Array
 from tests.support.checkout import PHOTO
 from tests.support.fixtures import WeightsMaker
@@ -44,7 +44,9 @@ class Ported:
         """keras.applications, built at this size: its pads depend on it."""
         tf = get_destination("tf")
         checkpoint = source_checkpoint(self.variant, "keras")
-        reference = get_implementation("keras").build(Asked(self.variant, 1000, size, checkpoint, "float64"))
+        reference = get_implementation("keras").build(
+            BuildRequest(self.variant, 1000, size, checkpoint, "float64")
+        )
         head = "predictions" if "v2" in self.variant else "conv_preds"
         found: Array = tf.ENGINE.run_reference(reference, images, {"logits": head})["logits"]
         return found.reshape(len(images), -1)

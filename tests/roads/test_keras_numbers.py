@@ -27,7 +27,7 @@ from porter.source.open import open_source
 from porter.source.place import find
 from porter.verification.references import ZooReference
 from porter.verification.source_forms import references_of
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from tests.support.arrays import Array
 from tests.support.standin_files import make_batch, source_checkpoint, standin_graph, standin_tensors
 
@@ -41,7 +41,7 @@ def second() -> Any:
     """The stand-in weights in the second model of a session, or a later one."""
     checkpoint = source_checkpoint("inception_v3", "keras")
     models = [
-        get_implementation("keras").build(Asked("inception_v3", 1000, SIZE, checkpoint, "float32"))
+        get_implementation("keras").build(BuildRequest("inception_v3", 1000, SIZE, checkpoint, "float32"))
         for _ in range(2)
     ]
     numbered = [

@@ -20,7 +20,7 @@ from torch.nn import utils
 from torch.nn.utils import parametrizations, prune
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from tests.support.arrays import Array
 from tests.support.standin_files import CALIBRATION_SIZE, source_checkpoint
 
@@ -62,7 +62,7 @@ class FineTuned:
 def _pretrained(zoo: str) -> nn.Module:
     checkpoint = source_checkpoint(VARIANT, zoo)
     model: nn.Module = get_implementation(zoo).build(
-        Asked(VARIANT, 1000, CALIBRATION_SIZE, checkpoint, "float32")
+        BuildRequest(VARIANT, 1000, CALIBRATION_SIZE, checkpoint, "float32")
     )
     return model
 

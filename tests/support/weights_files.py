@@ -14,7 +14,7 @@ import numpy as np
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from tests.support.arrays import Array
 from tests.support.caffe_files import zoo_files
 from tests.support.mxnet_runs import gluon_name, write_gluon
@@ -89,7 +89,9 @@ def write_weights(
     member = find_recipe(variant, recipes).member(variant, zoo_name)
     zoo, size = member.zoo, (224, 224) if member.zoo.framework == "tf" else member.native_size()
     checkpoint = source_checkpoint(variant, zoo_name, classes, recipes)
-    model = get_implementation(str(zoo.reference)).build(Asked(variant, classes, size, checkpoint, "float32"))
+    model = get_implementation(str(zoo.reference)).build(
+        BuildRequest(variant, classes, size, checkpoint, "float32")
+    )
     if zoo.framework == "torch":
         import torch
 

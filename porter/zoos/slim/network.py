@@ -17,7 +17,7 @@ from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.frameworks.tf.runtime import quiet_logger
 from porter.padding import KnownSize
-from porter.zoos.implementation import Asked, Build, Implementation, expect_usual
+from porter.zoos.implementation import Build, BuildRequest, Implementation, expect_usual
 
 
 @dataclass(frozen=True)
@@ -68,21 +68,29 @@ def _build_by(library: str, construct: Construct) -> Build:
     `.../BatchNorm` the norm), the code's end points, and the names of ops.
     """
 
-    def build(asked: Asked) -> GraphRunner:
-        expect_usual(library, asked.options)
-        frozen, network = _frozen_network(construct, asked.variant, asked.classes, asked.size)
-        variables, tensors = network.variables, asked.checkpoint.tensors
+    def build(request: BuildRequest) -> GraphRunner:
+        expect_usual(library, request.options)
+        frozen, network = _frozen_network(construct, request.variant, request.classes, request.size)
+        variables, tensors = network.variables, request.checkpoint.tensors
         expect_cover(
-            variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=asked.checkpoint.path
+            variables.keys() - tensors.keys(),
+            tensors.keys() - variables.keys(),
+            where=request.checkpoint.path,
         )
         for name, shape in variables.items():
             if tensors[name].shape != shape:
                 raise MappingError(
-                    f"{name}: expected shape {shape}, got {tensors[name].shape}", where=asked.checkpoint.path
+                    f"{name}: expected shape {shape}, got {tensors[name].shape}",
+                    where=request.checkpoint.path,
                 )
         layers = {**network.points, **layer_ops(frozen, variables), RETURNED: network.logits}
         return GraphRunner(
-            frozen.SerializeToString(), tensors, [network.logits], asked.dtype, layers, decimal_epsilons=True
+            frozen.SerializeToString(),
+            tensors,
+            [network.logits],
+            request.dtype,
+            layers,
+            decimal_epsilons=True,
         )
 
     return build

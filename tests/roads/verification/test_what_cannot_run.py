@@ -29,7 +29,7 @@ from porter.port import OWN_BUILD
 from porter.verification.sizes import check_sizes
 from porter.verification.user_code import maker
 from porter.zoos import keras_hub, transformers
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from porter.zoos.slim import code
 from tests.roads.verification.test_given import frozen_graph, keras_file, onnx_file
 
@@ -51,7 +51,7 @@ NOTHING = Checkpoint(Path("weights"), "onnx", "torch", {})
 def test_an_option_that_a_zoo_s_code_lacks(reference: str, variant: str) -> None:
     build = get_implementation(reference).build
     with pytest.raises(CannotRun, match=r"with another value of strange .*--reference FILE\.py:CALLABLE"):
-        build(Asked(variant, 10, (32, 32), NOTHING, "float32", {"strange": 1}))
+        build(BuildRequest(variant, 10, (32, 32), NOTHING, "float32", {"strange": 1}))
 
 
 IMPORTS: dict[str, tuple[Any, Callable[[], Any]]] = {

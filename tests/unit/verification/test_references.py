@@ -12,7 +12,7 @@ from porter.base.dtypes import Dtype
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import Engine
 from porter.verification.references import ZooReference
-from porter.zoos.implementation import Asked, Implementation
+from porter.zoos.implementation import BuildRequest, Implementation
 from tests.support.arrays import Array
 
 
@@ -35,8 +35,8 @@ class Stub:
 def test_a_model_of_one_size_is_built_once_in_each_type_and_not_held_at_the_next_size() -> None:
     built: list[Built] = []
 
-    def build(asked: Asked) -> Any:
-        built.append(Built(asked.size, asked.dtype))
+    def build(request: BuildRequest) -> Any:
+        built.append(Built(request.size, request.dtype))
         return built[-1]
 
     checkpoint = Checkpoint(Path("weights"), "memory", "tf", {})

@@ -20,7 +20,7 @@ from porter.graph import Conv
 from porter.graph.plan import make_plan
 from porter.verification.references import ZooReference
 from porter.zoos import keras_applications
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from porter.zoos.keras import _construct
 from porter.zoos.tables import KERAS
 from tests.support.arrays import Array
@@ -70,7 +70,7 @@ def _name(layer: Any, weight: Any) -> str:
 def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: bool) -> None:
     graph = mobilenet_v2(0.35, 7)
     reference = get_implementation("keras").build(
-        Asked(
+        BuildRequest(
             "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2(counted, old), counted), "float64"
         )
     )
@@ -98,7 +98,7 @@ def test_a_wrong_pad_is_seen() -> None:
         for node in graph.nodes
     )
     reference = get_implementation("keras").build(
-        Asked("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float64")
+        BuildRequest("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float64")
     )
     model = tf.ENGINE.build(
         make_plan(replace(graph, nodes=wrong), SIZE, tf.CAPABILITIES),
@@ -122,7 +122,7 @@ RESIZABLE = [variant for variant in KERAS if variant != "inception_v3"]
 def test_layers_that_keras_numbers_have_the_names_of_a_first_model() -> None:
     for _ in range(2):
         reference = get_implementation("keras").build(
-            Asked("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
+            BuildRequest("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
         )
         found = tf.ENGINE.run_reference(
             reference,
@@ -142,7 +142,9 @@ def test_every_variant_builds_at_odd_and_small_sizes(variant: str) -> None:
     stock = getattr(keras.applications, name)(weights=None, classes=3, input_shape=(32, 32, 3), **arguments)
     file = _random_file(stock)
     for size in ((225, 201), (160, 160)):
-        reference = get_implementation("keras").build(Asked(variant, 3, size, _checkpoint(file), "float64"))
+        reference = get_implementation("keras").build(
+            BuildRequest(variant, 3, size, _checkpoint(file), "float64")
+        )
         assert reference.input_shape == (None, *size, 3)
         assert {layer.compute_dtype for layer in reference.layers} == {"float64"}
         assert (
@@ -225,7 +227,7 @@ def test_logits_are_given_without_their_softmax() -> None:
         alpha=0.25, weights=None, classes=3, input_shape=(32, 32, 3)
     )
     reference = get_implementation("keras").build(
-        Asked("mobilenet_v1_0.25", 3, (32, 32), _checkpoint(_random_file(stock)), "float64")
+        BuildRequest("mobilenet_v1_0.25", 3, (32, 32), _checkpoint(_random_file(stock)), "float64")
     )
     batch = np.random.default_rng(4).normal(size=(1, 3, 32, 32))
     found = tf.ENGINE.run_reference(
@@ -240,12 +242,14 @@ def test_file_and_reference_must_cover_each_other() -> None:
     file = _file_of_mobilenet_v2()
     file["Conv2/kernel"] = file.pop("Conv1/kernel")
     with pytest.raises(MappingError, match="missing Conv1/kernel; unexpected Conv2/kernel"):
-        get_implementation("keras").build(Asked("mobilenet_v2_0.35", 7, SIZE, _checkpoint(file), "float32"))
+        get_implementation("keras").build(
+            BuildRequest("mobilenet_v2_0.35", 7, SIZE, _checkpoint(file), "float32")
+        )
     with pytest.raises(
         MappingError, match=r"predictions/kernel: expected shape \(1280, 8\), got \(1280, 7\)"
     ):
         get_implementation("keras").build(
-            Asked("mobilenet_v2_0.35", 8, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
+            BuildRequest("mobilenet_v2_0.35", 8, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
         )
 
 
@@ -261,4 +265,4 @@ def test_what_keras_applications_does_not_have_is_refused(
     reference: str, variant: str, size: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        get_implementation(reference).build(Asked(variant, 7, size, _checkpoint({}), "float32"))
+        get_implementation(reference).build(BuildRequest(variant, 7, size, _checkpoint({}), "float32"))

@@ -7,7 +7,7 @@ import torch
 
 from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from porter.zoos.timm import import_timm
 
 
@@ -18,8 +18,8 @@ def test_any_model_of_the_installed_timm_is_a_reference() -> None:
     tensors = {name: value.numpy() for name, value in model.state_dict().items()}
     checkpoint = Checkpoint(Path("weights"), "torch", "torch", tensors)
     build = get_implementation("timm").build
-    built = build(Asked("test_resnet", 5, (64, 64), checkpoint, "float64"))
+    built = build(BuildRequest("test_resnet", 5, (64, 64), checkpoint, "float64"))
     image = torch.randn(1, 3, 64, 64)
     assert torch.allclose(built(image.double()).float(), model(image), atol=1e-5)
     with pytest.raises(UsageError, match="porter knows no timm model 'no_such_model'"):
-        build(Asked("no_such_model", 5, (64, 64), checkpoint, "float64"))
+        build(BuildRequest("no_such_model", 5, (64, 64), checkpoint, "float64"))

@@ -21,7 +21,7 @@ from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.zoos import timm, torchvision as reference
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from porter.zoos.tables import REFERENCES, TRANSFORMERS_DEFAULTS
 from porter.zoos.transformers import import_transformers
 from tests.support.arrays import Array
@@ -44,7 +44,7 @@ class Model:
     def build(self, checkpoint: Checkpoint | None = None, variant: str | None = None) -> Any:
         checkpoint = self.checkpoint if checkpoint is None else checkpoint
         return get_implementation(self.library).build(
-            Asked(variant or self.variant, 10, SIZE, checkpoint, "float64")
+            BuildRequest(variant or self.variant, 10, SIZE, checkpoint, "float64")
         )
 
 
@@ -111,7 +111,9 @@ def test_only_its_own_tensors_are_taken(source: Model) -> None:
 def test_timm_has_no_width_of_1_3() -> None:
     with pytest.raises(UsageError, match=r"timm model 'mobilenet_v2_1\.3'.*mobilenet_v2_1\.4"):
         get_implementation("timm").build(
-            Asked("mobilenet_v2_1.3", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+            BuildRequest(
+                "mobilenet_v2_1.3", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32"
+            )
         )
 
 
@@ -119,7 +121,7 @@ def test_an_option_that_a_builder_lacks_has_a_next_step() -> None:
     weights = Checkpoint(Path("w.pth"), "torch", "torch", {})
     with pytest.raises(CannotRun, match=r"another value of transform_input .*--reference FILE\.py:CALLABLE"):
         get_implementation("timm").build(
-            Asked("mobilenet_v2", 10, SIZE, weights, "float32", {"transform_input": True})
+            BuildRequest("mobilenet_v2", 10, SIZE, weights, "float32", {"transform_input": True})
         )
 
 
@@ -130,14 +132,14 @@ def test_a_missing_library(monkeypatch: pytest.MonkeyPatch, package: str, next: 
     monkeypatch.setattr("porter.base.package.find_spec", lambda name: None if name == package else object())
     with pytest.raises(NotInstalled, match=rf"{package} is not installed.*{re.escape(next)}"):
         get_implementation("timm").build(
-            Asked("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+            BuildRequest("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
         )
 
 
 def test_an_unknown_library() -> None:
     with pytest.raises(UsageError, match=r"no reference 'os'.*torchvision, timm"):
         get_implementation("os").build(
-            Asked("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+            BuildRequest("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
         )
 
 

@@ -22,7 +22,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.recipe import expand, find_recipe, layer_names, tap_names
-from porter.zoos.implementation import Asked, get_implementation
+from porter.zoos.implementation import BuildRequest, get_implementation
 from porter.zoos.slim import code as slim_code
 from porter.zoos.slim.networks import construct
 from porter.zoos.tables import TF_SLIM
@@ -70,7 +70,7 @@ def test_every_node_of_the_recipe_is_slims(variant: str, size: tuple[int, int]) 
     batch = smooth_images(3, size, seed=1, count=2).astype(np.float64)
     graph = standin_graph(variant, "slim", CLASSES)
     reference = get_implementation("tf_slim").build(
-        Asked(variant, CLASSES, size, slim_checkpoint(variant), "float64")
+        BuildRequest(variant, CLASSES, size, slim_checkpoint(variant), "float64")
     )
     wanted = tf.ENGINE.run_reference(reference, batch, taps(variant))
     found = own(variant, graph, size, batch)
@@ -89,7 +89,7 @@ def test_a_reference_in_single_precision() -> None:
     values = {
         dtype: tf.ENGINE.run_reference(
             get_implementation("tf_slim").build(
-                Asked(variant, CLASSES, size, slim_checkpoint(variant), dtype)
+                BuildRequest(variant, CLASSES, size, slim_checkpoint(variant), dtype)
             ),
             batch,
             taps(variant),
@@ -191,7 +191,7 @@ def test_images_that_slims_inception_leaves_several_cells_of() -> None:
                 construct("inception_v3", images, CLASSES)
     with pytest.raises(UsageError, match="reference 'tf_slim' has no variant 'resnet18'"):
         get_implementation("tf_slim").build(
-            Asked("resnet18", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64")
+            BuildRequest("resnet18", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64")
         )
 
 
@@ -200,7 +200,7 @@ def test_network_and_checkpoint_must_cover_each_other() -> None:
         whole = slim_checkpoint(SMALL[0])
         tensors = {name: array for name, array in {**whole.tensors, **changes}.items() if array is not None}
         checkpoint = Checkpoint(Path("model.ckpt"), "tf-checkpoint-v2", "tf", tensors)
-        get_implementation("tf_slim").build(Asked(SMALL[0], CLASSES, (32, 32), checkpoint, "float64"))
+        get_implementation("tf_slim").build(BuildRequest(SMALL[0], CLASSES, (32, 32), checkpoint, "float64"))
 
     beta = "MobilenetV1/Conv2d_0/BatchNorm/beta"
     with pytest.raises(MappingError, match=f"model.ckpt: .*missing {beta}; unexpected global_step"):
@@ -231,7 +231,7 @@ def test_the_graph_is_of_its_own() -> None:
     """Two builds in one process do not see each other's variables."""
     checkpoint = replace(slim_checkpoint(SMALL[0]), path=Path("model.ckpt"))
     models = [
-        get_implementation("tf_slim").build(Asked(SMALL[0], CLASSES, (32, 32), checkpoint, "float32"))
+        get_implementation("tf_slim").build(BuildRequest(SMALL[0], CLASSES, (32, 32), checkpoint, "float32"))
         for _ in range(2)
     ]
     batch = smooth_images(3, (32, 32), seed=1, count=1)
