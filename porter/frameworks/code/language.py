@@ -209,3 +209,9 @@ class Language:
     def reserved(self) -> frozenset[str]:
         """Names that no variable can have."""
         return self.imported | {"self", "index"}
+
+
+def plain(kind: str, *attributes: str, **named: str) -> Callable[[Any, Shape], Layer]:
+    """A kind with these attributes of its op, those `named` under other names."""
+    slots = {**{name: name for name in attributes}, **named}
+    return lambda op, shape: Layer(kind, {slot: getattr(op, name) for slot, name in slots.items()})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from porter.base.errors import PaddingError
-from porter.frameworks.code.language import Layer, Spellings
+from porter.frameworks.code.language import Layer, Spellings, plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.arguments import Value
 from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
@@ -115,25 +115,19 @@ def _constants(values: tuple[float, ...]) -> Value:
     return values[0] if len(values) == 1 else values
 
 
-def _plain(kind: str, *attributes: str, **named: str) -> Callable[[Any, Shape], Layer]:
-    """A kind with these attributes of its op, those `named` under other names."""
-    slots = {**{name: name for name in attributes}, **named}
-    return lambda op, shape: Layer(kind, {slot: getattr(op, name) for slot, name in slots.items()})
-
-
 _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     **{
-        op: _plain(f"nnx.{op.name}")
+        op: plain(f"nnx.{op.name}")
         for op in (ops.Relu, ops.Relu6, ops.Selu, ops.Sigmoid, ops.Tanh, ops.Softmax, ops.LogSoftmax)
     },
-    **{op: _plain(f"nnx.{op.name}", "alpha") for op in (ops.Elu, ops.Celu)},
+    **{op: plain(f"nnx.{op.name}", "alpha") for op in (ops.Elu, ops.Celu)},
     **{
-        op: _plain(f"jnp.{op.name}")
+        op: plain(f"jnp.{op.name}")
         for op in (ops.Abs, ops.Exp, ops.Log, ops.Sqrt, ops.Reciprocal, ops.Sin, ops.Cos, ops.Sign)
     },
-    **{op: _plain(f"jnp.{op.name}") for op in (ops.Floor, ops.Ceil, ops.Round)},
-    **{op: _plain(op.name) for op in (ops.Add, ops.Multiply, ops.Divide, ops.Maximum, ops.Minimum)},
-    ops.Erf: _plain("jax.lax.erf"),
+    **{op: plain(f"jnp.{op.name}") for op in (ops.Floor, ops.Ceil, ops.Round)},
+    **{op: plain(op.name) for op in (ops.Add, ops.Multiply, ops.Divide, ops.Maximum, ops.Minimum)},
+    ops.Erf: plain("jax.lax.erf"),
     ops.ConvTranspose: _transposed,
     ops.Dense: lambda op, shape: Layer(
         "nnx.Linear", {"in_features": channels_in(shape), "out_features": op.units, "use_bias": op.bias}
@@ -142,30 +136,30 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.LayerNorm: _norm("nnx.LayerNorm"),
     ops.RmsNorm: _norm("nnx.RMSNorm"),
     ops.GroupNorm: _norm("nnx.GroupNorm"),
-    ops.LocalResponseNorm: _plain("local_response_norm", "size", "alpha", "beta", "bias"),
+    ops.LocalResponseNorm: plain("local_response_norm", "size", "alpha", "beta", "bias"),
     ops.ChannelScale: lambda op, shape: Layer(
         "ChannelScale", {"features": channels_in(shape), "use_bias": op.bias}
     ),
     ops.Affine: lambda op, shape: Layer(
         "affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}
     ),
-    ops.ThresholdedRelu: _plain("thresholded_relu", "threshold"),
-    ops.Clip: _plain("jnp.clip", min="low", max="high"),
-    ops.LeakyRelu: _plain("nnx.leaky_relu", negative_slope="slope"),
+    ops.ThresholdedRelu: plain("thresholded_relu", "threshold"),
+    ops.Clip: plain("jnp.clip", min="low", max="high"),
+    ops.LeakyRelu: plain("nnx.leaky_relu", negative_slope="slope"),
     ops.PRelu: lambda op, shape: Layer("PReLU", {"features": channels_in(shape)}),
     ops.Softplus: lambda op, shape: Layer("cut_softplus" if op.cut else "nnx.softplus"),
-    ops.Softsign: _plain("nnx.soft_sign"),
+    ops.Softsign: plain("nnx.soft_sign"),
     ops.HardSigmoid: lambda op, shape: (
         Layer("nnx.hard_sigmoid")
         if op == ops.HardSigmoid()
         else Layer("hard_sigmoid", {"slope": op.slope, "offset": op.offset})
     ),
-    ops.Swish: _plain("nnx.silu"),
-    ops.HardSwish: _plain("nnx.hard_silu"),
-    ops.Mish: _plain("jax.nn.mish"),
-    ops.Gelu: _plain("nnx.gelu", "approximate"),
-    ops.Power: _plain("power", "exponent"),
-    ops.Step: _plain("step", "inclusive"),
+    ops.Swish: plain("nnx.silu"),
+    ops.HardSwish: plain("nnx.hard_silu"),
+    ops.Mish: plain("jax.nn.mish"),
+    ops.Gelu: plain("nnx.gelu", "approximate"),
+    ops.Power: plain("power", "exponent"),
+    ops.Step: plain("step", "inclusive"),
     ops.ReduceMap: lambda op, shape: _reduce(op, _AXES[op.over], keepdims=True),
     ops.ReduceAxis: lambda op, shape: _reduce(op, 1 + op.axis, keepdims=False),
     ops.GlobalAvgPool: lambda op, shape: Layer("jnp.mean", {"axis": (1, 2), "keepdims": op.keep}),
@@ -176,9 +170,9 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.AdaptiveMaxPool: lambda op, shape: Layer(
         "adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "max"}
     ),
-    ops.ConcatChannels: _plain("concat"),
+    ops.ConcatChannels: plain("concat"),
     ops.Join: lambda op, shape: Layer("join", {"axis": 1 + op.axis}),
-    ops.Identity: _plain("nnx.identity"),
+    ops.Identity: plain("nnx.identity"),
     ops.Dropout: lambda op, shape: Layer(
         "nnx.Dropout", {"rate": op.rate, "broadcast_dims": (1, 2) if op.maps else ()}
     ),
@@ -193,15 +187,15 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.CropMap: lambda op, shape: _crop(op.cuts, shape),
     ops.CropAxis: lambda op, shape: _crop(op.cuts, shape),
     ops.SliceChannels: lambda op, shape: _crop(op.cuts, shape),
-    ops.ChannelShuffle: _plain("channel_shuffle", "groups"),
-    ops.DepthToSpace: _plain("depth_to_space", "block", "order"),
-    ops.SpaceToDepth: _plain("space_to_depth", "block", "order"),
-    ops.Upsample: _plain("upsample", "rows", "columns"),
+    ops.ChannelShuffle: plain("channel_shuffle", "groups"),
+    ops.DepthToSpace: plain("depth_to_space", "block", "order"),
+    ops.SpaceToDepth: plain("space_to_depth", "block", "order"),
+    ops.Upsample: plain("upsample", "rows", "columns"),
     ops.Resize: _resize,
     ops.ResizeLike: _resize,
     ops.Rearrange: _rearrange,
-    ops.MatMul: _plain("matmul", "transpose"),
-    ops.Attention: _plain("attention", "heads", "scale"),
+    ops.MatMul: plain("matmul", "transpose"),
+    ops.Attention: plain("attention", "heads", "scale"),
     ops.AddArray: lambda op, shape: Layer("AddArray", {"shape": _sizes(op, shape)}),
     ops.MultiplyArray: lambda op, shape: Layer("MultiplyArray", {"shape": _sizes(op, shape)}),
     ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "features": channels_in(shape)}),

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from porter.formats.torch_export import plain
-from porter.frameworks.code.language import Layer
+from porter.formats.torch_export.plain import PLAIN as ROWS, Row
+from porter.frameworks.code.language import Layer, plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.arguments import Value
 from porter.graph.ops import AXES, Function, Mode, channels_axis, channels_in, is_map
@@ -181,16 +181,12 @@ def _whole(scale: float) -> float:
     return int(scale) if scale == int(scale) else scale
 
 
-def _plain(kind: str) -> Callable[[Any, Shape], Layer]:
-    return lambda op, shape: Layer(kind)
-
-
-def _of_row(row: plain.Row) -> Callable[[Any, Shape], Layer]:
+def _of_row(row: Row) -> Callable[[Any, Shape], Layer]:
     return lambda op, shape: Layer(row.kind, row.write(op))
 
 
 PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
-    **{row.op: _of_row(row) for row in plain.PLAIN.values()},
+    **{row.op: _of_row(row) for row in ROWS.values()},
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global("global_avg_pool"),
     ops.GlobalMaxPool: _global("global_max_pool"),
@@ -218,26 +214,26 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
         "Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}
     ),
     ops.ThresholdedRelu: lambda op, shape: Layer("Threshold", {"threshold": op.threshold, "value": 0.0}),
-    ops.Clip: lambda op, shape: Layer("Hardtanh", {"min_val": op.low, "max_val": op.high}),
+    ops.Clip: plain("Hardtanh", min_val="low", max_val="high"),
     ops.PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
-    ops.Elu: lambda op, shape: Layer("ELU", {"alpha": op.alpha}),
+    ops.Elu: plain("ELU", "alpha"),
     ops.Softplus: lambda op, shape: Layer(
         "Softplus", *(() if op.cut else ({"threshold": 40}, "torch's own threshold, 20, loses 2e-9"))
     ),
-    ops.Softsign: _plain("Softsign"),
-    ops.Power: lambda op, shape: Layer("Power", {"exponent": op.exponent}),
+    ops.Softsign: plain("Softsign"),
+    ops.Power: plain("Power", "exponent"),
     ops.HardSigmoid: _hard_sigmoid,
     ops.Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
     ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1 + channels_axis(shape)}),
     ops.LogSoftmax: lambda op, shape: Layer("LogSoftmax", {"dim": 1 + channels_axis(shape)}),
-    ops.Step: lambda op, shape: Layer("Step", {"inclusive": op.inclusive}),
-    ops.Add: _plain("add"),
-    ops.Multiply: _plain("multiply"),
-    ops.Divide: _plain("divide"),
-    ops.Maximum: _plain("maximum"),
-    ops.Minimum: _plain("minimum"),
-    ops.ConcatChannels: _plain("concat"),
-    ops.Identity: _plain("Identity"),
+    ops.Step: plain("Step", "inclusive"),
+    ops.Add: plain("add"),
+    ops.Multiply: plain("multiply"),
+    ops.Divide: plain("divide"),
+    ops.Maximum: plain("maximum"),
+    ops.Minimum: plain("minimum"),
+    ops.ConcatChannels: plain("concat"),
+    ops.Identity: plain("Identity"),
     ops.Dropout: lambda op, shape: Layer("Dropout2d" if op.maps else "Dropout", {"p": op.rate}),
     ops.Flatten: lambda op, shape: Layer(
         "Flatten" if op.order == "CHW" or op.rows == op.columns == 1 else "FlattenCells"
@@ -248,11 +244,9 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.CropMap: lambda op, shape: Layer(
         "ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"
     ),
-    ops.PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),
-    ops.SliceChannels: lambda op, shape: Layer(
-        "SliceChannels", {"start": op.start, "stop": op.stop, "step": op.step}
-    ),
-    ops.ChannelShuffle: lambda op, shape: Layer("ChannelShuffle", {"groups": op.groups}),
+    ops.PadChannels: plain("PadChannels", "before", "after"),
+    ops.SliceChannels: plain("SliceChannels", "start", "stop", "step"),
+    ops.ChannelShuffle: plain("ChannelShuffle", "groups"),
     ops.DepthToSpace: lambda op, shape: (
         Layer("PixelShuffle", {"upscale_factor": op.block})
         if op.order == "CRD"
@@ -267,8 +261,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Rearrange: lambda op, shape: (
         Layer("Rearrange", {"pattern": op.pattern}) if op.moves.joined else Layer("Flatten", {"start_dim": 0})
     ),
-    ops.MatMul: lambda op, shape: Layer("MatMul", {"transpose": op.transpose}),
-    ops.Attention: lambda op, shape: Layer("Attention", {"heads": op.heads, "scale": op.scale}),
+    ops.MatMul: plain("MatMul", "transpose"),
+    ops.Attention: plain("Attention", "heads", "scale"),
     ops.Join: lambda op, shape: Layer("Join", {"dim": 1 + op.axis}),
     ops.CropAxis: lambda op, shape: Layer(
         "CropAxis", {"dim": 1 + op.axis, "before": op.before, "after": op.after, "step": op.step}
@@ -279,8 +273,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ReduceAxis: lambda op, shape: Layer(
         "Reduce", {"function": _METHODS[op.function], "dim": 1 + op.axis}
     ),
-    ops.AddArray: lambda op, shape: Layer("AddArray", {"sizes": op.sizes}),
-    ops.MultiplyArray: lambda op, shape: Layer("MultiplyArray", {"sizes": op.sizes}),
+    ops.AddArray: plain("AddArray", "sizes"),
+    ops.MultiplyArray: plain("MultiplyArray", "sizes"),
     ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "width": _channels(shape)}),
     ops.Resize: _resize,
     ops.ResizeLike: _resize_like,
