@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
 
 Tensors: TypeAlias = "Mapping[str, NamedArrays]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
+OwnTensors: TypeAlias = "dict[str, dict[str, Array]]"
+"""Tensors that who holds them may change."""
 LayerNames: TypeAlias = Mapping[str, str]
 """What the layers of a destination's model are called, by path."""
 Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
@@ -196,7 +198,7 @@ class Destination(Protocol):
             about: facts on the port by name, for files that can hold them.
         """
 
-    def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
+    def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
         """The canonical tensors of a port that `write` or a stock library (porter.zoos) wrote."""
 
     def code_files(self, plan: Plan, layers: LayerNames) -> Mapping[str, bytes]:

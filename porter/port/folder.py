@@ -25,14 +25,14 @@ from porter.base.commands import (
     LoadOptions,
     takes,
 )
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import FileError, GraphError, UsageError
 from porter.base.left_out import LeftOut
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.files import expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
-from porter.frameworks import CONVERTED, Destination, Tensors, get_destination
+from porter.frameworks import CONVERTED, Destination, OwnTensors, Tensors, get_destination
 from porter.graph import OF_LOGITS, Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
 from porter.graph.left_out import notes_on
@@ -361,7 +361,7 @@ class Port:
     plan: Plan = field(repr=False)
     destination: Destination = field(repr=False)
 
-    def tensors(self) -> dict[str, dict[str, Array]]:
+    def tensors(self) -> OwnTensors:
         """The port's canonical tensors as stored (porter.graph.tensor_shapes)."""
         return self.destination.read_port(self.folder, self.plan, self.record.layers)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import CheckFailed
-from porter.frameworks import CONVERTED, Alone, Tensors
+from porter.frameworks import CONVERTED, Alone, OwnTensors, Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.padding import KnownSize
@@ -24,7 +24,7 @@ from porter.port import Port, Record
 from porter.verification.references import LayeredSource, SourceValues, Wrapped
 
 
-def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, dict[str, Array]]:
+def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> OwnTensors:
     """The tensors of a port before they were rounded to its type, computed again from its source's graph and
     tensors.
 
@@ -36,7 +36,7 @@ def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, d
     exact = absorb_biases(exact, record.absorbed)
     if record.framework in CONVERTED:  # the file is compared as it is
         return {path: dict(roles) for path, roles in {**exact, **port.tensors()}.items()}
-    unrounded: dict[str, dict[str, Array]] = {}
+    unrounded: OwnTensors = {}
     for path, roles in port.tensors().items():
         # A tensor that is only in the port fills a place of the destination: there is nothing to compute.
         unrounded[path] = {role: exact.get(path, {}).get(role, stored) for role, stored in roles.items()}

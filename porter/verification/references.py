@@ -15,7 +15,16 @@ from porter.base.errors import CheckFailed, Contradiction, escaped, some
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels import values as kernels
-from porter.frameworks import RETURNED, Alone, Classifier, Destination, Engine, Tensors, get_engine
+from porter.frameworks import (
+    RETURNED,
+    Alone,
+    Classifier,
+    Destination,
+    Engine,
+    OwnTensors,
+    Tensors,
+    get_engine,
+)
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import (
     Dense,
@@ -374,7 +383,7 @@ def _behind(dialect: Dialect, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[N
         return ()
     paths = [node.path for node in fit.graph.nodes]
     nodes = fit.graph.nodes[paths.index(fit.stand_in.path) + 1 :]
-    tensors: dict[str, dict[str, Array]] = {node.path: {} for node in nodes}
+    tensors: OwnTensors = {node.path: {} for node in nodes}
     for (path, role), name in fit.tensors.items():
         if path in tensors:
             tensors[path][role] = dialect.to_canonical(
@@ -455,7 +464,7 @@ def rounded(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Chec
     return replace(checkpoint, tensors=tensors)
 
 
-def rounded_tensors(tensors: Tensors, dtype: Dtype) -> dict[str, dict[str, Array]]:
+def rounded_tensors(tensors: Tensors, dtype: Dtype) -> OwnTensors:
     """As `rounded`, for canonical tensors."""
     return {
         path: {role: _rounded(array, dtype) for role, array in roles.items()}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import PorterError
-from porter.frameworks import Destination, Tensors, get_destination
+from porter.frameworks import Destination, OwnTensors, Tensors, get_destination
 from porter.graph import INPUT, AddArray, Affine, Graph, Node
 from porter.graph.plan import make_plan
 from porter.graph.rounding import absolute_error
@@ -79,7 +79,7 @@ def _errors(graph: Graph, known: NamedArrays) -> dict[str, NDArray[np.float64]]:
     return {path: error[0] for path, error in found if error is not None}
 
 
-def _with_errors(graph: Graph, errors: NamedArrays) -> tuple[Graph, dict[str, dict[str, Array]]]:
+def _with_errors(graph: Graph, errors: NamedArrays) -> tuple[Graph, OwnTensors]:
     """A graph in which errors are added to values, by their paths, and the tensors that hold the errors."""
     nodes, tensors = list[Node](), dict[str, dict[str, Array]]()
     for node in graph.nodes:

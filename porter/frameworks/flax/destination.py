@@ -11,8 +11,8 @@ from porter.frameworks.flax import engine
 from porter.frameworks.flax.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype
-    from porter.frameworks import LayerNames, PortEngine, Tensors
+    from porter.base.dtypes import Dtype
+    from porter.frameworks import LayerNames, OwnTensors, PortEngine, Tensors
     from porter.graph.plan import Plan
 
 NAME = "flax"
@@ -44,7 +44,7 @@ def write(
     return write_port(folder, plan, tensors, dtype)
 
 
-def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """The canonical tensors of a port that `write` wrote."""
     from porter.frameworks.flax.state import read_weights
 

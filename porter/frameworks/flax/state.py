@@ -11,7 +11,7 @@ import numpy as np
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import FileError, MappingError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
-from porter.frameworks import Tensors
+from porter.frameworks import OwnTensors, Tensors
 from porter.frameworks.flax.code import model_source, places
 from porter.frameworks.flax.layout import WEIGHTS_FILE, canonical, stored, variables
 from porter.graph import Node, tensor_shapes
@@ -64,7 +64,7 @@ def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict
     }
 
 
-def read_weights(folder: Path, plan: Plan) -> dict[str, dict[str, Array]]:
+def read_weights(folder: Path, plan: Plan) -> OwnTensors:
     """The canonical tensors of the port in `folder`.
 
     Raises:
@@ -75,7 +75,7 @@ def read_weights(folder: Path, plan: Plan) -> dict[str, dict[str, Array]]:
     if not path.is_file():
         raise FileError("the port has no weights", where=path, next="convert again")
     arrays, shapes = read_safetensors(path).tensors, tensor_shapes(plan.graph)
-    tensors: dict[str, dict[str, Array]] = {}
+    tensors: OwnTensors = {}
     for node, role, key in variable_keys(plan):
         if node.shares is not None:
             continue

@@ -31,7 +31,7 @@ from porter.base.options import DTYPE
 from porter.filegraph.kernels.program import Program
 from porter.filegraph.names import Names
 from porter.files import digest
-from porter.frameworks import LayerNames, Tensors, defaults
+from porter.frameworks import LayerNames, OwnTensors, Tensors, defaults
 from porter.frameworks.numpy import engine, ports
 from porter.frameworks.spelled import Spelled
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Rearrange, shapes, tensor_shapes
@@ -279,7 +279,7 @@ class NetDestination(ABC, Generic[M]):
             file.writelines(data)
         return {name: digest(folder / name) for name in (self.MODEL_FILE, self.NET_FILE)}
 
-    def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
+    def read_port(self, folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
         """The canonical tensors of a port that `write` wrote.
 
         Raises:
@@ -328,7 +328,7 @@ def _filled(held: Held, tensors: Tensors) -> Array:
     )
 
 
-def _read_back(net: Maker, stored: NamedArrays) -> dict[str, dict[str, Array]]:
+def _read_back(net: Maker, stored: NamedArrays) -> OwnTensors:
     """The canonical tensors in those of a net's file."""
     found = dict[str, dict[str, Array]]()
     for name, held in net.held.items():

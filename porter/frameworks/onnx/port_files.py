@@ -13,7 +13,7 @@ from porter.base.options import DTYPE
 from porter.base.package import __version__
 from porter.files import digest
 from porter.formats.onnx.proto import import_onnx, read_message
-from porter.frameworks import LayerNames, Tensors
+from porter.frameworks import LayerNames, OwnTensors, Tensors
 from porter.frameworks.onnx.layout import DATA_FILE, MODEL_FILE, stored_shapes, tensor_names
 from porter.frameworks.onnx.model import Model, make_model, state_place
 from porter.graph import tensor_shapes
@@ -76,7 +76,7 @@ def _little(array: Array) -> Array:
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
-def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """The canonical tensors of a port that `write` wrote.
 
     Raises:

@@ -14,9 +14,9 @@ from porter.frameworks.tflite import FILE, engine
 from porter.graph import ops
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype
+    from porter.base.dtypes import Dtype
     from porter.base.errors import PorterError
-    from porter.frameworks import LayerNames, PortEngine, Tensors
+    from porter.frameworks import LayerNames, OwnTensors, PortEngine, Tensors
     from porter.graph.plan import Plan
 
 CAPABILITIES = replace(
@@ -62,7 +62,7 @@ def write(
     return write(folder, plan, tensors, dtype, about)
 
 
-def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """The file itself, see porter.frameworks.CONVERTED."""
     from porter.frameworks.tflite.port_files import read_file
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype
+from porter.base.dtypes import Dtype
 from porter.base.errors import FileError, UsageError
 from porter.base.options import DTYPE
 from porter.files import digest
 from porter.formats.limits import MOST_NODES
 from porter.formats.tflite.flatbuffer import root
 from porter.formats.tflite.model import read_model
-from porter.frameworks import Tensors
+from porter.frameworks import OwnTensors, Tensors
 from porter.frameworks.tflite import FILE, WHOLE
 from porter.frameworks.tflite.conversion import convert
 from porter.graph.plan import Plan
@@ -58,7 +58,7 @@ def _of_size(made: bytes, rows: int, columns: int) -> bytes:
     return bytes(file)
 
 
-def read_file(folder: Path) -> dict[str, dict[str, Array]]:
+def read_file(folder: Path) -> OwnTensors:
     """The file of a port that `write` wrote, as one tensor of its bytes.
 
     Raises:

@@ -13,8 +13,8 @@ from porter.frameworks.torch import engine
 from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype
-    from porter.frameworks import LayerNames, PortEngine, Tensors
+    from porter.base.dtypes import Dtype
+    from porter.frameworks import LayerNames, OwnTensors, PortEngine, Tensors
     from porter.graph import Graph
     from porter.graph.plan import Plan
 
@@ -56,7 +56,7 @@ def write(
     return write_port(folder, plan, tensors, dtype)
 
 
-def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """The canonical tensors of a port that `write` or `write_stock` wrote."""
     from porter.frameworks.torch.port_files import read_weights
 

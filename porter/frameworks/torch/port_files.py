@@ -5,10 +5,10 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-from porter.base.dtypes import Array, Dtype, NamedArrays, cast
+from porter.base.dtypes import Dtype, NamedArrays, cast
 from porter.base.errors import FileError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
-from porter.frameworks import LayerNames, Tensors
+from porter.frameworks import LayerNames, OwnTensors, Tensors
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
@@ -52,7 +52,7 @@ def _write(folder: Path, plan: Plan, layers: LayerNames, arrays: NamedArrays) ->
     return {**digests, WEIGHTS_FILE: write_safetensors(folder / WEIGHTS_FILE, arrays)}
 
 
-def read_weights(folder: Path, graph: Graph, layers: LayerNames) -> dict[str, dict[str, Array]]:
+def read_weights(folder: Path, graph: Graph, layers: LayerNames) -> OwnTensors:
     """The canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's modules by
     path.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import MappingError
-from porter.frameworks import LayerNames, Tensors
+from porter.frameworks import LayerNames, OwnTensors, Tensors
 from porter.frameworks.torch.layout import state_keys
 from porter.graph import Dense, Graph, channels_of, tensor_shapes
 
@@ -56,9 +56,7 @@ def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
     }
 
 
-def canonical_tensors(
-    graph: Graph, state: NamedArrays, layers: LayerNames | None = None
-) -> dict[str, dict[str, Array]]:
+def canonical_tensors(graph: Graph, state: NamedArrays, layers: LayerNames | None = None) -> OwnTensors:
     """The inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches that the
     state has.
 
@@ -68,7 +66,7 @@ def canonical_tensors(
     Raises:
         MappingError: a tensor is missing or has another shape than the graph needs.
     """
-    tensors: dict[str, dict[str, Array]] = {}
+    tensors: OwnTensors = {}
     shapes = tensor_shapes(graph)
     for node in graph.nodes:
         for role, key in state_keys(node, layers).items():

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from porter.base.dtypes import Array, Dtype
-from porter.frameworks import LayerNames, Tensors
+from porter.base.dtypes import Dtype
+from porter.frameworks import LayerNames, OwnTensors, Tensors
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
 from porter.frameworks.tf.ports.archive import MODEL_FILE, write_archive
 from porter.frameworks.tf.ports.config import model_config
@@ -40,7 +40,7 @@ def write(
     return write_archive(folder, model_config(statement), partial(write_weights, statement=statement))
 
 
-def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[str, Array]]:
+def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """The canonical tensors of a port that `write` or a stock library (porter.zoos) wrote.
 
     Raises:
@@ -54,7 +54,7 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> dict[str, dict[st
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
     unused = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
     names = layer_names(plan.graph, layers)
-    found: dict[str, dict[str, Array]] = {}
+    found: OwnTensors = {}
     missing: list[str] = []
     held = tensor_shapes(plan.graph)
     for node_path in filter(held.__contains__, plan.graph.calls):
