@@ -20,7 +20,17 @@ from porter.source.in_memory import Weights, by_variables, export
 from porter.source.library_model import build_by_library
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
-from porter.source.place import File, PortFolder, TrainedPort, find, find_pair, find_weights
+from porter.source.place import (
+    File,
+    FilePair,
+    InMemory,
+    Place,
+    PortFolder,
+    TrainedPort,
+    find,
+    find_pair,
+    find_weights,
+)
 from porter.source.reading import read
 from porter.source.trained_port import graph_file, open_trained
 from porter.source.training_pads import with_padding
@@ -49,77 +59,77 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
     if weights is None:
         _expect_published(port, member)
     wishes = _wishes_of(port, member)
-    if weights is not None and not isinstance(weights, Path):
-        exported = export(weights, None, record.ended_at, record.input.native_size)
-        checkpoint = (by_variables(exported) if member is not None else None) or exported.checkpoint
-        _expect_same(record, checkpoint.sha256, Path(exported.saved.name))
-        opened = replace(_again(checkpoint, record, member, wishes), in_memory=exported.saved)
-    elif weights is not None and record.source.graph is not None:
-        opened = _of_two(port, weights, member, wishes)
-    else:
-        opened = _at(_published(port, member) if weights is None else find(weights), port, member, wishes)
+    opened = _at(_place(port, member, weights), record, member, wishes)
     return with_padding(opened, record.padding)
 
 
-def _published(port: Port, member: Member | None) -> File | PortFolder:
-    assert member is not None, "a zoo publishes it"
-    try:
-        return find_weights(member, None)
-    except DownloadError as error:
-        given = f"give {WEIGHTS} the {port.record.source.file} that the port was made from"
-        raise error.at(error.where, f"{given}, or {error.next}") from None
-
-
-def _at(place: File | PortFolder, port: Port, member: Member | None, wishes: Wishes) -> Opened:
-    """The source of a port that was made from one file, or from another port."""
-    record = port.record
-    if isinstance(place, PortFolder):
-        first = place.port
-        _expect_same(record, first.record.model[first.destination.MODEL_FILE], first.folder)
-        return open_port(first, member)
-    md5 = member is not None and needs_md5(member)
-    checkpoint = read(place, record.ended_at, record.input.native_size, md5)
-    _expect_same(record, checkpoint.sha256, place.path)
-    built = None
-    if record.source.built_by is not None:  # a folder of the Hub, whose network its library builds again
-        built = build_by_library(checkpoint, record.ended_at, record.input.native_size)
-    opened = _again(checkpoint if built is None else built.checkpoint, record, member, wishes)
-    opened = opened if built is None else built.marked(opened)
-    return replace(opened, warnings=(*place.warnings, *opened.warnings))
-
-
-def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) -> Opened:
-    """The source of a port whose graph and whose tensors are of two files. That of the graph is found by its
-    name, beside the weights, above them, or here.
+def _place(port: Port, member: Member | None, weights: Weights | None) -> Place:
+    """Where the source of a port is. A file whose graph was taken is found by its name: beside the weights,
+    above them, or here.
     """
-    record, weights = port.record, model_file(weights)
-    whose = record.source.graph
-    assert whose is not None
-    places = (folder / whose.file for folder in (weights.parent, weights.resolve().parent.parent, Path()))
-    graph = next((place for place in places if place.exists()), None)
+    source = port.record.source
+    if weights is None:
+        assert member is not None, "a zoo publishes it"
+        try:
+            return find_weights(member, None)
+        except DownloadError as error:
+            given = f"give {WEIGHTS} the {source.file} that the port was made from"
+            raise error.at(error.where, f"{given}, or {error.next}") from None
+    if not isinstance(weights, Path):
+        return InMemory(weights)
+    if source.graph is None:
+        return find(weights)
+    tensors, name = model_file(weights), source.graph.file
+    folders = (tensors.parent, tensors.resolve().parent.parent, Path())
+    graph = next((folder / name for folder in folders if (folder / name).exists()), None)
     if graph is None:
-        message = f"the port's graph is that of {whose.file}, which is not beside {weights.name}"
-        raise UsageError(message, where=str(port.folder), next=f"put {whose.file} beside {weights.name}")
-    place = find_pair(graph, weights)
-    if isinstance(place, PortFolder):
-        return _at(place, port, member, wishes)
-    if isinstance(place, TrainedPort):
-        checkpoint = read_weights(weights)
-        _expect_same(record, checkpoint.sha256, weights)
-        opened = open_trained(place.port, checkpoint, member)
-        found = graph_file(place.port).sha256
-    else:
-        checkpoint = read(place, record.ended_at, record.input.native_size)
-        _expect_same(record, digest_of(checkpoint, weights), weights)
-        opened = _again(checkpoint, record, member, wishes)
-        found = checkpoint.digests[graph]["sha256"]
+        message = f"the port's graph is that of {name}, which is not beside {tensors.name}"
+        raise UsageError(message, where=str(port.folder), next=f"put {name} beside {tensors.name}")
+    return find_pair(graph, tensors)
+
+
+def _at(place: Place, record: Record, member: Member | None, wishes: Wishes) -> Opened:
+    """Opens what is at a place, if a port was made from it."""
+    ended_at, size = record.ended_at, record.input.native_size
+    match place:
+        case InMemory(model):
+            exported = export(model, None, ended_at, size)
+            checkpoint = (by_variables(exported) if member is not None else None) or exported.checkpoint
+            _expect_same(record, checkpoint.sha256, exported.saved.name)
+            return replace(_again(checkpoint, record, member, wishes), in_memory=exported.saved)
+        case PortFolder(first):
+            _expect_same(record, first.record.model[first.destination.MODEL_FILE], first.folder)
+            return open_port(first, member)
+        case TrainedPort(first, tensors):
+            checkpoint = read_weights(tensors)
+            _expect_same(record, checkpoint.sha256, tensors)
+            _expect_graph(record, graph_file(first).sha256, first.folder, tensors)
+            return open_trained(first, checkpoint, member)
+        case FilePair(graph, tensors):
+            checkpoint = read(place, ended_at, size)
+            _expect_same(record, digest_of(checkpoint, tensors), tensors)
+            _expect_graph(record, checkpoint.digests[graph.path]["sha256"], graph.path, tensors)
+            return _again(checkpoint, record, member, wishes)
+        case File(path):
+            checkpoint = read(place, ended_at, size, md5=member is not None and needs_md5(member))
+            _expect_same(record, checkpoint.sha256, path)
+            built = None
+            if record.source.built_by is not None:  # its folder's library builds the network again
+                built = build_by_library(checkpoint, ended_at, size)
+            opened = _again(checkpoint if built is None else built.checkpoint, record, member, wishes)
+            opened = opened if built is None else built.marked(opened)
+            return replace(opened, warnings=(*place.warnings, *opened.warnings))
+
+
+def _expect_graph(record: Record, found: str, where: Path, weights: Path) -> None:
+    whose = record.source.graph
+    assert whose is not None, "two files are looked for where a port was made from two"
     if found != whose.sha256:
         message = (
             f"the port's graph is that of another {whose.file}: its sha256 is {found[:12]}..., not "
             f"{whose.sha256[:12]}..."
         )
-        raise UsageError(message, where=str(graph), next=f"put that {whose.file} beside {weights.name}")
-    return opened
+        raise UsageError(message, where=str(where), next=f"put that {whose.file} beside {weights.name}")
 
 
 def _expect_published(port: Port, member: Member | None) -> None:
@@ -161,13 +171,13 @@ def _wishes_of(port: Port, member: Member | None) -> Wishes:
     return Wishes(record.background, record.mapped, chosen)
 
 
-def _expect_same(record: Record, sha256: str, path: Path) -> None:
+def _expect_same(record: Record, sha256: str, where: Path | str) -> None:
     if sha256 != record.source.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not "
             "from this file, "
             f"{sha256[:12]}...",
-            where=str(path),
+            where=str(where),
             next=f"give {WEIGHTS} the {record.source.file} that the port was made from",
         )
 
