@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from porter.base.errors import MappingError, UsageError, some
+from porter.base.errors import MappingError, UsageError
 from porter.base.options import INPUT_SIZE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
 from porter.filegraph.to_graph import Translated, expect_ops, to_graph
 from porter.frameworks import engine_name
-from porter.graph import Conv, Dense, Graph, Node, shapes, tensor_shapes, with_own_tensors
+from porter.graph import Conv, Dense, Graph, Node, shapes, with_own_tensors
 from porter.graph.ops import Shape, channels_in
 from porter.padding import ANY, Size
-from porter.source.fitting.fit import OWN_GRAPH, Fit, given_by
+from porter.source.fitting.fit import OWN_GRAPH, Fit, given_by, stored_tensors
 from porter.source.opened import Opened, of_fit
 from porter.source.wishes import NONE, Wishes
 
@@ -146,21 +146,9 @@ def _unstated(size: Size, where: str) -> UsageError:
 
 
 def _fit(checkpoint: Checkpoint, translated: Translated, size: tuple[int, int]) -> Fit:
-    file, graph, wanted = checkpoint.graph, translated.graph, tensor_shapes(translated.graph)
+    file, graph = checkpoint.graph, translated.graph
     assert file is not None
-    stored = {
-        (path, role): tensor
-        for path, name in translated.names.items()
-        for role, tensor in file.by_name[name].tensors.items()
-        if role in wanted.get(path, {})
-    }
-    lacking = [
-        f"{path}:{role}" for path, roles in wanted.items() for role in roles if (path, role) not in stored
-    ]
-    if lacking:
-        raise MappingError(
-            f"the file's graph has no tensors for these nodes: {some(lacking)}", where=str(checkpoint.path)
-        )
+    stored = stored_tensors(graph, file, translated.names, checkpoint)
     unused = "the file's outputs do not need it, or its numbers are constants of the graph"
     return Fit(
         graph=graph,

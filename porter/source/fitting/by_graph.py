@@ -21,7 +21,7 @@ from porter.padding import Size
 from porter.recipe import LayerName, layer_names, tap_names
 from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, given_by
+from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, given_by, stored_tensors
 from porter.source.fitting.grafting import End, Grafted, graft
 from porter.source.fitting.locating import tensor_names
 from porter.source.fitting.names_in_file import lists_tensors, parse_map
@@ -82,15 +82,8 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     graph = grafted.graph
     if drops:
         graph = with_classes(graph, channels_of(graph)[graph.output] - 1)
-    weighted = tensor_shapes(graph)
-    stored = {
-        (path, role): tensor
-        for path, layer in grafted.layers.items()
-        for role, tensor in file.by_name[layer].tensors.items()
-        if path in weighted
-    }
+    stored = stored_tensors(graph, file, grafted.layers, checkpoint)
     names = {place: tensor.name for place, tensor in stored.items()}
-    _expect_filled(graph, names, checkpoint)
     constants = {
         tensor.name: CONSTANTS.format(path)
         for path, layer in grafted.layers.items()
@@ -208,19 +201,6 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
                     f"{height}x{width} in '{layer}'",
                     where=path,
                 )
-
-
-def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoint: Checkpoint) -> None:
-    lacking = [
-        f"{path}:{role}"
-        for path, roles in tensor_shapes(graph).items()
-        for role in roles
-        if (path, role) not in found
-    ]
-    if lacking:
-        raise MappingError(
-            f"the file's graph has no tensors for these nodes: {some(lacking)}", where=str(checkpoint.path)
-        )
 
 
 def _reference_names(

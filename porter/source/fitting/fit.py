@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from porter.base.dtypes import Array
+from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Stored
-from porter.graph import OF_LOGITS, Affine, Graph, Op, Rearrange, Sigmoid, Softmax, channels_of
+from porter.graph import OF_LOGITS, Affine, Graph, Op, Rearrange, Sigmoid, Softmax, channels_of, tensor_shapes
 from porter.port import Gives
 from porter.recipe.expressions import Value
 
@@ -145,6 +146,31 @@ def placed(lines: Sequence[tuple[str, str | None]]) -> list[str]:
 
 def shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, np.asarray(shape, int))) or "a scalar"
+
+
+def stored_tensors(
+    graph: Graph, file: FileGraph, layers: Mapping[str, str], checkpoint: Checkpoint
+) -> dict[tuple[str, str], Stored]:
+    """The tensors of a graph as the layers of a file's graph hold them, by path and role.
+
+    Args:
+        layers: by path, the file's node.
+
+    Raises:
+        MappingError: the file lacks some.
+    """
+    wanted = tensor_shapes(graph)
+    stored = {
+        (path, role): tensor
+        for path, name in layers.items()
+        for role, tensor in file.by_name[name].tensors.items()
+        if role in wanted.get(path, {})
+    }
+    places = ((path, role) for path, roles in wanted.items() for role in roles)
+    if lacking := [f"{path}:{role}" for path, role in places if (path, role) not in stored]:
+        message = f"the file's graph has no tensors for these nodes: {some(lacking)}"
+        raise MappingError(message, where=str(checkpoint.path))
+    return stored
 
 
 def given_by(file: FileGraph, names: Mapping[str, str], shaped: bool = True) -> dict[str, Given]:
