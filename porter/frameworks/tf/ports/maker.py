@@ -82,10 +82,6 @@ class LayerMaker:
             Call(operation.module, operation.kind, name, config, tuple(operands), called, given)
         )
 
-    def part(self, value: Symbol, key: tuple[Any, ...], name: str) -> Symbol:
-        """A part of a value by slices, numbers and an ellipsis."""
-        return self.operation("getitem", name, value, key)
-
     def _stated(self, call: Call) -> Symbol:
         self.calls.append(call)
         return call.value

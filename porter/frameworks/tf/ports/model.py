@@ -121,11 +121,11 @@ def _variables(
     return found
 
 
-def _apply(said: KerasNode[Op], plan: Plan, node: Node) -> Symbol:
+def _apply(said: KerasNode[Any], plan: Plan, node: Node) -> Symbol:
     """The value of a node. If it has tensors, the layer of its name holds them."""
     if isinstance(node.op, Conv | MaxPool | AvgPool):
         kind = keras_class(plan.graph, node) or POOLS[type(node.op)]
-        return windowed(said.maker, node.op, kind, said.name, plan.realisations[node.path], said.value)
+        return windowed(said, kind, plan.realisations[node.path])
     spelling = ARRAYS.get(type(node.op)) or row_of(LAYERS, type(node.op))
     assert spelling is not None  # a test holds the tables to all ops
     return spelling(said)
