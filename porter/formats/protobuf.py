@@ -4,12 +4,15 @@ without one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from porter.base.errors import FileError
+from porter.filegraph.places import Reading
 
 MOST_BYTES = (1 << 31) - 1
 """protobuf's own limit of a message."""
@@ -168,3 +171,23 @@ def _varint(data: bytes | memoryview, place: int) -> tuple[int, int] | None:
         if byte < 128:
             return value, place + width + 1
     return None
+
+
+class Attributed(Reading):
+    """A node whose attributes are messages with fields of these letters: ONNX's AttributeProto and
+    TensorFlow's AttrValue.
+    """
+
+    attributes: Mapping[str, Any]
+
+    def integer(self, name: str, default: int = 0) -> int:
+        return int(self.attributes[name].i) if name in self.attributes else default
+
+    def text(self, name: str, default: str) -> str:
+        return self.attributes[name].s.decode("utf-8", "replace") if name in self.attributes else default
+
+    def real(self, name: str, default: float) -> float:
+        """A float of 32 bits: 0.001 reads as 0.0010000000474974513, also where it is the `default` that the
+        file leaves out.
+        """
+        return float(self.attributes[name].f if name in self.attributes else np.float32(default))

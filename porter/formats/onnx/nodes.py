@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from porter.base.errors import GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known
-from porter.filegraph.places import Items, Reading
+from porter.filegraph.places import Items
+from porter.formats.protobuf import Attributed
 
 Walk = walk.NodeWalk["OnnxNode"]
 MISSING: Reference = ("", 0)
@@ -24,7 +23,7 @@ MISSING: Reference = ("", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class OnnxNode(Reading):
+class OnnxNode(Attributed):
     """One node, or a tensor that the file stores (`Constant`).
 
     Attributes:
@@ -49,16 +48,6 @@ class OnnxNode(Reading):
 
     def integers(self, name: str) -> tuple[int, ...]:
         return Items(self.attributes[name].ints) if name in self.attributes else ()
-
-    def integer(self, name: str, default: int = 0) -> int:
-        return int(self.attributes[name].i) if name in self.attributes else default
-
-    def text(self, name: str, default: str) -> str:
-        return self.attributes[name].s.decode("utf-8", "replace") if name in self.attributes else default
-
-    def real(self, name: str, default: float) -> float:
-        """A float, which ONNX keeps in 32 bits, whether the file states it or leaves out the default."""
-        return float(self.attributes[name].f) if name in self.attributes else float(np.float32(default))
 
     def stated(self, flow: Any, name: str, place: int) -> list[int] | None:
         """Whole numbers that older operators have as an attribute and newer ones as an input; None where

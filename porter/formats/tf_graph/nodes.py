@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
 from porter.filegraph.atrous import nodes_read
 from porter.filegraph.dataflow import Reference
-from porter.filegraph.places import Items, Reading
+from porter.filegraph.places import Items
 from porter.formats.limits import MOST_NODES
+from porter.formats.protobuf import Attributed
 from porter.graph.walks import in_order
 
 Refuse = Callable[[str], FileError]
@@ -23,7 +22,7 @@ Refuse = Callable[[str], FileError]
 
 
 @dataclass(frozen=True, slots=True)
-class GraphNode(Reading):
+class GraphNode(Attributed):
     """One node.
 
     Attributes:
@@ -41,20 +40,8 @@ class GraphNode(Reading):
     def integers(self, name: str) -> tuple[int, ...]:
         return Items(self.attributes[name].list.i) if name in self.attributes else ()
 
-    def integer(self, name: str, default: int = 0) -> int:
-        return int(self.attributes[name].i) if name in self.attributes else default
-
-    def text(self, name: str, default: str) -> str:
-        return self.attributes[name].s.decode("utf-8", "replace") if name in self.attributes else default
-
     def flag(self, name: str, default: bool = False) -> bool:
         return bool(self.attributes[name].b) if name in self.attributes else default
-
-    def real(self, name: str, default: float) -> float:
-        """A float of 32 bits: 0.001 reads as 0.0010000000474974513, also where it is a `default`, which
-        SavedModels leave out.
-        """
-        return float(self.attributes[name].f if name in self.attributes else np.float32(default))
 
     def type(self, name: str) -> int:
         """A DataType's number (tensorflow/core/framework/types.proto); 0 where there is none."""
