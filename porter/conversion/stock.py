@@ -22,7 +22,7 @@ from porter.graph import Graph, Op, ops, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Site, Size
-from porter.recipe import LayerName, Member, expand, layer_names
+from porter.recipe import Member, NodeNames, expand, layer_names
 from porter.recipe.transforms import undo_transforms
 from porter.source.fitting.locating import tensor_names
 from porter.zoos.implementation import StockClass, StockLibrary, StockModel
@@ -46,7 +46,7 @@ class Stock:
     builder: StockClass
     graph: Graph
     tensors: Tensors
-    layers: Mapping[str, LayerName]
+    layers: NodeNames
     absorbed: Mapping[str, str]
 
 

@@ -6,15 +6,21 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import CannotRun
+from porter.base.json import JsonObject
 from porter.filegraph.file_graph import FileGraph
 from porter.files import Digests
 
 UNREAD = "read without the graph"
 """What the note begins with that says why a reader gives no graph of a file that carries one."""
+
+
+Sidecars = Mapping[str, JsonObject | str]
+"""Files of JSON beside a file of weights: by name, the object in each; of a damaged one, why it cannot be
+read.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,7 @@ class Checkpoint:
             (porter.formats.reading.read_weights).
         stated: what the file says of its model by name, as porter writes it into a file that can hold it
             (porter.conversion).
-        beside: by name, the object in each file of JSON beside it that belongs to it, such as the Hub's
-            config.json; of a damaged one, why it cannot be read.
+        beside: the files of JSON that belong to it, such as the Hub's config.json.
         scaling: names of layers that scale the input, in a file that does not say what they compute.
     """
 
@@ -51,7 +56,7 @@ class Checkpoint:
     graph: FileGraph | None = field(default=None, repr=False)
     files: tuple[Path, ...] = field(default=(), repr=False)
     stated: Mapping[str, str] = field(default_factory=dict, repr=False)
-    beside: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict, repr=False)
+    beside: Sidecars = field(default_factory=dict, repr=False)
     scaling: tuple[str, ...] = ()
     digests: Digests = field(default_factory=dict, repr=False)
 

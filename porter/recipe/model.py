@@ -70,6 +70,8 @@ class LayerName:
     computed: str | None = None
 
 
+NodeNames = Mapping[str, LayerName]
+"""A zoo's names of nodes, by path."""
 Placed = tuple[Location, str]
 """A text and its place."""
 

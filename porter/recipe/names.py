@@ -24,7 +24,7 @@ from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import COMPUTED
-from porter.recipe.model import OWN, PLACE, RESERVED, LayerName, Member, NameRule, Placed
+from porter.recipe.model import OWN, PLACE, RESERVED, LayerName, Member, NameRule, NodeNames, Placed
 from porter.recipe.patterns import captures, compile_pattern, match_path, unmatched
 from porter.recipe.places import Places
 from porter.recipe.schema import NameSection, one_of, parse_section
@@ -137,7 +137,7 @@ def _rules(
 
 
 def _named(
-    member: Member, graph: Graph, rules: Sequence[NameRule], layers: Mapping[str, LayerName] | None = None
+    member: Member, graph: Graph, rules: Sequence[NameRule], layers: NodeNames | None = None
 ) -> tuple[dict[str, LayerName], dict[str, RecipeError]]:
     """The names that `rules` give, and the errors of rules that match a path and cannot compute with what
     they caught there: the next rule that matches names it. `layers` are the nodes' own names, if these are
@@ -253,9 +253,7 @@ def _expect_computed(graph: Graph, node: Node, rule: NameRule) -> None:
         raise RecipeError(message, next="leave it out", key="computed")
 
 
-def _place(
-    node: Node, found: Mapping[str, LayerName], layers: Mapping[str, LayerName] | None
-) -> dict[str, str]:
+def _place(node: Node, found: NodeNames, layers: NodeNames | None) -> dict[str, str]:
     places = {INPUT: node.source} if layers is None else {INPUT: node.source, OWN: node.path}
     known = found if layers is None else layers
     return {word: known[path].name for word, path in places.items() if path in known}

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from porter.base.errors import DownloadError, UsageError, first_line
 from porter.base.package import __version__, expect_installed
@@ -181,7 +180,9 @@ class _Source:
         except errors.RevisionNotFoundError:
             message, next = f"it has no revision '{revision}'", "name a branch, a tag or a commit after the @"
         except errors.RepositoryNotFoundError as error:  # of a gated one too
-            message = f"there is no such repository, or it may not be read: {_status(error)}"
+            message = (
+                f"there is no such repository, or it may not be read: status {error.response.status_code}"
+            )
             next = "check the name; for a private or gated one: hf auth login, with a token that may read it"
         except Exception as error:  # of its HTTP library, of the disk, of names that it refuses
             message, next = (
@@ -193,10 +194,6 @@ class _Source:
 
 def _where(repository: Repository) -> str:
     return f"hf://{repository.owner_and_name}@{repository.revision}"
-
-
-def _status(error: Any) -> str:
-    return f"status {error.response.status_code}"
 
 
 @contextmanager

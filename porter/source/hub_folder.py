@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from porter.base.errors import FileError, first_line
+from porter.base.json import JsonObject
 from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
 from porter.data.transformers_config import PROCESSOR_FILE
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import Checkpoint, Sidecars
 from porter.formats.keras import BACKBONE_INDEX, BACKBONE_WEIGHTS
 from porter.formats.limits import read_bounded, read_json
 
@@ -54,7 +53,7 @@ def files_of_weights(folder: Path) -> list[Path]:
     ]
 
 
-def read_sidecars(weights: Path) -> dict[str, dict[str, Any] | str]:
+def read_sidecars(weights: Path) -> Sidecars:
     """The files of JSON beside a file of weights that are about it, see Checkpoint.beside: the Hub gave the
     file its name, or it is the only one there.
     """
@@ -63,13 +62,13 @@ def read_sidecars(weights: Path) -> dict[str, dict[str, Any] | str]:
     return sidecars_in(weights.parent)
 
 
-def sidecars_in(folder: Path) -> dict[str, dict[str, Any] | str]:
+def sidecars_in(folder: Path) -> Sidecars:
     """The files of JSON that the Hub has beside weights, by name."""
     files = (folder / name for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE))
     return {file.name: _content(file) for file in files if file.is_file()}
 
 
-def _content(file: Path) -> dict[str, Any] | str:
+def _content(file: Path) -> JsonObject | str:
     """The object in a file of JSON, empty where that has something else; why it cannot be read."""
     try:
         content = read_json(read_bounded(file, _MOST_BYTES))
@@ -78,7 +77,7 @@ def _content(file: Path) -> dict[str, Any] | str:
     return content if isinstance(content, dict) else {}
 
 
-def config_of(checkpoint: Checkpoint) -> Mapping[str, Any]:
+def config_of(checkpoint: Checkpoint) -> JsonObject:
     """The content of the config.json that belongs to a file of weights; nothing where there is none.
 
     Raises:

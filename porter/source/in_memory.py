@@ -92,7 +92,7 @@ def export(
     if outputs:
         only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
         saved = replace(saved, copied=None, itself=None, notes=(*saved.notes, only))
-    digests = {saved.path: {"sha256": digest_of(checkpoint.tensors)}}
+    digests = {saved.path: {"sha256": digest_of_tensors(checkpoint.tensors)}}
     return Exported(replace(checkpoint, digests=digests), saved)
 
 
@@ -124,7 +124,7 @@ def renamed(error: PorterError, saved: Saved) -> PorterError:
     return error
 
 
-def digest_of(tensors: Mapping[str, Array]) -> str:
+def digest_of_tensors(tensors: Mapping[str, Array]) -> str:
     """The sha256 of a model in memory: of its tensors by name, because no two files of one model have the
     same bytes.
     """

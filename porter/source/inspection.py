@@ -16,7 +16,7 @@ from porter.formats.recognition import FORMATS
 from porter.frameworks import CONVERTED, TRAINED, get_destination, other_than
 from porter.graph import head_of
 from porter.graph.plan import make_plan
-from porter.padding import ANY, Size
+from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import parse_size, size_text
 from porter.port import Origin, Port, Record
 from porter.recipe import Member, convert_command
@@ -69,7 +69,7 @@ class Inspection:
     match: Match | None = None
     classes: int | None = None
     source_classes: int | None = None
-    size: tuple[int, int] | None = None
+    size: KnownSize | None = None
     head: str | None = None
     activation: str | None = None
     differs: tuple[str, ...] = ()
@@ -326,7 +326,7 @@ def _settled(match: Match, error: PorterError, recipes: Path | None) -> tuple[st
     return tuple(commands)
 
 
-def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
+def _size(checkpoint: Checkpoint, match: Match) -> KnownSize | None:
     """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no
     graph.
     """

@@ -15,6 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, canonical
 from porter.frameworks.dialects import Dialect
 from porter.graph import INPUT, Graph, tensor_shapes
+from porter.padding import KnownSize
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, SourceFile, TensorLists
 from porter.recipe import Member
@@ -74,7 +75,7 @@ class Opened:
         return self.facts.model_copy(update=facts)
 
     @property
-    def built_size(self) -> tuple[int, int] | None:
+    def built_size(self) -> KnownSize | None:
         """Rows and columns that the file's graph was built for; None if the file has no graph, or its graph
         takes any size.
         """
@@ -83,7 +84,7 @@ class Opened:
 
 
 def of_fit(
-    fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, int], dialect: Dialect | None = None
+    fit: Fit, checkpoint: Checkpoint, framework: str, native: KnownSize, dialect: Dialect | None = None
 ) -> Opened:
     """A file opened as it was fitted, without what only a recipe states.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from porter.base.commands import FRAMEWORK, PHOTOS, STUDY
 from porter.base.errors import UsageError
+from porter.base.json import JsonObject
 from porter.base.options import FROM, ORIGIN
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
@@ -203,7 +204,7 @@ def _known(member: Member, stated: OriginStatement) -> KnownOrigin:
     )
 
 
-def _named(member: Member, stated: OriginStatement) -> Iterator[tuple[Member, str, Mapping[str, Any]]]:
+def _named(member: Member, stated: OriginStatement) -> Iterator[tuple[Member, str, JsonObject]]:
     """The variants of a recipe, each with a name of it that is the stated one or its beginning, and the
     arguments of that name.
     """
@@ -224,7 +225,7 @@ def _begins(stated: str, name: str, loosely: bool) -> bool:
     return stated == name or (loosely and stated.startswith(f"{name}_"))
 
 
-def _names(member: Member) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _names(member: Member) -> Iterator[tuple[str, JsonObject]]:
     """The names that a variant has in its zoo's library, each with the arguments that its function takes for
     it.
     """
@@ -238,7 +239,7 @@ def _names(member: Member) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield (release["name"] if release else stem), {}
 
 
-def _options(stated: OriginStatement, own: Mapping[str, Any], member: Member) -> Mapping[str, Value] | None:
+def _options(stated: OriginStatement, own: JsonObject, member: Member) -> Mapping[str, Value] | None:
     """The options of the recipe with which a variant is the stated call; None if it is another one."""
     if not stated.strict:
         return {} if not own else None  # a name does not say that its function was called otherwise

@@ -5,10 +5,9 @@ come from.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from porter.base.json import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch import ARCH, LIBRARY
 from porter.port import By
@@ -56,7 +55,7 @@ class OriginStatement:
     says: str
     name: str | None
     library: str | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: JsonObject = field(default_factory=dict)
     strict: bool = True
 
 
@@ -110,6 +109,6 @@ def _usual_pads(name: str) -> tuple[str, str]:
     return "pad_type", "same" if name.startswith("tf_") else ""
 
 
-def _called(name: str, arguments: Mapping[str, Any]) -> str:
+def _called(name: str, arguments: JsonObject) -> str:
     listed = ", ".join(f"{key} {value}" for key, value in arguments.items())
     return f"{name:.80}" + (f" ({listed:.200})" if listed else "")

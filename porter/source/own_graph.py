@@ -15,7 +15,7 @@ from porter.filegraph.to_graph import Translated, expect_ops, to_graph
 from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, Node, shapes, with_own_tensors
 from porter.graph.ops import Shape, channels_in
-from porter.padding import ANY, Size
+from porter.padding import ANY, KnownSize, Size
 from porter.source.fitting.fit import OWN_GRAPH, Fit, given_by, stored_tensors
 from porter.source.opened import Opened, of_fit
 from porter.source.wishes import NONE, Wishes
@@ -47,7 +47,7 @@ def open_graph(
     return replace(opened, facts=facts, sizes=checkpoint.graph.own_sizes(built))
 
 
-def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, tuple[int, int]]:
+def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, KnownSize]:
     """A file's graph as porter's own, and the rows and columns that it was built for, otherwise those that
     are wished.
 
@@ -145,7 +145,7 @@ def _unstated(size: Size, where: str) -> UsageError:
     )
 
 
-def _fit(checkpoint: Checkpoint, translated: Translated, size: tuple[int, int]) -> Fit:
+def _fit(checkpoint: Checkpoint, translated: Translated, size: KnownSize) -> Fit:
     file, graph = checkpoint.graph, translated.graph
     assert file is not None
     stored = stored_tensors(graph, file, translated.names, checkpoint)
@@ -170,7 +170,7 @@ def _without_ones(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
-def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
+def classes_of(graph: Graph, size: KnownSize, activation: str | None) -> int:
     """The number of classes if the only output has one value for each, or is a number of each image; 0 for
     maps, features and several outputs.
 

@@ -16,6 +16,7 @@ from porter.base.options import PREPROCESS
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.data.statements import in_words
 from porter.graph import Affine
+from porter.padding import KnownSize
 from porter.port import Facts
 
 
@@ -30,7 +31,7 @@ def expect_colours(channels: int, where: str, next: str | None = None) -> None:
         raise UsageError(message, where=where, next=next)
 
 
-def doubted(facts: Facts, zoo: str | None, only: tuple[int, int] | None = None) -> tuple[str, ...]:
+def doubted(facts: Facts, zoo: str | None, only: KnownSize | None = None) -> tuple[str, ...]:
     """One line where photos are prepared as a zoo prepares them, and the file is not the zoo's.
 
     Args:
@@ -47,16 +48,14 @@ def doubted(facts: Facts, zoo: str | None, only: tuple[int, int] | None = None) 
     )
 
 
-def in_proportion(
-    protocol: Preprocess | None, built: tuple[int, int], native: tuple[int, int]
-) -> Preprocess | None:
+def in_proportion(protocol: Preprocess | None, built: KnownSize, native: KnownSize) -> Preprocess | None:
     """The zoo's protocol; in proportion if the model was built for squares of another size than the recipe's
     `native` one.
     """
     return protocol if protocol is None or built == native else _for_squares(protocol, built)
 
 
-def _for_squares(protocol: Preprocess, size: tuple[int, int]) -> Preprocess:
+def _for_squares(protocol: Preprocess, size: KnownSize) -> Preprocess:
     if size[0] != size[1]:
         return protocol
     try:

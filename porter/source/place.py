@@ -4,14 +4,14 @@ beside it, before anything of it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from porter.base.commands import CONVERT, FILE, FRAMEWORK, RECIPE_LIST, RECIPE_SHOW, VARIANT, ZOO
 from porter.base.errors import UsageError
 from porter.base.options import FROM, WEIGHTS
+from porter.filegraph.checkpoint import Sidecars
 from porter.files import Fetched, fetch
 from porter.formats.keras import is_preset
 from porter.formats.recognition import is_there
@@ -36,7 +36,7 @@ class File:
     """
 
     path: Path
-    beside: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict, repr=False)
+    beside: Sidecars = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
 
 

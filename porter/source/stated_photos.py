@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from porter.base.errors import PorterError, UsageError
+from porter.base.json import JsonObject
 from porter.base.options import PREPROCESS, AnyPath
 from porter.data.classes import recognised
 from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDED, from_keras_hub
@@ -24,7 +24,8 @@ from porter.data.preprocess import Preprocess
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import Checkpoint, Sidecars
+from porter.padding import KnownSize
 from porter.port import Facts, ProtocolBy
 from porter.source.photo_protocol import expect_colours
 
@@ -89,7 +90,7 @@ class PhotoFacts:
 NOTHING = PhotoFacts()
 
 
-def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: AnyPath | None) -> PhotoFacts:
+def read_stated(preprocess: AnyPath | JsonObject | None, class_names: AnyPath | None) -> PhotoFacts:
     """What is stated: a protocol (porter.data.statements), and a file of the names of the classes, one on
     each line.
 
@@ -123,13 +124,13 @@ def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
         return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
 
 
-def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
+def native_within(checkpoint: Checkpoint) -> KnownSize | None:
     """The native size, rows and columns, that porter's metadata in a file states."""
     match = _SIZE.fullmatch(checkpoint.stated.get("porter.native_size", ""))
     return (int(match[1]), int(match[2])) if match else None
 
 
-def stated_beside(beside: Mapping[str, Mapping[str, Any] | str]) -> tuple[PhotoFacts, tuple[str, ...]]:
+def stated_beside(beside: Sidecars) -> tuple[PhotoFacts, tuple[str, ...]]:
     """What timm's config.json, transformers' preprocessor_config.json or KerasHub's image_converter.json
     beside a file of weights says (Checkpoint.beside), and the names of classes in config.json; a warning
     where it says what porter cannot do, or is damaged.
@@ -165,7 +166,7 @@ def stated_beside(beside: Mapping[str, Mapping[str, Any] | str]) -> tuple[PhotoF
     return PhotoFacts(protocol, labels, "file") if protocol or labels else NOTHING, tuple(warnings)
 
 
-def _names(config: Mapping[str, Any]) -> tuple[list[object], str] | None:
+def _names(config: JsonObject) -> tuple[list[object], str] | None:
     """The names of the classes, and their key. transformers calls classes without names LABEL_0 and on."""
     if isinstance(names := config.get("label_names"), list):
         return names, "label_names"

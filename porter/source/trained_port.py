@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,13 +26,11 @@ from porter.port import Facts, GraphFile, Origin, Port
 from porter.port.holding import hold
 from porter.port.layers import layers_in
 from porter.recipe import Member
-from porter.source.fitting.fit import Fit
+from porter.source.fitting.fit import Fit, TensorKey
 from porter.source.opened import Opened, of_fit
 from porter.source.own_graph import translation
 from porter.source.wishes import Wishes
 
-TensorKey: TypeAlias = tuple[str, str]
-"""A node's path, and the role of one of its tensors."""
 _NORMS: Mapping[str, tuple[str, int]] = {"gamma": ("scale", 1), "beta": ("center", 0)}
 """By the role of a tensor that a norm's layer has and its node may lack: the attribute that gives the node
 one, and the number that the layer has in its place.

@@ -9,8 +9,9 @@ from porter.authoring.check.uses import uses_in_graph, uses_in_zoo
 from porter.authoring.todo import TO_DO, to_do
 from porter.base.errors import RecipeError
 from porter.graph import Graph, site_of
+from porter.recipe import NodeNames
 from porter.recipe.find import taken_name
-from porter.recipe.model import STANDARD_OPTIONS, LayerName, NameRule, Recipe, Zoo
+from porter.recipe.model import STANDARD_OPTIONS, NameRule, Recipe, Zoo
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location
 from porter.recipe.steps import Step, nested
@@ -24,7 +25,7 @@ class ExpandedVariant:
     zoo: Zoo
     graph: Graph
     steps: Mapping[str, Location]
-    names: Mapping[str, LayerName]
+    names: NodeNames
 
 
 def suspicions(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:

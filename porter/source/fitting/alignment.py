@@ -21,7 +21,7 @@ from porter.filegraph.names import unused_name
 from porter.graph import INPUT, Graph, Merge, Node, Op, Shape, head_of, ops, shapes, site_of
 from porter.graph.folding import only_readers
 from porter.graph.walks import upstream
-from porter.padding import Window
+from porter.padding import KnownSize, Window
 
 _POINT = Window((1, 1))
 _MOST_ORDERS, _MOST_PARTS = 1024, 1024
@@ -152,7 +152,7 @@ class Alignment:
         )
 
 
-def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
+def align(graph: Graph, file: FileGraph, native: KnownSize) -> Alignment:
     """Finds which layers of a file's graph can be which nodes of a recipe's graph.
 
     Args:

@@ -18,10 +18,10 @@ from porter.frameworks.dialects import Dialect
 from porter.graph import OF_LOGITS, Graph, channels_of, head_of, ops, shapes, tensor_shapes, with_classes
 from porter.graph.difference import site_differences
 from porter.padding import Size
-from porter.recipe import LayerName, layer_names, tap_names
+from porter.recipe import NodeNames, layer_names, tap_names
 from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, given_by, stored_tensors
+from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, TensorKey, given_by, stored_tensors
 from porter.source.fitting.grafting import End, Grafted, graft
 from porter.source.fitting.locating import tensor_names
 from porter.source.fitting.names_in_file import lists_tensors, parse_map
@@ -204,7 +204,7 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
 
 
 def _reference_names(
-    graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], found: Mapping[tuple[str, str], str]
+    graph: Graph, dialect: Dialect, layers: NodeNames, found: Mapping[TensorKey, str]
 ) -> dict[str, str]:
     """The zoo's own implementation's name of each tensor."""
     names = {}

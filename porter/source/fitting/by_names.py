@@ -14,7 +14,7 @@ from porter.base.errors import MappingError, some
 from porter.base.options import MAP
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Graph, channels_of, is_depthwise, tensor_shapes, with_classes
-from porter.recipe import LayerName, Zoo, options_of, tap_names
+from porter.recipe import LayerName, NodeNames, Zoo, options_of, tap_names
 from porter.recipe.fixed import holds
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit, StandIn, placed, shape_text
@@ -128,13 +128,13 @@ class _Headed:
     """
 
     graph: Graph
-    layers: Mapping[str, LayerName]
+    layers: NodeNames
     transforms: Mapping[str, tuple[str, ...]]
     row: Mapping[str, str]
     background: bool
 
     @property
-    def named(self) -> Mapping[str, LayerName]:
+    def named(self) -> NodeNames:
         return {node.path: self.layers[node.path] for node in self.graph.nodes if node.path in self.layers}
 
     def as_drafted(self, draft: Graph, naming: Naming) -> bool:
@@ -203,7 +203,7 @@ def _expect_cover(
     raise MappingError(problem, where=str(candidate.checkpoint.path), next=next)
 
 
-def _spelling(candidate: Candidate, layers: Mapping[str, LayerName], located: Located) -> int:
+def _spelling(candidate: Candidate, layers: NodeNames, located: Located) -> int:
     """The index of the framework's name for a kernel that the file uses."""
     for (path, role), name in located.tensors.items():
         names = tensor_names(candidate.dialect, candidate.graph, path, layers[path])[role]

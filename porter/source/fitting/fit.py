@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from porter.graph import OF_LOGITS, Affine, Graph, Op, Rearrange, Sigmoid, Softm
 from porter.port import Gives
 from porter.recipe.expressions import Value
 
+TensorKey: TypeAlias = tuple[str, str]
+"""A node's path, and the role of one of its tensors."""
 CONSTANTS = "its numbers are the constants of {}"
 """Why a tensor that a node of constants was made from is not a tensor of the graph."""
 OWN_GRAPH = "the graph is the file's own"
@@ -93,7 +96,7 @@ class Fit:
     source_classes: int
     background: bool = False
     activation: str | None = None
-    tensors: Mapping[tuple[str, str], str]
+    tensors: Mapping[TensorKey, str]
     head: str | None
     ignored: Mapping[str, str] = field(default_factory=dict)
     transforms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -108,7 +111,7 @@ class Fit:
     folded: Mapping[str, str] = field(default_factory=dict)
     differences: int = 0
     scaling: tuple[Affine, ...] = ()
-    stored: Mapping[tuple[str, str], Stored] = field(default_factory=dict)
+    stored: Mapping[TensorKey, Stored] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -150,7 +153,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 def stored_tensors(
     graph: Graph, file: FileGraph, layers: Mapping[str, str], checkpoint: Checkpoint
-) -> dict[tuple[str, str], Stored]:
+) -> dict[TensorKey, Stored]:
     """The tensors of a graph as the layers of a file's graph hold them, by path and role.
 
     Args:

@@ -18,8 +18,8 @@ from porter.formats.keras.classes import CLASSES
 from porter.formats.keras.scaling import normalising, statistics
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Affine, Graph, channels_of, tensor_shapes
-from porter.recipe import LayerName, Zoo
-from porter.source.fitting.fit import CONSTANTS
+from porter.recipe import LayerName, NodeNames, Zoo
+from porter.source.fitting.fit import CONSTANTS, TensorKey
 
 _STATISTICS = ("mean", "variance")
 
@@ -56,13 +56,13 @@ class Located:
         ignored: source tensor name to the reason.
     """
 
-    tensors: Mapping[tuple[str, str], str]
+    tensors: Mapping[TensorKey, str]
     missing: Mapping[str, Missing]
     unexpected: tuple[str, ...]
     ignored: Mapping[str, str]
 
 
-def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: Checkpoint) -> Located:
+def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) -> Located:
     """Finds every tensor of `graph` in `checkpoint` by the file's layer names.
 
     A role that a framework names and the graph does not need (torch's `batches`) may be absent.
@@ -70,7 +70,7 @@ def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: 
     Raises:
         MappingError: a node has no name.
     """
-    dialect, sources = get_dialect(zoo.framework), dict[tuple[str, str], str]()
+    dialect, sources = get_dialect(zoo.framework), dict[TensorKey, str]()
     missing: dict[str, Missing] = {}
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
@@ -104,9 +104,7 @@ def adapted_tensors(layer: LayerName) -> tuple[str, ...]:
     return tuple(f"{layer.name}/{variable}" for variable in CLASSES["Normalization"].variables)
 
 
-def adapted_names(
-    layers: Mapping[str, LayerName], reference: Mapping[str, LayerName], checkpoint: Checkpoint
-) -> dict[str, str]:
+def adapted_names(layers: NodeNames, reference: NodeNames, checkpoint: Checkpoint) -> dict[str, str]:
     """The names that the zoo's own implementation has for the adapted tensors of a file."""
     return {
         name: own
@@ -117,7 +115,7 @@ def adapted_names(
     }
 
 
-def with_adapted(graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Graph:
+def with_adapted(graph: Graph, layers: NodeNames, checkpoint: Checkpoint) -> Graph:
     """The graph with the numbers of its adapted steps.
 
     Raises:
@@ -147,8 +145,8 @@ def with_adapted(graph: Graph, layers: Mapping[str, LayerName], checkpoint: Chec
 
 
 def prefer_averages(
-    found: Mapping[tuple[str, str], str], names: Collection[str], suffix: str | None
-) -> tuple[dict[tuple[str, str], str], dict[str, str], tuple[str, ...]]:
+    found: Mapping[TensorKey, str], names: Collection[str], suffix: str | None
+) -> tuple[dict[TensorKey, str], dict[str, str], tuple[str, ...]]:
     """Replaces each tensor by its moving average, if there is one.
 
     TF-slim's evaluation restores `X/ExponentialMovingAverage` into `X`

@@ -15,7 +15,7 @@ from porter.base.options import MAP
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, tensor_shapes
-from porter.recipe import LayerName, Member, expect_head, layer_names
+from porter.recipe import LayerName, Member, NodeNames, expect_head, layer_names
 from porter.recipe.spelling import hint
 from porter.source.fitting.locating import tensor_names
 
@@ -41,8 +41,8 @@ class Naming:
         twins: other prefixes under which the file holds the network again.
     """
 
-    layers: Mapping[str, LayerName]
-    reference_layers: Mapping[str, LayerName]
+    layers: NodeNames
+    reference_layers: NodeNames
     prefix: str = ""
     generation: str | None = None
     twins: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Ma
     """
     expect_head(member.recipe, graph)
     dialect, current = get_dialect(member.zoo.framework), layer_names(member, graph)
-    tables: dict[str | None, Mapping[str, LayerName]] = {None: current}
+    tables: dict[str | None, NodeNames] = {None: current}
     if checkpoint.counted:
         convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
         counted = dialect.counted_layers(
@@ -138,9 +138,7 @@ def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Ma
     return replace(best, layers=layers)
 
 
-def _numbered(
-    dialect: Dialect, layers: Mapping[str, LayerName], checkpoint: Checkpoint
-) -> Mapping[str, LayerName]:
+def _numbered(dialect: Dialect, layers: NodeNames, checkpoint: Checkpoint) -> NodeNames:
     """The table with the file's numbers for the layers that the framework numbers itself."""
     names = dialect.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
     return {path: replace(layer, name=names.get(layer.name, layer.name)) for path, layer in layers.items()}
@@ -149,7 +147,7 @@ def _numbered(
 def _prefix(
     dialect: Dialect,
     graph: Graph,
-    layers: Mapping[str, LayerName],
+    layers: NodeNames,
     checkpoint: Checkpoint,
     mapped: Mapping[str, str],
 ) -> tuple[str, int, tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from porter.base.errors import MappingError, RecipeError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Conv, Dense, Graph, tensor_shapes, with_classes
-from porter.recipe import LayerName, Member, Recipe, expand, expand_within, known_variants
+from porter.recipe import Member, NodeNames, Recipe, expand, expand_within, known_variants
 from porter.recipe.faults import Faults
 from porter.recipe.fingerprints import fingerprint_of
 from porter.recipe.transforms import apply_transforms
@@ -179,7 +179,7 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
     return Match(candidate, score, missing, located.unexpected, naming.notes())
 
 
-def _named(aligned: Alignment, layers: Mapping[str, LayerName]) -> float:
+def _named(aligned: Alignment, layers: NodeNames) -> float:
     """The share of the convolutions and dense layers whose layer in the file, or one of its tensors, has the
     zoo's name in its own.
 
@@ -202,7 +202,7 @@ def _named(aligned: Alignment, layers: Mapping[str, LayerName]) -> float:
 
 
 def _misfits(
-    graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], located: Located, checkpoint: Checkpoint
+    graph: Graph, dialect: Dialect, layers: NodeNames, located: Located, checkpoint: Checkpoint
 ) -> list[str]:
     """Names of tensors that have another shape than the graph needs."""
     shapes = tensor_shapes(graph)
