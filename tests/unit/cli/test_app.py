@@ -447,7 +447,7 @@ def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path:
         "torch",
         "--no-check",
         "--input-size",
-        "96",
+        "32",
         "--weights",
         torch_file,
         "--out",
@@ -531,15 +531,14 @@ def test_a_variants_pads_are_made_without_arrays() -> None:
     assert not modules & {"torch", "triton", "tensorflow", "numpy", "h5py"}
 
 
-TENSORS_ONLY = [
-    ("mobilenet_v2_0.35", "keras", ".h5"),
-    ("mobilenet_v2_0.35", "keras", ".keras"),
-    ("mobilenet_v2", "torchvision", ".pth"),
+TENSORS_ONLY = [  # each reader and each writer
+    ("mobilenet_v2_0.35", "keras", ".h5", "torch", "model.safetensors"),
+    ("mobilenet_v2_0.35", "keras", ".keras", "tf", "model.keras"),
+    ("mobilenet_v2", "torchvision", ".pth", "torch", "model.safetensors"),
 ]
 
 
-@pytest.mark.parametrize(("destination", "file"), [("torch", "model.safetensors"), ("tf", "model.keras")])
-@pytest.mark.parametrize(("variant", "zoo", "suffix"), TENSORS_ONLY)
+@pytest.mark.parametrize(("variant", "zoo", "suffix", "destination", "file"), TENSORS_ONLY)
 def test_converting_without_a_check_imports_no_framework(
     variant: str,
     zoo: str,
@@ -560,14 +559,16 @@ def test_without_tensorflow_a_keras_port_is_written_and_not_checked(
 ) -> None:
     for name in ("tensorflow", "keras"):
         monkeypatch.setitem(sys.modules, name, None)
-    weights = weights_file("mobilenet_v2", "torchvision", ".pth")
+    weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
     arguments = (
         "convert",
-        "mobilenet_v2",
+        "mobilenet_v2_0.35",
         "--from",
         "torchvision",
         "--to",
         "tf",
+        "--input-size",
+        "32",
         "--weights",
         weights,
         "--out",
