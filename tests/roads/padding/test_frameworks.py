@@ -383,15 +383,19 @@ def _compare(framework: Destination, cases: list[Case], size: Size, sizes: list[
         types["float32"] = 1e-5
     models = {dtype: framework.ENGINE.build(plan, tensors, {}, dtype, "cpu") for dtype in types}
     compared, paths = 0, [f"case{index}" for index in range(len(cases))]
-    for (rows, columns), (dtype, tolerance) in product(sizes, types.items()):
+    for rows, columns in sizes:
         maps = MAPS[:, :rows, :columns]
-        values = framework.ENGINE.run(models[dtype], maps[None], paths)
-        for path, case in zip(paths, cases, strict=True):
-            wanted = _wanted(case, np.maximum(maps, 0) if case.nonnegative else maps, tensors.get(path, {}))
-            said = (case, (rows, columns), str(plan.realisations[path]))
-            assert values[path].dtype == dtype and values[path][0].shape == wanted.shape, said
-            assert np.allclose(values[path][0], wanted, rtol=0, atol=tolerance), said
-            compared += 1
+        wanted = [
+            _wanted(case, np.maximum(maps, 0) if case.nonnegative else maps, tensors.get(path, {}))
+            for path, case in zip(paths, cases, strict=True)
+        ]
+        for dtype, tolerance in types.items():
+            values = framework.ENGINE.run(models[dtype], maps[None], paths)
+            for path, case, right in zip(paths, cases, wanted, strict=True):
+                said = (case, (rows, columns), str(plan.realisations[path]))
+                assert values[path].dtype == dtype and values[path][0].shape == right.shape, said
+                assert np.allclose(values[path][0], right, rtol=0, atol=tolerance), said
+                compared += 1
     return compared
 
 
