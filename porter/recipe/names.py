@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from porter.base.errors import RecipeError, UsageError
-from porter.frameworks.dialects import get_dialect
+from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import INPUT, Affine, Graph, Node, head_of, tensor_shapes
 from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
@@ -292,3 +292,16 @@ def _lost(rule: NameRule, paths: Sequence[str]) -> tuple[Location, str]:
 
 def _unmatched(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:
     return [rule for rule in rules if not any(map(compile_pattern(rule.pattern).fullmatch, graph.by_path))]
+
+
+def tensor_names(
+    dialect: Dialect, graph: Graph, path: str, layer: LayerName
+) -> Mapping[str, tuple[str, ...]]:
+    """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare
+    parameter has one, and a computed one none.
+    """
+    if layer.computed:
+        return {}
+    if layer.bare:
+        return dict.fromkeys(tensor_shapes(graph)[path], (layer.name,))
+    return dialect.tensor_names(graph, graph.by_path[path], layer.name)

@@ -19,8 +19,8 @@ from porter.padding.sizes import MAX_SIDE
 from porter.port import BY, Origin
 from porter.recipe import Member, convert_command, sound_recipes
 from porter.recipe.expressions import Value
+from porter.recipe.twins import twins_of
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.twins import twins_of
 from porter.source.opened import Opened
 from porter.source.origin_statements import RELEASE, OriginStatement, of_config, of_metadata, of_release
 from porter.zoos.tables import REFERENCES, SETTINGS, TRANSFORMERS_DEFAULTS, TWINS_OF_TIMM, OptionSetting

@@ -11,8 +11,7 @@ from porter.graph import Graph
 from porter.graph.difference import differences
 from porter.recipe import Member, Recipe, expand, recipes_folder
 from porter.recipe.fingerprints import digest
-from porter.recipe.twins import FILE, Twin
-from porter.source.fitting.twins import TRAINING, tensors_of
+from porter.recipe.twins import FILE, TRAINING, Twin, tensors_of
 from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 

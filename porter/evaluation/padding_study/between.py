@@ -24,7 +24,7 @@ from porter.evaluation.results import Crops, StudyAnswer
 from porter.graph import Graph, tensor_shapes, with_classes
 from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, with_options
-from porter.source.fitting.twins import TRAINING
+from porter.recipe.twins import TRAINING
 from porter.source.opened import Opened
 from porter.source.photo_protocol import in_proportion
 

@@ -19,11 +19,11 @@ from porter.graph import OF_LOGITS, Graph, channels_of, head_of, ops, shapes, te
 from porter.graph.difference import site_differences
 from porter.padding import Size
 from porter.recipe import NodeNames, layer_names, tap_names
+from porter.recipe.names import tensor_names
 from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, TensorKey, given_by, stored_tensors
 from porter.source.fitting.grafting import End, Grafted, graft
-from porter.source.fitting.locating import tensor_names
 from porter.source.fitting.names_in_file import lists_tensors, parse_map
 from porter.source.wishes import NONE, Wishes
 

@@ -16,6 +16,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Graph, channels_of, is_depthwise, tensor_shapes, with_classes
 from porter.recipe import LayerName, NodeNames, Zoo, options_of, tap_names
 from porter.recipe.fixed import holds
+from porter.recipe.names import tensor_names
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit, StandIn, placed, shape_text
 from porter.source.fitting.grafting import POOL
@@ -37,7 +38,6 @@ from porter.source.fitting.locating import (
     adapted_names,
     locate,
     prefer_averages,
-    tensor_names,
     with_adapted,
 )
 from porter.source.fitting.names_in_file import Naming, parse_map

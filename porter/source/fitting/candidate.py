@@ -13,11 +13,10 @@ from porter.files import is_published
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, Node, head_of
 from porter.recipe import Member, expand, expect_head, layer_names
-from porter.recipe.twins import Twin
+from porter.recipe.twins import Twin, alike, twins_of
 from porter.source.fitting.alignment import Alignment, align
 from porter.source.fitting.locating import Located, locate
 from porter.source.fitting.names_in_file import Naming, name_layers
-from porter.source.fitting.twins import alike, twins_of
 
 
 @dataclass(frozen=True)

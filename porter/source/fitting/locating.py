@@ -16,25 +16,13 @@ from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras.classes import CLASSES
 from porter.formats.keras.scaling import normalising, statistics
-from porter.frameworks.dialects import Dialect, get_dialect
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Affine, Graph, channels_of, tensor_shapes
 from porter.recipe import LayerName, NodeNames, Zoo
+from porter.recipe.names import tensor_names
 from porter.source.fitting.fit import CONSTANTS, TensorKey
 
 _STATISTICS = ("mean", "variance")
-
-
-def tensor_names(
-    dialect: Dialect, graph: Graph, path: str, layer: LayerName
-) -> Mapping[str, tuple[str, ...]]:
-    """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare
-    parameter has one, and a computed one none.
-    """
-    if layer.computed:
-        return {}
-    if layer.bare:
-        return dict.fromkeys(tensor_shapes(graph)[path], (layer.name,))
-    return dialect.tensor_names(graph, graph.by_path[path], layer.name)
 
 
 class Missing(NamedTuple):

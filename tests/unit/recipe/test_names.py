@@ -9,9 +9,9 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, tensor_shapes
 from porter.recipe import LayerName, Member, expand, layer_names, load_recipe, tap_names
+from porter.recipe.names import tensor_names
 from porter.source.fitting.by_names import fit_by_names
 from porter.source.fitting.candidate import Candidate
-from porter.source.fitting.locating import tensor_names
 from porter.source.opened import read_tensors
 from tests.support.recipe.recipes import VALID, changed, line_of, mistake, use, write
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from porter.recipe import find_member, recipes_folder, twins, with_options
-from porter.recipe.twins import FILE, shipped_twins
-from porter.source.fitting.twins import computed_twins, twins_of
+from porter.recipe.twins import FILE, computed_twins, shipped_twins, twins_of
 from tests.support.recipe.recipes import all_recipes
 from tests.support.twins import PAGE, computed, page, text
 

@@ -17,8 +17,9 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.recipe import LayerName, Member, expand, find_recipe, layer_names
+from porter.recipe.names import tensor_names
 from porter.recipe.transforms import undo_transforms
-from porter.source.fitting import locating, names_in_file
+from porter.source.fitting import names_in_file
 from porter.source.ranking import rank as ranking
 from porter.source.ranking.rank import rank
 from tests.support.arrays import Array
@@ -44,7 +45,7 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
     layers = layer_names(member, graph, generation)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():
-        names = locating.tensor_names(dialect, graph, path, layers[path])
+        names = tensor_names(dialect, graph, path, layers[path])
         if layers[path].computed:
             continue  # no file has it
         for role, shape in roles.items():
