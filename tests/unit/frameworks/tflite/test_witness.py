@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ def test_an_option_that_is_read_wrongly_is_refused(
     assert found is not None and "disagree on" in found
 
 
+@pytest.mark.usefixtures("one_recipe")
 def test_the_proof_refuses_it_and_says_what_is_held(
     file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -190,15 +192,21 @@ KERNELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {
 }
 
 
-def with_whole_kernel(op: str, kind: str, zero: int, several: bool, path: Path) -> Path:
-    """A model of one operator whose kernel's bytes are int8 around 0 plus `zero`, of the type that is stated,
-    with one scale or one for each filter, as TensorFlow's converter has them.
-    """
+@cache
+def converted(op: str) -> bytes:
+    """What TensorFlow's converter writes of one operator."""
     function, shape = KERNELS[op]
     kernel = tf.constant(np.random.default_rng(0).normal(0, 0.4, shape), tf.float32)
     source = tf.function(lambda x: function(x, kernel), [tf.TensorSpec((1, *SIZE, 4), tf.float32)])
     made = tf.lite.TFLiteConverter.from_concrete_functions([source.get_concrete_function()], tf.Module())
-    file = schema.ModelT.InitFromObj(schema.Model.GetRootAs(made.convert()))
+    return bytes(made.convert())
+
+
+def with_whole_kernel(op: str, kind: str, zero: int, several: bool, path: Path) -> Path:
+    """A model of one operator whose kernel's bytes are int8 around 0 plus `zero`, of the type that is stated,
+    with one scale or one for each filter, as TensorFlow's converter has them.
+    """
+    file = schema.ModelT.InitFromObj(schema.Model.GetRootAs(converted(op)))
     (graph,), (operator,) = file.subgraphs, file.subgraphs[0].operators[-1:]
     tensor = graph.tensors[operator.inputs[1]]
     axis = 3 if op == "DEPTHWISE_CONV_2D" else 0
