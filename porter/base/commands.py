@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+# Options of several commands.
 Recipes = Annotated[AnyPath | None, opt.RECIPES]
 InputSize = Annotated[AnySize | None, opt.INPUT_SIZE]
-Protocol = Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS]
+PhotoProtocol = Annotated[AnyPath | Mapping[str, object] | None, opt.PREPROCESS]
 ClassNames = Annotated[AnyPath | None, opt.CLASS_NAMES]
 Folder = Annotated[AnyPath, opt.FOLDER]
-"""Options of several commands."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ConvertOptions:
     keep_background: Annotated[bool, opt.KEEP_BACKGROUND] = False
     keep_activation: Annotated[bool, opt.KEEP_ACTIVATION] = False
     keep_dropout: Annotated[bool, opt.KEEP_DROPOUT] = False
-    preprocess: Protocol = None
+    preprocess: PhotoProtocol = None
     class_names: ClassNames = None
     outputs: Annotated[str | Sequence[str], opt.OUTPUTS] = ()
     mapped: Annotated[str | Sequence[str], opt.MAP] = ()
@@ -107,7 +107,7 @@ class PredictOptions:
         opt.IMAGES,
     ]
     _: KW_ONLY
-    preprocess: Protocol = None
+    preprocess: PhotoProtocol = None
     class_names: ClassNames = None
 
 
@@ -123,7 +123,7 @@ class PhotosOptions:
     cache: Annotated[AnyPath | None, opt.CACHE] = None
     split: Annotated[str | None, opt.SPLIT] = None
     labels: Annotated[AnyPath | None, opt.LABELS] = None
-    preprocess: Protocol = None
+    preprocess: PhotoProtocol = None
     class_names: ClassNames = None
 
 

@@ -14,6 +14,7 @@ from porter.base.options import ALLOW_OVERFLOW, DTYPE
 
 Array = NDArray[np.generic]
 NamedArrays = Mapping[str, Array]
+"""Arrays by name, path or role."""
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 HALVES: tuple[Dtype, ...] = ("float16", "bfloat16")

@@ -510,7 +510,7 @@ class NodeWalk(Generic[N]):
 
 
 Walk = NodeWalk[Any]
-"""One over nodes of any format, as what readers call takes it."""
+"""A walk over nodes of any format: the functions that readers call take it."""
 
 
 def begin(
@@ -522,14 +522,14 @@ def begin(
     repeats: Callable[[N], bool] = lambda node: False,
     further: Mapping[str, Image] = MappingProxyType({}),
 ) -> NodeWalk[N]:
-    """A walk that has only what the graph takes; the other arguments are as in Walk.
+    """A walk that has only what the graph takes; the other arguments are as in NodeWalk.
 
     Args:
         further: what it takes beside the image, by the file's names.
     """
     builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
     images = (image, *further.values())
-    walk = Walk(
+    walk = NodeWalk(
         builder,
         flow,
         trained,

@@ -24,9 +24,9 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
 Tensors: TypeAlias = "Mapping[str, NamedArrays]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
 OwnTensors: TypeAlias = "dict[str, dict[str, Array]]"
-"""Tensors that who holds them may change."""
+"""Canonical tensors that their holder may change."""
 LayerNames: TypeAlias = Mapping[str, str]
-"""What the layers of a destination's model are called, by path."""
+"""Names of layers, by path."""
 Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 """Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them. Calling its result waits
 for the logits, float32, (N * crops) x classes. So a GPU gets the next photos before anybody waits for the

@@ -23,7 +23,9 @@ Average = Literal["real_cells", "full_window", "clipped_window"]
 SiteKind = Literal["conv", "max_pool", "avg_pool"]
 Pads = tuple[int, int, int, int]
 KnownSize = tuple[int, int]
+"""Rows and columns."""
 Size = tuple[int | None, int | None]
+"""Rows and columns, of which either may be free."""
 ANY: Size = (None, None)
 """No particular input size: right at every one."""
 

@@ -71,7 +71,7 @@ class LayerName:
 
 
 NodeNames = Mapping[str, LayerName]
-"""A zoo's names of nodes, by path."""
+"""Names of nodes in a zoo's code or in a file, by path."""
 Placed = tuple[Location, str]
 """A text and its place."""
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, is_floating
+from porter.base.dtypes import is_floating
 from porter.base.errors import FileError, MappingError, some
 from porter.base.left_out import LeftOut
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, canonical
+from porter.frameworks import OwnTensors, Tensors
 from porter.frameworks.dialects import Dialect
 from porter.graph import INPUT, Graph, tensor_shapes
 from porter.padding import KnownSize
@@ -55,7 +56,7 @@ class Opened:
     """
 
     graph: Graph
-    tensors: Mapping[str, Mapping[str, Array]]
+    tensors: Tensors
     facts: Facts
     sizes: InputSizes
     framework: str
@@ -164,7 +165,7 @@ def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
     )
 
 
-def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> dict[str, dict[str, Array]]:
+def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> OwnTensors:
     """Every tensor of the fitted graph, in canonical axis order, path to role to array.
 
     Args:
@@ -174,7 +175,7 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> d
         MappingError: tensors have another shape than the graph needs. FileError: a tensor has a NaN.
     """
     shapes = tensor_shapes(fit.graph)
-    tensors: dict[str, dict[str, Array]] = {}
+    tensors: OwnTensors = {}
     wrong: list[tuple[str, str | None]] = []
     for (path, role), name in fit.tensors.items():
         node, expected, array = fit.graph.by_path[path], shapes[path].get(role), checkpoint.tensors[name]

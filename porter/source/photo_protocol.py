@@ -1,6 +1,4 @@
-"""How a photo becomes the input of a source: its zoo's protocol, fitted to what the file's own graph does, or
-the user's.
-"""
+"""How a photo becomes the input of a source: its zoo's protocol, fitted to what the file's own graph does."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from porter.base.errors import DownloadError, UsageError
 from porter.base.options import WEIGHTS
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_weights
-from porter.port import IN_MEMORY, RECORD, Port, Record, model_file
+from porter.port import IN_MEMORY, RECORD, Port, Record
 from porter.recipe import Member, choose_options
 from porter.source.by_recipe import open_candidate
 from porter.source.dropouts import has_dropouts, with_dropouts
@@ -27,6 +27,7 @@ from porter.source.place import (
     Place,
     PortFolder,
     TrainedPort,
+    file_at,
     find,
     find_pair,
     find_weights,
@@ -79,7 +80,7 @@ def _place(port: Port, member: Member | None, weights: Weights | None) -> Place:
         return InMemory(weights)
     if source.graph is None:
         return find(weights)
-    tensors, name = model_file(weights), source.graph.file
+    tensors, name = file_at(weights).path, source.graph.file
     folders = (tensors.parent, tensors.resolve().parent.parent, Path())
     graph = next((folder / name for folder in folders if (folder / name).exists()), None)
     if graph is None:
@@ -98,7 +99,8 @@ def _at(place: Place, record: Record, member: Member | None, wishes: Wishes) -> 
             _expect_same(record, checkpoint.sha256, exported.saved.name)
             return replace(_again(checkpoint, record, member, wishes), in_memory=exported.saved)
         case PortFolder(first):
-            _expect_same(record, first.record.model[first.destination.MODEL_FILE], first.folder)
+            file = first.destination.MODEL_FILE
+            _expect_same(record, first.record.model[file], first.folder / file)
             return open_port(first, member)
         case TrainedPort(first, tensors):
             checkpoint = read_weights(tensors)

@@ -135,7 +135,7 @@ class Check:
             for dtype in wanted
         }
 
-    def _batches(self, dtype: Dtype, size: KnownSize, values: Mapping[tuple[int, int], int]) -> list[Array]:
+    def _batches(self, dtype: Dtype, size: KnownSize, values: Mapping[KnownSize, int]) -> list[Array]:
         """Args: values: so many numbers an image's values are, at each size."""
         decides = dtype == "float64" or "float64" not in self.dtypes
         channels, least, each = self.port.record.input.channels, self.images if decides else 2, values[size]
@@ -238,7 +238,7 @@ class Check:
         self._expect_axes(values, (batch.shape[2], batch.shape[3]))
         return values
 
-    def _expect_axes(self, values: NamedArrays, size: tuple[int, int]) -> None:
+    def _expect_axes(self, values: NamedArrays, size: KnownSize) -> None:
         """Expects of each output the axes that the graph says, by which porter takes it for features or a
         map, and an activation at the end off. A source may show them with the axes that the port gives.
         """

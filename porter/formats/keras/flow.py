@@ -19,7 +19,7 @@ from porter.formats.keras.precision import computing, halves_in
 from porter.formats.keras.versions import DEFAULTS, MODELS, is_operation, modern, operation
 from porter.formats.limits import MOST_NODES, Members, read_json
 
-LayerNames = tuple[str, ...]
+LayerPath = tuple[str, ...]
 """The names of the models that a layer is nested in, outermost first, and its own."""
 
 _MOST_DEPTH = 32
@@ -56,7 +56,7 @@ class Call:
         training: the value that its caller fixed, or None.
     """
 
-    path: LayerNames
+    path: LayerPath
     kind: str
     arguments: JsonObject = field(repr=False)
     given: Inbound
@@ -255,7 +255,7 @@ class _Calls:
 def _flatten(
     calls: _Calls,
     model: JsonObject,
-    path: LayerNames,
+    path: LayerPath,
     inputs: Sequence[Result],
     training: bool | None,
     round: int = 0,
@@ -296,7 +296,7 @@ def _flatten(
 def _flatten_sequential(
     calls: _Calls,
     model: JsonObject,
-    path: LayerNames,
+    path: LayerPath,
     inputs: Sequence[Result],
     training: bool | None,
     round: int,
@@ -313,7 +313,7 @@ def _flatten_sequential(
 def _call(
     calls: _Calls,
     layer: JsonObject,
-    path: LayerNames,
+    path: LayerPath,
     given: Inbound,
     index: int,
     training: bool | None,
@@ -361,7 +361,7 @@ def _fed(model: JsonObject, given: Inbound) -> list[Result]:
     return [value for name in names for value in results_in(named[name])]
 
 
-def _input_layer(path: LayerNames, round: int) -> Call:
+def _input_layer(path: LayerPath, round: int) -> Call:
     return Call(path, "InputLayer", {}, Inbound((), {}), round)
 
 

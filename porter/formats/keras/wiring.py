@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.base.json import JsonObject
-from porter.formats.keras.flow import Call, Flow, LayerNames, Result, results_in
+from porter.formats.keras.flow import Call, Flow, LayerPath, Result, results_in
 from porter.formats.keras.versions import MODELS
 from porter.formats.limits import read_json
 
@@ -67,15 +67,15 @@ def turned_otherwise(turned: Flow, stated: Flow) -> str | None:
     return None if found == wanted else f"the model gives {_names(found)}, and as stated {_names(wanted)}"
 
 
-_Named = tuple[LayerNames, int, int]
+_Named = tuple[LayerPath, int, int]
 """A value: the layer, which of its calls, and which of that call's results."""
 
 
-def _sources(flow: Flow, call: Call, known: Collection[tuple[LayerNames, int]]) -> list[_Named]:
+def _sources(flow: Flow, call: Call, known: Collection[tuple[LayerPath, int]]) -> list[_Named]:
     return [_named(flow, each, known) for each in results_in(call.given)]
 
 
-def _named(flow: Flow, value: Result, known: Collection[tuple[LayerNames, int]]) -> _Named:
+def _named(flow: Flow, value: Result, known: Collection[tuple[LayerPath, int]]) -> _Named:
     """The value of a known call that a value is, or is made from by layers that porter put in."""
     while value.call >= 0:
         call = flow.calls[value.call]
@@ -90,7 +90,7 @@ def _names(values: Sequence[_Named]) -> list[str]:
 
 
 def _misread(
-    call: Call, sources: Sequence[Call], depth: int, levels: Mapping[LayerNames, _Level]
+    call: Call, sources: Sequence[Call], depth: int, levels: Mapping[LayerPath, _Level]
 ) -> str | None:
     """What the layer, or the model, at a depth of a call's path reads otherwise among its neighbours."""
     within, name, inner = call.path[:depth], call.path[depth], call.path[: depth + 1]
@@ -121,14 +121,14 @@ def _given_to(call: Call) -> _Given:
     return len(call.given.arguments), tuple(sorted(call.given.keywords))
 
 
-def _in_one(one: Call, other: Call, depth: int, levels: Mapping[LayerNames, _Level]) -> bool:
+def _in_one(one: Call, other: Call, depth: int, levels: Mapping[LayerPath, _Level]) -> bool:
     """Whether two calls come from the same call of the model at a depth of their paths."""
     return one.path[:depth] == other.path[:depth] and _round(one, depth, levels) == _round(
         other, depth, levels
     )
 
 
-def _round(call: Call, depth: int, levels: Mapping[LayerNames, _Level]) -> int:
+def _round(call: Call, depth: int, levels: Mapping[LayerPath, _Level]) -> int:
     """How many calls of the model at a depth of a call's path come before the one that it is from."""
     round = call.call_index
     for place in reversed(range(depth, len(call.path))):
@@ -137,7 +137,7 @@ def _round(call: Call, depth: int, levels: Mapping[LayerNames, _Level]) -> int:
     return round
 
 
-def _not_an_end(source: Call, depth: int, levels: Mapping[LayerNames, _Level]) -> str | None:
+def _not_an_end(source: Call, depth: int, levels: Mapping[LayerPath, _Level]) -> str | None:
     """A model whose value another layer takes from within it, and not from an end."""
     for place in range(depth + 1, len(source.path)):
         level = levels.get(source.path[:place])
@@ -147,7 +147,7 @@ def _not_an_end(source: Call, depth: int, levels: Mapping[LayerNames, _Level]) -
     return None
 
 
-def _levels(model: JsonObject, path: LayerNames) -> Iterator[tuple[LayerNames, _Level]]:
+def _levels(model: JsonObject, path: LayerPath) -> Iterator[tuple[LayerPath, _Level]]:
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
     named = {_name(layer): layer for layer in layers}

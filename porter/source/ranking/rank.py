@@ -94,7 +94,7 @@ class Ranked:
 
     @property
     def likely(self) -> tuple[Match, ...]:
-        """The best that the file looks like."""
+        """Those of the best that the file looks like: their scores are at least LIKELY."""
         return tuple(match for match in self.best if match.score >= LIKELY)
 
 

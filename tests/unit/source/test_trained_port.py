@@ -101,6 +101,15 @@ def rel_l2(got: Array, wanted: Array) -> float:
     return float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
 
 
+def test_tensors_in_a_folder_of_the_hub_are_found_again_with_their_port(made: Path, tmp_path: Path) -> None:
+    hub = tmp_path / "hub"
+    shutil.copytree(made / "flowers-torch", hub / "port")
+    (hub / "config.json").write_text("{}")
+    save_file(torch.load(made / "tuned.pth"), hub / "model.safetensors")
+    porter.convert(hub / "port", to="tf", weights=hub, out=tmp_path / "home", check=False)
+    assert porter.verify(tmp_path / "home", weights=hub).ok
+
+
 def test_keras_to_torch_to_keras_to_torch_with_training_between(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
