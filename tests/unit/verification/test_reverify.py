@@ -31,7 +31,12 @@ def own_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {name: np.ascontiguousarray(array) for name, array in tensors.items()}, tmp_path / "own.safetensors"
     )
     porter.convert(
-        VARIANT, "torchvision", "tf", weights=tmp_path / "own.safetensors", out=tmp_path / "port", check=False
+        VARIANT,
+        "torchvision",
+        "torch",
+        weights=tmp_path / "own.safetensors",
+        out=tmp_path / "port",
+        check=False,
     )
     return tmp_path / "port"
 
