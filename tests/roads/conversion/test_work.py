@@ -246,6 +246,9 @@ READ_ONCE = {
     "an ONNX model in memory",
 }
 SLOW = {
+    "a folder of transformers",
+    "a module in memory",
+    "a Keras model in memory",
     "a frozen graph",
     "a SavedModel",
     "a checkpoint",

@@ -96,7 +96,8 @@ def test_the_zoos_implementation_gives_only_its_logits_in_float32() -> None:
     framework = Stub()
     name, run, warnings = beside(opened([reference(framework)]))
     assert (name, warnings) == ("torchvision", ()) and run(None)().tolist() == [[0, 1, 2, 3, 4]]
-    assert framework.asked[0][2] == (6, 6) and framework.asked[0][4] == "float32"
+    (request,) = framework.asked[0]
+    assert (request.size, request.dtype) == ((6, 6), "float32")
     assert framework.asked[1] == ("reference", "cuda:1", FP32, "fc")
 
 
