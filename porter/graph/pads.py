@@ -31,7 +31,7 @@ def pads_of(plan: Plan) -> tuple[Pad, ...]:
     return tuple(
         Pad(
             site=path,
-            source=str(site_of(plan.graph.by_path[path].op)),
+            source=str(site_of(plan.lowered.by_path[path].op)),
             realised=str(realisation),
             kind=realisation.kind,
             why=realisation.why,

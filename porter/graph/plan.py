@@ -5,12 +5,13 @@ framework.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from porter.base.errors import GraphError, PaddingError
 from porter.base.options import INPUT_SIZE
-from porter.graph.adaptive import with_windows
 from porter.graph.graph import Graph, Node, input_shapes, nonnegative_paths, shapes, site_of, with_own_tensors
+from porter.graph.lowering import parts_of
 from porter.graph.ops import (
     AdaptivePool,
     Attention,
@@ -34,12 +35,15 @@ class Plan:
     """A graph planned for one framework.
 
     Attributes:
-        realisations: by the path of each windowed node, its layers in the destination.
+        graph: the source's.
+        realisations: by the path of each windowed node of `lowered`, its layers in the destination.
         only_size: the only input size (rows, columns) at which the graph and every pad are right; None if
             they are at every size.
         notes: by path, what code says at the node (porter.graph.left_out).
         usual_size: the size (rows, columns) that the source of a port was built for; None where no port
             states it.
+        parts: by the path of each node whose op the destination lacks, the nodes that it is made of there, of
+            which the last one has this path.
     """
 
     graph: Graph
@@ -47,6 +51,7 @@ class Plan:
     only_size: tuple[int, int] | None
     notes: Mapping[str, str] = field(default_factory=dict)
     usual_size: tuple[int, int] | None = None
+    parts: Mapping[str, Sequence[Node]] = field(default_factory=dict)
 
     @property
     def fixed_by_pads(self) -> bool:
@@ -54,6 +59,17 @@ class Plan:
         layers take.
         """
         return not all(found.every_size for found in self.realisations.values())
+
+    @cached_property
+    def lowered(self) -> Graph:
+        """The graph in the destination's own ops, as far as others can be made of these."""
+        nodes = tuple(part for node in self.graph.nodes for part in self.parts.get(node.path, (node,)))
+        return replace(self.graph, nodes=nodes)
+
+    def origin(self, path: str) -> str:
+        """The path of the node of `graph` that one of `lowered` belongs to."""
+        found = (origin for origin, parts in self.parts.items() if any(part.path == path for part in parts))
+        return next(found, path)
 
 
 def taken_shapes(plan: Plan) -> dict[str, Shape]:
@@ -79,13 +95,13 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             next=f"give {INPUT_SIZE} the size that the model was trained at",
         )
     try:
-        if not capabilities.adaptive_pools:
-            graph = with_windows(graph, shapes(graph, size))
-        known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
+        plan = Plan(graph, {}, None, parts=parts_of(graph, shapes(graph, size), capabilities.lacks))
+        known = shapes(plan.lowered, size)
     except GraphError as error:
         raise error.at(error.where, error.next or f"give {INPUT_SIZE} a size that the model takes") from None
+    nonnegative = nonnegative_paths(graph) | nonnegative_paths(plan.lowered)
     realisations: dict[str, Realisation] = {}
-    for node in graph.nodes:
+    for node in plan.lowered.nodes:
         site = site_of(node.op)
         if site is None:
             continue
@@ -93,16 +109,15 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         try:
             realisations[node.path] = realise(site, (rows, columns), capabilities, node.source in nonnegative)
         except PaddingError as error:
-            raise error.at(node.path) from None
-    graph = with_own_tensors(graph, _padded_otherwise(graph, realisations))
+            raise error.at(plan.origin(node.path)) from None
+    every_size = fixed is None and all(found.every_size for found in realisations.values())
     rows, columns = size
-    if (
-        rows is None
-        or columns is None
-        or (fixed is None and all(found.every_size for found in realisations.values()))
-    ):
-        return Plan(graph, realisations, None)
-    return Plan(graph, realisations, (rows, columns))
+    return replace(
+        plan,
+        graph=with_own_tensors(graph, _padded_otherwise(graph, realisations)),
+        realisations=realisations,
+        only_size=None if rows is None or columns is None or every_size else (rows, columns),
+    )
 
 
 def _padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> set[str]:
@@ -135,7 +150,7 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
     if isinstance(op, ResizeLike):
         return False
     if isinstance(op, AdaptivePool):
-        return None in inputs[0] and not capabilities.adaptive_pools
+        return None in inputs[0] and capabilities.lacks(op)
     if isinstance(op, Rearrange):
         steps = (
             [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)

@@ -4,8 +4,9 @@ windows that it gives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from porter.padding.windows import (
     Average,
@@ -64,7 +65,7 @@ class Capabilities:
             around its kernel, a pool by windows that are not kept of those at stride 1.
         zeros_only: a pad layer can add zeros only.
         keeps_last: rounding up, a pool without pads keeps a last window that begins past its input.
-        adaptive_pools: pools whose windows follow from how many they are, at every size.
+        lacks: whether an op (porter.graph) is none of its own, so that a plan makes it of others if it can.
     """
 
     symmetric: bool
@@ -81,8 +82,8 @@ class Capabilities:
     one_sided: bool = False
     zeros_only: bool = False
     keeps_last: bool = False
-    adaptive_pools: bool = False
     wide_strides: str = ""
+    lacks: Callable[[Any], bool] = lambda op: False
 
 
 @dataclass(frozen=True)

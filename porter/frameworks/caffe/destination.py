@@ -13,7 +13,7 @@ from porter.formats.caffe.text import parse
 from porter.frameworks import Tensors
 from porter.frameworks.caffe.maker import LayerMaker, norm_name
 from porter.frameworks.caffe.sites import windowed
-from porter.frameworks.caffe.spellings import PLAIN
+from porter.frameworks.caffe.spellings import PLAIN, lacks
 from porter.frameworks.numpy.nets import NetDestination
 from porter.graph import BatchNorm, Graph
 from porter.padding import Capabilities
@@ -39,6 +39,7 @@ _CAPABILITIES = Capabilities(
     one_sided=True,
     zeros_only=True,
     keeps_last=True,
+    lacks=lacks,
 )
 
 

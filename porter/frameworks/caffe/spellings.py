@@ -1,13 +1,12 @@
 """How Caffe says each op that it has: its layers, of which the last has the op's path. Windowed ops are in
 porter.frameworks.caffe.sites. Every layer is one that Caffe 1.0 has, and OpenCV.
 
-A few ops are compositions that are exact in every number: the least of two values is the negative of the
-largest of their negatives, and cells are moved by convolutions of a single one.
+A few ops are compositions that are exact in every number: cells are moved by convolutions of a single one.
+What is made of other ops is in porter.graph.lowering.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
-from porter.frameworks.caffe.maker import NONE, CaffeNode, LayerMaker, Parameter, norm_name
+from porter.frameworks.caffe.maker import NONE, CaffeNode, Parameter, norm_name
 from porter.frameworks.caffe.sites import sides
 from porter.frameworks.numpy.nets import Held
 from porter.frameworks.single_ones import Choice, Spread, choosing, gathering, spreading
@@ -64,72 +63,17 @@ def _multiplied(node: CaffeNode[ops.Multiply]) -> None:
     node.result("Scale", source, flat, axis=0)
 
 
-def _divided(node: CaffeNode[ops.Divide]) -> None:
-    _expect_alike(node)
-    first, second = node.inputs
-    by = node.step("by", "Power", second, power=-1.0)
-    node.result("Eltwise", first, by, operation="PROD")
-
-
-def _least(node: CaffeNode[ops.Minimum]) -> None:
-    _expect_alike(node)
-    negatives = [node.maker.negative(node.part("negative"), path) for path in node.inputs]
-    node.maker.negative(node.path, node.step("most", "Eltwise", *negatives, operation="MAX"))
-
-
-def _clip(maker: LayerMaker, name: str, source: str, low: float, high: float) -> str:
+def _clip(node: CaffeNode[ops.Clip]) -> None:
     """min(max(x, low), high), without rounding: 6 - relu(6 - x) would round."""
-    value, below = source, name if math.isinf(high) else maker.name(f"{name}_low")
+    value, low = node.source, node.op.low
     if low == 0:
-        value = maker.add("ReLU", below, source)
-    elif math.isfinite(low):
-        bound = maker.filled(maker.name(f"{name}_least"), source, low)
-        value = maker.add("Eltwise", below, source, bound, operation="MAX")
-    if math.isinf(high):
-        return value
-    negative, bound = (
-        maker.negative(maker.name(f"{name}_negative"), value),
-        maker.filled(maker.name(f"{name}_most"), value, -high),
-    )
-    return maker.negative(
-        name, maker.add("Eltwise", maker.name(f"{name}_high"), negative, bound, operation="MAX")
-    )
-
-
-def _hard_sigmoid(node: CaffeNode[ops.HardSigmoid]) -> None:
-    line = node.step("line", "Power", *node.inputs, scale=node.op.slope, shift=node.op.offset)
-    _clip(node.maker, node.path, line, 0.0, 1.0)
-
-
-def _hard_swish(node: CaffeNode[ops.HardSwish]) -> None:
-    cut = _clip(
-        node.maker,
-        node.part("cut"),
-        node.step("line", "Power", node.source, shift=3.0),
-        0.0,
-        6.0,
-    )
-    product = node.step("product", "Eltwise", node.source, cut, operation="PROD")
-    node.result("Power", product, scale=1 / 6)
-
-
-def _swish(node: CaffeNode[ops.Swish]) -> None:
-    share = node.step("share", "Sigmoid", *node.inputs)
-    node.result("Eltwise", *node.inputs, share, operation="PROD")
-
-
-def _celu(node: CaffeNode[ops.Celu]) -> None:
-    """What is below 0, over alpha, goes through an ELU."""
-    below = node.step("below", "ReLU", node.maker.negative(node.part("negative"), node.source))
-    share = node.step("share", "Power", below, scale=-1 / node.op.alpha)
-    curve = node.step("curve", "ELU", share, alpha=node.op.alpha)
-    node.result("Eltwise", node.step("over", "ReLU", node.source), curve, operation="SUM")
-
-
-def _mish(node: CaffeNode[ops.Mish]) -> None:
-    smooth = node.step("smooth", "BNLL", *node.inputs)
-    share = node.step("share", "TanH", smooth)
-    node.result("Eltwise", *node.inputs, share, operation="PROD")
+        value = node.step("low", "ReLU", value)
+    else:
+        least = node.maker.filled(node.part("least"), value, low)
+        value = node.step("low", "Eltwise", value, least, operation="MAX")
+    negative = node.maker.negative(node.part("negative"), value)
+    bound = node.maker.filled(node.part("most"), value, -node.op.high)
+    node.maker.negative(node.path, node.step("high", "Eltwise", negative, bound, operation="MAX"))
 
 
 def _selu(node: CaffeNode[ops.Selu]) -> None:
@@ -175,8 +119,6 @@ def _affine(node: CaffeNode[ops.Affine]) -> None:
 
 def _response_norm(node: CaffeNode[ops.LocalResponseNorm]) -> None:
     op = node.op
-    if op.size % 2 == 0:
-        raise GraphError(f"Caffe's LRN takes an odd number of channels, not {op.size}", where=node.path)
     if op.bias <= 0 or op.bias == 1:
         node.result(
             "LRN",
@@ -300,20 +242,14 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ChannelScale: lambda node: _scale(node, node.source),
     ops.Affine: _affine,
     ops.Relu: _plain("ReLU"),
-    ops.Relu6: lambda node: _clip(node.maker, node.path, node.source, 0.0, 6.0),
-    ops.Clip: lambda node: _clip(node.maker, node.path, node.source, node.op.low, node.op.high),
+    ops.Clip: _clip,
     ops.LeakyRelu: _plain("ReLU", lambda op: {"negative_slope": op.slope}),
     ops.PRelu: _plain("PReLU", roles=("alpha",)),
     ops.Elu: _plain("ELU", lambda op: {"alpha": op.alpha}),
-    ops.Celu: _celu,
     ops.Selu: _selu,
     ops.Sigmoid: _plain("Sigmoid"),
     ops.Tanh: _plain("TanH"),
     ops.Softplus: _softplus,
-    ops.HardSigmoid: _hard_sigmoid,
-    ops.Swish: _swish,
-    ops.HardSwish: _hard_swish,
-    ops.Mish: _mish,
     ops.Softmax: _plain("Softmax", lambda op: {"axis": 1}),
     ops.Abs: _plain("AbsVal"),
     ops.Exp: _plain("Exp"),
@@ -323,9 +259,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Power: _plain("Power", lambda op: {"power": op.exponent}),
     ops.Add: _joined("SUM"),
     ops.Multiply: _multiplied,
-    ops.Divide: _divided,
     ops.Maximum: _joined("MAX"),
-    ops.Minimum: _least,
     ops.ConcatChannels: _plain("Concat", lambda op: {"axis": 1}),
     **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Power")),
     ops.Flatten: _flatten,
@@ -343,3 +277,8 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Upsample: _spread,
 }
 """Ops without a padding site that Caffe has, or of which its layers compose the same numbers."""
+
+
+def lacks(op: Op) -> bool:
+    """Whether Caffe has none of an op, or not with its numbers: its LRN takes an odd number of channels."""
+    return type(op) not in PLAIN or (isinstance(op, ops.LocalResponseNorm) and op.size % 2 == 0)

@@ -28,7 +28,6 @@ CAPABILITIES = Capabilities(
     dynamic=("same", "same_lower"),
     dilated_pools=("max_pool",),
     dilated_strides=True,
-    adaptive_pools=True,
 )
 
 _LAYER = {"kernel": "kernel", "bias": "bias"}

@@ -12,7 +12,7 @@ from porter.formats.mxnet.arrays import arrays_parts, read_arrays
 from porter.frameworks import Tensors
 from porter.frameworks.mxnet.maker import SymbolMaker
 from porter.frameworks.mxnet.sites import windowed
-from porter.frameworks.mxnet.spellings import PLAIN
+from porter.frameworks.mxnet.spellings import PLAIN, lacks
 from porter.frameworks.numpy.nets import NetDestination
 from porter.graph import Graph, tensor_shapes
 from porter.padding import Capabilities
@@ -32,6 +32,7 @@ _CAPABILITIES = Capabilities(
     dilated_pools=(),
     dilated_strides=True,
     open_reshapes=False,
+    lacks=lacks,
 )
 
 

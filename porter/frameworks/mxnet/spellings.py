@@ -7,7 +7,6 @@ ones chooses.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, TypeAlias
@@ -25,7 +24,6 @@ from porter.graph.ops import is_map
 from porter.padding import less
 
 Spelling: TypeAlias = Callable[[MxnetNode[Any]], object]
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 def _plain(
@@ -111,8 +109,6 @@ def _instance_norm(node: MxnetNode[ops.GroupNorm]) -> None:
 
 def _response_norm(node: MxnetNode[ops.LocalResponseNorm]) -> None:
     op = node.op
-    if op.size % 2 == 0:
-        raise GraphError(f"MXNet's LRN takes an odd number of channels, not {op.size}", where=node.path)
     numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "knorm": op.bias}
     node.result("LRN", *node.inputs, nsize=op.size, **numbers)
 
@@ -123,54 +119,9 @@ def _softplus(node: MxnetNode[ops.Softplus]) -> None:
     node.result("Activation", *node.inputs, act_type="softrelu")
 
 
-def _gelu(node: MxnetNode[ops.Gelu]) -> None:
-    if node.op.approximate:
-        raise GraphError("MXNet's GELU is the exact one, not that of a tanh", where=node.path)
-    node.result("LeakyReLU", *node.inputs, act_type="gelu")
-
-
-def _swish(node: MxnetNode[ops.Swish]) -> None:
-    share = node.step("share", "Activation", *node.inputs, act_type="sigmoid")
-    node.result("elemwise_mul", *node.inputs, share)
-
-
-def _celu(node: MxnetNode[ops.Celu]) -> None:
-    """What is below 0, over alpha, goes through an ELU."""
-    below = node.step("below", "clip", *node.inputs, **_clip(-math.inf, 0.0))
-    share = node.step("share", "_mul_scalar", below, scalar=1 / node.op.alpha)
-    curve = node.step("curve", "LeakyReLU", share, act_type="elu", slope=node.op.alpha)
-    over = node.step("over", "Activation", *node.inputs, act_type="relu")
-    node.result("elemwise_add", over, curve)
-
-
-def _mish(node: MxnetNode[ops.Mish]) -> None:
-    """tanh is 1 where softrelu is x."""
-    smooth = node.step("smooth", "Activation", *node.inputs, act_type="softrelu")
-    share = node.step("share", "Activation", smooth, act_type="tanh")
-    node.result("elemwise_mul", *node.inputs, share)
-
-
 def _step(node: MxnetNode[ops.Step]) -> None:
     kind = "_greater_equal_scalar" if node.op.inclusive else "_greater_scalar"
     node.result(kind, *node.inputs, scalar=0.0)
-
-
-def _hard_sigmoid(node: MxnetNode[ops.HardSigmoid]) -> None:
-    """MXNet's own holds its numbers as float32, which rounds a sixth; scalars are float64."""
-    line = node.step("scaled", "_mul_scalar", *node.inputs, scalar=node.op.slope)
-    line = node.step("line", "_plus_scalar", line, scalar=node.op.offset)
-    node.result("clip", line, a_min=0.0, a_max=1.0)
-
-
-def _hard_swish(node: MxnetNode[ops.HardSwish]) -> None:
-    source = node.source
-    moved = node.step("moved", "_plus_scalar", source, scalar=3.0)
-    cut = node.step("cut", "clip", moved, a_min=0.0, a_max=6.0)
-    node.result(
-        "_div_scalar",
-        node.step("product", "elemwise_mul", source, cut),
-        scalar=6.0,
-    )
 
 
 def _global_pool(kind: str) -> Spelling:
@@ -262,13 +213,6 @@ def _space_to_depth(node: MxnetNode[ops.SpaceToDepth]) -> None:
     )
 
 
-def _clip(low: float, high: float) -> Mapping[str, Attribute]:
-    return {
-        "a_min": low if math.isfinite(low) else -_LARGEST,
-        "a_max": high if math.isfinite(high) else _LARGEST,
-    }
-
-
 PLAIN: Mapping[type[Op], Spelling] = {
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global_pool("avg"),
@@ -283,22 +227,16 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,
     ops.Relu: _plain("Activation", lambda op: {"act_type": "relu"}),
-    ops.Relu6: _plain("clip", lambda op: _clip(0.0, 6.0)),
-    ops.Clip: _plain("clip", lambda op: _clip(op.low, op.high)),
+    ops.Clip: _plain("clip", lambda op: {"a_min": op.low, "a_max": op.high}),
     ops.LeakyRelu: _plain("LeakyReLU", lambda op: {"act_type": "leaky", "slope": op.slope}),
     ops.PRelu: _plain("LeakyReLU", lambda op: {"act_type": "prelu"}, "alpha"),
     ops.Elu: _plain("LeakyReLU", lambda op: {"act_type": "elu", "slope": op.alpha}),
-    ops.Celu: _celu,
     ops.Selu: _plain("LeakyReLU", lambda op: {"act_type": "selu"}),
-    ops.Gelu: _gelu,
+    ops.Gelu: _plain("LeakyReLU", lambda op: {"act_type": "gelu"}),
     ops.Sigmoid: _plain("Activation", lambda op: {"act_type": "sigmoid"}),
     ops.Tanh: _plain("Activation", lambda op: {"act_type": "tanh"}),
     ops.Softplus: _softplus,
     ops.Softsign: _plain("Activation", lambda op: {"act_type": "softsign"}),
-    ops.HardSigmoid: _hard_sigmoid,
-    ops.Swish: _swish,
-    ops.HardSwish: _hard_swish,
-    ops.Mish: _mish,
     ops.Softmax: _plain("softmax", lambda op: {"axis": 1}),
     ops.LogSoftmax: _plain("log_softmax", lambda op: {"axis": 1}),
     ops.Step: _step,
@@ -325,3 +263,18 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Upsample: _spread,
 }
 """Ops without a padding site that MXNet has, or of which its operators compose the same numbers."""
+
+
+def lacks(op: Op) -> bool:
+    """Whether MXNet has none of an op, or not with its numbers: its LRN takes an odd number of channels, its
+    GELU is the exact one, its softrelu is cut, and its hard sigmoid holds its numbers as float32, which
+    rounds a sixth.
+    """
+    match op:
+        case ops.LocalResponseNorm():
+            return op.size % 2 == 0
+        case ops.Gelu():
+            return op.approximate
+        case ops.Softplus():
+            return not op.cut
+    return type(op) not in PLAIN

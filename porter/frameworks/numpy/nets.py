@@ -72,7 +72,7 @@ class Maker(ABC):
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.graph, self.size = plan.graph, plan.only_size or ANY
+        self.graph, self.size = plan.lowered, plan.only_size or ANY
         self.shapes, self.tensors = shapes(self.graph, self.size), tensor_shapes(self.graph)
         self.values, self.taken = self.named(self.graph)
         self.held: dict[str, Held] = {}
@@ -211,11 +211,11 @@ class NetDestination(ABC, Generic[M]):
                 "port it to torch, tf or onnx",
             )
             return maker, [GraphError(message, where=further.path, next=next)]
-        for node in plan.graph.nodes:
+        for node in maker.graph.nodes:
             try:
                 self._add(maker, node, plan)
             except (GraphError, PaddingError) as error:
-                refused.append(error)
+                refused.append(error.at(plan.origin(error.where or node.path)))
                 maker.left_out(node.path)
         return maker, refused
 

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING
 
 from porter.filegraph.names import Names
 from porter.graph import (
+    AdaptivePool,
     BatchNorm,
+    Celu,
     ChannelScale,
     Graph,
     GroupNorm,
     LayerNorm,
+    LocalResponseNorm,
     Node,
+    Op,
     PRelu,
+    Relu6,
     RmsNorm,
+    Swish,
     shapes,
     tensor_shapes,
 )
@@ -31,6 +37,16 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 
 MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 """DATA_FILE holds the tensors of a model that is too large for one protobuf message."""
+
+
+def _lacks(op: Op) -> bool:
+    """ONNX's own Celu is of float32 only. An LRN of an even size has its odd channel behind, not before, and
+    onnxruntime takes none.
+    """
+    if isinstance(op, LocalResponseNorm):
+        return op.size % 2 == 0
+    return isinstance(op, AdaptivePool | Celu | Relu6 | Swish)
+
 
 # tests/roads/padding/test_frameworks.py compares what follows from it with windows laid cell by cell, in
 # onnxruntime too. `real_cells` is count_include_pad=0, `clipped_window` count_include_pad=1. onnxruntime 1.31
@@ -47,6 +63,7 @@ CAPABILITIES = Capabilities(
     dynamic=("same", "same_lower"),
     dilated_pools=("max_pool", "avg_pool"),
     dilated_strides=True,
+    lacks=_lacks,
 )
 
 _NAMES = {

@@ -61,7 +61,7 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> Model:
         MappingError: the tensors and the graph do not cover each other, or a shape differs.
         CannotRun: the package `onnx` is not installed.
     """
-    onnx, graph, kind = import_onnx(), plan.graph, storage_type(dtype)
+    onnx, graph, kind = import_onnx(), plan.lowered, storage_type(dtype)
     names, known = tensor_names(graph), shapes(graph, plan.only_size or ANY)
     maker, stored = _made(plan, names, known, kind), _stored(plan, tensors, names, kind)
     number = onnx.helper.np_dtype_to_tensor_dtype(kind)
@@ -84,8 +84,8 @@ def make_model(plan: Plan, tensors: Tensors, dtype: Dtype) -> Model:
 
 def _taken(plan: Plan, known: Mapping[str, Shape]) -> dict[str, list[int | str]]:
     """The axes of each input behind its batch, with a letter for each open one."""
-    found = {path: known[path] for path in plan.graph.inputs} | (
-        {INPUT: Axes(plan.graph.axes)} if plan.graph.axes else {}
+    found = {path: known[path] for path in plan.lowered.inputs} | (
+        {INPUT: Axes(plan.lowered.axes)} if plan.lowered.axes else {}
     )
     return {
         path: [*map(_axis, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))]
@@ -103,7 +103,7 @@ def _made(
     """The nodes of a plan and their constants."""
     taken = Names({*known, *(name for roles in names.values() for name in roles.values())})
     maker = NodeMaker(kind, names, known, taken)
-    for node in plan.graph.nodes:
+    for node in plan.lowered.nodes:
         if isinstance(node.op, Conv | MaxPool | AvgPool):
             windowed(maker, node, node.op, plan.realisations[node.path])
         else:
@@ -124,12 +124,12 @@ def _stored(
     (`run_model`).
     """
     wanted, filled, formed = (
-        tensor_shapes(plan.graph),
-        fillings(plan.graph, tensors),
-        stored_shapes(plan.graph),
+        tensor_shapes(plan.lowered),
+        fillings(plan.lowered, tensors),
+        stored_shapes(plan.lowered),
     )
     found: dict[str, Array] = {}
-    for path, roles in ((path, names[path]) for path in plan.graph.calls if path in names):
+    for path, roles in ((path, names[path]) for path in plan.lowered.calls if path in names):
         for role, name in roles.items():
             shape = formed[path][role]
             if name in filled:

@@ -93,11 +93,11 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
         raise refuse("the port has no model", "")
     arrays = read_message(path, refuse).arrays
     wanted, formed, found = (
-        tensor_shapes(plan.graph),
-        stored_shapes(plan.graph),
+        tensor_shapes(plan.lowered),
+        stored_shapes(plan.lowered),
         dict[str, dict[str, Array]](),
     )
-    for node_path, names in tensor_names(plan.graph).items():
+    for node_path, names in tensor_names(plan.lowered).items():
         for role in wanted.get(node_path, {}):
             name, shape = names[role], formed[node_path][role]
             if name not in arrays or arrays[name].shape != shape:

@@ -39,7 +39,7 @@ class OnnxModel:
         Raises:
             UsageError: a batch does not fit its input, or there are more or fewer.
         """
-        expect_inputs(batches, self.plan.graph, self.plan.only_size)
+        expect_inputs(batches, self.plan.lowered, self.plan.only_size)
         found = self._run(batches, ())
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -47,7 +47,7 @@ class OnnxModel:
         """The values at paths of the graph. Outputs are those of the model as it is; a session that gives
         other values too may compute them in another way, because no optimisation merges what it gives.
         """
-        graph = self.plan.graph
+        graph = self.plan.lowered
         unknown = [path for path in paths if path not in graph.by_path]
         if unknown:
             raise UsageError("the model has no such node", where=unknown[0])
@@ -60,8 +60,8 @@ class OnnxModel:
         return {path: found[path] for path in paths}
 
     def _values(self, batch: Array, paths: tuple[str, ...]) -> list[Array]:
-        expect_fit(batch.shape, self.plan.graph.channels, *(self.plan.only_size or (None, None)))
-        return self._run(as_taken(batch, self.plan.graph), paths)
+        expect_fit(batch.shape, self.plan.lowered.channels, *(self.plan.only_size or (None, None)))
+        return self._run(as_taken(batch, self.plan.lowered), paths)
 
     def _run(self, batches: Sequence[Array], paths: tuple[str, ...]) -> list[Array]:
         if paths not in self._sessions:

@@ -126,25 +126,10 @@ def _group_norm(node: OnnxNode[ops.GroupNorm]) -> None:
         )
 
 
-def _local_response_norm(node: OnnxNode[ops.LocalResponseNorm]) -> None:
-    """LRN divides alpha by the size. An even size has its odd channel behind, not before, and onnxruntime
-    takes none.
-    """
-    op = node.op
-    source = node.source
-    if op.size % 2:
-        numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "bias": op.bias}
-        node.result("LRN", source, size=op.size, **{key: float(value) for key, value in numbers.items()})
-        return
-    channels = node.shape[0] or 0
-    away = np.arange(channels)[None] - np.arange(channels)[:, None]
-    around = (away >= -(op.size // 2)) & (away <= (op.size - 1) // 2)
-    kernel = node.numbers("around", op.alpha * around[:, :, None, None])
-    bias = node.numbers("bias", np.full(channels, op.bias))
-    squares = node.step("squares", "Mul", source, source)
-    total = node.step("total", "Conv", squares, kernel, bias, kernel_shape=(1, 1))
-    power = node.step("power", "Pow", total, node.scalar("beta", op.beta))
-    node.result("Div", source, power)
+def _response_norm(op: ops.LocalResponseNorm) -> Mapping[str, Any]:
+    """LRN divides alpha by the size."""
+    numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "bias": op.bias}
+    return {"size": op.size, **{key: float(value) for key, value in numbers.items()}}
 
 
 def _channel_scale(node: OnnxNode[ops.ChannelScale]) -> None:
@@ -167,20 +152,12 @@ def _affine(node: OnnxNode[ops.Affine]) -> None:
     node.result("Add", source, node.numbers("offset", offset))
 
 
-def _clip(low: Callable[[Any], float], high: Callable[[Any], float], node: OnnxNode[Op]) -> None:
-    bounds = (
-        node.scalar("min", low(node.op)),
-        node.scalar("max", high(node.op)),
-    )
-    node.result("Clip", *node.inputs, *bounds)
+def _clip(node: OnnxNode[ops.Clip]) -> None:
+    node.result("Clip", *node.inputs, node.scalar("min", node.op.low), node.scalar("max", node.op.high))
 
 
 def _power(node: OnnxNode[ops.Power]) -> None:
     node.result("Pow", *node.inputs, node.scalar("exponent", node.op.exponent))
-
-
-def _swish(node: OnnxNode[ops.Swish]) -> None:
-    node.result("Mul", node.source, node.step("sigmoid", "Sigmoid", node.source))
 
 
 def _over_channels(kind: str, node: OnnxNode[Op]) -> None:
@@ -191,14 +168,6 @@ def _step(node: OnnxNode[ops.Step]) -> None:
     kind = "GreaterOrEqual" if node.op.inclusive else "Greater"
     above = node.step("above", kind, *node.inputs, node.scalar("zero", 0.0))
     node.result("CastLike", above, *node.inputs)
-
-
-def _celu(node: OnnxNode[ops.Celu]) -> None:
-    """ONNX's own is of float32 only."""
-    below = node.step("below", "Min", node.source, node.scalar("zero", 0.0))
-    share = node.step("share", "Div", below, node.scalar("alpha", node.op.alpha))
-    curve = node.step("curve", "Elu", share, alpha=float(node.op.alpha))
-    node.result("Add", node.step("over", "Relu", node.source), curve)
 
 
 def _softplus(node: OnnxNode[ops.Softplus]) -> None:
@@ -334,15 +303,12 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.LayerNorm: _layer_norm,
     ops.RmsNorm: _rms_norm,
     ops.GroupNorm: _group_norm,
-    ops.LocalResponseNorm: _local_response_norm,
+    ops.LocalResponseNorm: _plain("LRN", _response_norm),
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,
-    ops.Relu6: partial(_clip, lambda op: 0.0, lambda op: 6.0),
-    ops.Clip: partial(_clip, lambda op: op.low, lambda op: op.high),
+    ops.Clip: _clip,
     ops.PRelu: _plain("PRelu", roles=("alpha",)),
-    ops.Celu: _celu,
     ops.Softplus: _softplus,
-    ops.Swish: _swish,
     ops.Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
     ops.Softmax: partial(_over_channels, "Softmax"),
     ops.LogSoftmax: partial(_over_channels, "LogSoftmax"),

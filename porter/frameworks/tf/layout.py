@@ -34,6 +34,7 @@ CAPABILITIES = Capabilities(
     dilated_pools=(),
     dilated_strides=False,
     open_reshapes=False,
+    lacks=lambda op: isinstance(op, ops.AdaptivePool | ops.LocalResponseNorm),
 )
 """Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation; a Reshape
 finds one size.
@@ -285,7 +286,7 @@ def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str
     """See porter.frameworks.dialects.PortDialect.port_keys: Keras's layers have only the tensors that the
     graph has.
     """
-    graph = plan.graph
+    graph = plan.lowered
     names = layer_names(graph, layers)
     return {
         (node.path, role): spellings

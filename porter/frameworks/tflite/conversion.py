@@ -75,7 +75,7 @@ def _save(tensorflow: Any, plan: Plan, tensors: Tensors, folder: str) -> None:
     """Saves a plan as the converter reads it."""
     with tensorflow.device("/CPU"):
         model, _ = connect(state_model(plan, tensors, {}, "float32", SPELLINGS))
-    named = _named(tensorflow, _with_constants(tensorflow, model), plan.graph)
+    named = _named(tensorflow, _with_constants(tensorflow, model), plan.lowered)
     # The module holds nothing: a function in it would be saved, and read again, beside the signature.
     holder, options = tensorflow.Module(), tensorflow.saved_model.SaveOptions
     tensorflow.saved_model.save(holder, folder, named, options(experimental_custom_gradients=False))

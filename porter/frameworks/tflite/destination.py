@@ -39,7 +39,7 @@ def refusals(plan: Plan) -> list[PorterError]:
     """
     lacking = [
         node
-        for node in plan.graph.nodes
+        for node in plan.lowered.nodes
         if isinstance(node.op, ops.Erf) or getattr(node.op, "mode", None) == "cubic"
     ]
     return [

@@ -47,7 +47,7 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
         from porter.frameworks.tflite.running import build
 
         return build(plan, held, tensors.get(FILE))
-    if held.keys() or FILE not in tensors or not tensor_shapes(plan.graph):
+    if held.keys() or FILE not in tensors or not tensor_shapes(plan.lowered):
         return keras.build(plan, held, layers, dtype)
     raise UsageError("TensorFlow Lite computes in float32 only", next="verify the port beside its source")
 
@@ -76,5 +76,5 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
     from porter.frameworks.images import classifier_of
 
     expect_run(how, "TensorFlow Lite")
-    path = tap or model.plan.graph.output
+    path = tap or model.plan.lowered.output
     return classifier_of(lambda images: run(model, images, [path])[path], protocol)

@@ -41,7 +41,7 @@ def write(
     made = convert(plan, tensors, "dynamic" if "porter.quantize" in about else dtype)
     if dtype == "float16" and not all(np.isfinite(array).all() for array in read_model(made).stored.values()):
         raise UsageError("a weight is too large for float16", where=DTYPE, next=f"write {DTYPE('float32')}")
-    if plan.only_size is None and not (plan.graph.axes or plan.graph.further_inputs):
+    if plan.only_size is None and not (plan.lowered.axes or plan.lowered.further_inputs):
         made = _of_size(made, *json.loads(about.get("porter.native_size", "[1, 1]")))
     (folder / FILE).write_bytes(made)
     return {FILE: digest(folder / FILE)}

@@ -68,7 +68,7 @@ class LiteModel:
         Raises:
             UsageError: a batch does not fit its input, or there are more or fewer.
         """
-        graph = self.plan.graph
+        graph = self.plan.lowered
         shapes = taken_shapes(self.plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
         if len(batches) != len(shapes):
             text = ", ".join(shapes)
@@ -88,7 +88,7 @@ class LiteModel:
         Raises:
             UsageError: the batch does not fit.
         """
-        graph = self.plan.graph
+        graph = self.plan.lowered
         expect_fit(batch.shape, graph.channels, *(self.plan.only_size or (None, None)))
         given = as_taken(batch, graph, channels_last=True)
         found: dict[str, Array] = dict(zip(graph.outputs, self._outputs(given), strict=True))
@@ -103,9 +103,9 @@ class LiteModel:
         }
 
     def _outputs(self, batches: Sequence[Array]) -> list[Array]:
-        _run(self._plain, input_names(self.plan.graph), batches)
+        _run(self._plain, input_names(self.plan.lowered), batches)
         details = self._plain.get_signature_runner().get_output_details()
-        return [self._plain.get_tensor(details[name]["index"]) for name in output_names(self.plan.graph)]
+        return [self._plain.get_tensor(details[name]["index"]) for name in output_names(self.plan.lowered)]
 
     @cached_property
     def _plain(self) -> Any:
@@ -122,7 +122,7 @@ class LiteModel:
         values that it names anew, are not found.
         """
         found = dict[str, int]()
-        layers, graph = layer_names(self.plan.graph, {}), self.plan.graph
+        layers, graph = layer_names(self.plan.lowered, {}), self.plan.lowered
         changed = {node.source for node in graph.nodes if isinstance(node.op, _OF_CONSTANTS)}
         nodes = {
             (layers[node.path], _last(self.plan, node)): node.path
@@ -163,7 +163,7 @@ def _last(plan: Plan, node: Node) -> str | None:
         return None
     if isinstance(op, ops.Conv | ops.Dense):
         names = {"Conv2D": "convolution", "DepthwiseConv2D": "depthwise", "Dense": "MatMul"}
-        return "BiasAdd" if op.bias else names[str(keras_class(plan.graph, node))]
+        return "BiasAdd" if op.bias else names[str(keras_class(plan.lowered, node))]
     return None if isinstance(op, ops.Add) and len(node.inputs) > 2 else _LAST.get(type(op))
 
 

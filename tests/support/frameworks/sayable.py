@@ -4,7 +4,7 @@ computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import pytest
 
 from porter.base.errors import GraphError, PorterError
 from porter.frameworks.numpy.nets import NetDestination
-from porter.graph import INPUT, AvgPool, Conv, Flatten, Graph, MaxPool, Node, Op
+from porter.graph import INPUT, AdaptivePool, AvgPool, Conv, Flatten, Graph, MaxPool, Node, Op
+from porter.graph.lowering import LOWERINGS
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Capabilities, Size
 from tests.support.arrays import Array
@@ -25,6 +26,13 @@ from tests.support.random_graphs import difference
 WINDOWED = (Conv, MaxPool, AvgPool)
 EXACT = 1e-12
 AT_SIZES = pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
+
+
+def ops_of(table: Mapping[type[Op], object]) -> tuple[type[Op], ...]:
+    """The ops that a destination with this table of plain ones says at every size: what it has, and what a
+    plan makes of it.
+    """
+    return (*table, *(op for op in LOWERINGS if op not in table and op is not AdaptivePool))
 
 
 def sayable(
@@ -55,18 +63,19 @@ def sayable(
 
 def sayable_plan(
     framework: NetDestination[Any], known: Collection[Any], size: Size, of_maps: Any
-) -> tuple[Plan, set[str]]:
+) -> tuple[Graph, Plan, set[str]]:
+    """The graph, its plan, and what the framework says of the other ops."""
     graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, known)
-    return make_plan(graph, size, framework.CAPABILITIES), said
+    return graph, make_plan(graph, size, framework.CAPABILITIES), said
 
 
 def expect_every_op(
-    framework: NetDestination[Any], known: Collection[Any], plan: Plan
+    framework: NetDestination[Any], known: Collection[Any], graph: Graph, plan: Plan
 ) -> Iterator[tuple[Array, dict[str, Array]]]:
     """The ops that it knows give what the oracle gives, at every size of the plan; gives these images and
     values.
     """
-    graph, tensors, fixed = plan.graph, tensors_of(plan.graph), plan.only_size
+    tensors, fixed = tensors_of(graph), plan.only_size
     assert {*known, *WINDOWED} - {type(node.op) for node in graph.nodes} == (set() if fixed else {Flatten})
     assert fixed in (None, SIZE)
     model = framework.ENGINE.build(plan, tensors, {}, "float64")
@@ -81,8 +90,8 @@ def expect_every_op(
 
 def expect_read_back(framework: NetDestination[Any], known: Collection[Any], folder: Path) -> Graph:
     """The tensors of its files are those that were written; gives the graph."""
-    plan, _ = sayable_plan(framework, known, ANY, OF_MAPS)
-    tensors = tensors_of(plan.graph)
+    graph, plan, _ = sayable_plan(framework, known, ANY, OF_MAPS)
+    tensors = tensors_of(graph)
     framework.write(folder, plan, tensors, {}, "float32", {})
     found = framework.read_port(folder, plan, {})
     assert {path: [*roles] for path, roles in found.items()} == {
@@ -92,7 +101,7 @@ def expect_read_back(framework: NetDestination[Any], known: Collection[Any], fol
         assert all(
             np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items()
         )
-    return plan.graph
+    return graph
 
 
 def expect_refused(framework: NetDestination[Any], op: Op, said: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from porter.filegraph.kernels.program import Program
 from porter.frameworks.numpy.nets import NetDestination
+from porter.graph.ops import row_of
 from porter.padding import Capabilities
 from tests.support.arrays import Array
 from tests.support.toy_destination.maker import ToyMaker
@@ -33,6 +34,7 @@ class Toy(NetDestination[ToyMaker]):
         dilated_pools=(),
         dilated_strides=True,
         open_reshapes=False,
+        lacks=lambda op: row_of(SPELLINGS, type(op)) is None,
     )
     windowed = staticmethod(windowed)
 

@@ -10,10 +10,8 @@ from torch.nn import functional as F
 from porter.base.errors import GraphError
 from porter.frameworks import get_destination
 from porter.graph import INPUT, AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool, Graph, Node
-from porter.graph.adaptive import with_windows
-from porter.graph.graph import shapes
 from porter.graph.plan import make_plan
-from porter.padding import ANY
+from porter.padding import ANY, KnownSize
 from tests.support.oracle import evaluate
 
 SIZES = [(7, 11), (12, 6), (5, 13), (2, 3)]
@@ -23,13 +21,17 @@ def graph_of(op: AdaptivePool) -> Graph:
     return Graph((Node("pool", op, (INPUT,)),), 2, "pool")
 
 
+def with_windows(graph: Graph, size: KnownSize) -> Graph:
+    return make_plan(graph, size, get_destination("onnx").CAPABILITIES).lowered
+
+
 @pytest.mark.parametrize("counts", [(3, 4), (1, 5), (6, 6), (7, 1), (2, 3)])
 @pytest.mark.parametrize("size", SIZES)
 def test_windows_are_torchs(size: tuple[int, int], counts: tuple[int, int]) -> None:
     batch = np.random.default_rng(0).normal(size=(2, 2, *size))
     for op, function in ((AdaptiveAvgPool, F.adaptive_avg_pool2d), (AdaptiveMaxPool, F.adaptive_max_pool2d)):
         graph, wanted = graph_of(op(*counts)), function(torch.from_numpy(batch), counts).numpy()
-        windows = with_windows(graph, shapes(graph, size))
+        windows = with_windows(graph, size)
         assert not any(isinstance(node.op, AdaptivePool) for node in windows.nodes)
         for each in (graph, windows):
             assert np.abs(evaluate(each, {}, batch)["pool"] - wanted).max() < 1e-12
@@ -48,6 +50,6 @@ def test_torch_has_them_at_every_size_and_others_at_one() -> None:
 
 def test_too_many_windows_that_differ_are_refused() -> None:
     graph = graph_of(AdaptiveMaxPool(65, 65))
-    assert len(with_windows(graph, shapes(graph, (130, 195))).nodes) == 1
+    assert len(with_windows(graph, (130, 195)).nodes) == 1
     with pytest.raises(GraphError, match="more than 64 windows that differ in size"):
-        with_windows(graph, shapes(graph, (100, 195)))
+        with_windows(graph, (100, 195))

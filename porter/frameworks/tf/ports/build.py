@@ -34,8 +34,8 @@ def build(plan: Plan, tensors: Tensors, layers: LayerNames, dtype: Dtype, device
     statement = state_model(plan, tensors, layers, dtype)
     with import_tensorflow().device(tensorflow_device(device)):
         model, values = connect(statement)
-    arrays = {path for path, shape in plan.graph.open_shapes.items() if not is_map(shape)}
-    attach_runner(model, values, device, arrays=arrays, takes=plan.graph, usual_size=plan.usual_size)
+    arrays = {path for path, shape in plan.lowered.open_shapes.items() if not is_map(shape)}
+    attach_runner(model, values, device, arrays=arrays, takes=plan.lowered, usual_size=plan.usual_size)
     return model
 
 

@@ -124,23 +124,6 @@ def _pad(node: KerasNode[ops.Pad]) -> Symbol:
     )
 
 
-def _local_response_norm(node: KerasNode[ops.LocalResponseNorm]) -> Symbol:
-    """tf.nn.local_response_normalization is not an operation of Keras, so the squares are added from shifted
-    channels.
-    """
-    value, channels = node.value, node.value.size(-1)
-    before, after = min(node.op.size // 2, channels - 1), min((node.op.size - 1) // 2, channels - 1)
-    squares = node.step("squares", "square", value)
-    wide = node.step("wide", "pad", squares, ((0, 0), (0, 0), (0, 0), (before, after)))
-    cuts = [slice(start, start + channels, 1) for start in range(before + after + 1)]
-    shifted = [node.step("shift", "getitem", wide, (..., cut)) for cut in cuts]
-    total = node.under("sum").layer("Add", shifted) if len(shifted) > 1 else shifted[0]
-    scaled = node.step("scaled", "multiply", total, node.op.alpha)
-    moved = node.step("moved", "add", scaled, node.op.bias)
-    power = node.step("power", "power", moved, node.op.beta)
-    return node.operation("divide", value, power)
-
-
 def _channel_scale(node: KerasNode[ops.ChannelScale]) -> Symbol:
     config = {
         "kernel_size": (1, 1),
@@ -371,7 +354,6 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.LayerNorm: _layer("LayerNormalization", lambda op: {**_norm(op), "axis": [-1]}),
     ops.RmsNorm: _rms_norm,
     ops.GroupNorm: _layer("GroupNormalization", lambda op: {**_norm(op), "groups": op.groups}),
-    ops.LocalResponseNorm: _local_response_norm,
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,
     ops.Relu: _layer("ReLU"),

@@ -47,7 +47,7 @@ def state_model(
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
         GraphError: a node with weights does not lead to the output.
     """
-    graph, shapes = plan.graph, tensor_shapes(plan.graph)
+    graph, shapes = plan.lowered, tensor_shapes(plan.lowered)
     _expect_cover(shapes, tensors)
     names = layer_names(graph, layers)
     maker = LayerMaker(dtype, Names(names.values()))
@@ -124,7 +124,7 @@ def _variables(
 def _apply(said: KerasNode[Any], plan: Plan, node: Node) -> Symbol:
     """The value of a node. If it has tensors, the layer of its name holds them."""
     if isinstance(node.op, Conv | MaxPool | AvgPool):
-        kind = keras_class(plan.graph, node) or POOLS[type(node.op)]
+        kind = keras_class(plan.lowered, node) or POOLS[type(node.op)]
         return windowed(said, kind, plan.realisations[node.path])
     spelling = ARRAYS.get(type(node.op)) or row_of(LAYERS, type(node.op))
     assert spelling is not None  # a test holds the tables to all ops

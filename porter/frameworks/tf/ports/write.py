@@ -53,18 +53,18 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     checkpoint = read_keras(path)
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
     unused = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
-    names = layer_names(plan.graph, layers)
+    names = layer_names(plan.lowered, layers)
     found: OwnTensors = {}
     missing: list[str] = []
-    held = tensor_shapes(plan.graph)
-    for node_path in filter(held.__contains__, plan.graph.calls):
-        node = plan.graph.by_path[node_path]
+    held = tensor_shapes(plan.lowered)
+    for node_path in filter(held.__contains__, plan.lowered.calls):
+        node = plan.lowered.by_path[node_path]
         found[node_path] = {}
-        for role, spellings in tensor_names(plan.graph, node, names[node_path]).items():
+        for role, spellings in tensor_names(plan.lowered, node, names[node_path]).items():
             name = next((spelling for spelling in spellings if spelling in unused), None)
             if name is None:
                 missing.append(spellings[0])
             else:
-                found[node_path][role] = to_canonical(plan.graph, node, role, unused.pop(name))
+                found[node_path][role] = to_canonical(plan.lowered, node, role, unused.pop(name))
     expect_cover(missing, unused, where=path)
-    return {node_path: found[plan.graph.by_path[node_path].holder] for node_path in held}
+    return {node_path: found[plan.lowered.by_path[node_path].holder] for node_path in held}

@@ -1,0 +1,131 @@
+"""Ops made of others, exactly, for destinations that lack them. What a port records is the source's graph;
+the parts belong to the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from porter.graph import ops
+from porter.graph.adaptive import pooled
+from porter.graph.graph import Graph, Node
+from porter.graph.ops import Op, Shape, row_of
+from porter.graph.parts import Parts
+
+
+def _affine(scale: float = 1.0, offset: float = 0.0) -> ops.Affine:
+    return ops.Affine((scale,), (offset,))
+
+
+def _relu6(parts: Parts, op: ops.Relu6) -> None:
+    parts.end(ops.Clip(0.0, 6.0), parts.source)
+
+
+def _hard_sigmoid(parts: Parts, op: ops.HardSigmoid) -> None:
+    parts.end(ops.Clip(0.0, 1.0), parts.add("line", _affine(op.slope, op.offset), parts.source))
+
+
+def _hard_swish(parts: Parts, op: ops.HardSwish) -> None:
+    cut = parts.add("cut", ops.Relu6(), parts.add("line", _affine(offset=3.0), parts.source))
+    parts.end(_affine(1 / 6), parts.add("product", ops.Multiply(), parts.source, cut))
+
+
+def _swish(parts: Parts, op: ops.Swish) -> None:
+    parts.end(ops.Multiply(), parts.source, parts.add("share", ops.Sigmoid(), parts.source))
+
+
+def _mish(parts: Parts, op: ops.Mish) -> None:
+    """A softplus may be cut: where it is x, its tanh is 1."""
+    smooth = parts.add("smooth", ops.Softplus(cut=parts.lacks(ops.Softplus())), parts.source)
+    parts.end(ops.Multiply(), parts.source, parts.add("share", ops.Tanh(), smooth))
+
+
+def _celu(parts: Parts, op: ops.Celu) -> None:
+    """What is below 0, over alpha, goes through an ELU."""
+    below = parts.add("below", ops.Relu(), parts.add("negative", _affine(-1.0), parts.source))
+    curve = parts.add("curve", ops.Elu(op.alpha), parts.add("share", _affine(-1 / op.alpha), below))
+    parts.end(ops.Add(), parts.add("over", ops.Relu(), parts.source), curve)
+
+
+def _softsign(parts: Parts, op: ops.Softsign) -> None:
+    size = parts.add("size", ops.Abs(), parts.source)
+    parts.end(ops.Divide(), parts.source, parts.add("total", _affine(offset=1.0), size))
+
+
+def _gelu(parts: Parts, op: ops.Gelu) -> None:
+    """The one of a tanh. The exact one needs an error function, which who lacks it lacks too."""
+    if not op.approximate:
+        return
+    cubes = parts.add("cubes", _affine(0.044715), parts.add("power", ops.Power(3.0), parts.source))
+    total = parts.add("total", ops.Add(), parts.source, cubes)
+    tanh = parts.add("tanh", ops.Tanh(), parts.add("line", _affine(math.sqrt(2 / math.pi)), total))
+    parts.end(ops.Multiply(), parts.source, parts.add("share", _affine(0.5, 0.5), tanh))
+
+
+def _divide(parts: Parts, op: ops.Divide) -> None:
+    first, second = parts.node.inputs
+    parts.end(ops.Multiply(), first, parts.add("by", ops.Reciprocal(), second))
+
+
+def _minimum(parts: Parts, op: ops.Minimum) -> None:
+    """The negative of the largest of the negatives."""
+    negatives = [parts.add("negative", _affine(-1.0), path) for path in parts.node.inputs]
+    parts.end(_affine(-1.0), parts.add("most", ops.Maximum(), *negatives))
+
+
+def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
+    """The squares are added from shifted channels. An even size has its odd channel before."""
+    channels = parts.shape[0] or 0
+    before, after = min(op.size // 2, channels - 1), min((op.size - 1) // 2, channels - 1)
+    squares = parts.add("squares", ops.Multiply(), parts.source, parts.source)
+    wide = parts.add("wide", ops.PadChannels(before, after), squares)
+    shifts = [ops.SliceChannels(start, start + channels) for start in range(before + after + 1)]
+    shifted = [parts.add("shift", shift, wide) for shift in shifts]
+    total = parts.add("total", ops.Add(), *shifted) if len(shifted) > 1 else shifted[0]
+    power = parts.add("power", ops.Power(-op.beta), parts.add("line", _affine(op.alpha, op.bias), total))
+    parts.end(ops.Multiply(), parts.source, power)
+
+
+LOWERINGS: Mapping[type[Op], Callable[[Parts, Any], None]] = {
+    ops.AdaptivePool: pooled,
+    ops.LocalResponseNorm: _response_norm,
+    ops.Relu6: _relu6,
+    ops.HardSigmoid: _hard_sigmoid,
+    ops.HardSwish: _hard_swish,
+    ops.Swish: _swish,
+    ops.Mish: _mish,
+    ops.Celu: _celu,
+    ops.Softsign: _softsign,
+    ops.Gelu: _gelu,
+    ops.Divide: _divide,
+    ops.Minimum: _minimum,
+}
+"""What makes the parts of an op; one that makes none leaves the op to be refused."""
+
+
+def parts_of(
+    graph: Graph, known: Mapping[str, Shape], lacks: Callable[[Op], bool]
+) -> dict[str, tuple[Node, ...]]:
+    """The nodes of which the ops that a destination lacks are made, by the path of each such node, which is
+    that of its last part.
+
+    Args:
+        known: the shape of every path; those of adaptive pools' maps have no open size.
+        lacks: whether the destination lacks an op. Parts that it lacks are made of others too.
+
+    Raises:
+        GraphError: an adaptive pool has too many windows.
+    """
+    shapes = dict(known)
+
+    def nodes(node: Node) -> tuple[Node, ...]:
+        lowering = row_of(LOWERINGS, type(node.op)) if lacks(node.op) else None
+        parts = Parts(node, lacks, shapes)
+        if lowering is not None:
+            lowering(parts, node.op)
+        return tuple(each for part in parts.made for each in nodes(part)) or (node,)
+
+    found = {node.path: nodes(node) for node in graph.nodes}
+    return {path: parts for path, parts in found.items() if parts != (graph.by_path[path],)}

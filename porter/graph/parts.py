@@ -1,0 +1,48 @@
+"""The nodes of which a plan makes one whose op a destination lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from porter.graph.graph import Node
+from porter.graph.ops import Op, Shape
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The nodes that stand for one.
+
+    Attributes:
+        lacks: whether the destination lacks an op.
+        shapes: of every path, those of the parts too. The names of the parts are among them.
+        made: the parts, of which the last one has the node's path and tensors.
+    """
+
+    node: Node
+    lacks: Callable[[Op], bool]
+    shapes: dict[str, Shape]
+    made: list[Node] = field(default_factory=list)
+
+    @property
+    def source(self) -> str:
+        """The first of the values that the node reads."""
+        return self.node.source
+
+    @property
+    def shape(self) -> Shape:
+        """Of this value."""
+        return self.shapes[self.source]
+
+    def add(self, word: str, op: Op, *inputs: str) -> str:
+        """The path of a part before the last one, which has the node's path and then the word."""
+        path = f"{self.node.path}_{word}"
+        while path in self.shapes:
+            path += "_"
+        self.shapes[path] = op.shape(*(self.shapes[each] for each in inputs))
+        self.made.append(Node(path, op, inputs))
+        return path
+
+    def end(self, op: Op, *inputs: str) -> None:
+        """Makes the last part."""
+        self.made.append(replace(self.node, op=op, inputs=inputs))
