@@ -12,6 +12,7 @@ from porter.base.errors import PaddingError
 from porter.frameworks.code.text import Call, Expression, Item
 from porter.graph import INPUT, Node, Op, Shape, shapes
 from porter.graph.blocks.arguments import Value
+from porter.graph.ops import row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY, Front, Realisation, Site
 
@@ -55,7 +56,7 @@ class Spellings:
 
     Attributes:
         framework: its name in comments.
-        plain: for an input of some shape.
+        plain: for an input of some shape; the forms of an op may have one row.
         windowed: for an input of so many channels and a realisation; a pad layer stands before it if the
             realisation has one and does not correct an average.
         pad: a pad layer, with the reader's reason for it.
@@ -96,9 +97,10 @@ class Spellings:
         return [_noted(step, plan.notes) for step in steps]
 
     def _plain(self, node: Node, source: Shape) -> Layer:
-        if type(node.op) not in self.plain:
+        spelling = row_of(self.plain, type(node.op))
+        if spelling is None:
             raise PaddingError(f"the plan does not say how to pad {node.op.words}", where=node.path)
-        return self.plain[type(node.op)](node.op, source)
+        return spelling(node.op, source)
 
 
 def _noted(step: Step, notes: Mapping[str, str]) -> Step:

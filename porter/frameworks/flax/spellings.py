@@ -12,8 +12,6 @@ from porter.graph.blocks.arguments import Value
 from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
 from porter.padding import Convention, Front, Pads, Realisation, Site, Window
 
-_AXES = {0: -1, 1: 1, 2: 2}
-"""Each axis of a map or of features in porter's order, among those of a batch with the channels last."""
 _REDUCTIONS = {"mean": "jnp.mean", "max": "jnp.max", "norm": "jnp.linalg.norm"}
 FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat"})
 """Kinds that are said where they are applied."""
@@ -69,23 +67,30 @@ def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     return Layer("nnx.ConvTranspose", {**ends, **inner, "transpose_kernel": True})
 
 
-def _reduce(op: Any, axis: int, keepdims: bool) -> Layer:
-    return Layer(_REDUCTIONS[op.function], {"axis": axis, **({"keepdims": True} if keepdims else {})})
-
-
-def _pad(ends: Mapping[int, tuple[int, int]], shape: Shape, fill: float = 0.0, **mode: Value) -> Layer:
-    """Cells around a value, by its axes in porter's order."""
-    order = CHANNELS_LAST if is_map(shape) else range(len(shape))
-    width: Value = ((0, 0), *(ends.get(axis, (0, 0)) for axis in order))
-    return Layer("jnp.pad", {"pad_width": width, **(mode or {"constant_values": fill or 0})})
-
-
-def _crop(cuts: Mapping[int, slice], shape: Shape) -> Layer:
-    order = CHANNELS_LAST if is_map(shape) else range(len(shape))
-    kept = {place: cuts[axis] for place, axis in enumerate(order, 1) if axis in cuts}
-    return Layer(
-        "crop", {"cells": tuple((place, cut.start, cut.stop, cut.step) for place, cut in kept.items())}
+def _reduce(op: ops.Reduce, shape: Shape) -> Layer:
+    own: dict[str, Value] = (
+        {"axis": 1 + op.over} if op.of_arrays else {"axis": op.over or -1, "keepdims": True}
     )
+    return Layer(_REDUCTIONS[op.function], own)
+
+
+def _axes(shape: Shape) -> Mapping[int, int]:
+    """The place of each axis of a value among those of a batch."""
+    order = CHANNELS_LAST if is_map(shape) else range(len(shape))
+    return {axis: place for place, axis in enumerate(order, 1)}
+
+
+def _pad(op: ops.Pad | ops.ExtendMap, shape: Shape) -> Layer:
+    own: dict[str, Value] = (
+        {"mode": op.mode} if isinstance(op, ops.ExtendMap) else {"constant_values": op.fill or 0}
+    )
+    width: Value = ((0, 0), *(op.ends.get(axis, (0, 0)) for axis in _axes(shape)))
+    return Layer("jnp.pad", {"pad_width": width, **own})
+
+
+def _crop(op: ops.Crop, shape: Shape) -> Layer:
+    kept = [(place, op.cuts[axis]) for axis, place in _axes(shape).items() if axis in op.cuts]
+    return Layer("crop", {"cells": tuple((place, cut.start, cut.stop, cut.step) for place, cut in kept)})
 
 
 def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:
@@ -160,16 +165,10 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Gelu: plain("nnx.gelu", "approximate"),
     ops.Power: plain("power", "exponent"),
     ops.Step: plain("step", "inclusive"),
-    ops.ReduceMap: lambda op, shape: _reduce(op, _AXES[op.over], keepdims=True),
-    ops.ReduceAxis: lambda op, shape: _reduce(op, 1 + op.axis, keepdims=False),
+    ops.Reduce: _reduce,
     ops.GlobalAvgPool: lambda op, shape: Layer("jnp.mean", {"axis": (1, 2), "keepdims": op.keep}),
     ops.GlobalMaxPool: lambda op, shape: Layer("jnp.max", {"axis": (1, 2), "keepdims": op.keep}),
-    ops.AdaptiveAvgPool: lambda op, shape: Layer(
-        "adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "mean"}
-    ),
-    ops.AdaptiveMaxPool: lambda op, shape: Layer(
-        "adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "max"}
-    ),
+    ops.AdaptivePool: plain("adaptive_pool", "rows", "columns", "function"),
     ops.ConcatChannels: plain("concat"),
     ops.Join: lambda op, shape: Layer("join", {"axis": 1 + op.axis}),
     ops.Identity: plain("nnx.identity"),
@@ -180,13 +179,9 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
         "flatten", {"order": op.order if (op.rows, op.columns) != (1, 1) else "HWC"}
     ),
     ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
-    ops.PadMap: lambda op, shape: _pad(op.ends, shape, op.fill),
-    ops.PadAxis: lambda op, shape: _pad(op.ends, shape, op.fill),
-    ops.PadChannels: lambda op, shape: _pad(op.ends, shape),
-    ops.ExtendMap: lambda op, shape: _pad(op.ends, shape, mode=op.mode),
-    ops.CropMap: lambda op, shape: _crop(op.cuts, shape),
-    ops.CropAxis: lambda op, shape: _crop(op.cuts, shape),
-    ops.SliceChannels: lambda op, shape: _crop(op.cuts, shape),
+    ops.Pad: _pad,
+    ops.ExtendMap: _pad,
+    ops.Crop: _crop,
     ops.ChannelShuffle: plain("channel_shuffle", "groups"),
     ops.DepthToSpace: plain("depth_to_space", "block", "order"),
     ops.SpaceToDepth: plain("space_to_depth", "block", "order"),
@@ -196,14 +191,11 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Rearrange: _rearrange,
     ops.MatMul: plain("matmul", "transpose"),
     ops.Attention: plain("attention", "heads", "scale"),
-    ops.AddArray: lambda op, shape: Layer("AddArray", {"shape": _sizes(op, shape)}),
-    ops.MultiplyArray: lambda op, shape: Layer("MultiplyArray", {"shape": _sizes(op, shape)}),
+    ops.OfArray: lambda op, shape: Layer(
+        type(op).__name__, {"shape": tuple(op.sizes[axis] for axis in _axes(shape))}
+    ),
     ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "features": channels_in(shape)}),
 }
-
-
-def _sizes(op: ops.OfArray, shape: Shape) -> Value:
-    return tuple(op.sizes[axis] for axis in CHANNELS_LAST) if is_map(shape) else op.sizes
 
 
 def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:

@@ -118,6 +118,15 @@ def _hard_sigmoid(op: ops.HardSigmoid, shape: Shape) -> Layer:
     return Layer("HardSigmoid", {"slope": op.slope, "offset": op.offset})
 
 
+def _blocks(kind: str, factor: str) -> Callable[[Any, Shape], Layer]:
+    """torch's own layer has the channel first."""
+    return lambda op, shape: (
+        Layer(kind, {factor: op.block})
+        if op.order == "CRD"
+        else Layer(type(op).__name__, {"block": op.block})
+    )
+
+
 def _upsample(op: ops.Upsample, shape: Shape) -> Layer:
     mode = "nearest" if max(op.rows, op.columns) <= _LARGEST_NEAREST else "nearest-exact"
     return Layer("Upsample", {"scale_factor": pair((op.rows, op.columns)), "mode": mode})
@@ -190,11 +199,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global("global_avg_pool"),
     ops.GlobalMaxPool: _global("global_max_pool"),
-    ops.AdaptiveAvgPool: lambda op, shape: Layer(
-        "AdaptiveAvgPool2d", {"output_size": pair((op.rows, op.columns))}
-    ),
-    ops.AdaptiveMaxPool: lambda op, shape: Layer(
-        "AdaptiveMaxPool2d", {"output_size": pair((op.rows, op.columns))}
+    ops.AdaptivePool: lambda op, shape: Layer(
+        f"{type(op).__name__}2d", {"output_size": pair((op.rows, op.columns))}
     ),
     ops.ReduceMap: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
     ops.Dense: lambda op, shape: Layer(
@@ -224,8 +230,10 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Power: plain("Power", "exponent"),
     ops.HardSigmoid: _hard_sigmoid,
     ops.Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
-    ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1 + channels_axis(shape)}),
-    ops.LogSoftmax: lambda op, shape: Layer("LogSoftmax", {"dim": 1 + channels_axis(shape)}),
+    **dict.fromkeys(
+        (ops.Softmax, ops.LogSoftmax),
+        lambda op, shape: Layer(type(op).__name__, {"dim": 1 + channels_axis(shape)}),
+    ),
     ops.Step: plain("Step", "inclusive"),
     ops.Add: plain("add"),
     ops.Multiply: plain("multiply"),
@@ -247,16 +255,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.PadChannels: plain("PadChannels", "before", "after"),
     ops.SliceChannels: plain("SliceChannels", "start", "stop", "step"),
     ops.ChannelShuffle: plain("ChannelShuffle", "groups"),
-    ops.DepthToSpace: lambda op, shape: (
-        Layer("PixelShuffle", {"upscale_factor": op.block})
-        if op.order == "CRD"
-        else Layer("DepthToSpace", {"block": op.block})
-    ),
-    ops.SpaceToDepth: lambda op, shape: (
-        Layer("PixelUnshuffle", {"downscale_factor": op.block})
-        if op.order == "CRD"
-        else Layer("SpaceToDepth", {"block": op.block})
-    ),
+    ops.DepthToSpace: _blocks("PixelShuffle", "upscale_factor"),
+    ops.SpaceToDepth: _blocks("PixelUnshuffle", "downscale_factor"),
     ops.Upsample: _upsample,
     ops.Rearrange: lambda op, shape: (
         Layer("Rearrange", {"pattern": op.pattern}) if op.moves.joined else Layer("Flatten", {"start_dim": 0})
@@ -273,8 +273,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ReduceAxis: lambda op, shape: Layer(
         "Reduce", {"function": _METHODS[op.function], "dim": 1 + op.axis}
     ),
-    ops.AddArray: plain("AddArray", "sizes"),
-    ops.MultiplyArray: plain("MultiplyArray", "sizes"),
+    ops.OfArray: lambda op, shape: Layer(type(op).__name__, {"sizes": op.sizes}),
     ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "width": _channels(shape)}),
     ops.Resize: _resize,
     ops.ResizeLike: _resize_like,
