@@ -8,18 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.forward import Forward
 from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
-from porter.frameworks.code.runs import SHORTEST, Run, find_runs, whole_run
+from porter.frameworks.code.runs import SHORTEST, Owner, Run, find_runs, whole_run
 from porter.frameworks.code.template import Alternative, Edge, Template, TemplatePart
 from porter.frameworks.code.text import (
-    INDENT,
     Call,
     Choice,
+    Code,
     Expression,
     Item,
     call,
-    comment,
     expressed,
-    lines,
     literal,
     spelled,
 )
@@ -87,7 +85,6 @@ def write_class(
         taken = {*given, *writer.arguments.derived}
         local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
         writer = _Writer(template, given, known, {product: local})
-        writer.body.insert(0, f"{INDENT * 2}{local} = {product}")
     parameters = _parameters(writer.arguments.used(), defaults)
     language, runs = (
         known.language,
@@ -96,17 +93,15 @@ def write_class(
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
     signature += ["*", *language.passed] if language.passed else []
     forward = Forward(language, template, writer.flags, runs, writer.inlined)
-    written = [
-        f"class {name}({language.module}):",
-        *lines("def __init__", Call("", tuple(map(Item, signature))), ":", depth=1),
-        *(f"{INDENT * 2}{line}" for line in language.begin),
-        *(writer.body or [f"{INDENT * 2}pass"] if not language.begin else writer.body),
-        "",
-        f"{INDENT}def {language.method}({', '.join(['self', *template.variables.values()])}):",
-        *entry,
-        *forward.statements(),
-    ]
-    return Class(name, parameters, tuple(written))
+    code = Code()
+    methods = code.within(f"class {name}({language.module}):")
+    methods.say("def __init__", Call("", tuple(map(Item, signature))), ":")
+    for line in language.begin if language.begin or writer.body.lines else ("pass",):
+        methods.deeper.line(line)
+    code.lines.extend([*writer.body.lines, ""])
+    methods.line(f"def {language.method}({', '.join(['self', *template.variables.values()])}):")
+    code.lines.extend([*entry, *forward.statements()])
+    return Class(name, parameters, tuple(code.lines))
 
 
 def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
@@ -145,7 +140,9 @@ class _Writer:
         self.flags: dict[tuple[str | None, int | None], str] = {}
         self.runs: list[Run] = []
         self.inlined: dict[str, Mapping[str, Expression]] = {}
-        self.body: list[str] = []
+        self.body = Code(depth=2)
+        for product, local in products.items():
+            self.body.line(f"{local} = {product}")
         single = template.uses == 1
         root_runs = find_runs(template.parts, known.classes, template.outputs) if single else []
         self.runs = list(root_runs)
@@ -161,7 +158,7 @@ class _Writer:
             if run is None:
                 self._part(part, single)
             elif run.names[0] == part.name:
-                self.body += run.lines(known.language, "self", self._use)
+                run.write(self.body, Owner(known.language, "self"), self._use)
             for number, edge in enumerate(part.inputs):
                 self._flag(edge, part.name, number)
         for number, edge in enumerate(template.outputs):
@@ -172,7 +169,7 @@ class _Writer:
         for depth in range(1, len(parents) + 1):
             container = ".".join(parents[:depth])
             if container not in containers:
-                self.body.append(f"{INDENT * 2}self.{container} = {self.known.language.module}()")
+                self.body.line(f"self.{container} = {self.known.language.module}()")
                 containers.add(container)
         containers.add(name if not parents else f"{'.'.join(parents)}.{own}")
 
@@ -201,7 +198,7 @@ class _Writer:
         while flag in taken:
             flag += "_"
         self.flags[key] = flag
-        self.body.append(f"{INDENT * 2}self.{flag} = {self.arguments.condition(here, flag)}")
+        self.body.line(f"self.{flag} = {self.arguments.condition(here, flag)}")
 
     def _part(self, part: TemplatePart, single: bool) -> None:
         if part.again is not None or part.name in self.inlined:
@@ -220,35 +217,31 @@ class _Writer:
                 )
             return
         if part.name in self.known.stages:
-            self.body += lines(f"self.{part.name} = ", self.known.stages[part.name], depth=2)
+            self.body.say(f"self.{part.name} = ", self.known.stages[part.name])
             return
         language = self.known.language
         if single and part.alternatives[0].kind == language.in_a_row:
             run = whole_run(part.alternatives[0].parts, self.known.classes)
             if run is not None and len(run.names) >= SHORTEST:
-                self.body.append(f"{INDENT * 2}self.{part.name} = {language.row}")
-                self.body += run.lines(language, f"self.{part.name}", self._use)
+                self.body.line(f"self.{part.name} = {language.row}")
+                run.write(self.body, Owner(language, f"self.{part.name}"), self._use)
                 return
         rest = set(range(self.template.uses))
         word = "if"
         for alternative in part.alternatives:
             value = self._value(alternative, part.name)
-            left = rest - set(alternative.at)
-            if word == "if" and not left:
-                self.body += comment(alternative.why, 2)
-                self.body += lines(f"self.{part.name} = ", value, depth=2)
-                return
+            left, code = rest - set(alternative.at), self.body
             if left:
                 here = {use: use in alternative.at for use in rest}
                 condition = self.arguments.condition(here, f"with_{part.name.replace('.', '_')}", part.name)
-                self.body.append(f"{INDENT * 2}{word} {condition}:")
-            else:
-                self.body.append(f"{INDENT * 2}else:")
-            self.body += comment(alternative.why, 3)
-            self.body += lines(f"self.{part.name} = ", value, depth=3)
+                code = self.body.within(f"{word} {condition}:")
+            elif word == "elif":
+                code = self.body.within("else:")
+            code.comment(alternative.why)
+            code.say(f"self.{part.name} = ", value)
             rest, word = left, "elif"
         if rest:
-            self.body += [f"{INDENT * 2}else:", f"{INDENT * 3}self.{part.name} = {language.identity}"]
+            self.body.within("else:").line(f"self.{part.name} = {language.identity}")
 
     def _value(self, alternative: Alternative, owner: str) -> Expression:
         if alternative.kind in (CHAIN, ROW):

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, Template, TemplatePart
-from porter.frameworks.code.text import WIDTH, Call, Choice, Expression, call, flat, lines, tuple_lines
+from porter.frameworks.code.text import Call, Choice, Code, Expression, call, flat
 
 OPERATORS = {"add": " + ", "multiply": " * ", "divide": " / "}
 """Functions that are written between their values."""
 _NESTED = 3
 """How many calls are nested in one statement."""
+
+
+class _Pending(NamedTuple):
+    """A statement that is not written yet: its variable gets an expression of so many nested calls."""
+
+    variable: str
+    expression: Expression
+    calls: int
 
 
 class Forward:
@@ -42,98 +51,95 @@ class Forward:
         )
         self.joins = any(self._function(part) == "concat" for part in template.parts)
         self.readers: dict[str, list[TemplatePart | None]] = {}  # of each part; None reads the outputs
-        for reader, edges in (*((part, part.inputs) for part in template.parts), (None, template.outputs)):
+        self.last_read: dict[str, int] = {}
+        readers = (*((part, part.inputs) for part in template.parts), (None, template.outputs))
+        for number, (reader, edges) in enumerate(readers):
             for source in {source for edge in edges for source in edge.sources}:
                 self.readers.setdefault(source, []).append(reader)
-        self.written: list[str] = []
+                self.last_read[source] = number
+        self.variables = {**template.variables}
+        self.pending: _Pending | None = None
+        self.code = Code(depth=2)
 
     def statements(self) -> list[str]:
         """The lines, at the indentation of a method's body."""
-        parts = self.template.parts
-        last_read = {
-            source: number
-            for number, part in enumerate(parts)
-            for edge in part.inputs
-            for source in edge.sources
-        }
-        last_read |= {source: len(parts) for edge in self.template.outputs for source in edge.sources}
-        variables = {**self.template.variables}
         skipped: set[str] = set()
-        # Of the statement not written yet: variable, expression, depth.
-        pending: tuple[str, Expression, int] | None = None
-        for number, part in enumerate(parts):
+        for number, part in enumerate(self.template.parts):
             if part.name in skipped:
                 continue
-            source = part.inputs[0].source
             live = {
-                variables[name] for name, last in last_read.items() if last > number and name in variables
+                self.variables[name]
+                for name, last in self.last_read.items()
+                if last > number and name in self.variables
             }
             if part.name in self.runs:
-                names, template_name, numbers = self.runs[part.name]
-                skipped.update(names)
-                self._write(pending)
-                pending = None
-                variable = variables[source]
-                if variable in live:
-                    variable = self._fresh(part, live)
-                    self.written.append(f"        {variable} = {variables[source]}")
-                self.written.append(f"        for index in {numbers}:")
-                self.written.append(
-                    f"            {variable} = {self.language.got(template_name)}({variable})"
-                )
-                variables[names[-1]] = variable
-                continue
-            variable = variables[source]
-            beside = self.joins and variable == "x" and bool(live)
-            if (
-                variable in live
-                or beside
-                or len(part.inputs[0].sources) > 1
-                or self._function(part) == "concat"
-            ):
-                variable = self._fresh(part, live)
-            nests = (
-                pending is not None
-                and self._function(part) is None
-                and len(part.inputs) == 1
-                and part.inputs[0].other is None
-            )
-            if (
-                nests
-                and pending is not None
-                and variables[source] == pending[0] == variable
-                and pending[2] < _NESTED
-            ):
-                nested = self._called(part, [pending[1]])
-                if len(f"        return {flat(nested)}") <= WIDTH:
-                    pending = variable, nested, pending[2] + 1
-                    variables[part.name] = variable
-                    continue
-            summed = self._summed(part, variables, pending, live)
+                skipped.update(self._loop(part, live))
+            else:
+                self._statement(part, live)
+        self._finish()
+        return self.code.lines
+
+    def _loop(self, part: TemplatePart, live: set[str]) -> Sequence[str]:
+        """Writes the loop over the parts of a run, and returns their names."""
+        names, pattern, numbers = self.runs[part.name]
+        self._write()
+        given = variable = self.variables[part.inputs[0].source]
+        if variable in live:
+            variable = self._fresh(part, live)
+            self.code.line(f"{variable} = {given}")
+        loop = self.code.within(f"for index in {numbers}:")
+        loop.line(f"{variable} = {self.language.got(pattern)}({variable})")
+        self.variables[names[-1]] = variable
+        return names
+
+    def _statement(self, part: TemplatePart, live: set[str]) -> None:
+        """Makes the statement of a part the pending one. It takes in the one that is, or writes it."""
+        first = part.inputs[0]
+        variable = self.variables[first.source]
+        beside = self.joins and variable == "x" and bool(live)
+        if variable in live or beside or len(first.sources) > 1 or self._function(part) == "concat":
+            variable = self._fresh(part, live)
+        found = self._nested(part, variable)
+        if found is None:
+            summed = self._summed(part, live)
             if summed is None:
-                self._write(pending)
-            pending = variable, summed or self._expression(part, variables), 1
-            variables[part.name] = variable
-        self._finish(pending, variables)
-        return self.written
+                self._write()
+            found = _Pending(variable, summed or self._expression(part, self.variables), 1)
+        self.pending = found
+        self.variables[part.name] = variable
 
-    def _finish(self, pending: tuple[str, Expression, int] | None, variables: Mapping[str, str]) -> None:
+    def _nested(self, part: TemplatePart, variable: str) -> _Pending | None:
+        """The pending statement with its call in that of a part, which alone reads it."""
+        pending, first = self.pending, part.inputs[0]
+        if pending is None or len(part.inputs) > 1 or first.other is not None:
+            return None
+        if self._function(part) is not None or pending.calls == _NESTED:
+            return None
+        if not self.variables[first.source] == pending.variable == variable:
+            return None
+        nested = self._called(part, [pending.expression])
+        return _Pending(variable, nested, pending.calls + 1) if self._returned(nested) else None
+
+    def _returned(self, expression: Expression) -> bool:
+        """Whether a line that returns an expression holds it."""
+        return self.code.fits(f"return {flat(expression)}")
+
+    def _finish(self) -> None:
         outputs = [
-            self._edge(edge, (None, number), variables) for number, edge in enumerate(self.template.outputs)
+            self._edge(edge, (None, number), self.variables)
+            for number, edge in enumerate(self.template.outputs)
         ]
-        if pending is not None and outputs == [pending[0]]:
-            self.written += lines("return ", pending[1], depth=2)
-            return
-        self._write(pending)
-        self.written += (
-            tuple_lines("return ", outputs, depth=2)
-            if len(outputs) > 1
-            else lines("return ", outputs[0], depth=2)
-        )
+        if self.pending is not None and outputs == [self.pending.variable]:
+            outputs = [self.pending.expression]
+        else:
+            self._write()
+        self.code.say_tuple("return ", outputs)
 
-    def _write(self, pending: tuple[str, Expression, int] | None) -> None:
-        if pending is not None and pending[1] != pending[0]:
-            self.written += lines(f"{pending[0]} = ", pending[1], depth=2)
+    def _write(self) -> None:
+        """Writes the pending statement, if there is one."""
+        if self.pending is not None and self.pending.expression != self.pending.variable:
+            self.code.say(f"{self.pending.variable} = ", self.pending.expression)
+        self.pending = None
 
     def _fresh(self, part: TemplatePart, live: set[str]) -> str:
         short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
@@ -176,34 +182,21 @@ class Forward:
     def _function(self, part: TemplatePart) -> str | None:
         return next((each.kind for each in part.alternatives if each.kind in self.language.functions), None)
 
-    def _summed(
-        self,
-        part: TemplatePart,
-        variables: Mapping[str, str],
-        pending: tuple[str, Expression, int] | None,
-        live: set[str],
-    ) -> Expression | None:
-        """A sum with the call that is not written yet as one of its terms, if nothing else reads that
-        call.
-        """
-        sources = [edge.source for edge in part.inputs if edge.other is None]
-        mine = [source for source in sources if pending is not None and variables[source] == pending[0]]
-        plain = (
-            self._function(part) in OPERATORS
-            and (part.name, None) not in self.flags
-            and len(sources) == len(part.inputs)
-        )
-        if (
-            pending is None
-            or not plain
-            or len(mine) != 1
-            or pending[0] in live
-            or not isinstance(pending[1], Call)
-        ):
+    def _summed(self, part: TemplatePart, live: set[str]) -> Expression | None:
+        """A sum with the pending call as one of its terms, if nothing else reads that call."""
+        pending = self.pending
+        if pending is None or pending.variable in live or not isinstance(pending.expression, Call):
             return None
-        term = flat(pending[1])
-        found = self._expression(part, {**variables, mine[0]: term or ""})
-        return found if term is not None and len(f"        return {flat(found)}") <= WIDTH else None
+        if self._function(part) not in OPERATORS or (part.name, None) in self.flags:
+            return None
+        if any(edge.other is not None for edge in part.inputs):
+            return None
+        mine = [edge.source for edge in part.inputs if self.variables[edge.source] == pending.variable]
+        term = flat(pending.expression)
+        if len(mine) != 1 or term is None:
+            return None
+        found = self._expression(part, {**self.variables, mine[0]: term})
+        return found if self._returned(found) else None
 
     def _edge(self, edge: Edge, key: tuple[str | None, int], variables: Mapping[str, str]) -> Expression:
         if edge.other is None:

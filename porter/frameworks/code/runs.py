@@ -11,17 +11,7 @@ from typing import Protocol
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.template import Edge, TemplatePart
-from porter.frameworks.code.text import (
-    INDENT,
-    WIDTH,
-    Call,
-    Expression,
-    Item,
-    lines,
-    literal,
-    spelled,
-    tuple_lines,
-)
+from porter.frameworks.code.text import Call, Code, Expression, Item, literal, spelled
 from porter.graph.blocks.arguments import Value
 
 SHORTEST = 5
@@ -39,6 +29,33 @@ class _HasName(Protocol):
 
     @property
     def default(self) -> str | None: ...
+
+
+Table = list[tuple[tuple[Value, ...], int]]
+"""Rows of arguments, each with the number of uses that have it."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What parts are added to: a module, `self`, or a row."""
+
+    language: Language
+    name: str
+
+    @property
+    def counts(self) -> bool:
+        """Whether parts have names, in which they are counted."""
+        return self.name == "self" or not self.language.rows
+
+    def add(self, code: Code, pattern: str, use: Call) -> None:
+        """Writes what adds the part called `pattern`."""
+        added = Code(code.depth)
+        added.say("", self.language.added(self.name, pattern, use))
+        if len(added.lines) == 1:
+            code.lines.extend(added.lines)
+            return
+        code.say("block = ", use)
+        code.say("", self.language.added(self.name, pattern, "block"))
 
 
 @dataclass(frozen=True)
@@ -68,10 +85,8 @@ class Run:
         stop = self.start + len(self.names)
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
-    def lines(
-        self, language: Language, target: str, call: Callable[[str, Mapping[str, Expression]], Call]
-    ) -> list[str]:
-        """The loop that adds the parts to `target`; `call` writes a use of the class from the text of its
+    def write(self, code: Code, owner: Owner, call: Callable[[str, Mapping[str, Expression]], Call]) -> None:
+        """The loop that adds the parts to their owner; `call` writes a use of the class from the text of its
         arguments.
         """
         varying = [name for name in self.parameters if len({use[name] for use in self.arguments}) > 1]
@@ -80,56 +95,45 @@ class Run:
             name: name if name in varying else spelled(first_use[name]) for name in self.parameters
         }
         exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
-        counts = target == "self" or not language.rows  # otherwise the parts have no names
-        plain = f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
         if len(exceptions) == len(varying):
-            use = call(self.kind, texts | exceptions)
-            head = f"for index in {self.numbers}:" if exceptions else plain
-            return [f"{INDENT * 2}{head}", *added(language, target, self.pattern, use, [], 3)]
+            loop = code.within(self._head(counts=bool(exceptions) or owner.counts))
+            owner.add(loop, self.pattern, call(self.kind, texts | exceptions))
+            return
         step = self._next_channels(varying)
-        if step is not None:
-            varying.remove("channels")
-        margin, first = INDENT * 2, first_use.get("channels")
-        before = [] if step is None else [f"{margin}channels = {first}"]
-        after = [] if step is None else [f"channels = {step}"]
-        if not varying:
-            body = added(language, target, self.pattern, call(self.kind, texts), after, 3)
-            return [*before, f"{margin}{plain}", *body]
+        carried = {} if step is None else {"channels": (str(first_use["channels"]), step)}
+        varying = [name for name in varying if name not in carried]
         table, special = self._table(varying, step or "")
-        if all(repeats == 1 for _, repeats in table):
-            rows = [_row(row) for row, _ in table]
-            names, table_rows = ", ".join(varying), "settings"
-            if counts:
-                names = f"index, ({names})" if len(varying) > 1 else f"index, {names}"
-                table_rows = f"enumerate(settings{f', start={self.start}' if self.start else ''})"
-            return [
-                *before,
-                *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
-                *_loop("index, " if counts else "", names, table_rows, varying),
-                *added(language, target, self.pattern, call(self.kind, texts), after, 3),
-            ]
-        if special is not None:
+        repeated = bool(varying) and any(repeats > 1 for _, repeats in table)
+        if repeated and owner.counts:
+            carried["index"] = str(self.start), "index + 1"
+        if carried:
+            code.line(f"{', '.join(carried)} = {', '.join(begin for begin, _ in carried.values())}")
+        if not varying:
+            loop = code.within(self._head(owner.counts))
+        elif repeated:
+            loop = _repeats(code, varying, table, special)
+        else:
+            loop = self._settings(code, varying, table, owner.counts)
+        if special is not None and repeated:
             name, usual = special
             texts[name] = f"{name} if repeat == 0 else {literal(usual)}"
-        rows = [_row((*row, repeats)) for row, repeats in table]
-        note = f"{margin}# {', '.join([*varying, 'repeats'])}" + (
-            f"; only the first has the {special[0]}" if special else ""
-        )
+        owner.add(loop, self.pattern, call(self.kind, texts))
+        if [*carried] == ["index"]:
+            loop.line("index += 1")
+        elif carried:
+            loop.line(f"{', '.join(carried)} = {', '.join(after for _, after in carried.values())}")
+
+    def _head(self, counts: bool) -> str:
+        return f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
+
+    def _settings(self, code: Code, varying: Sequence[str], table: Table, counts: bool) -> Code:
+        """A loop over a row of arguments for each use."""
+        names, rows = ", ".join(varying), "settings"
         if counts:
-            before = [
-                f"{margin}index = {self.start}"
-                if step is None
-                else f"{margin}channels, index = {first}, {self.start}"
-            ]
-            after = ["index += 1" if step is None else f"channels, index = {step}, index + 1"]
-        return [
-            *before,
-            note,
-            *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
-            *_loop("", ", ".join([*varying, "repeats"]), "settings", [*varying, "repeats"]),
-            f"{margin}{INDENT}for {'repeat' if special else '_'} in range(repeats):",
-            *added(language, target, self.pattern, call(self.kind, texts), after, 4),
-        ]
+            names = f"index, ({names})" if len(varying) > 1 else f"index, {names}"
+            rows = f"enumerate(settings{f', start={self.start}' if self.start else ''})"
+        _say_settings(code, [row for row, _ in table])
+        return _loop(code, "index, " if counts else "", names, rows, varying)
 
     def _next_channels(self, varying: Sequence[str]) -> str | None:
         """The channels of the next use, as an expression of this use's arguments, if one is right for all."""
@@ -156,9 +160,7 @@ class Run:
                 return f"{literal(values[place])} if index == {number} else {literal(others[0])}"
         return None
 
-    def _table(
-        self, varying: Sequence[str], step: str
-    ) -> tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None]:
+    def _table(self, varying: Sequence[str], step: str) -> tuple[Table, tuple[str, Value] | None]:
         """Rows of the varying arguments, each with its number of repeats, and the argument that differs in a
         row's first use.
 
@@ -166,7 +168,7 @@ class Run:
         """
         values = [tuple(use[name] for name in varying) for use in self.arguments]
         best = [(row, len(list(group))) for row, group in groupby(values)]
-        found: tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None] = (best, None)
+        found: tuple[Table, tuple[str, Value] | None] = (best, None)
         for place, name in enumerate(varying):
             usual = Counter(row[place] for row in values).most_common(1)[0][0]
             rows = list(_rows_by_first(values, place, usual))
@@ -251,27 +253,28 @@ def _rows_by_first(
             start = end
 
 
-def added(
-    language: Language, target: str, pattern: str, use: Call, after: Sequence[str], depth: int
-) -> list[str]:
-    """The lines that add the part called `pattern` to `target`, and those `after` them."""
-    added = lines("", language.added(target, pattern, use), depth=depth)
-    if len(added) > 1:
-        added = [
-            *lines("block = ", use, depth=depth),
-            *lines("", language.added(target, pattern, "block"), depth=depth),
-        ]
-    return [*added, *(INDENT * depth + text for text in after)]
+def _repeats(code: Code, varying: Sequence[str], table: Table, special: tuple[str, Value] | None) -> Code:
+    """A loop over rows of arguments, and in it one over the uses that have a row."""
+    names = [*varying, "repeats"]
+    note = f"; only the first has the {special[0]}" if special else ""
+    code.line(f"# {', '.join(names)}{note}")
+    _say_settings(code, [(*row, repeats) for row, repeats in table])
+    uses = "repeat" if special else "_"
+    return _loop(code, "", ", ".join(names), "settings", names).within(f"for {uses} in range(repeats):")
 
 
-def _loop(before: str, names: str, table: str, varying: Sequence[str]) -> list[str]:
-    """The head of a loop over a table. If its line would be too long, the row is taken apart in the next
-    one.
-    """
-    head = f"{INDENT * 2}for {names} in {table}:"
-    if len(head) <= WIDTH:
-        return [head]
-    return [f"{INDENT * 2}for {before}row in {table}:", *tuple_lines("", varying, " = row", 3)]
+def _say_settings(code: Code, rows: Sequence[tuple[Value, ...]]) -> None:
+    code.say("settings = ", Call("", tuple(Item(_row(row)) for row in rows), "[]"))
+
+
+def _loop(code: Code, before: str, names: str, table: str, varying: Sequence[str]) -> Code:
+    """A loop over a table. If its head would be too long, the row is taken apart in the next line."""
+    head = f"for {names} in {table}:"
+    if code.fits(head):
+        return code.within(head)
+    loop = code.within(f"for {before}row in {table}:")
+    loop.say_tuple("", varying, " = row")
+    return loop
 
 
 def _row(values: tuple[Value, ...]) -> str:

@@ -7,18 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from porter.frameworks.code.language import Language
-from porter.frameworks.code.runs import Run, added
-from porter.frameworks.code.text import (
-    INDENT,
-    Call,
-    Choice,
-    Expression,
-    Item,
-    expressed,
-    flat,
-    lines,
-    literal,
-)
+from porter.frameworks.code.runs import Owner, Run
+from porter.frameworks.code.text import Call, Choice, Code, Expression, Item, expressed, flat, literal
 from porter.graph.blocks.arguments import Arguments, Value, Vector
 
 
@@ -74,22 +64,19 @@ def write_stages(
         texts[key] = text
     used, use = arguments.used(), call(first.kind, texts)
     number = "_" if language.rows and "index" not in (flat(use) or "index") else "index"
-    return Stages(
-        (
-            *lines(f"def {name}", Call("", tuple(map(Item, [*used, *language.passed]))), ":"),
-            f"{INDENT}row = {language.row}",
-            (
-                f"{INDENT}for {number} in "
-                f"range({f'{first.start}, ' if first.start else ''}{_shifted(length, first.start)}):"
-            ),
-            *added(language, "row", first.pattern, use, [], 2),
-            f"{INDENT}return row",
-        ),
-        {
-            row: _call(name, {key: vector[number] for key, vector in used.items()}, language)
-            for number, row in enumerate(runs)
-        },
-    )
+    code = Code()
+    code.say(f"def {name}", Call("", tuple(map(Item, [*used, *language.passed]))), ":")
+    body = code.deeper
+    body.line(f"row = {language.row}")
+    begin = f"{first.start}, " if first.start else ""
+    loop = body.within(f"for {number} in range({begin}{_shifted(length, first.start)}):")
+    Owner(language, "row").add(loop, first.pattern, use)
+    body.line("return row")
+    calls = {
+        row: _call(name, {key: vector[number] for key, vector in used.items()}, language)
+        for number, row in enumerate(runs)
+    }
+    return Stages(tuple(code.lines), calls)
 
 
 def _argument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import wrap
 
 from porter.graph.blocks.arguments import Arguments, Value, Vector
@@ -94,49 +94,73 @@ def _flat_item(item: Item) -> str | None:
     return f"{item.keyword}={value}" if item.keyword else value
 
 
-def comment(text: str, depth: int) -> list[str]:
-    margin = f"{INDENT * depth}# "
-    return wrap(text, WIDTH, initial_indent=margin, subsequent_indent=margin)
+@dataclass(frozen=True)
+class Code:
+    """Lines of Python, of which the next ones stand `depth` steps in."""
 
+    depth: int = 0
+    lines: list[str] = field(default_factory=list)
 
-def lines(prefix: str, expression: Expression, suffix: str = "", depth: int = 0) -> list[str]:
-    """`prefix`, the expression and `suffix` as lines at an indentation of `depth` steps."""
-    margin = INDENT * depth
-    whole = flat(expression)
-    if whole is not None and len(margin + prefix + whole + suffix) <= WIDTH:
-        return [margin + prefix + whole + suffix]
-    if isinstance(expression, str):
-        return [margin + prefix + expression + suffix]
-    if isinstance(expression, Choice):
-        if whole is not None and len(margin + INDENT + whole) <= WIDTH:
-            return [f"{margin}{prefix}(", f"{margin}{INDENT}{whole}", f"{margin}){suffix}"]
-        return [
-            f"{margin}{prefix}(",
-            *lines("", expression.yes, "", depth + 1),
-            f"{margin}{INDENT}if {expression.condition}",
-            *lines("else ", expression.no, "", depth + 1),
-            f"{margin}){suffix}",
-        ]
-    first, last = (
-        margin + prefix + expression.head + expression.brackets[0],
-        margin + expression.brackets[1] + suffix,
-    )
-    items = [_flat_item(item) for item in expression.items]
-    inner = None if None in items else ", ".join(filter(None, items))
-    is_call = expression.brackets == "()" and (prefix + expression.head)[-1:] not in ("", " ")
-    if inner is not None and is_call and len(margin + INDENT + inner) <= WIDTH:
-        return [first, margin + INDENT + inner, last]
-    body: list[str] = []
-    for item in expression.items:
-        if item.comment:
-            body += comment(item.comment, depth + 1)
-        body += lines(f"{item.keyword}=" if item.keyword else "", item.value, ",", depth + 1)
-    return [first, *body, last]
+    def line(self, text: str) -> None:
+        self.lines.append(INDENT * self.depth + text)
 
+    @property
+    def deeper(self) -> Code:
+        """Where what stands under the last line is written."""
+        return Code(self.depth + 1, self.lines)
 
-def tuple_lines(prefix: str, items: Sequence[Expression], suffix: str = "", depth: int = 0) -> list[str]:
-    """As `lines`, for a tuple, which has parentheses only if it takes several lines."""
-    bare = ", ".join(flat(item) or "" for item in items)
-    if len(items) > 1 and len(INDENT * depth + prefix + bare + suffix) > WIDTH:
-        return lines(prefix, Call("", tuple(map(Item, items))), suffix, depth)
-    return lines(prefix, bare, suffix, depth)
+    def within(self, head: str) -> Code:
+        """The same, under a line such as `for index in range(4):`."""
+        self.line(head)
+        return self.deeper
+
+    def fits(self, text: str) -> bool:
+        """Whether a line is no longer than lines are."""
+        return len(INDENT * self.depth + text) <= WIDTH
+
+    def comment(self, text: str) -> None:
+        margin = f"{INDENT * self.depth}# "
+        self.lines.extend(wrap(text, WIDTH, initial_indent=margin, subsequent_indent=margin))
+
+    def say(self, prefix: str, expression: Expression, suffix: str = "") -> None:
+        """`prefix`, the expression and `suffix`, in several lines if one does not hold them."""
+        whole = flat(expression)
+        if isinstance(expression, str) or (whole is not None and self.fits(prefix + whole + suffix)):
+            self.line(f"{prefix}{whole}{suffix}")
+        elif isinstance(expression, Choice):
+            self._say_choice(prefix, expression, suffix)
+        else:
+            self._say_call(prefix, expression, suffix)
+
+    def say_tuple(self, prefix: str, items: Sequence[Expression], suffix: str = "") -> None:
+        """As `say`, for a tuple, which has parentheses only if it takes several lines."""
+        bare = ", ".join(flat(item) or "" for item in items)
+        if len(items) == 1:
+            self.say(prefix, items[0], suffix)
+        else:
+            several = Call("", tuple(map(Item, items)))
+            self.say(prefix, bare if self.fits(prefix + bare + suffix) else several, suffix)
+
+    def _say_choice(self, prefix: str, choice: Choice, suffix: str) -> None:
+        whole, inner = flat(choice), self.within(f"{prefix}(")
+        if whole is not None and inner.fits(whole):
+            inner.line(whole)
+        else:
+            inner.say("", choice.yes)
+            inner.line(f"if {choice.condition}")
+            inner.say("else ", choice.no)
+        self.line(f"){suffix}")
+
+    def _say_call(self, prefix: str, call: Call, suffix: str) -> None:
+        inner = self.within(prefix + call.head + call.brackets[0])
+        items = [_flat_item(item) for item in call.items]
+        together = None if None in items else ", ".join(filter(None, items))
+        is_call = call.brackets == "()" and (prefix + call.head)[-1:] not in ("", " ")
+        if together is not None and is_call and inner.fits(together):
+            inner.line(together)
+        else:
+            for item in call.items:
+                if item.comment:
+                    inner.comment(item.comment)
+                inner.say(f"{item.keyword}=" if item.keyword else "", item.value, ",")
+        self.line(call.brackets[1] + suffix)
