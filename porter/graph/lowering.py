@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from porter.graph import ops
@@ -75,6 +76,24 @@ def _minimum(parts: Parts, op: ops.Minimum) -> None:
     parts.end(_affine(-1.0), parts.add("most", ops.Maximum(), *negatives))
 
 
+def _global_pool(parts: Parts, op: ops.GlobalPool) -> None:
+    if not op.keep:
+        parts.end(ops.Flatten(), parts.add("cell", replace(op, keep=True), parts.source))
+
+
+def _depth_to_space(parts: Parts, op: ops.DepthToSpace) -> None:
+    if op.order == "CRD":
+        channels = (parts.shape[0] or 0) // op.block**2
+        order = parts.add("order", ops.ChannelShuffle(channels), parts.source)
+        parts.end(ops.DepthToSpace(op.block), order)
+
+
+def _space_to_depth(parts: Parts, op: ops.SpaceToDepth) -> None:
+    if op.order == "CRD":
+        cells = parts.add("cells", ops.SpaceToDepth(op.block), parts.source)
+        parts.end(ops.ChannelShuffle(op.block**2), cells)
+
+
 def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
     """The squares are added from shifted channels. An even size has its odd channel before."""
     channels = parts.shape[0] or 0
@@ -90,6 +109,9 @@ def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
 
 LOWERINGS: Mapping[type[Op], Callable[[Parts, Any], None]] = {
     ops.AdaptivePool: pooled,
+    ops.GlobalPool: _global_pool,
+    ops.DepthToSpace: _depth_to_space,
+    ops.SpaceToDepth: _space_to_depth,
     ops.LocalResponseNorm: _response_norm,
     ops.Relu6: _relu6,
     ops.HardSigmoid: _hard_sigmoid,

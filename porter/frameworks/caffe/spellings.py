@@ -140,16 +140,6 @@ def _dense(node: CaffeNode[ops.Dense]) -> None:
     node.result("InnerProduct", *node.inputs, blobs=blobs, num_output=node.op.units, bias_term=node.op.bias)
 
 
-def _global_pool(pool: str) -> Spelling:
-    def spelling(node: CaffeNode[ops.GlobalAvgPool | ops.GlobalMaxPool]) -> None:
-        ending = "" if node.op.keep else "cell"
-        pooled = node.step(ending, "Pooling", *node.inputs, pool=pool, global_pooling=True)
-        if not node.op.keep:
-            node.result("Flatten", pooled)
-
-    return spelling
-
-
 def _flatten(node: CaffeNode[ops.Flatten]) -> None:
     """Cell by cell: the cells along one axis, then one behind the other along the channels."""
     source, cells = node.source, node.op.rows * node.op.columns
@@ -234,8 +224,8 @@ def _space_to_depth(node: CaffeNode[ops.SpaceToDepth]) -> None:
 
 PLAIN: Mapping[type[Op], Spelling] = {
     ops.ConvTranspose: _transposed,
-    ops.GlobalAvgPool: _global_pool("AVE"),
-    ops.GlobalMaxPool: _global_pool("MAX"),
+    ops.GlobalAvgPool: _plain("Pooling", lambda op: {"pool": "AVE", "global_pooling": True}),
+    ops.GlobalMaxPool: _plain("Pooling", lambda op: {"pool": "MAX", "global_pooling": True}),
     ops.Dense: _dense,
     ops.BatchNorm: _batch_norm,
     ops.LocalResponseNorm: _response_norm,
@@ -280,5 +270,12 @@ PLAIN: Mapping[type[Op], Spelling] = {
 
 
 def lacks(op: Op) -> bool:
-    """Whether Caffe has none of an op, or not with its numbers: its LRN takes an odd number of channels."""
-    return type(op) not in PLAIN or (isinstance(op, ops.LocalResponseNorm) and op.size % 2 == 0)
+    """Whether Caffe has none of an op, or not of this kind: its LRN takes an odd number of channels, and a
+    pool gives a map.
+    """
+    match op:
+        case ops.LocalResponseNorm():
+            return op.size % 2 == 0
+        case ops.GlobalPool():
+            return not op.keep
+    return type(op) not in PLAIN

@@ -24,6 +24,7 @@ from porter.graph.ops import is_map
 from porter.padding import less
 
 Spelling: TypeAlias = Callable[[MxnetNode[Any]], object]
+_GLOBAL: Mapping[str, Attribute] = {"global_pool": True, "kernel": (1, 1)}
 
 
 def _plain(
@@ -124,22 +125,6 @@ def _step(node: MxnetNode[ops.Step]) -> None:
     node.result(kind, *node.inputs, scalar=0.0)
 
 
-def _global_pool(kind: str) -> Spelling:
-    def spelling(node: MxnetNode[ops.GlobalAvgPool | ops.GlobalMaxPool]) -> None:
-        pooled = node.step(
-            "" if node.op.keep else "cell",
-            "Pooling",
-            *node.inputs,
-            pool_type=kind,
-            global_pool=True,
-            kernel=(1, 1),
-        )
-        if not node.op.keep:
-            node.result("Flatten", pooled)
-
-    return spelling
-
-
 def _reduce(node: MxnetNode[ops.ReduceMap]) -> None:
     if node.op.function == "norm":
         raise GraphError("porter writes no norm along an axis for MXNet", where=node.path)
@@ -215,8 +200,8 @@ def _space_to_depth(node: MxnetNode[ops.SpaceToDepth]) -> None:
 
 PLAIN: Mapping[type[Op], Spelling] = {
     ops.ConvTranspose: _transposed,
-    ops.GlobalAvgPool: _global_pool("avg"),
-    ops.GlobalMaxPool: _global_pool("max"),
+    ops.GlobalAvgPool: _plain("Pooling", lambda op: {"pool_type": "avg", **_GLOBAL}),
+    ops.GlobalMaxPool: _plain("Pooling", lambda op: {"pool_type": "max", **_GLOBAL}),
     ops.ReduceMap: _reduce,
     ops.Dense: _plain(
         "FullyConnected", lambda op: {"num_hidden": op.units, "no_bias": not op.bias}, "kernel", "bias"
@@ -266,11 +251,13 @@ PLAIN: Mapping[type[Op], Spelling] = {
 
 
 def lacks(op: Op) -> bool:
-    """Whether MXNet has none of an op, or not with its numbers: its LRN takes an odd number of channels, its
-    GELU is the exact one, its softrelu is cut, and its hard sigmoid holds its numbers as float32, which
-    rounds a sixth.
+    """Whether MXNet has none of an op, or not of this kind: its LRN takes an odd number of channels, a pool
+    gives a map, its GELU is the exact one, its softrelu is cut, and its hard sigmoid holds its numbers as
+    float32, which rounds a sixth.
     """
     match op:
+        case ops.GlobalPool():
+            return not op.keep
         case ops.LocalResponseNorm():
             return op.size % 2 == 0
         case ops.Gelu():

@@ -16,6 +16,7 @@ from porter.graph import (
     BatchNorm,
     Celu,
     ChannelScale,
+    GlobalPool,
     Graph,
     GroupNorm,
     LayerNorm,
@@ -25,6 +26,7 @@ from porter.graph import (
     PRelu,
     Relu6,
     RmsNorm,
+    SpaceToDepth,
     Swish,
     shapes,
     tensor_shapes,
@@ -40,11 +42,16 @@ MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 
 
 def _lacks(op: Op) -> bool:
-    """ONNX's own Celu is of float32 only. An LRN of an even size has its odd channel behind, not before, and
-    onnxruntime takes none.
+    """ONNX's own Celu is of float32 only, a pool gives a map, and SpaceToDepth has the cell first. An LRN of
+    an even size has its odd channel behind, not before, and onnxruntime takes none.
     """
-    if isinstance(op, LocalResponseNorm):
-        return op.size % 2 == 0
+    match op:
+        case LocalResponseNorm():
+            return op.size % 2 == 0
+        case GlobalPool():
+            return not op.keep
+        case SpaceToDepth():
+            return op.order == "CRD"
     return isinstance(op, AdaptivePool | Celu | Relu6 | Swish)
 
 

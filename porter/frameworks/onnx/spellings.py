@@ -41,12 +41,6 @@ def _pairwise(kind: str, node: OnnxNode[Op]) -> None:
     node.result(kind, reduce(joined, before), last)
 
 
-def _global_pool(kind: str, node: OnnxNode[ops.GlobalAvgPool | ops.GlobalMaxPool]) -> None:
-    pooled = node.step("" if node.op.keep else "cell", kind, *node.inputs)
-    if not node.op.keep:
-        node.result("Flatten", pooled)
-
-
 def _reduce(node: OnnxNode[ops.Reduce]) -> None:
     axes, keepdims = (
         node.integers("axes", 1 + node.op.over),
@@ -225,28 +219,12 @@ def _pad(node: OnnxNode[ops.Pad]) -> None:
 
 
 def _channel_shuffle(node: OnnxNode[ops.ChannelShuffle]) -> None:
-    _shuffled(node, node.source, node.op.groups)
-
-
-def _space_to_depth(node: OnnxNode[ops.SpaceToDepth]) -> None:
-    """ONNX's has the cells of a block before the channels."""
-    if node.op.order == "DCR":
-        node.result("SpaceToDepth", *node.inputs, blocksize=node.op.block)
-        return
-    cells = node.step("cells", "SpaceToDepth", *node.inputs, blocksize=node.op.block)
-    _shuffled(node, cells, node.op.block**2)
-
-
-def _shuffled(node: OnnxNode[Op], source: str, groups: int) -> None:
-    """A map with one channel of each group at a time. In between, the cells are one axis, so that no size has
-    to be known.
-    """
+    """In between, the cells are one axis, so that no size has to be known."""
     channels = node.shape[0] or 0
-    sizes = node.integers("groups", 0, groups, channels // groups, -1)
-    turned = node.step(
-        "turned", "Transpose", node.step("grouped", "Reshape", source, sizes), perm=(0, 2, 1, 3)
-    )
-    node.result("Reshape", turned, node.step("shape", "Shape", source))
+    sizes = node.integers("groups", 0, node.op.groups, channels // node.op.groups, -1)
+    grouped = node.step("grouped", "Reshape", node.source, sizes)
+    turned = node.step("turned", "Transpose", grouped, perm=(0, 2, 1, 3))
+    node.result("Reshape", turned, node.step("shape", "Shape", node.source))
 
 
 def _upsample(node: OnnxNode[ops.Upsample]) -> None:
@@ -294,8 +272,8 @@ def _resize(node: OnnxNode[ops.Resize | ops.ResizeLike]) -> None:
 PLAIN: Mapping[type[Op], Spelling] = {
     **{row.op: _plain(kind, row.write) for kind, row in plain.PLAIN.items()},
     ops.ConvTranspose: _transposed,
-    ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
-    ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
+    ops.GlobalAvgPool: _plain("GlobalAveragePool"),
+    ops.GlobalMaxPool: _plain("GlobalMaxPool"),
     ops.Dense: _dense,
     ops.BatchNorm: _plain(
         "BatchNormalization", lambda op: {"epsilon": float(op.epsilon)}, ("gamma", "beta", "mean", "variance")
@@ -329,7 +307,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ExtendMap: _extend_map,
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
-    ops.SpaceToDepth: _space_to_depth,
+    ops.SpaceToDepth: _plain("SpaceToDepth", lambda op: {"blocksize": op.block}),
     ops.Upsample: _upsample,
     ops.Rearrange: arrays.rearrange,
     ops.MatMul: arrays.matmul,

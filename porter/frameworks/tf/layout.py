@@ -22,6 +22,14 @@ from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 from porter.padding import Capabilities
 
+
+def _lacks(op: Op) -> bool:
+    """Keras's DepthToSpace has the cell first, and it has no operation for an LRN, which is in tf.nn."""
+    if isinstance(op, ops.DepthToSpace | ops.SpaceToDepth):
+        return op.order == "CRD"
+    return isinstance(op, ops.AdaptivePool | ops.LocalResponseNorm)
+
+
 CAPABILITIES = Capabilities(
     symmetric=False,
     explicit=False,
@@ -34,7 +42,7 @@ CAPABILITIES = Capabilities(
     dilated_pools=(),
     dilated_strides=False,
     open_reshapes=False,
-    lacks=lambda op: isinstance(op, ops.AdaptivePool | ops.LocalResponseNorm),
+    lacks=_lacks,
 )
 """Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation; a Reshape
 finds one size.

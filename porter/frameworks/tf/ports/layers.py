@@ -273,41 +273,31 @@ def _dropout(node: KerasNode[ops.Dropout]) -> Symbol:
 def _channel_shuffle(node: KerasNode[ops.ChannelShuffle]) -> Symbol:
     """Reshaped as usual, a map would need a size that is known."""
     order = np.arange(node.value.size(-1)).reshape(node.op.groups, -1).T
-    return _take(node, node.value, order)
+    return node.operation("take", node.value, order.ravel().tolist(), axis=-1)
 
 
 def _depth_to_space(node: KerasNode[ops.DepthToSpace]) -> Symbol:
     if node.op.block == 1:
         return node.layer("Identity")
-    value = node.value
-    if node.op.order == "CRD":
-        order = np.arange(value.size(-1)).reshape(-1, node.op.block**2).T
-        value = _take(node.under("order"), value, order)
-    return node.operation("depth_to_space", value, node.op.block, data_format="channels_last")
+    return node.operation("depth_to_space", node.value, node.op.block, data_format="channels_last")
 
 
 def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> Symbol:
     """Every cell of a block is a part of the map. Reshaped, it would need a size that is known."""
-    value, block = node.value, node.op.block
+    block = node.op.block
+    if block == 1:
+        return node.layer("Identity")
     places = [(row, column) for row in range(block) for column in range(block)]
     parts = [
         node.step(
             f"{row}_{column}",
             "getitem",
-            value,
+            node.value,
             (slice(None), slice(row, None, block), slice(column, None, block)),
         )
         for row, column in places
     ]
-    if node.op.order == "DCR" or block == 1:
-        return node.layer("Concatenate", parts, axis=-1) if block > 1 else node.layer("Identity", value)
-    cells = node.under("cells").layer("Concatenate", parts, axis=-1)
-    return _take(node, cells, np.arange(cells.size(-1)).reshape(block**2, -1).T)
-
-
-def _take(node: KerasNode[Op], value: Symbol, order: Any) -> Symbol:
-    """The channels of `value` in another order."""
-    return node.operation("take", value, order.ravel().tolist(), axis=-1)
+    return node.layer("Concatenate", parts, axis=-1)
 
 
 def resize(node: KerasNode[ops.Resize | ops.ResizeLike]) -> Symbol:
