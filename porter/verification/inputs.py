@@ -121,15 +121,21 @@ def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, s
     would hardly change the logits.
     """
     rng = np.random.default_rng(seed)
-    pixels = np.zeros((count, channels, *size))
+    # Each octave is added where the sum of those before it has as few numbers: one for each of its cells.
+    pixels = np.zeros((count, channels, *(-(-n // 2 ** (OCTAVES + 1)) for n in size)))
     for octave in range(OCTAVES):
-        cell = 2 ** (OCTAVES - octave)
-        rows, columns = (-(-n // cell) for n in size)
+        rows, columns = (-(-n // 2 ** (OCTAVES - octave)) for n in size)
         coarse = rng.standard_normal((count, channels, rows, columns)) * 0.5**octave
-        pixels += np.repeat(np.repeat(coarse, cell, axis=2), cell, axis=3)[:, :, : size[0], : size[1]]
+        pixels = _finer(pixels)[:, :, :rows, :columns] + coarse
+    pixels = _finer(pixels)[:, :, : size[0], : size[1]]
     low, high = pixels.min(axis=(1, 2, 3), keepdims=True), pixels.max(axis=(1, 2, 3), keepdims=True)
     # An image of one number has no span.
     return taken.of((pixels - low) / np.where(high > low, high - low, 1.0))
+
+
+def _finer(images: Images) -> Images:
+    """Images of twice as many rows and columns."""
+    return np.repeat(np.repeat(images, 2, axis=2), 2, axis=3)
 
 
 def make_telling(
