@@ -107,13 +107,13 @@ class Check:
         """
         graph, channels, size = self.port.graph, self.port.record.input.channels, sizes.of(self.dtypes[-1])[0]
 
-        def excites(taken: InputRange) -> float:
-            image = make_images(size, 1, channels, taken)
+        def excites(taken: Sequence[InputRange]) -> list[float]:
+            batch = np.concatenate([make_images(size, 1, channels, each) for each in taken])
             parts = (
-                source.run(image, self.dtypes[0], part) for part in in_parts(graph, shapes(graph, size), 1)
+                source.run(batch, self.dtypes[0], part)
+                for part in in_parts(graph, shapes(graph, size), len(batch))
             )
-            with np.errstate(all="ignore"):
-                return excitement(value for part in parts for value in part.values())
+            return excitement((value for part in parts for value in part.values()), len(batch))
 
         for taken in ranges(graph, self.port.record.preprocess, excites):
             yield replace(self, fed=taken)

@@ -16,6 +16,7 @@ from porter.graph import Clip, Graph, HardSigmoid, Relu, Relu6, Sigmoid, Softmax
 from porter.verification.numbers import norm
 from porter.verification.results import ALIKE, NOT_FINITE
 
+_Doubles = NDArray[np.float64]
 LEAST = 1e-6
 """The least variation that tells. Against the limit in float64, 1e-10 of all, a change of 1e-4 in what varies
 is then found.
@@ -30,23 +31,26 @@ _SQUASHING = (Softmax, Sigmoid, HardSigmoid, Tanh, Relu, Relu6, Clip)
 
 @dataclass
 class Samples:
-    """Numbers of one value, for each image: C x cells."""
+    """Numbers of one value, of each batch: N x C x cells."""
 
-    images: list[Array] = field(default_factory=list)
+    batches: list[Array] = field(default_factory=list)
 
     def add(self, value: Array) -> None:
         """Adds a value of N x C x H x W or N x F."""
         channels = value.reshape(len(value), value.shape[1] if value.ndim > 1 else 1, -1)
         count, cells = channels.shape[1:]
-        places = _scattered(count, cells, min(cells, max(2, _SAMPLED // count)))
-        self.images.extend(np.take_along_axis(image, places, 1).astype(np.float64) for image in channels)
+        taken = min(cells, max(2, _SAMPLED // count))
+        if taken < cells:
+            channels = np.take_along_axis(channels, _scattered(count, cells, taken)[None], 2)
+        self.batches.append(channels.astype(np.float64))
 
     @property
     def variation(self) -> float:
         """The norm of what differs between cells and between images, over the norm of all: 0 for values that
         are the same everywhere, or zero, or not finite.
         """
-        return variation(np.stack(self.images).swapaxes(0, 1).reshape(len(self.images[0]), -1))
+        channels = np.concatenate(self.batches).swapaxes(0, 1)
+        return variation(channels.reshape(len(channels), -1))
 
 
 @lru_cache(64)
@@ -71,36 +75,38 @@ def variation(channels: Array) -> float:
     return norm(scaled - scaled.mean(axis=1, keepdims=True)) / norm(scaled)
 
 
-def excitement(values: Iterable[Array]) -> float:
-    """How much of a network an image excites, from 0 to 1: the mean over its values of how much each channel
-    varies between cells, times the share of its cells that are not at its least or its largest number, as
-    they are where it is saturated or clipped.
+def excitement(values: Iterable[Array], images: int) -> list[float]:
+    """How much of a network each of so many images excites, from 0 to 1: the mean over its values of how much
+    each channel varies between cells, times the share of its cells that are not at its least or its largest
+    number, as they are where it is saturated or clipped.
 
     Args:
-        values: of one image; where there are maps of several cells, only these count.
+        values: of these images; where there are maps of several cells, only these count.
     """
-    maps, others = list[float](), list[float]()
+    maps, others = list[_Doubles](), list[_Doubles]()
     with np.errstate(all="ignore"):
         for value in values:
+            if len(value) != images:  # of no single image
+                continue
             if value.ndim == 4 and value[0, 0].size > 1:
                 maps.append(_excited(value))
             elif not maps:
-                others.append(_excited(value.reshape(1, 1, -1)))
-    return float(np.mean(maps or others or 0.0))
+                others.append(_excited(value.reshape(images, 1, -1)))
+    found: list[float] = np.stack(maps or others or [np.zeros(images)]).mean(axis=0).tolist()
+    return found
 
 
-def _excited(value: Array) -> float:
+def _excited(value: Array) -> _Doubles:
+    """As `excitement`, of one value."""
     samples = Samples()
     samples.add(value)
-    channels = samples.images[0]
-    if not np.isfinite(channels).all():
-        return 0.0
-    low, high = channels.min(axis=1, keepdims=True), channels.max(axis=1, keepdims=True)
+    (channels,) = samples.batches
+    low, high = channels.min(axis=2, keepdims=True), channels.max(axis=2, keepdims=True)
     edge = 1e-3 * (high - low)
-    inner = ((channels > low + edge) & (channels < high - edge)).mean(axis=1)
-    scale = np.sqrt(np.square(channels).mean(axis=1))
-    spread = np.divide(channels.std(axis=1), scale, out=np.zeros_like(scale), where=scale > 0)
-    return float((spread * inner).mean())
+    inner = ((channels > low + edge) & (channels < high - edge)).mean(axis=2)
+    scale = np.sqrt(np.square(channels).mean(axis=2))
+    spread = np.divide(channels.std(axis=2), scale, out=np.zeros_like(scale), where=scale > 0)
+    return np.where(np.isfinite(channels).all(axis=(1, 2)), (spread * inner).mean(axis=1), 0.0)
 
 
 def silence(graph: Graph, path: str, known: Mapping[str, float], values: Array) -> str | None:

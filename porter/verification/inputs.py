@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,22 +95,22 @@ def _scaling(graph: Graph) -> tuple[Images | None, Images]:
 
 
 def ranges(
-    graph: Graph, protocol: Preprocess | None, excites: Callable[[InputRange], float]
+    graph: Graph, protocol: Preprocess | None, excites: Callable[[Sequence[InputRange]], Sequence[float]]
 ) -> Iterator[InputRange]:
     """The ranges to compare on, until one tells: the stated one, then `FALLBACKS`, first those that excite
     the network most.
 
     Args:
-        excites: how much of the network a range excites, from 0 to 1. It is asked only if no range is stated,
-            or that one does not tell.
+        excites: how much of the network each of some ranges excites, from 0 to 1. It is asked only if no
+            range is stated, or that one does not tell.
     """
     stated = stated_range(graph, protocol)
     if stated is not None:
         yield stated
+    others = [one for one in FALLBACKS if one is not stated]
     # Differences of a hundredth are chance; then the likelier one is taken.
-    yield from sorted(
-        (one for one in FALLBACKS if one is not stated), key=lambda one: -round(excites(one), 2)
-    )
+    excited = zip(others, excites(others), strict=True)
+    yield from (one for one, _ in sorted(excited, key=lambda one: -round(one[1], 2)))
 
 
 def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, seed: int = 0) -> Images:
