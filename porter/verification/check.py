@@ -141,9 +141,12 @@ class Check:
         channels, least, each = self.port.record.input.channels, self.images if decides else 2, values[size]
         enough = _enough(channels, size)
         count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // each))
-        images = make_telling(size, count, channels, self.fed, self.rough if decides else SMOOTH)
         held, fewest = (max(values.values()), 1) if enough <= least else (_HELD, 2)
-        return np.array_split(images, min(count, max(fewest, -(-count * each // held))))
+        parts = min(count, max(fewest, -(-count * each // held)))
+        # As many in each, because some runtimes compile a program for every number of images.
+        count = parts * -(-count // parts)
+        images = make_telling(size, count, channels, self.fed, self.rough if decides else SMOOTH)
+        return np.split(images, parts)
 
     def against(
         self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None = None
