@@ -135,9 +135,10 @@ def fill_in(template: str, variables: Variables) -> str:
             )
         return str(value)
 
-    return _PLACEHOLDER.sub(value_of, template)
+    return _PLACEHOLDER.sub(value_of, template) if "{" in template else template
 
 
+@lru_cache(maxsize=4096)
 def placeholders(template: str) -> frozenset[str]:
     """The variables that a template's `{expression}`s use."""
     return frozenset(name for found in _PLACEHOLDER.findall(template) for name in variables_of(found.strip()))

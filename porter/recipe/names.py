@@ -157,12 +157,12 @@ def _named(
     counts: Counter[NameRule] = Counter()
     places = Places(rules)
     _expect_matches(member, graph, rules)
-    patterns = [(rule, compile_pattern(rule.pattern)) for rule in rules]
+    matching = [(rule, compile_pattern(rule.pattern).fullmatch) for rule in rules]
     for node in graph.nodes:
         place = _place(node, found, layers)
         places.count(node.path)
-        for rule, pattern in patterns:
-            match = pattern.fullmatch(node.path)
+        for rule, matches in matching:
+            match = matches(node.path)
             if match is None:
                 continue
             captured = captures(match)

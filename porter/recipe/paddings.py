@@ -28,6 +28,8 @@ _KINDS: Mapping[str, tuple[SiteKind, ...]] = {
     "average": ("avg_pool",),
     "rounding": ("max_pool", "avg_pool"),
 }
+_RULES = [rule for rule in get_args(Rule) if rule != "explicit"]
+_PLAIN, _FILLED = Convention(), Convention(fill=LOWEST)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def default_convention(value: Any, kind: SiteKind) -> Convention:
     Raises:
         RecipeError: without `where`.
     """
-    return _convention(value, kind, Convention(fill=LOWEST if kind == "max_pool" else 0.0))
+    return _convention(value, kind, _FILLED if kind == "max_pool" else _PLAIN)
 
 
 def site_convention(
@@ -123,13 +125,12 @@ def _convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
 
 
 def _with_amount(value: Any, default: Convention) -> Convention:
-    rules = [rule for rule in get_args(Rule) if rule != "explicit"]
     if isinstance(value, str):
-        return replace(default, rule=_choice("pad", value, rules), pads=(0, 0, 0, 0))
+        return replace(default, rule=_choice("pad", value, _RULES), pads=(0, 0, 0, 0))
     amounts = value if isinstance(value, tuple) else (value,) * 4
     if len(amounts) != 4 or not all(type(amount) is int and 0 <= amount <= MAX_PAD for amount in amounts):
         raise RecipeError(
-            f"a pad must be {', '.join(rules)}, a number of cells up to {MAX_PAD} or [top, bottom, left, "
+            f"a pad must be {', '.join(_RULES)}, a number of cells up to {MAX_PAD} or [top, bottom, left, "
             f"right], got {value!r}"
         )
     top, bottom, left, right = amounts

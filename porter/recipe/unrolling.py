@@ -124,12 +124,7 @@ class Unrolling:
         if step.repeat is not None:
             here = replace(here, variables={**here.variables, **place})
         named = {**place, **here.variables}
-        with self.source.at((*step.location, "when")):
-            holds = evaluate(step.when, here.variables)
-            if not isinstance(holds, bool):
-                advice = f"put = before it: when: ={holds}" if isinstance(holds, str) else None
-                raise RecipeError(f"'when' must be a condition, got {holds!r}", next=advice)
-        if not holds:
+        if not self._holds(step, here.variables):
             with suppress(RecipeError):
                 self.left_out[f"{here.prefix}{self._name(step, here.prefix, named)}"] = step.location
             return current
@@ -142,6 +137,17 @@ class Unrolling:
             output = self._block(step, here, path, inputs, arguments, place)
         self.outputs[path] = output
         return output
+
+    def _holds(self, step: Step, variables: Variables) -> bool:
+        """Whether a step's condition holds; most steps have none."""
+        if step.when is True:
+            return True
+        with self.source.at((*step.location, "when")):
+            holds = evaluate(step.when, variables)
+            if not isinstance(holds, bool):
+                advice = f"put = before it: when: ={holds}" if isinstance(holds, str) else None
+                raise RecipeError(f"'when' must be a condition, got {holds!r}", next=advice)
+            return holds
 
     def _endless(self, step: Step) -> RecipeError:
         chain, step = cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
@@ -224,11 +230,10 @@ class Unrolling:
         for end in ("first", "last"):
             if place[end]:
                 given |= step.overrides[end]
-        found = {}
         for key, value in given.items():
-            computed = isinstance(value, str | tuple | dict)
-            found[key] = self._value(value, step.written(key, place)[0], variables) if computed else value
-        return found
+            if is_expression(value) or isinstance(value, tuple | dict):
+                given[key] = self._value(value, step.written(key, place)[0], variables)
+        return given
 
     def _value(self, value: Any, location: Location, variables: Variables) -> Any:
         """A value with its expressions computed."""
