@@ -143,9 +143,8 @@ def parts_of(
     shapes = dict(known)
 
     def nodes(node: Node) -> tuple[Node, ...]:
-        lowering = row_of(LOWERINGS, type(node.op)) if lacks(node.op) else None
-        parts = Parts(node, lacks, shapes)
-        if lowering is not None:
+        lowering, parts = row_of(LOWERINGS, type(node.op)), Parts(node, lacks, shapes)
+        if lowering is not None and lacks(node.op):
             lowering(parts, node.op)
         return tuple(each for part in parts.made for each in nodes(part)) or (node,)
 

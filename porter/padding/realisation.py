@@ -65,7 +65,8 @@ class Capabilities:
             around its kernel, a pool by windows that are not kept of those at stride 1.
         zeros_only: a pad layer can add zeros only.
         keeps_last: rounding up, a pool without pads keeps a last window that begins past its input.
-        lacks: whether an op (porter.graph) is none of its own, so that a plan makes it of others if it can.
+        lacks: whether it has none of an op without a padding site, so that a plan makes it of others. It is
+            asked of ops that others make (porter.graph.lowering).
     """
 
     symmetric: bool

@@ -73,10 +73,10 @@ class Spellings:
         Raises:
             PaddingError: the plan was made for another framework.
         """
-        known = shapes(plan.graph, ANY)
+        known = shapes(plan.lowered, ANY)
         taken = set(known)
         steps: list[Step] = []
-        for node in plan.graph.nodes:
+        for node in plan.lowered.nodes:
             source, inputs = known[node.source], node.inputs
             realisation = plan.realisations.get(node.path)
             if realisation is None:

@@ -49,7 +49,7 @@ def docstring(plan: Plan, tree: Body, images: str) -> str:
         images: the axes of images of `{channels}`, as the framework has them.
     """
     further = taken_shapes(plan)
-    first, graph = further.pop(INPUT), plan.graph
+    first, graph = further.pop(INPUT), plan.lowered
     size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
     taken = axes_text(first) if graph.axes else f"{images.format(channels=graph.channels)}, {size}"
     taken += "".join(f"; {tree.further[path]}: {batch_text(shape)}" for path, shape in further.items())

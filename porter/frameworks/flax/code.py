@@ -156,9 +156,9 @@ LANGUAGE = Language(
 
 def places(plan: Plan) -> dict[str, Place]:
     """Where the layer of each node stands, by the node's path, and so its variables' paths in nnx."""
-    tree = make_tree(plan.graph, SPELLINGS.steps(plan), LANGUAGE)
+    tree = make_tree(plan.lowered, SPELLINGS.steps(plan), LANGUAGE)
     found = dict(_places(tree, "", ()))
-    return {node.path: found[node.holder] for node in plan.graph.nodes if node.holder in found}
+    return {node.path: found[node.holder] for node in plan.lowered.nodes if node.holder in found}
 
 
 def _places(body: Body, prefix: str, place: Place) -> Iterator[tuple[str, Place]]:
@@ -178,8 +178,8 @@ def model_source(plan: Plan) -> str:
         GraphError: part of a path is no Python name. PaddingError: the plan was made for another framework.
     """
     steps = SPELLINGS.steps(plan)
-    tree = make_tree(plan.graph, steps, LANGUAGE)
-    body = model_classes(tree, plan.graph, steps, LANGUAGE, _fixed_size(plan, {INPUT: "x", **tree.further}))
+    tree = make_tree(plan.lowered, steps, LANGUAGE)
+    body = model_classes(tree, plan.lowered, steps, LANGUAGE, _fixed_size(plan, {INPUT: "x", **tree.further}))
     own = needed(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)

@@ -32,7 +32,7 @@ def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str
     found = {path: "/".join(map(str, place)) for path, place in places(plan).items()}
     return {
         (node.path, role): names
-        for node in plan.graph.nodes
+        for node in plan.lowered.nodes
         if node.path in found
-        for role, names in tensor_names(plan.graph, node, found[node.path]).items()
+        for role, names in tensor_names(plan.lowered, node, found[node.path]).items()
     }

@@ -23,7 +23,7 @@ def make_classifier(model: GraphModule, protocol: Preprocess, how: Run, tap: str
         UsageError: JAX has no such run.
     """
     expect_run(how, "Flax")
-    path = tap or model.program.plan.graph.output
+    path = tap or model.program.plan.lowered.output
     graph, state = nnx.split(model)
 
     @jax.jit

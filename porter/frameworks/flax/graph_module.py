@@ -120,7 +120,7 @@ class GraphModule(nnx.Module):
                 )
 
     def __call__(self, *inputs: Any) -> Any:
-        outputs = self.program.plan.graph.outputs
+        outputs = self.program.plan.lowered.outputs
         values = self.program.values(self, inputs, outputs)
         return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
 
@@ -142,7 +142,7 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
 
         split: Any = nnx.split(nnx.eval_shape(made), nnx.Not(nnx.RngState), ...)
         graph, state, random = split
-        if any(isinstance(node.op, Dropout) for node in plan.graph.nodes):
+        if any(isinstance(node.op, Dropout) for node in plan.lowered.nodes):
             # The file does not hold their random numbers. Compiled, they are all that is made: the first
             # numbers of an EfficientNet-B0's layers took 18 s.
             random = jax.jit(drawn, compiler_options=QUICKLY)()
@@ -162,7 +162,7 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
         UsageError: a tap is not a node of the model, or the batch does not fit its input.
     """
     program = model.program
-    graph = program.plan.graph
+    graph = program.plan.lowered
     missing = [path for path in taps if path not in graph.by_path]
     if missing:
         raise UsageError("the model has no such node", where=missing[0])

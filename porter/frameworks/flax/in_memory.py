@@ -204,7 +204,7 @@ def _shapes(model: nnx.Module, name: str, example: Sequence[Any], size: Size | N
         raise UsageError("nothing says what size its images have", where=name, next=next_step)
     rows, columns = _PROBE if size == ANY else (size[0] or _PROBE[0], size[1] or _PROBE[1])
     if plan is not None:
-        return _taken_by(plan.graph, (rows, columns), name)
+        return _taken_by(plan.lowered, (rows, columns), name)
     channels = [each.in_features for _, each in nnx.iter_modules(model) if isinstance(each, nnx.Conv)]
     tried = [((1, rows, columns, each),) for each in dict.fromkeys((3, 1, *channels))]
     return next((each for each in tried if _refusal(model, each) is None), tried[0])

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from porter.frameworks.flax.spellings import PLAIN
 from porter.graph import Graph, Node, Op, ops
-from porter.graph.ops import is_map
+from porter.graph.ops import is_map, row_of
 from porter.padding import Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -28,6 +29,7 @@ CAPABILITIES = Capabilities(
     dynamic=("same", "same_lower"),
     dilated_pools=("max_pool",),
     dilated_strides=True,
+    lacks=lambda op: row_of(PLAIN, type(op)) is None,
 )
 
 _LAYER = {"kernel": "kernel", "bias": "bias"}

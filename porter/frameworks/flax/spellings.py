@@ -120,7 +120,7 @@ def _constants(values: tuple[float, ...]) -> Value:
     return values[0] if len(values) == 1 else values
 
 
-_PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
+PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     **{
         op: plain(f"nnx.{op.name}")
         for op in (ops.Relu, ops.Relu6, ops.Selu, ops.Sigmoid, ops.Tanh, ops.Softmax, ops.LogSoftmax)
@@ -278,6 +278,6 @@ def _front(front: Front, site: Site, why: str) -> Layer:
 
 
 SPELLINGS = Spellings(
-    "Flax", _PLAIN, {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool}, _front
+    "Flax", PLAIN, {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool}, _front
 )
 """Every op of a plan as a layer."""

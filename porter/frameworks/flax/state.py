@@ -23,7 +23,7 @@ SOURCE_FILE = "model.py"
 def variable_keys(plan: Plan) -> Iterator[tuple[Node, str, str]]:
     """Each node's roles with the path of the variable in nnx, joined by dots."""
     found = places(plan)
-    for node in plan.graph.nodes:
+    for node in plan.lowered.nodes:
         for role, name in variables(node.op).items():
             yield node, role, ".".join(map(str, (*found[node.path], name)))
 
@@ -34,14 +34,14 @@ def arrays_of(plan: Plan, tensors: Tensors) -> dict[str, Array]:
     Raises:
         MappingError: a tensor is missing or has another shape than the graph needs.
     """
-    shapes = tensor_shapes(plan.graph)
+    shapes = tensor_shapes(plan.lowered)
     found: dict[str, Array] = {}
     for node, role, key in variable_keys(plan):
         array, expected = tensors.get(node.holder, {}).get(role), shapes[node.path][role]
         if array is None or array.shape != expected:
             got = "got none" if array is None else f"got {array.shape}"
             raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
-        found[key] = stored(plan.graph, node, role, array)
+        found[key] = stored(plan.lowered, node, role, array)
     return found
 
 
@@ -74,13 +74,13 @@ def read_weights(folder: Path, plan: Plan) -> OwnTensors:
     path = folder / WEIGHTS_FILE
     if not path.is_file():
         raise FileError("the port has no weights", where=path, next="convert again")
-    arrays, shapes = read_safetensors(path).tensors, tensor_shapes(plan.graph)
+    arrays, shapes = read_safetensors(path).tensors, tensor_shapes(plan.lowered)
     tensors: OwnTensors = {}
     for node, role, key in variable_keys(plan):
         if node.shares is not None:
             continue
         array, expected = arrays.get(key), shapes[node.path][role]
-        found = None if array is None else canonical(plan.graph, node, role, array)
+        found = None if array is None else canonical(plan.lowered, node, role, array)
         if found is None or found.shape != expected:
             got = "got none" if array is None else f"got {array.shape}"
             raise MappingError(f"expected the {role} of shape {expected} of {node.path}, {got}", where=key)

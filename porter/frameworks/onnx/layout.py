@@ -12,66 +12,25 @@ from typing import TYPE_CHECKING
 
 from porter.filegraph.names import Names
 from porter.graph import (
-    AdaptivePool,
     BatchNorm,
-    Celu,
     ChannelScale,
-    GlobalPool,
     Graph,
     GroupNorm,
     LayerNorm,
-    LocalResponseNorm,
     Node,
-    Op,
     PRelu,
-    Relu6,
     RmsNorm,
-    SpaceToDepth,
-    Swish,
     shapes,
     tensor_shapes,
 )
 from porter.graph.ops import channels_in, is_map
-from porter.padding import ANY, Capabilities
+from porter.padding import ANY
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.frameworks import Tensors
 
 MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 """DATA_FILE holds the tensors of a model that is too large for one protobuf message."""
-
-
-def _lacks(op: Op) -> bool:
-    """ONNX's own Celu is of float32 only, a pool gives a map, and SpaceToDepth has the cell first. An LRN of
-    an even size has its odd channel behind, not before, and onnxruntime takes none.
-    """
-    match op:
-        case LocalResponseNorm():
-            return op.size % 2 == 0
-        case GlobalPool():
-            return not op.keep
-        case SpaceToDepth():
-            return op.order == "CRD"
-    return isinstance(op, AdaptivePool | Celu | Relu6 | Swish)
-
-
-# tests/roads/padding/test_frameworks.py compares what follows from it with windows laid cell by cell, in
-# onnxruntime too. `real_cells` is count_include_pad=0, `clipped_window` count_include_pad=1. onnxruntime 1.31
-# refuses auto_pad, or computes it wrongly, with a dilation and for a kernel shorter than its stride. A pool's
-# "pad should be smaller than kernel" (cpu/nn/pool_attributes.h).
-CAPABILITIES = Capabilities(
-    symmetric=True,
-    explicit=True,
-    same=("same", "same_lower"),
-    same_of_any=False,
-    pool_pads="less",
-    roundings=("floor", "ceil"),
-    averages=("real_cells", "clipped_window"),
-    dynamic=("same", "same_lower"),
-    dilated_pools=("max_pool", "avg_pool"),
-    dilated_strides=True,
-    lacks=_lacks,
-)
 
 _NAMES = {
     "kernel": "weight",

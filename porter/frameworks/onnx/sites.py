@@ -8,8 +8,27 @@ from typing import Any
 
 from porter.base.errors import PaddingError
 from porter.frameworks.onnx.maker import NodeMaker
+from porter.frameworks.onnx.spellings import lacks
 from porter.graph import AvgPool, Conv, MaxPool, Node
-from porter.padding import Convention, Front, Realisation, Window, output_size
+from porter.padding import Capabilities, Convention, Front, Realisation, Window, output_size
+
+# tests/roads/padding/test_frameworks.py compares what follows from it with windows laid cell by cell, in
+# onnxruntime too. `real_cells` is count_include_pad=0, `clipped_window` count_include_pad=1. onnxruntime 1.31
+# refuses auto_pad, or computes it wrongly, with a dilation and for a kernel shorter than its stride. A pool's
+# "pad should be smaller than kernel" (cpu/nn/pool_attributes.h).
+CAPABILITIES = Capabilities(
+    symmetric=True,
+    explicit=True,
+    same=("same", "same_lower"),
+    same_of_any=False,
+    pool_pads="less",
+    roundings=("floor", "ceil"),
+    averages=("real_cells", "clipped_window"),
+    dynamic=("same", "same_lower"),
+    dilated_pools=("max_pool", "avg_pool"),
+    dilated_strides=True,
+    lacks=lacks,
+)
 
 _AUTOMATIC = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
 WINDOWED = {Conv: "Conv", MaxPool: "MaxPool", AvgPool: "AveragePool"}

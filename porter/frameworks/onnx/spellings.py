@@ -15,7 +15,7 @@ from porter.formats.onnx import plain
 from porter.frameworks.onnx import arrays
 from porter.frameworks.onnx.maker import OnnxNode
 from porter.graph import Op, ops
-from porter.graph.ops import Function, channels_axis, is_map
+from porter.graph.ops import Function, channels_axis, is_map, row_of
 
 Spelling: TypeAlias = Callable[[OnnxNode[Any]], object]
 
@@ -270,7 +270,8 @@ def _resize(node: OnnxNode[ops.Resize | ops.ResizeLike]) -> None:
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
-    **{row.op: _plain(kind, row.write) for kind, row in plain.PLAIN.items()},
+    # ONNX's own Celu is of float32 only.
+    **{row.op: _plain(kind, row.write) for kind, row in plain.PLAIN.items() if row.op is not ops.Celu},
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _plain("GlobalAveragePool"),
     ops.GlobalMaxPool: _plain("GlobalMaxPool"),
@@ -318,4 +319,18 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Resize: _resize,
     ops.ResizeLike: _resize,
 }
-"""Every op without a padding site."""
+"""Ops without a padding site that ONNX has, or of which its operators compose the same numbers."""
+
+
+def lacks(op: Op) -> bool:
+    """Whether ONNX has none of an op, or not of this kind: its pools give maps, and its SpaceToDepth has the
+    cell first. Its LRN of an even size has the odd channel behind, and onnxruntime takes none.
+    """
+    match op:
+        case ops.LocalResponseNorm():
+            return op.size % 2 == 0
+        case ops.GlobalPool():
+            return not op.keep
+        case ops.SpaceToDepth():
+            return op.order == "CRD"
+    return row_of(PLAIN, type(op)) is None

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from porter.frameworks.defaults import code_files as code_files, fillings as fillings, refusals as refusals
 from porter.frameworks.tf import engine
-from porter.frameworks.tf.layout import CAPABILITIES as CAPABILITIES
 from porter.frameworks.tf.ports.archive import MODEL_FILE as MODEL_FILE
+from porter.frameworks.tf.ports.sites import CAPABILITIES as CAPABILITIES
 from porter.frameworks.tf.ports.write import read_port as read_port, write as write
 
 if TYPE_CHECKING:

@@ -20,33 +20,6 @@ from porter.frameworks import LayerNames
 from porter.graph import Graph, Node, Op, channels_of, is_depthwise, ops
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
-from porter.padding import Capabilities
-
-
-def _lacks(op: Op) -> bool:
-    """Keras's DepthToSpace has the cell first, and it has no operation for an LRN, which is in tf.nn."""
-    if isinstance(op, ops.DepthToSpace | ops.SpaceToDepth):
-        return op.order == "CRD"
-    return isinstance(op, ops.AdaptivePool | ops.LocalResponseNorm)
-
-
-CAPABILITIES = Capabilities(
-    symmetric=False,
-    explicit=False,
-    same=("same",),
-    same_of_any=True,
-    pool_pads="any",
-    roundings=("floor",),
-    averages=("real_cells",),
-    dynamic=(),
-    dilated_pools=(),
-    dilated_strides=False,
-    open_reshapes=False,
-    lacks=_lacks,
-)
-"""Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation; a Reshape
-finds one size.
-"""
 
 COUNTER_NAMES: Mapping[str, str] = {
     "Conv2D": "conv2d",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from porter.base.errors import GraphError
 from porter.frameworks.defaults import code_files as code_files, fillings as fillings
-from porter.frameworks.tf.layout import CAPABILITIES as KERAS
+from porter.frameworks.tf.ports.sites import CAPABILITIES as KERAS
 from porter.frameworks.tflite import FILE, engine
 from porter.graph import ops
 

@@ -60,4 +60,4 @@ def read_port(folder: Path, plan: Plan, layers: LayerNames) -> OwnTensors:
     """The canonical tensors of a port that `write` or `write_stock` wrote."""
     from porter.frameworks.torch.port_files import read_weights
 
-    return read_weights(folder, plan.graph, layers)
+    return read_weights(folder, plan.lowered, layers)

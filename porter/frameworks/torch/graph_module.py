@@ -97,7 +97,7 @@ class GraphModule(nn.Module):
                 module_name(step.path),
                 step.path,
                 step.inputs,
-                tuple(p for p in set(step.inputs).difference(plan.graph.outputs) if last_use[p] == index),
+                tuple(p for p in set(step.inputs).difference(plan.lowered.outputs) if last_use[p] == index),
             )
             for index, step in enumerate(steps)
         )
@@ -112,7 +112,7 @@ class GraphModule(nn.Module):
             values[path] = self.get_submodule(name)(*(values[source] for source in inputs))
             for source in finished:
                 del values[source]
-        found = tuple(values[path] for path in self._plan.graph.outputs)
+        found = tuple(values[path] for path in self._plan.lowered.outputs)
         return found if len(found) > 1 else found[0]
 
     def _checked(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
@@ -166,7 +166,7 @@ def build_model(plan: Plan, tensors: Tensors, dtype: Dtype, device: str) -> Grap
         UsageError: there is no such device. GraphError: a submodule cannot have a path. MappingError: the
             tensors do not fit.
     """
-    arrays = state_arrays(plan.graph, tensors)
+    arrays = state_arrays(plan.lowered, tensors)
     with torch.device("meta"):
         model = GraphModule(plan)
     state = {key: to_tensor(array, dtype if is_floating(array) else None) for key, array in arrays.items()}

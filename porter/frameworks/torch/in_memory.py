@@ -210,7 +210,7 @@ def _of_size(module: nn.Module, name: str, size: Size | None) -> list[list[torch
     rows, columns = _PROBE if size == ANY else (size[0] or _PROBE[0], size[1] or _PROBE[1])
     if plan is not None:
         return [
-            [torch.zeros(1, *shape) for shape in input_shapes(plan.graph, (rows, columns)).values()]  # type: ignore[arg-type]
+            [torch.zeros(1, *shape) for shape in input_shapes(plan.lowered, (rows, columns)).values()]  # type: ignore[arg-type]
         ]
     taken = (each.in_channels for each in module.modules() if isinstance(each, nn.Conv2d))
     return [[torch.zeros(1, channels, rows, columns)] for channels in dict.fromkeys((3, 1, *taken))]

@@ -134,7 +134,7 @@ def port_keys(plan: Plan, layers: LayerNames) -> dict[tuple[str, str], tuple[str
     """See porter.frameworks.dialects.PortDialect.port_keys."""
     return {
         (node.path, role): (key,)
-        for node in plan.graph.nodes
+        for node in plan.lowered.nodes
         for role, key in state_keys(node, layers).items()
     }
 

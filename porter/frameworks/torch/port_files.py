@@ -25,7 +25,7 @@ def write_port(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype) -> dict
     Raises:
         MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
     """
-    arrays = state_arrays(plan.graph, tensors)
+    arrays = state_arrays(plan.lowered, tensors)
     return _write(
         folder, plan, {}, {key: cast(array, dtype, key, allow_overflow=True) for key, array in arrays.items()}
     )

@@ -39,7 +39,7 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
     Raises:
         PaddingError: torch's layers lack a realisation, because the plan was made for another framework.
     """
-    return _in_place(_SPELLINGS.steps(plan), plan.graph.outputs)
+    return _in_place(_SPELLINGS.steps(plan), plan.lowered.outputs)
 
 
 def _in_place(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]:

@@ -195,7 +195,7 @@ TABLES = {  # Caffe's and MXNet's nets are read back, and compared as they are
     "torch": "torch.spellings.PLAIN",
     "tf": "tf.ports.layers.LAYERS",
     "onnx": "onnx.spellings.PLAIN",
-    "flax": "flax.spellings._PLAIN",
+    "flax": "flax.spellings.PLAIN",
 }
 
 

@@ -21,6 +21,7 @@ from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.statement import Symbol
 from porter.frameworks.tf.resizing import resized
 from porter.graph import Op, ops
+from porter.graph.ops import row_of
 
 _Spelling = Callable[[KerasNode[Any]], Symbol]
 _Config = Callable[[Any], Mapping[str, Any]]
@@ -390,4 +391,15 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Resize: resize,
     ops.ResizeLike: resize,
 }
-"""Every op without a padding site."""
+"""Ops without a padding site that Keras has, or of which its operations compose the same numbers; those of
+arrays are in porter.frameworks.tf.ports.arrays.
+"""
+
+
+def lacks(op: Op) -> bool:
+    """Whether Keras has none of an op that others can make, or not of this kind: its blocks have the cell
+    first.
+    """
+    if isinstance(op, ops.DepthToSpace | ops.SpaceToDepth):
+        return op.order == "CRD"
+    return row_of(LAYERS, type(op)) is None

@@ -8,10 +8,29 @@ from typing import Any
 
 from porter.base.errors import PaddingError
 from porter.frameworks.tf.layout import pad_name
+from porter.frameworks.tf.ports.layers import lacks
 from porter.frameworks.tf.ports.maker import KerasNode
 from porter.frameworks.tf.ports.statement import Symbol
 from porter.graph import AvgPool, Conv, MaxPool, Op
-from porter.padding import Pads, Realisation, Window
+from porter.padding import Capabilities, Pads, Realisation, Window
+
+CAPABILITIES = Capabilities(
+    symmetric=False,
+    explicit=False,
+    same=("same",),
+    same_of_any=True,
+    pool_pads="any",
+    roundings=("floor",),
+    averages=("real_cells",),
+    dynamic=(),
+    dilated_pools=(),
+    dilated_strides=False,
+    open_reshapes=False,
+    lacks=lacks,
+)
+"""Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation; a Reshape
+finds one size.
+"""
 
 
 def windowed(node: KerasNode[Conv | MaxPool | AvgPool], kind: str, realisation: Realisation) -> Symbol:

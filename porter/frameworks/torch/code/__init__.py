@@ -30,8 +30,8 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
         GraphError: part of a path is no Python name. PaddingError: torch's layers lack a realisation.
     """
     steps = make_steps(plan)
-    tree = make_tree(plan.graph, steps, LANGUAGE)
-    body = model_classes(tree, plan.graph, steps, LANGUAGE, fixed_size(plan, {INPUT: "x", **tree.further}))
+    tree = make_tree(plan.lowered, steps, LANGUAGE)
+    body = model_classes(tree, plan.lowered, steps, LANGUAGE, fixed_size(plan, {INPUT: "x", **tree.further}))
     own = needed(body, OWN_LAYERS)
     parts = [
         _head(docstring(plan, tree, "N x {channels} x H x W"), named_norms(tree, LANGUAGE), own + body),

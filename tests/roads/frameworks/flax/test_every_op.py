@@ -11,6 +11,7 @@ from porter.frameworks.flax import destination as framework
 from porter.frameworks.flax.code import LANGUAGE
 from porter.frameworks.flax.spellings import SPELLINGS, WITH_TENSORS
 from porter.graph import OPS
+from porter.graph.lowering import LOWERINGS
 from porter.graph.ops import row_of
 from porter.graph.plan import make_plan
 from tests.support.frameworks.flax.generated import expect_the_same_as_built, outputs_of
@@ -27,7 +28,7 @@ LIMIT = 1e-13
 
 
 def test_flax_says_every_op() -> None:
-    rows = dict.fromkeys([*SPELLINGS.plain, *SPELLINGS.windowed], True)
+    rows = dict.fromkeys([*SPELLINGS.plain, *SPELLINGS.windowed, *LOWERINGS], True)
     assert all(row_of(rows, op) for op in OPS.values())
     assert {name for name in dir(nnx.Module) if name[0] != "_"} | {"program"} == LANGUAGE.of_modules
     assert {step.layer.kind for step in SPELLINGS.steps(PLAN)} >= WITH_TENSORS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from porter.base.errors import FileError, MappingError, NotInstalled, UsageError
 from porter.frameworks import get_destination
 from porter.frameworks.onnx import destination as framework, port_files
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node, PadMap
-from porter.graph.plan import Plan, make_plan
+from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
 from tests.roads.frameworks.onnx.test_every_op import run_file, written
 from tests.support.frameworks.torch.every_op import tensors_of
@@ -127,7 +128,7 @@ def test_a_model_is_called_with_arrays() -> None:
 
 
 def test_other_sizes_than_a_models_only_one_are_refused() -> None:
-    plan = Plan(NETWORK, PLAN.realisations, (9, 8))
+    plan = replace(PLAN, only_size=(9, 8))
     loaded = framework.ENGINE.build(plan, TENSORS, {}, "float32")
     for batch in (BATCH[..., :7], BATCH[:, :2], BATCH[0]):
         with pytest.raises(UsageError, match="the model takes a batch of 3x9x8, got"):
