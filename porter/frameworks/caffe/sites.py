@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from porter.base.errors import PaddingError
-from porter.frameworks.caffe.maker import NONE, LayerMaker, Parameter
-from porter.graph import AvgPool, Conv, MaxPool, Node
+from porter.frameworks.caffe.maker import NONE, CaffeNode, Parameter
+from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Pads, Realisation, Window, less
 
 
-def windowed(maker: LayerMaker, node: Node, op: Conv | MaxPool | AvgPool, realisation: Realisation) -> None:
+def windowed(node: CaffeNode[Any], realisation: Realisation) -> None:
     """Adds the layers of a windowed node.
 
     Raises:
         PaddingError: Caffe has no layers for the realisation, because the plan was made for another
             framework.
     """
-    path, (source,), front, native = node.path, node.inputs, realisation.front, realisation.native
+    padded, front, native = node.source, realisation.front, realisation.native
     dynamic = native.rule not in ("valid", "explicit") or (
         front is not None and (front.rule != "explicit" or front.fill)
     )
-    if dynamic or (isinstance(op, Conv) and realisation.subsample):
-        raise PaddingError(f"Caffe has no layers for '{realisation}'", where=path)
-    padded = (
-        source
-        if front is None
-        else maker.moved(maker.name(f"{path}_pad"), source, maker.channels(source), front.pads)
-    )
-    if isinstance(op, Conv):
-        _conv(maker, path, op, realisation, padded)
+    if dynamic or (isinstance(node.op, Conv) and realisation.subsample):
+        raise PaddingError(f"Caffe has no layers for '{realisation}'", where=node.path)
+    if front is not None:
+        channels = node.maker.channels(node.source)
+        padded = node.maker.moved(node.part("pad"), node.source, channels, front.pads)
+    if isinstance(node.op, Conv):
+        _conv(node, realisation, padded)
     elif realisation.by_cell:
-        _largest(maker, path, op.window, padded)
+        _largest(node, padded)
     else:
-        _pooled(maker, path, op, realisation, source, padded)
+        _pooled(node, realisation, padded)
 
 
 def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, Parameter]:
@@ -46,57 +46,50 @@ def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, Par
     return stated | ({"pad_h": pads[0], "pad_w": pads[2]} if any(pads) else {})
 
 
-def _conv(maker: LayerMaker, path: str, op: Conv, realisation: Realisation, source: str) -> None:
-    (down, across), skipped = op.window.dilation, realisation.skipped
+def _conv(node: CaffeNode[Conv], realisation: Realisation, source: str) -> None:
+    op, skipped = node.op, realisation.skipped
+    down, across = op.window.dilation
     amid = skipped[0] // down, skipped[1] // down, skipped[2] // across, skipped[3] // across
     stated = sides(op.window, realisation.native.pads, amid)
     if op.window.dilation != (1, 1):
         stated["dilation"] = op.window.dilation
     if op.groups != 1:
         stated["group"] = op.groups
-    blobs = [maker.kernel(path, amid), *maker.trained(path, path, "bias")]
-    maker.add("Convolution", path, source, blobs=blobs, num_output=op.filters, bias_term=op.bias, **stated)
+    blobs = [node.maker.kernel(node.path, amid), *node.trained("bias")]
+    node.result("Convolution", source, blobs=blobs, num_output=op.filters, bias_term=op.bias, **stated)
 
 
-def _pooled(
-    maker: LayerMaker, path: str, op: MaxPool | AvgPool, realisation: Realisation, source: str, padded: str
-) -> None:
+def _pooled(node: CaffeNode[MaxPool | AvgPool], realisation: Realisation, padded: str) -> None:
+    """Of the map, which is `padded` behind its pad layer."""
+    op, maker, counted = node.op, node.maker, realisation.counted
     window = Window(op.window.kernel) if realisation.subsample else op.window
     own: dict[str, Parameter] = {
         "pool": "MAX" if isinstance(op, MaxPool) else "AVE",
         **sides(window, realisation.native.pads),
     }
-    channels, counted = maker.channels(source), realisation.counted
-    ended = maker.name(f"{path}_every") if realisation.subsample else path
-
-    def pooled(name: str, value: str) -> str:
-        return maker.add("Pooling", name, value, blobs=(), **own)
-
-    value = pooled(ended if counted is None else maker.name(f"{path}_cells"), padded)
+    ended = "every" if realisation.subsample else ""
+    value = node.step(ended if counted is None else "cells", "Pooling", padded, **own)
     if counted is not None:
-        front = realisation.front.pads if realisation.front else NONE
-        whole = (
-            maker.moved(maker.name(f"{path}_counted"), source, channels, counted) if any(counted) else source
-        )
-        ones = maker.filled(maker.name(f"{path}_ones"), whole, 1.0)
-        rest = less(front, counted)
-        mask = maker.moved(maker.name(f"{path}_mask"), ones, channels, rest) if any(rest) else ones
-        by = maker.add(
-            "Power", maker.name(f"{path}_by"), pooled(maker.name(f"{path}_share"), mask), power=-1.0
-        )
-        value = maker.add("Eltwise", ended, value, by, operation="PROD")
+        rest = less(realisation.front.pads if realisation.front else NONE, counted)
+        mask = node.source
+        if any(counted):
+            mask = maker.moved(node.part("counted"), mask, node.channels, counted)
+        mask = maker.filled(node.part("ones"), mask, 1.0)
+        if any(rest):
+            mask = maker.moved(node.part("mask"), mask, node.channels, rest)
+        by = node.step("by", "Power", node.step("share", "Pooling", mask, **own), power=-1.0)
+        value = node.step(ended, "Eltwise", value, by, operation="PROD")
     if realisation.subsample:
-        top, bottom, left, right = less(NONE, realisation.skipped)
-        maker.moved(path, value, channels, (top, bottom, left, right), op.window.stride)
+        maker.moved(node.path, value, node.channels, less(NONE, realisation.skipped), op.window.stride)
 
 
-def _largest(maker: LayerMaker, path: str, window: Window, source: str) -> None:
+def _largest(node: CaffeNode[MaxPool], source: str) -> None:
     """A max pool of dilated windows: the largest of the map's parts that the window's cells read."""
-    cells = []
+    cells, window = [], node.op.window
     for row in range(0, window.extent(0), window.dilation[0]):
         for column in range(0, window.extent(1), window.dilation[1]):
             cut = -row, row + 1 - window.extent(0), -column, column + 1 - window.extent(1)
-            name = path if window.kernel == (1, 1) else maker.name(f"{path}_cell")
-            cells.append(maker.moved(name, source, maker.channels(path), cut, window.stride))
+            name = node.part("" if window.kernel == (1, 1) else "cell")
+            cells.append(node.maker.moved(name, source, node.channels, cut, window.stride))
     if len(cells) > 1:
-        maker.add("Eltwise", path, *cells, operation="MAX")
+        node.result("Eltwise", *cells, operation="MAX")

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from porter.base.errors import PaddingError
-from porter.frameworks.mxnet.maker import Attribute, SymbolMaker
+from porter.frameworks.mxnet.maker import Attribute, MxnetNode
 from porter.frameworks.numpy.nets import NONE
-from porter.graph import AvgPool, Conv, MaxPool, Node
+from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Pads, Realisation, Window, less
 
 
-def windowed(maker: SymbolMaker, node: Node, op: Conv | MaxPool | AvgPool, realisation: Realisation) -> None:
+def windowed(node: MxnetNode[Any], realisation: Realisation) -> None:
     """Adds the nodes of a windowed node.
 
     Raises:
         PaddingError: MXNet has no nodes for the realisation, because the plan was made for another framework.
     """
-    path, (source,), front, native = node.path, node.inputs, realisation.front, realisation.native
+    op, padded, front, native = node.op, node.source, realisation.front, realisation.native
     foreign = (
         realisation.subsample or any(realisation.skipped) or (front is not None and front.rule != "explicit")
     )
     if foreign or native.rule not in ("valid", "explicit") or native.rounding == "ceil":
-        raise PaddingError(f"MXNet has no operators for '{realisation}'", where=path)
-    name = maker.values[path]
-    padded = (
-        source if front is None else maker.padded(maker.name(f"{name}_pad"), source, front.pads, front.fill)
-    )
+        raise PaddingError(f"MXNet has no operators for '{realisation}'", where=node.path)
+    if front is not None:
+        padded = node.maker.padded(node.part("pad"), node.source, front.pads, front.fill)
     if isinstance(op, Conv):
         stated = sides(op.window, native.pads) | filters(op.filters, op.groups, op.bias)
-        maker.add("Convolution", name, padded, *maker.trained(path, name, "kernel", "bias"), **stated)
+        node.result("Convolution", padded, *node.trained("kernel", "bias"), **stated)
     elif realisation.by_cell:
-        _largest(maker, path, op.window, padded)
+        _largest(node, padded)
     else:
-        _pooled(maker, path, op, realisation, (source, padded))
+        _pooled(node, realisation, padded)
 
 
 def sides(window: Window, pads: Pads = NONE) -> dict[str, Attribute]:
@@ -50,12 +50,9 @@ def filters(count: int, groups: int, bias: bool) -> dict[str, Attribute]:
     return {"num_filter": count, "num_group": groups, "no_bias": not bias}
 
 
-def _pooled(
-    maker: SymbolMaker, path: str, op: MaxPool | AvgPool, realisation: Realisation, maps: tuple[str, str]
-) -> None:
-    """Of a map, and of the same map behind its pad layer."""
-    native, front, counted = realisation.native, realisation.front, realisation.counted
-    name, (source, padded) = maker.values[path], maps
+def _pooled(node: MxnetNode[MaxPool | AvgPool], realisation: Realisation, padded: str) -> None:
+    """Of the map, which is `padded` behind its pad layer."""
+    op, native, front, counted = node.op, realisation.native, realisation.front, realisation.counted
     stated = sides(op.window, native.pads) | {
         "pooling_convention": "full" if native.rounding == "full" else "valid"
     }
@@ -63,28 +60,27 @@ def _pooled(
     if isinstance(op, AvgPool):
         stated["count_include_pad"] = native.average != "real_cells"
     if counted is None:
-        maker.add("Pooling", name, padded, **stated)
+        node.result("Pooling", padded, **stated)
         return
-    cells = maker.padded(maker.name(f"{name}_counted"), source, counted) if any(counted) else source
-    rest = less(front.pads if front else NONE, counted)
-    mask = maker.filled(maker.name(f"{name}_ones"), cells, 1.0)
-    mask = maker.padded(maker.name(f"{name}_mask"), mask, rest) if any(rest) else mask
-    sums = maker.add("Pooling", maker.name(f"{name}_cells"), padded, **stated)
-    share = maker.add("Pooling", maker.name(f"{name}_share"), mask, **stated)
-    maker.add("elemwise_div", name, sums, share)
+    mask, rest = node.source, less(front.pads if front else NONE, counted)
+    if any(counted):
+        mask = node.maker.padded(node.part("counted"), mask, counted)
+    mask = node.maker.filled(node.part("ones"), mask, 1.0)
+    if any(rest):
+        mask = node.maker.padded(node.part("mask"), mask, rest)
+    sums = node.step("cells", "Pooling", padded, **stated)
+    node.result("elemwise_div", sums, node.step("share", "Pooling", mask, **stated))
 
 
-def _largest(maker: SymbolMaker, path: str, window: Window, source: str) -> None:
+def _largest(node: MxnetNode[MaxPool], source: str) -> None:
     """A max pool of dilated windows: the largest of the map's parts that the window's cells read."""
-    name, one = maker.values[path], np.ones((maker.channels(path), 1))
+    maker, window, one = node.maker, node.op.window, np.ones((node.channels, 1))
     parts = []
     for row in range(0, window.extent(0), window.dilation[0]):
         for column in range(0, window.extent(1), window.dilation[1]):
             cut = row, window.extent(0) - 1 - row, column, window.extent(1) - 1 - column
-            part = maker.cropped(maker.name(f"{name}_part"), source, cut)
-            parts.append(maker.chosen(maker.name(f"{name}_cell"), part, one, window.stride, len(one)))
+            part = maker.cropped(node.part("part"), source, cut)
+            parts.append(maker.chosen(node.part("cell"), part, one, window.stride, len(one)))
     value = parts[0]
     for place, part in enumerate(parts[1:], 2):
-        value = maker.add(
-            "broadcast_maximum", name if place == len(parts) else maker.name(f"{name}_most"), value, part
-        )
+        value = node.step("" if place == len(parts) else "most", "broadcast_maximum", value, part)

@@ -160,7 +160,7 @@ class NetDestination(ABC, Generic[M]):
         self.ENGINE: PortEngine = self
 
     @abstractmethod
-    def windowed(self, maker: M, node: Node, op: Conv | MaxPool | AvgPool, realisation: Realisation) -> None:
+    def windowed(self, node: Spelled[M, Any], realisation: Realisation) -> None:
         """Adds the layers of a windowed node.
 
         Raises:
@@ -229,10 +229,11 @@ class NetDestination(ABC, Generic[M]):
                 or f"porter writes maps and features for {self.TITLE}, not arrays of other axes"
             )
             raise GraphError(words, where=node.path)
+        said = Spelled[M, Any](maker, node, op, maker.own_name(node.path))
         if isinstance(op, Conv | MaxPool | AvgPool):
-            self.windowed(maker, node, op, plan.realisations[node.path])
+            self.windowed(said, plan.realisations[node.path])
         elif spelling is not None and not (isinstance(op, Rearrange) and maker.shapes[node.path]):
-            spelling(Spelled(maker, node, op, maker.own_name(node.path)))
+            spelling(said)
         else:
             raise GraphError(f"porter writes no layer of {self.TITLE} for {op.words}", where=node.path)
 

@@ -161,13 +161,13 @@ class NodeMaker:
 
 @dataclass(frozen=True)
 class OnnxNode(Spelled[NodeMaker, OpT]):
-    """A node that nodes of ONNX say, and constants under its path."""
+    """A node that nodes of ONNX say, and constants under its name."""
 
     def integers(self, ending: str, *numbers: int) -> str:
-        return self.maker.integers(f"{self.path}.{ending}", *numbers)
+        return self.maker.integers(f"{self.name}.{ending}", *numbers)
 
     def scalar(self, ending: str, number: float) -> str:
-        return self.maker.scalar(f"{self.path}.{ending}", number)
+        return self.maker.scalar(f"{self.name}.{ending}", number)
 
     def numbers(self, ending: str, numbers: Sequence[float] | NDArray[Any]) -> str:
-        return self.maker.numbers(f"{self.path}.{ending}", numbers)
+        return self.maker.numbers(f"{self.name}.{ending}", numbers)

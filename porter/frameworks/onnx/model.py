@@ -104,12 +104,13 @@ def _made(
     taken = Names({*known, *(name for roles in names.values() for name in roles.values())})
     maker = NodeMaker(kind, names, known, taken)
     for node in plan.lowered.nodes:
+        said = OnnxNode[Op](maker, node, node.op, node.path)
         if isinstance(node.op, Conv | MaxPool | AvgPool):
-            windowed(maker, node, node.op, plan.realisations[node.path])
+            windowed(said, plan.realisations[node.path])
         else:
             spelling = row_of(PLAIN, type(node.op))
             assert spelling is not None  # a test holds the table to all ops
-            spelling(OnnxNode[Op](maker, node, node.op, node.path))
+            spelling(said)
     maker.state_all_axes()
     return maker
 

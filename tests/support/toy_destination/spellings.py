@@ -9,9 +9,9 @@ import numpy as np
 
 from porter.base.errors import GraphError, PaddingError
 from porter.frameworks.numpy.nets import Held
-from porter.graph import AvgPool, Conv, MaxPool, Node, Op, ops
+from porter.graph import AvgPool, Conv, MaxPool, Op, ops
 from porter.padding import Realisation
-from tests.support.toy_destination.maker import ToyMaker, ToyNode
+from tests.support.toy_destination.maker import ToyNode
 
 Spelling: TypeAlias = Callable[[ToyNode[Any]], object]
 
@@ -99,9 +99,9 @@ SPELLINGS: Mapping[type[Op], Spelling] = {
 }
 
 
-def windowed(maker: ToyMaker, node: Node, op: Conv | MaxPool | AvgPool, realisation: Realisation) -> None:
+def windowed(node: ToyNode[Any], realisation: Realisation) -> None:
     """The format says every pad of zeros around a convolution, and none that is real around a pool."""
-    native, window, pool = realisation.native, op.window, not isinstance(op, Conv)
+    native, op = realisation.native, node.op
     if (
         realisation.front
         or realisation.subsample
@@ -109,19 +109,13 @@ def windowed(maker: ToyMaker, node: Node, op: Conv | MaxPool | AvgPool, realisat
         or native.rule not in ("valid", "explicit")
     ):
         raise PaddingError(f"a toy model has no layers for '{realisation}'", where=node.path)
-    if pool and len({*window.kernel}) > 1:
+    if not isinstance(op, Conv) and len({*op.window.kernel}) > 1:
         raise GraphError("a toy pool has one side", where=node.path)
     stated = {"pads": native.pads, **_steps(node.path, op)}
     if isinstance(op, Conv):
-        maker.add(
-            "conv",
-            node.path,
-            *node.inputs,
-            held=maker.trained(node.path, node.path, "kernel", "bias"),
-            groups=op.groups,
-            **stated,
-        )
+        held = node.trained("kernel", "bias")
+        node.result("conv", *node.inputs, held=held, groups=op.groups, **stated)
         return
-    stated |= {"side": window.kernel[0], "ceil": native.rounding == "ceil"}
+    stated |= {"side": op.window.kernel[0], "ceil": native.rounding == "ceil"}
     stated |= {"divisor": native.average} if isinstance(op, AvgPool) else {}
-    maker.add("max_pool" if isinstance(op, MaxPool) else "average_pool", node.path, *node.inputs, **stated)
+    node.result("max_pool" if isinstance(op, MaxPool) else "average_pool", *node.inputs, **stated)
