@@ -75,7 +75,7 @@ def _counting(function: Callable[..., Any], found: Counter[str]) -> Callable[...
     return counting
 
 
-VARIANT, ZOO = "mobilenet_v2_0.35", "keras"
+VARIANT, ZOO = "mobilenet_v1_0.25", "keras"
 
 
 def test_a_file_with_its_graph_is_recognised_and_opened_once(

@@ -27,7 +27,7 @@ from tests.support.standin_files import sign
 
 @pytest.fixture(scope="session")
 def torch_file(weights_file: WeightsMaker) -> Path:
-    return weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    return weights_file("mobilenet_v1_0.25", "keras", ".h5")
 
 
 def tensors_of(path: Path) -> dict[str, Array]:
@@ -158,7 +158,7 @@ def test_a_size_beyond_the_bound_is_told_it(cli: Cli) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which even root cannot write")
 def test_an_unwritable_folder(cli: Cli, torch_file: Path) -> None:
-    arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--weights", torch_file)
+    arguments = ("convert", "mobilenet_v1_0.25", "--from", "tf", "--to", "torch", "--weights", torch_file)
     refused(cli(*arguments, "--out", "/proc/port"), "/proc")
 
 
@@ -168,7 +168,7 @@ def test_a_file_where_the_folder_should_be(cli: Cli, tmp_path: Path, torch_file:
         refused(
             cli(
                 "convert",
-                "mobilenet_v2_0.35",
+                "mobilenet_v1_0.25",
                 "--from",
                 "tf",
                 "--to",
@@ -186,7 +186,7 @@ def test_a_file_where_the_folder_should_be(cli: Cli, tmp_path: Path, torch_file:
 def test_an_existing_port_stays_without_overwrite(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
     arguments = (
         "convert",
-        "mobilenet_v2_0.35",
+        "mobilenet_v1_0.25",
         "--from",
         "tf",
         "--to",
@@ -219,7 +219,7 @@ def test_versions_are_those_of_the_packages_that_are_named(
             "--out",
             framework,
         )
-        assert cli("convert", "mobilenet_v2_0.35", *arguments).status == 0
+        assert cli("convert", "mobilenet_v1_0.25", *arguments).status == 0
         versions = json.loads((tmp_path / framework / "port.json").read_text())["versions"]
         assert {name: version(name) for name in versions if name != "porter"}.keys() == {"numpy", package}
         assert versions[package] == version(package)
@@ -253,7 +253,7 @@ def test_errors_as_json(cli: Cli) -> None:
 def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
     ran = cli(
         "convert",
-        "mobilenet_v2_0.35",
+        "mobilenet_v1_0.25",
         "--from",
         "tf",
         "--to",
@@ -282,11 +282,11 @@ def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
     assert ran.status == 0 and set(fields) <= set(found)
     assert found["classes"] == found["source_classes"] == 1000
     assert found["tensors"] == {
-        "used": 262,
+        "used": 137,
         "ignored": 0,
-        "filled": 52,
+        "filled": 27,
         "reasons": {},
-        "fillings": {"num_batches_tracked = 0": 52},
+        "fillings": {"num_batches_tracked = 0": 27},
     }
     assert (found["source"]["file"], found["source"]["format"], found["licence"]) == (
         torch_file.name,
@@ -310,7 +310,7 @@ def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
     assert {"format", "framework", "classes", "size", "head", "convert", "tensors", "matches"} <= set(
         inspected
     )
-    assert (inspected["classes"], inspected["size"], inspected["head"]) == (1000, [224, 224], "predictions")
+    assert (inspected["classes"], inspected["size"], inspected["head"]) == (1000, [224, 224], "conv_preds")
     assert (inspected["source_classes"], inspected["activation"], inspected["differs"]) == (
         1000,
         "softmax",
@@ -319,10 +319,10 @@ def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
     assert inspected["commands"] == [inspected["convert"]]
     assert (
         inspected["convert"]
-        == f"porter convert mobilenet_v2_0.35 --from keras --to torch --weights {torch_file}"
+        == f"porter convert mobilenet_v1_0.25 --from keras --to torch --weights {torch_file}"
     )
     assert (inspected["matches"][0]["variant"], inspected["matches"][0]["zoo"]) == (
-        "mobilenet_v2_0.35",
+        "mobilenet_v1_0.25",
         "keras",
     )
     assert inspected["matches"][0]["score"] == 1.0 and all(
@@ -348,14 +348,14 @@ def test_convert_says_what_was_ignored_and_filled_where_something_was(
     cli: Cli, torch_file: Path, state: dict[str, Array]
 ) -> None:
     to_torch = cli(*CONVERT_TF, torch_file)
-    assert "  tensors  262 used\n" in to_torch.out
+    assert "  tensors  137 used\n" in to_torch.out
     save_file(state, "whole.safetensors")
     assert "  tensors  314 used\n" in cli(*CONVERT, "whole.safetensors").out
 
 
 def test_pads_of_training_have_to_be_known(cli: Cli) -> None:
     refused(
-        cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--padding", "trained"),
+        cli("convert", "mobilenet_v1_0.25", "--from", "tf", "--to", "torch", "--padding", "trained"),
         "no pads of training",
     )
     pads = cli("pads", "resnet50v2", "--from", "keras", "--to", "torch").out.splitlines()
@@ -386,7 +386,7 @@ def test_the_lines_that_inspect_prints_work_as_they_are_typed(
     cli(*CONVERT_TF, torch_file)
     cases: dict[Path, tuple[str, str, str, list[str]]] = {
         torch_file: (
-            "mobilenet_v2_0.35 --from keras --to torch",
+            "mobilenet_v1_0.25 --from keras --to torch",
             "224x224, as the recipe has it",
             "1000",
             [],
@@ -397,7 +397,7 @@ def test_the_lines_that_inspect_prints_work_as_they_are_typed(
             "10",
             [],
         ),
-        tmp_path / "p": ("mobilenet_v2_0.35 --from keras --to tf", "224x224", "1000", []),
+        tmp_path / "p": ("mobilenet_v1_0.25 --from keras --to tf", "224x224", "1000", []),
         tmp_path / "two heads.safetensors": (
             "mobilenet_v2 --from torchvision --to tf",
             "224x224",
@@ -453,7 +453,7 @@ def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path:
         "--out",
         "p",
     )
-    assert cli("convert", "mobilenet_v2_0.35", *arguments).status == 0
+    assert cli("convert", "mobilenet_v1_0.25", *arguments).status == 0
     good = cli("verify", "p", "--weights", torch_file, "--float64", "--layers", "--json")
     found = json.loads(good.out)
     assert good.status == 0 and found["ok"] and found["reference"] == "keras" and found["dtype"] == "float64"
@@ -487,7 +487,7 @@ def test_verify_wants_the_file_that_the_port_was_made_from(
 ) -> None:
     cli(
         "convert",
-        "mobilenet_v2_0.35",
+        "mobilenet_v1_0.25",
         "--from",
         "tf",
         "--to",
@@ -498,7 +498,7 @@ def test_verify_wants_the_file_that_the_port_was_made_from(
         "--out",
         "p",
     )
-    keras3 = weights_file("mobilenet_v2_0.35", "keras", ".keras")
+    keras3 = weights_file("mobilenet_v1_0.25", "keras", ".keras")
     refused(cli("verify", "p", "--weights", keras3), torch_file.name)
 
 
@@ -532,8 +532,8 @@ def test_a_variants_pads_are_made_without_arrays() -> None:
 
 
 TENSORS_ONLY = [  # each reader and each writer
-    ("mobilenet_v2_0.35", "keras", ".h5", "torch", "model.safetensors"),
-    ("mobilenet_v2_0.35", "keras", ".keras", "tf", "model.keras"),
+    ("mobilenet_v1_0.25", "keras", ".h5", "torch", "model.safetensors"),
+    ("mobilenet_v1_0.25", "keras", ".keras", "tf", "model.keras"),
     ("mobilenet_v2", "torchvision", ".pth", "torch", "model.safetensors"),
 ]
 
@@ -585,10 +585,10 @@ def test_without_tensorflow_a_keras_port_is_written_and_not_checked(
 def test_converting_only_weights_imports_no_reader_of_graphs(
     weights_file: WeightsMaker, tmp_path: Path
 ) -> None:
-    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    weights = weights_file("mobilenet_v1_0.25", "keras", ".h5")
     arguments = (
         "convert",
-        "mobilenet_v2_0.35",
+        "mobilenet_v1_0.25",
         "--from",
         "tf",
         "--to",
@@ -608,7 +608,7 @@ def test_converting_only_weights_imports_no_reader_of_graphs(
 
 CONVERT_TF = (
     "convert",
-    "mobilenet_v2_0.35",
+    "mobilenet_v1_0.25",
     "--from",
     "tf",
     "--to",
@@ -647,9 +647,9 @@ def test_a_port_json_that_lists_another_file_is_not_that_files(
         b"[" * 10**5,
     ):
         (tmp_path / "port.json").write_bytes(record)
-        assert "mobilenet_v2_0.35 from keras" in cli("inspect", "model.h5").out
+        assert "mobilenet_v1_0.25 from keras" in cli("inspect", "model.h5").out
     cli(*CONVERT_TF, "model.h5")
-    assert "a port of mobilenet_v2_0.35" in cli("inspect", "p/model.safetensors").out
+    assert "a port of mobilenet_v1_0.25" in cli("inspect", "p/model.safetensors").out
 
 
 def test_weights_that_are_not_finite_prove_nothing(
@@ -699,14 +699,14 @@ READERS = [
     ("eval", "p", "--data", "."),
     ("report", "p"),
     ("inspect", "p"),
-    ("convert", "mobilenet_v2_0.35", "--from", "keras", "--to", "tf", "--weights", "p"),
+    ("convert", "mobilenet_v1_0.25", "--from", "keras", "--to", "tf", "--weights", "p"),
 ]
 
 
 def test_every_file_of_a_port_is_held_to_its_digest(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
     cli(*CONVERT_TF, torch_file)
     (tmp_path / "p" / "README.md").write_text("a file of the user's own, which is not the port's")
-    assert "  is         a port of mobilenet_v2_0.35 from keras" in cli("inspect", "p").out
+    assert "  is         a port of mobilenet_v1_0.25 from keras" in cli("inspect", "p").out
     infect(tmp_path / "p")
     for arguments in READERS:
         refused(
@@ -788,8 +788,8 @@ def test_inspect_knows_a_port(cli: Cli, torch_file: Path) -> None:
     for path in ("p", "p/port.json", "p/model.safetensors"):
         found = json.loads(cli("inspect", path, "--json").out)
         assert (found["format"], found["framework"]) == ("port", "torch")
-        assert (found["matches"][0]["variant"], found["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
-    assert "porter convert mobilenet_v2_0.35 --from keras --to tf --weights p" in cli("inspect", "p").out
+        assert (found["matches"][0]["variant"], found["matches"][0]["zoo"]) == ("mobilenet_v1_0.25", "keras")
+    assert "porter convert mobilenet_v1_0.25 --from keras --to tf --weights p" in cli("inspect", "p").out
 
 
 def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state: dict[str, Array]) -> None:
