@@ -136,14 +136,9 @@ def graphs_of_others(member: Member) -> Iterator[Graph]:
     another.
     """
     recipe, variant, zoo = member
-    known = recipe.expanded if zoo.name in recipe.zoos else {}
     for other in recipe.variants:
         if other != variant and zoo.has(other):
-            if (zoo.name, other) not in known:
-                known[zoo.name, other] = _expanded(
-                    Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False
-                ).graph
-            yield known[zoo.name, other]
+            yield _expanded(Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False).graph
 
 
 def _expanded(
@@ -153,6 +148,14 @@ def _expanded(
     zoo = zoo.of(variant)
     variables = member.variables(options)
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
+    decides = variables, [(rule.pattern, rule.value) for rule in rules]
+    # With a caller's options there may be any number.
+    known = [] if options else recipe.unrolled.setdefault(variant, [])
+    same = next((Expanded(*one) for others, one in known if others == decides), None)
+    if same is not None:
+        if len(same.graph.nodes) > most:
+            raise TooLarge
+        return same
     expansion = Unrolling(recipe, variables, rules, _origins(Member(recipe, variant, zoo), options), most)
     try:
         graph = expansion.graph()
@@ -161,7 +164,9 @@ def _expanded(
     except RecipeError as error:
         error.message += f", in {variant} from {zoo.name}"
         raise
-    return Expanded(graph, expansion.locations)
+    expanded = Expanded(graph, expansion.locations)
+    known.append((decides, expanded))
+    return expanded
 
 
 def _absent(recipe: Recipe, variant: str, error: UnknownVariable) -> RecipeError:

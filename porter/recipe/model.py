@@ -261,8 +261,10 @@ class Recipe:
             come then.
         roots: of each zoo, the last in its chain of `extends`.
         source: what the recipe says, with the places of it and of all that is said of its zoos.
-        expanded: the graphs that rules of other variants were held to, by zoo and variant.
-        graphs: by variant and zoo, those that are expanded, each with what else of the zoo decides it.
+        unrolled: by variant, its graphs with the steps of their nodes, each with what of a zoo decides it.
+            Zoos often have one graph: other weights of a code are another zoo.
+        graphs: by variant and zoo, those that were held to what the zoo says of them, each with what else of
+            the zoo decides it.
     """
 
     architecture: str
@@ -278,7 +280,7 @@ class Recipe:
     zoos: Mapping[str, Zoo]
     roots: Mapping[str, str]
     source: Source
-    expanded: dict[tuple[str, str], Graph] = field(
+    unrolled: dict[str, list[tuple[object, tuple[Graph, Mapping[str, Location]]]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     graphs: dict[tuple[str, str], list[tuple[object, Graph]]] = field(
