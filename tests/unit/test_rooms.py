@@ -5,6 +5,7 @@ between rooms.
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.support.checkout import ROOT
@@ -45,27 +46,41 @@ def file_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+@cache  # most tests here look through all of porter
+def _imports(path: Path) -> tuple[tuple[ast.Import | ast.ImportFrom, ...], tuple[str, ...]]:
+    """The imports of a file, wherever they stand, and the modules of porter that it names in one of its
+    strings.
+    """
+    imports, strings = list[ast.Import | ast.ImportFrom](), list[str]()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(node)
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.fullmatch(r"porter(\.\w+)+", node.value)
+        ):
+            strings.append(node.value)
+    return tuple(imports), tuple(strings)
+
+
 def imported(path: Path, strings: bool = True) -> Iterator[str]:
     """Every module of porter that a file imports, wherever the import stands, and every one that it names in
     one of its `strings`.
     """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "porter":
+    imports, named = _imports(path)
+    for node in imports:
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif node.module == "porter":
             yield from (f"porter.{name.name}" for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             yield node.module
             yield from (
                 name for each in node.names if file_of(name := f"{node.module}.{each.name}").is_file()
             )
-        elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-        elif (
-            strings
-            and isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and re.fullmatch(r"porter(\.\w+)+", node.value)
-        ):
-            yield node.value
+    if strings:
+        yield from named
 
 
 def reached(module: str) -> set[str]:
@@ -119,13 +134,20 @@ def test_jax_is_imported_in_its_room_only() -> None:
 
 
 def _modules(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom | ast.Import):
-            yield from (
-                [node.module or ""]
-                if isinstance(node, ast.ImportFrom)
-                else [name.name for name in node.names]
-            )
+    for node in _imports(path)[0]:
+        yield from (
+            [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
+        )
+
+
+def test_only_the_command_line_imports_the_package_above_it() -> None:
+    modules = {path.stem for path in (ROOT / "porter").iterdir()}
+    for path in (ROOT / "porter").rglob("*.py"):
+        for node in _imports(path)[0]:
+            if isinstance(node, ast.ImportFrom) and node.module == "porter":
+                assert modules.issuperset(name.name for name in node.names), path
+            elif isinstance(node, ast.Import) and path != ROOT / "porter/cli/app.py":
+                assert "porter" not in [name.name for name in node.names], path
 
 
 def test_the_page_has_every_room_and_names_files_that_exist() -> None:
