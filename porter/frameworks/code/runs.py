@@ -31,6 +31,7 @@ class _HasName(Protocol):
     def default(self) -> str | None: ...
 
 
+Use = Callable[[str, Mapping[str, Expression]], Call]
 Table = list[tuple[tuple[Value, ...], int]]
 """Rows of arguments, each with the number of uses that have it."""
 
@@ -85,7 +86,7 @@ class Run:
         stop = self.start + len(self.names)
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
-    def write(self, code: Code, owner: Owner, call: Callable[[str, Mapping[str, Expression]], Call]) -> None:
+    def write(self, code: Code, owner: Owner, call: Use) -> None:
         """The loop that adds the parts to their owner; `call` writes a use of the class from the text of its
         arguments.
         """
@@ -98,9 +99,21 @@ class Run:
         if len(exceptions) == len(varying):
             loop = code.within(self._head(counts=bool(exceptions) or owner.counts))
             owner.add(loop, self.pattern, call(self.kind, texts | exceptions))
-            return
+        else:
+            self._write_settings(code, owner, lambda found: call(self.kind, {**texts, **found}), varying)
+
+    def _write_settings(
+        self,
+        code: Code,
+        owner: Owner,
+        use: Callable[[Mapping[str, Expression]], Call],
+        varying: Sequence[str],
+    ) -> None:
+        """The loop, with a table of what varies, and with the channels and the index that a use passes on to
+        the next one.
+        """
         step = self._next_channels(varying)
-        carried = {} if step is None else {"channels": (str(first_use["channels"]), step)}
+        carried = {} if step is None else {"channels": (str(self.arguments[0]["channels"]), step)}
         varying = [name for name in varying if name not in carried]
         table, special = self._table(varying, step or "")
         repeated = bool(varying) and any(repeats > 1 for _, repeats in table)
@@ -114,10 +127,11 @@ class Run:
             loop = _repeats(code, varying, table, special)
         else:
             loop = self._settings(code, varying, table, owner.counts)
+        firsts: dict[str, Expression] = {}
         if special is not None and repeated:
             name, usual = special
-            texts[name] = f"{name} if repeat == 0 else {literal(usual)}"
-        owner.add(loop, self.pattern, call(self.kind, texts))
+            firsts[name] = f"{name} if repeat == 0 else {literal(usual)}"
+        owner.add(loop, self.pattern, use(firsts))
         if [*carried] == ["index"]:
             loop.line("index += 1")
         elif carried:

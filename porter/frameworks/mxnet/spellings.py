@@ -125,6 +125,14 @@ def _step(node: MxnetNode[ops.Step]) -> None:
     node.result(kind, *node.inputs, scalar=0.0)
 
 
+def _hard_swish(node: MxnetNode[ops.HardSwish]) -> None:
+    """A sixth is rounded in float32, and 6 is not."""
+    moved = node.step("moved", "_plus_scalar", node.source, scalar=3.0)
+    cut = node.step("cut", "clip", moved, a_min=0.0, a_max=6.0)
+    product = node.step("product", "elemwise_mul", node.source, cut)
+    node.result("_div_scalar", product, scalar=6.0)
+
+
 def _reduce(node: MxnetNode[ops.ReduceMap]) -> None:
     if node.op.function == "norm":
         raise GraphError("porter writes no norm along an axis for MXNet", where=node.path)
@@ -222,6 +230,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Tanh: _plain("Activation", lambda op: {"act_type": "tanh"}),
     ops.Softplus: _softplus,
     ops.Softsign: _plain("Activation", lambda op: {"act_type": "softsign"}),
+    ops.HardSwish: _hard_swish,
     ops.Softmax: _plain("softmax", lambda op: {"axis": 1}),
     ops.LogSoftmax: _plain("log_softmax", lambda op: {"axis": 1}),
     ops.Step: _step,
