@@ -119,7 +119,7 @@ def test_the_last_round_drops_the_best_case_no_more_often_than_promised() -> Non
     """Ten sites without effect, whose differences add up: joined by their sign, the best of them drop the
     base in 10 of 100.
     """
-    random, studies, lost = np.random.default_rng(5), 1000, 0
+    random, studies, lost = np.random.default_rng(5), 400, 0
     base, changes = Trial(("as shipped",), {}), [Change(f"site{number}", SAME) for number in range(10)]
     trials = (base, *(changed(base, [change]) for change in changes))
     for _ in range(studies):
