@@ -19,9 +19,9 @@ import numpy as np
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, Node, Pattern, Reference, Tensor
 from porter.filegraph.dims import Dim, Open, product, quotient
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.views import View, unrepeated
-from porter.filegraph.walk import Lacks, NodeWalk, Read, Repeated, Source, Walk, apply
+from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
@@ -43,14 +43,14 @@ LOG_SIGMOID = ops.Affine((-1.0,), (0.0,)), ops.Softplus(), ops.Affine((-1.0,), (
 def combine(walk: Walk, node: Node, kind: str, sources: Sequence[Reference]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
     if kind in ("Add", "Mul") and (alone := _beside_zeros(walk, sources)) is not None:
-        return alone if kind == "Add" else Lacks(zeros=alone.sizes)
+        return alone if kind == "Add" else Zeros(alone.known_sizes)
     if kind == "Mul" and (filled := _filling(walk, node, sources)) is not None:
         return filled
     sources = [*map(walk.unrepeated, sources)]
     if all(map(walk.flow.is_value, sources)):
         return of_values(walk, node, kind, sources)
     if len(sources) != 2:
-        return Lacks()
+        raise Unsupported(f"of {len(sources)} values, of which some are constants")
     first = walk.flow.is_value(sources[0])
     live, other = sources if first else sources[::-1]
     return combine_constant(walk, node, kind, walk.kept(_narrow(walk, live, other)), other, first)
@@ -66,7 +66,7 @@ def _beside_zeros(walk: Walk, sources: Sequence[Reference]) -> View | None:
     return walk.view(values[0]) if same else None
 
 
-def _filling(walk: Walk, node: Node, sources: Sequence[Reference]) -> Lacks | None:
+def _filling(walk: Walk, node: Node, sources: Sequence[Reference]) -> Zeros | Repeated | None:
     """A number that is repeated to sizes, times another one."""
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
     numbers = [walk.flow.number(walk.unrepeated(source)) for source in sources if not walk.is_value(source)]
@@ -74,11 +74,9 @@ def _filling(walk: Walk, node: Node, sources: Sequence[Reference]) -> Lacks | No
         return None
     product = math.prod(number or 0.0 for number in numbers)
     if not product:
-        return Lacks(zeros=sizes[0])
-    return Lacks(
-        f"{node.op} of constants",
-        repeated=Repeated(walk.flow.stated(f"{node.name}:number", np.asarray(product)), sizes[0]),
-    )
+        return Zeros(sizes[0])
+    number = walk.flow.stated(f"{node.name}:number", np.asarray(product))
+    return Repeated(number, sizes[0], lacks="of constants")
 
 
 def _narrow(walk: Walk, source: Reference, other: Reference) -> Reference:
@@ -100,7 +98,7 @@ def _narrow(walk: Walk, source: Reference, other: Reference) -> Reference:
 
 def combine_constant(
     walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool = True
-) -> Read:
+) -> View:
     """As `combine`, of a value and a constant. `first` is the value's place."""
     count = math.prod(walk.flow.shape(other) or ())
     if not _fits(walk, view, other) or (view.value.is_array and count > 1):
@@ -108,40 +106,35 @@ def combine_constant(
     value = _with_tensor(walk, node, kind, view.value, other)
     if value is None and count > MOST_CONSTANTS:
         return _by_array(walk, node, kind, view, other, first)
-    value = value or _with_constant(walk, node, kind, view.value, other, first)
-    return walk.views.like(view, value) if value else Lacks()
+    return walk.views.like(view, value or _with_constant(walk, node, kind, view.value, other, first))
 
 
-def _by_array(walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool) -> Read:
+def _by_array(walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool) -> View:
     """A stored array with a number of its own in each place."""
-    lacking = Lacks(f"{node.op} by something that is not one number per channel")
     numbers, origin = walk.flow.shape(other), walk.flow.origin(other)
     if view.axes is not None and len(numbers or ()) > len(view.axes):
-        return Lacks(f"{node.op} by numbers of more axes than the value has")
-    if (
-        kind == "Add"
-        and numbers
-        and walk.views.along_channels(view, numbers)
-        and (held := walk.flow.constants.declared(origin))
-    ):
-        biased = walk.builder.bias(node.name, view.value, Stored(origin, "O" * len(held)))
-        if biased is not None:
-            return walk.views.like(view, biased)
+        raise Unsupported("by numbers of more axes than the value has")
+    along = bool(numbers) and walk.views.along_channels(view, numbers or ())
+    held = walk.flow.constants.declared(origin) if kind == "Add" and along else None
+    biased = walk.builder.bias(node.name, view.value, Stored(origin, "O" * len(held))) if held else None
+    if biased is not None:
+        return walk.views.like(view, biased)
     if not first and kind == "Sub":
         kind, view = "Add", walk.views.like(view, walk.builder.negative(f"{node.name}:negative", view.value))
     elif not first and kind == "Div":
-        return lacking
+        raise Unsupported("of something that is not one number per channel")
     if view.value.is_map and walk.views.names(view) == walk.views.layout():
-        value = with_array(walk, node.name, kind, view.value, other)
-        return walk.views.of(value) if value else lacking  # of other sizes, if the array stretches it
+        # It has other sizes, if the array stretches it.
+        return walk.views.of(with_array(walk, node.name, kind, view.value, other))
     array = walk.as_array(f"{node.name}:array", view)
-    value = with_array(walk, node.name, kind, array.value, other) if array is not None else None
-    return walk.views.led_like(array, value) if array is not None and value else lacking
+    return walk.views.led_like(array, with_array(walk, node.name, kind, array.value, other))
 
 
-def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference) -> Value | None:
-    """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the
-    file's own layout.
+def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference) -> Value:
+    """A value, whose axes are its tensor's, and a stored array. A map is in the file's own layout.
+
+    Raises:
+        Unsupported: the array does not fit, or is computed.
     """
     tensor, numbers, shape = walk.flow.weights(other), walk.flow.value(other), walk.flow.shape(other)
     if numbers is not None and (
@@ -151,11 +144,11 @@ def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference)
     if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
-        return None
+        raise Unsupported("by something that is not one number per channel")
     return with_stored(walk, name, kind, value, Tensor(tensor.name, shape))
 
 
-def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: Tensor) -> Value | None:
+def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: Tensor) -> Value:
     """As `with_array`, of an array by its name, whose axes of one cell may be more or less than its own."""
     rank = len(value.shape or ())
     tensor = walk.flow.once(tensor) if len(tensor.shape) > rank else tensor
@@ -164,18 +157,13 @@ def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: Tensor) 
     if len(sizes) > rank and set(sizes[: len(sizes) - rank]) == {1}:
         sizes = sizes[len(sizes) - rank :]
     if len(sizes) != rank:
-        return None
+        raise Unsupported("by an array of other axes")
     if kind in ("Sub", "Div"):
-        array = (
-            walk.flow.constants.array(stored)
-            if stored not in walk.flow.evaluated
-            else walk.flow.evaluated[stored]
-        )
-        wide = np.asarray(array, np.float64)
+        wide = np.asarray(walk.flow.held(stored), np.float64)
         with np.errstate(divide="ignore"):
             inverse = -wide if kind == "Sub" else 1 / wide
         if not np.isfinite(inverse).all():
-            return None
+            raise Unsupported("by an array that has zeros")
         stored = walk.flow.hold(f"{name}:array", inverse).name
     axes = ""
     if value.is_map and walk.builder.order == "HWC":
@@ -185,16 +173,16 @@ def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: Tensor) 
     return walk.builder.add(name, op, value, tensors={"value": Stored(stored, axes)})
 
 
-def of_values(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> Read:
+def of_values(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> View:
     sources = _unstretched(walk, sources)
     found = walk.together(sources)
     if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
         return _merge(walk, node, _OF_VALUES.get(kind), sources)
     if found is None:
-        return Lacks(f"{node.op} of values of different axes")
+        raise Unsupported("of values of different axes")
     values, tensor = found
     if kind in _OF_ONE and len(values) == 1:
-        return tensor(values[0]) or Lacks()
+        return tensor(values[0])
     if kind == "Sub" and len(values) == 2:
         value = walk.builder.subtract(node.name, values[0], values[1])
     elif kind == "Mean":
@@ -202,27 +190,23 @@ def of_values(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> R
     elif kind in _OF_VALUES and len(values) > 1:
         value = walk.builder.add(node.name, _OF_VALUES[kind], *values)
     else:
-        return Lacks(f"{node.op} of {len(values)} values")
-    return tensor(value) or Lacks()
+        raise Unsupported(f"of {len(values)} values")
+    return tensor(value)
 
 
-def _merge(walk: Walk, node: Node, op: ops.Merge | None, sources: Sequence[Source]) -> Read:
+def _merge(walk: Walk, node: Node, op: ops.Merge | None, sources: Sequence[Source]) -> View:
     """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a
     difference.
     """
     whole = [walk.view(source) for source in sources]
     rank = max(len(view.axes or ()) for view in whole)
-    wide = [view.with_axes(range(1, 1 + rank - len(view.axes))) if view.axes else None for view in whole]
-    once = unrepeated([view for view in wide if view is not None])
-    views = (
-        [walk.as_array(f"{node.name}:{place}", view) for place, view in enumerate(once)]
-        if len(once) == len(wide)
-        else []
-    )
-    found = [view for view in views if view is not None]
-    if len(found) < len(sources) or len({len(view.value.shape or ()) for view in found}) > 1:
-        return Lacks(f"{node.op} of values of different axes")
-    values = [view.value for view in found]
+    if not all(view.axes for view in whole):
+        raise Unsupported("of values of different axes")
+    wide = [view.with_axes(range(1, 1 + rank - len(view.known_axes))) for view in whole]
+    views = [walk.as_array(f"{node.name}:{place}", view) for place, view in enumerate(unrepeated(wide))]
+    if len({len(view.value.shape or ()) for view in views}) > 1:
+        raise Unsupported("of values of different axes")
+    values = [view.value for view in views]
     value = (
         walk.builder.add(node.name, op, *values)
         if op is not None
@@ -266,13 +250,9 @@ def _with_tensor(walk: Walk, node: Node, kind: str, value: Value, other: Referen
     return None
 
 
-def _with_constant(
-    walk: Walk, node: Node, kind: str, value: Value, other: Reference, first: bool
-) -> Value | None:
+def _with_constant(walk: Walk, node: Node, kind: str, value: Value, other: Reference, first: bool) -> Value:
     """A constant on one side. `first` is the value's place."""
-    constant = walk.flow.value(other)
-    if constant is None:
-        return None
+    constant = walk.numbers(other)
     numbers, name, builder = constant.ravel().astype(np.float64), node.name, walk.builder
     number = numbers.tolist()
     if kind in ("Max", "Min") and len(number) == 1:
@@ -287,17 +267,19 @@ def _with_constant(
     if kind == "Pow" and len(number) == 1 and number[0] > 0:
         return builder.chain(name, value, (ops.Affine((math.log(number[0]),), (0.0,)), ops.Exp()))
     if kind == "Div" and not all(number):
-        return None
+        raise Unsupported("by zero")
     scales: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
         "Add": ((1.0,), number),
         "Sub": ((1.0,), (-numbers).tolist()) if first else ((-1.0,), number),
         "Mul": (number, (0.0,)),
         "Div": ([1 / each for each in number if each], (0.0,)),
     }
-    return builder.affine(name, value, *scales[kind]) if kind in scales else None
+    if kind not in scales:
+        raise Unsupported("of a value and a constant")
+    return builder.affine(name, value, *scales[kind])
 
 
-def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value | None:
+def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
     if exponent == 2:
         return builder.add(name, ops.Multiply(), value, value)
     named: Mapping[float, Sequence[Op]] = {
@@ -329,11 +311,11 @@ def square(walk: Walk, node: Node, source: Reference) -> Read:
     return combine(walk, node, "Mul", (source, source))
 
 
-def squared_difference(walk: NodeWalk[N], node: N, sources: Sequence[Reference]) -> Read:
+def squared_difference(walk: NodeWalk[N], node: N, sources: Sequence[Reference]) -> View:
     """The squares of what two values differ by."""
     inner: N = replace(cast(Any, node), name=f"{node.name}:difference")
-    apart = combine(walk, inner, "Sub", sources)
-    return of_values(walk, node, "Mul", (apart, apart)) if isinstance(apart, View) else apart
+    apart = walk.given(combine(walk, inner, "Sub", sources))
+    return of_values(walk, node, "Mul", (apart, apart))
 
 
 def scaled_elu(alpha: float, gamma: float) -> Sequence[Op]:
@@ -350,23 +332,19 @@ def gated(walk: Walk, node: Node, source: Reference, *links: Op) -> View:
     return walk.views.like(view, walk.builder.add(node.name, ops.Multiply(), view.value, gate))
 
 
-def slopes(walk: Walk, node: Node, source: Reference, alpha: Reference) -> Read:
+def slopes(walk: Walk, node: Node, source: Reference, alpha: Reference) -> View:
     """A PReLU with one slope, or one for each channel."""
     view, number = walk.kept(source), walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
         return apply(walk, node, source, ops.LeakyRelu(number))
     origin = walk.flow.origin(alpha)
     if not walk.flow.constants.declared(origin):
-        return Lacks()
+        raise Unsupported("with slopes that the model computes as it runs")
     if _fits(walk, view, alpha):
         return _each_cell(walk, node, view, ops.PRelu(), {"alpha": origin})
     array = walk.as_array(f"{node.name}:array", view)
-    if array is None:
-        return Lacks(f"{node.op} of values whose batch is not the first axis")
     below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
     scaled = with_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
-    if scaled is None:
-        return Lacks(f"{node.op} with slopes of other axes")
     above = walk.builder.add(f"{node.name}:above", ops.Relu(), array.value)
     return walk.views.led_like(array, walk.builder.add(node.name, ops.Add(), above, scaled))
 
@@ -378,7 +356,7 @@ def batch_norm(
     tensors: Mapping[str, Reference],
     epsilon: float,
     momentum: float = 0.0,
-) -> Read:
+) -> View:
     """A norm by stored vectors, by role. A scale that the file does not train and that is 1 is left out, as
     is an offset of 0.
 
@@ -389,12 +367,10 @@ def batch_norm(
         view, tensors = apart
     else:
         view = walk.by_cell(source, walk.views.channels_place)
-        view = walk.as_cells(f"{node.name}:cells", view) or view
+        view = walk.on_map(f"{node.name}:cells", view)
     if view.value.is_array and len(view.axes or ()) == 4:  # of windows, say, which are a map's here
         view = walk.views.of(walk.value(source))
     names = _vectors(walk, view, tensors)
-    if names is None:
-        return Lacks()
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
         learnt = name in walk.trained or name.rpartition("/")[2] == role
@@ -403,7 +379,7 @@ def batch_norm(
     found = _each_cell(
         walk, node, view, ops.BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names
     )
-    return found if apart is None else found.reshaped(walk.view(source).sizes or ()) or Lacks()
+    return found if apart is None else found.reshaped(walk.view(source).known_sizes)
 
 
 def _of_each_image(
@@ -417,8 +393,10 @@ def _of_each_image(
     if len(sizes) != 4 or sizes[0] != 1 or not view.value.is_map or not channels or not view.has_batch(1):
         return None
     images = quotient(sizes[1], channels)
-    apart = None if images is None else view.reshaped([images, channels, *sizes[2:]])
-    if images is None or apart is None or not walk.views.has_channels(apart, 1):
+    if images is None:
+        return None
+    apart = tried(lambda: view.reshaped([images, channels, *sizes[2:]]))
+    if apart is None or not walk.views.has_channels(apart, 1):
         return None
     vectors = {role: _of_one_image(walk, source, images, channels) for role, source in tensors.items()}
     found = {role: source for role, source in vectors.items() if source is not None}
@@ -468,15 +446,14 @@ def norm_of_cells(
     op: ops.LayerNorm | ops.RmsNorm,
     tensors: Mapping[str, Reference],
     places: Collection[int],
-) -> Read:
+) -> View:
     """A norm over the last axes, with stored tensors of these axes by role: over the channels, which others
     become first.
     """
     view = walk.by_cell(source) if len(places) == 1 else None
     if view is None or not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
         return _norm_of_axes(walk, node, source, op, tensors, places)
-    names = _vectors(walk, view, tensors)
-    return _each_cell(walk, node, view, op, names) if names is not None else Lacks()
+    return _each_cell(walk, node, view, op, _vectors(walk, view, tensors))
 
 
 def _norm_of_axes(
@@ -486,7 +463,7 @@ def _norm_of_axes(
     op: ops.LayerNorm | ops.RmsNorm,
     tensors: Mapping[str, Reference],
     places: Collection[int],
-) -> Read:
+) -> View:
     view, count = walk.view(source), len(places)
     sizes, lead = view.sizes or (), (view.axes or ())[: len(view.axes or ()) - count]
     if (
@@ -494,34 +471,35 @@ def _norm_of_axes(
         or not (lead or walk.views.whole)
         or isinstance(width := product(sizes[len(lead) :]), Open)
     ):
-        return Lacks(f"{node.op} over other axes than known ones behind the batch")
+        raise Unsupported("over other axes than known ones behind the batch")
     stored = {role: walk.flow.tensor(each) for role, each in tensors.items()}
-    flat = view.reshaped([*sizes[: len(lead)], width])
-    joined = walk.as_array(f"{node.name}:joined", flat) if flat is not None else None
-    if joined is None or any(each is None or each.shape != sizes[len(lead) :] for each in stored.values()):
-        return Lacks()
-    held = {role: Stored(each.name, "O" * count) for role, each in stored.items() if each is not None}
-    normed = walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held)).reshaped(
-        sizes
-    )
-    return walk.views.as_held(f"{node.name}:map", normed, view) if normed is not None else Lacks()
+    held = {
+        role: Stored(each.name, "O" * count)
+        for role, each in stored.items()
+        if each is not None and each.shape == sizes[len(lead) :]
+    }
+    if len(held) < len(stored):
+        raise Unsupported("by tensors of other axes")
+    joined = walk.as_array(f"{node.name}:joined", view.reshaped([*sizes[: len(lead)], width]))
+    normed = walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held))
+    return walk.views.as_held(f"{node.name}:map", normed.reshaped(sizes), view)
 
 
 def group_norm(
     walk: Walk, node: Node, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float
-) -> Read:
+) -> View:
     """A norm over all cells of each group of channels, with stored vectors by role."""
     view = walk.by_cell(source, walk.views.channels_place)
     names = _vectors(walk, view, tensors)
     if not walk.views.of_each_image(view):
-        return Lacks(f"{node.op} over the batch")
+        raise Unsupported("over the batch")
     op = ops.GroupNorm(groups, epsilon, "gamma" in tensors, "beta" in tensors)
-    return _each_cell(walk, node, view, op, names) if names is not None else Lacks()
+    return _each_cell(walk, node, view, op, names)
 
 
 def instance_norm(
     walk: Walk, node: Node, source: Reference, tensors: Mapping[str, Reference], epsilon: float
-) -> Read:
+) -> View:
     """A norm over all axes but the first two, which are the batch and the channels, or groups of channels.
 
     A scale that is 1 and an offset that is 0 are left out; groups have no others.
@@ -529,7 +507,7 @@ def instance_norm(
     view = walk.kept(source)
     groups = walk.views.groups(view, 1) if walk.views.of_each_image(view) else None
     if groups is None:
-        return Lacks(f"{node.op} over other axes than the cells of channels")
+        raise Unsupported("over other axes than the cells of channels")
     numbers = {role: walk.flow.value(each) for role, each in tensors.items()}
     neutral = {
         role
@@ -537,16 +515,16 @@ def instance_norm(
         if each is not None and each.size == groups and np.all(each == (role == "gamma"))
     }
     names = _vectors(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
-    if names is None:
-        return Lacks(f"{node.op} with numbers for each group")
     return _each_cell(
         walk, node, view, ops.GroupNorm(groups, epsilon, "gamma" in names, "beta" in names), names
     )
 
 
-def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:
-    """The names of stored vectors that have a number for each channel; None where one of them is something
-    else.
+def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[str, str]:
+    """The names of stored vectors that have a number for each channel.
+
+    Raises:
+        Unsupported: one of them is something else.
     """
     found = {role: walk.flow.weights(source) for role, source in tensors.items()}
     fitting = {
@@ -554,7 +532,9 @@ def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[s
         for role, tensor in found.items()
         if tensor and is_vector(tensor, view.value.channels)
     }
-    return fitting if len(fitting) == len(tensors) else None
+    if len(fitting) < len(tensors):
+        raise Unsupported("with tensors that are not one stored number per channel")
+    return fitting
 
 
 def is_vector(tensor: Tensor, size: int | None) -> bool:

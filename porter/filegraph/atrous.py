@@ -12,8 +12,9 @@ from dataclasses import replace
 from porter.filegraph.builder import Apart
 from porter.filegraph.dataflow import ELEMENTWISE, N, Node
 from porter.filegraph.dims import Dim, Open, divides, known
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NodeWalk, NoOp, Read, Source, Walk
+from porter.filegraph.walk import NodeWalk, Read, Source, Walk
 
 _TOGETHER = ("BatchToSpaceND", "BatchToSpace")
 _WINDOWS = ("Conv2D", "DepthwiseConv2dNative", "MaxPool", "AvgPool")
@@ -78,37 +79,33 @@ def take_apart(walk: NodeWalk[N], node: N, stated_by: Callable[[NodeWalk[N], N],
         or len(block) != 2
         or len(pads) != 4
     ):
-        return Lacks(
-            f"{node.op} of other axes than rows and columns, or by numbers that the model computes as it runs"
+        raise Unsupported(
+            "of other axes than rows and columns, or by numbers that the model computes as it runs"
         )
     if crops is None or any(each != (block, crops) for each in others):
-        return Lacks(
-            f"{node.op} whose {ends[0].op} is by another block, or by numbers that the "
-            "model computes as it runs"
+        raise Unsupported(
+            f"whose {ends[0].op} is by another block, or by numbers that the model computes as it runs"
         )
     for axis, (size, step) in enumerate(zip(sizes[1:3], block, strict=True)):
         around, cut = pads[2 * axis : 2 * axis + 2], crops[2 * axis : 2 * axis + 2]
         if not any(isinstance(pad, Open) for pad in around) and not divides(step, size + sum(around)):
-            return Lacks(
-                f"{node.op} by a block of which the padded map has no whole number, at some size of the image"
+            raise Unsupported(
+                "by a block of which the padded map has no whole number, at some size of the image"
             )
         # Numbers for the cells of an image would then fit those of the map.
         if not any(isinstance(crop, Open) for crop in cut) and sum(cut) >= step:
-            return Lacks(f"{node.op} before a {ends[0].op} that crops a whole block or more")
+            raise Unsupported(f"before a {ends[0].op} that crops a whole block or more")
     top, bottom, left, right = known(pad - crop for pad, crop in zip(pads, crops, strict=True))
     walk.apart.update({node.name, *inside})
     apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
-    return apart if place is None else walk.views.of(apart).without([place]) or Lacks()
+    return apart if place is None else walk.views.of(apart).without([place])
 
 
 def put_together(walk: Walk, node: Node) -> Read:
     """BatchToSpaceND: the value that the nodes inside have given of the whole map."""
-    source = node.source
-    return (
-        walk.view(source)
-        if source[0] in walk.apart
-        else Lacks(f"{node.op} behind something else than a convolution")
-    )
+    if node.source[0] not in walk.apart:
+        raise Unsupported("behind something else than a convolution")
+    return walk.view(node.source)
 
 
 def _of_map(block: list[int] | None, pads: list[Dim] | None, place: int) -> Stated:
@@ -123,7 +120,7 @@ def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], 
     ExpandDims makes the map of a row of cells; None where none does.
 
     Raises:
-        NoOp: they are no window and ops of each cell behind it.
+        Unsupported: they are no window and ops of each cell behind it.
     """
     inside, ends, waiting = dict[str, N](), list[N](), [*walk.flow.readers.get(node.name, ())]
     taken, places = {node.name}, set[float | None]()
@@ -137,17 +134,17 @@ def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], 
             taken.add(each.name)
             places.add(walk.flow.number(each.inputs[1]))
         elif kind not in (_WINDOWS if first else _OF_EACH_CELL):
-            raise NoOp(f"{node.op} before {each.op}")
+            raise Unsupported(f"before {each.op}")
         waiting += [] if each.name in inside else walk.flow.readers.get(each.name, ())
         inside[each.name] = each
     beside = {source for each in inside.values() for source in each.inputs if source[0] not in inside} - {
         (node.name, 0)
     }
     if any(map(walk.flow.is_value, beside)):
-        raise NoOp(f"{node.op} before an op of several values")
+        raise Unsupported("before an op of several values")
     if not ends:
-        raise NoOp(f"{node.op} without a {_TOGETHER[0]}")
+        raise Unsupported(f"without a {_TOGETHER[0]}")
     place = next(iter(places), None)
     if places and (len(places) > 1 or place not in (1, 2, -2, -3)):
-        raise NoOp(f"{node.op} of other axes than rows and columns")
+        raise Unsupported("of other axes than rows and columns")
     return inside, ends, None if place is None else int(place) % 4

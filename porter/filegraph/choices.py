@@ -11,9 +11,10 @@ import numpy as np
 from porter.filegraph.arithmetic import combine, combine_constant, of_values
 from porter.filegraph.dataflow import N, Node, Reference
 from porter.filegraph.dims import Numbers
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import pair, within
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Reader, Walk, apply
+from porter.filegraph.walk import Read, Reader, Walk, apply
 from porter.graph import Affine, Step
 
 COMPARISONS: Mapping[str, tuple[bool, bool]] = {
@@ -26,13 +27,13 @@ COMPARISONS: Mapping[str, tuple[bool, bool]] = {
 _OPPOSITE = Affine((-1.0,), (1.0,))
 
 
-def compare(walk: Walk, node: Node, kind: str, sources: Sequence[Reference]) -> Read:
+def compare(walk: Walk, node: Node, kind: str, sources: Sequence[Reference]) -> View:
     """A comparison of two values, or of a value and a constant, by the sign of their difference, which is
     exact.
     """
     turned, inclusive = COMPARISONS[kind]
     difference = combine(walk, within(node, "difference"), "Sub", sources[::-1] if turned else sources)
-    return apply(walk, node, difference, Step(inclusive)) if isinstance(difference, View) else difference
+    return apply(walk, node, walk.given(difference), Step(inclusive))
 
 
 def comparison(kind: str) -> Reader[N]:
@@ -40,7 +41,7 @@ def comparison(kind: str) -> Reader[N]:
     return lambda walk, node: compare(walk, node, kind, node.inputs)
 
 
-def choose(walk: Walk, node: Node, test: Reference, first: Reference, second: Reference) -> Read:
+def choose(walk: Walk, node: Node, test: Reference, first: Reference, second: Reference) -> View:
     """The first value where a comparison holds, otherwise the second; either may be a constant."""
     if not walk.flow.is_value(test):
         return _chosen(walk, node, test, first, second)
@@ -59,47 +60,44 @@ def choose(walk: Walk, node: Node, test: Reference, first: Reference, second: Re
         _times(walk, within(node, "first"), share, first),
         _times(walk, within(node, "second"), rest, second),
     ]
-    views = [part for part in parts if isinstance(part, View)]
-    return (
-        of_values(walk, node, "Add", views)
-        if len(views) == 2
-        else next(each for each in parts if not isinstance(each, View))
-    )
+    return of_values(walk, node, "Add", parts)
 
 
-def _chosen(walk: Walk, node: Node, test: Reference, first: Reference, second: Reference) -> Read:
+def _chosen(walk: Walk, node: Node, test: Reference, first: Reference, second: Reference) -> View:
     """As `choose`, by truths that the file stores: each value times ones and zeros."""
     truths = walk.flow.value(walk.unrepeated(test))
     if truths is None or truths.dtype.kind != "b":
-        return Lacks(f"{node.op} by what the file stores")
-    kept: list[Read] = []
+        raise Unsupported("by what the file stores")
+    kept = list[View]()
     added: Numbers = np.zeros(())
     for name, source, share in (("first", first, truths), ("second", second, ~truths)):
         if walk.is_value(source):
             ones = walk.flow.stated(f"{node.name}:{name}:ones", share.astype(np.float64))
-            kept.append(combine(walk, within(node, name), "Mul", (source, ones)))
+            kept.append(walk.given(combine(walk, within(node, name), "Mul", (source, ones))))
             continue
         numbers = walk.flow.value(walk.unrepeated(source))
         if numbers is None:
-            return Lacks(f"{node.op} by what the file stores")
+            raise Unsupported("by what the file stores")
         added = added + np.where(share, numbers, 0.0)
-    found = pair(walk, node, "Add", *kept) if len(kept) == 2 else kept[0] if kept else Lacks()
-    if not isinstance(found, View) or not np.any(added):
+    if not kept:
+        raise Unsupported("of what the file stores")
+    found = pair(walk, node, "Add", *kept) if len(kept) == 2 else kept[0]
+    if not np.any(added):
         return found
     return combine_constant(walk, node, "Add", found, walk.flow.stated(f"{node.name}:numbers", added))
 
 
-def choice(walk: Walk, node: Node) -> Read:
+def choice(walk: Walk, node: Node) -> View:
     """Reads a node of three values as a choice."""
     return choose(walk, node, node.source, node.inputs[1], node.inputs[2])
 
 
-def _times(walk: Walk, node: Node, share: View, source: Reference) -> Read:
+def _times(walk: Walk, node: Node, share: View, source: Reference) -> View:
     if walk.flow.is_value(source):
         return of_values(walk, node, "Mul", (share, source))
     numbers = walk.flow.value(source)
     if numbers is not None and not np.isfinite(numbers).all():
-        return Lacks(f"{node.op} of numbers that are not finite")
+        raise Unsupported("of numbers that are not finite")
     return combine_constant(walk, node, "Mul", share, source)
 
 
@@ -118,6 +116,6 @@ def either(walk: Walk, node: Node) -> Read:
     return combine(walk, node, "Max", node.inputs)
 
 
-def opposite(walk: Walk, node: Node) -> Read:
+def opposite(walk: Walk, node: Node) -> View:
     """1 where a comparison does not hold."""
     return apply(walk, node, node.source, _OPPOSITE)

@@ -10,9 +10,10 @@ inference (dropout, augmentation).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 from porter.base.dtypes import Array, Dtype, NamedArrays
 from porter.base.errors import CannotRun, GraphError, MappingError, some
@@ -34,6 +35,7 @@ from porter.graph.walks import upstream
 from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import InputSizes
 
+T = TypeVar("T")
 _CANONICAL = "OIMHW"
 
 
@@ -47,6 +49,36 @@ class Foreign:
 
     kind: str
     reads: tuple[str | None, ...] = field(default=(), compare=False)
+
+
+class Unsupported(Exception):
+    """What porter has no op for, in words that follow the operator's name: `over the batch`. They are empty
+    where porter lacks the operator whatever it reads.
+    """
+
+
+def tried(make: Callable[[], T]) -> T | None:
+    """What a function makes; None where porter has no op for it."""
+    try:
+        return make()
+    except Unsupported:
+        return None
+
+
+def first_of(*ways: Callable[[], T]) -> T:
+    """What the first of these functions makes that porter has ops for.
+
+    Raises:
+        Unsupported: as the first one, if there is none.
+    """
+    refused: Unsupported | None = None
+    for way in ways:
+        try:
+            return way()
+        except Unsupported as error:
+            refused = refused or error
+    assert refused is not None, "no way is given"
+    raise refused
 
 
 @dataclass(frozen=True)

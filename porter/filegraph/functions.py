@@ -12,8 +12,9 @@ import numpy as np
 from porter.filegraph.arithmetic import combine, combine_constant, of_values
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, Node, Reference
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NodeWalk, Read, Reader, Source, Walk, apply
+from porter.filegraph.walk import NodeWalk, Read, Reader, Source, Walk, apply
 from porter.graph import Abs, Add, Affine, Divide, Exp, Floor, Log, Multiply, Op, Relu, Softplus, Sqrt, Step
 from porter.graph.ops import Cos, Erf, Sin, ThresholdedRelu
 
@@ -204,7 +205,7 @@ def remainder(divisor: float, mode: str) -> Maker:
     return make
 
 
-def by_number(walk: Walk, node: Node, source: Source, divisor: float | None, mode: str, whole: bool) -> Read:
+def by_number(walk: Walk, node: Node, source: Source, divisor: float | None, mode: str, whole: bool) -> View:
     """The `rounded_quotient` of a value by a number, or what it leaves.
 
     Args:
@@ -213,17 +214,17 @@ def by_number(walk: Walk, node: Node, source: Source, divisor: float | None, mod
         whole: it is the quotient.
     """
     if not divisor or not (isinstance(source, View) or walk.is_value(source)):
-        return Lacks(f"{node.op} by something that is not one number other than 0")
+        raise Unsupported("by something that is not one number other than 0")
     return made(walk, node, source, (rounded_quotient if whole else remainder)(divisor, mode))
 
 
-def there_and_back(walk: NodeWalk[N], node: N, source: Source, goes_back: Callable[[N], bool]) -> Read:
+def there_and_back(walk: NodeWalk[N], node: N, source: Source, goes_back: Callable[[N], bool]) -> View:
     """A cast to whole numbers of which every reader casts them to real ones: the next whole number towards
     0.
     """
     readers = walk.flow.readers[node.name]
     if not readers or not all(map(goes_back, readers)):
-        return Lacks(f"{node.op} to whole numbers")
+        raise Unsupported("to whole numbers")
     return made(walk, node, source, MADE["trunc"])
 
 
@@ -235,51 +236,40 @@ def within(node: N, name: str) -> N:
     return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
 
 
-def pair(walk: Walk, node: Node, kind: str, first: Source | Read, second: Source | Read) -> Read:
-    """A sum, difference, product or quotient of two values, of which one may be a constant; what one of them
-    lacks, it lacks too.
-    """
-    for each in (first, second):
-        if isinstance(each, Lacks):
-            return each
-    one, other = cast(Source, first), cast(Source, second)
-    if not isinstance(other, View) and not walk.flow.is_value(other):
-        return combine_constant(walk, node, kind, walk.kept(one), other)
-    if not isinstance(one, View) and not walk.flow.is_value(one):
-        return combine_constant(walk, node, kind, walk.kept(other), one, first=False)
-    return of_values(walk, node, kind, (one, other))
+def pair(walk: Walk, node: Node, kind: str, first: Source, second: Source) -> View:
+    """A sum, difference, product or quotient of two values, of which one may be a constant."""
+    if not isinstance(second, View) and not walk.flow.is_value(second):
+        return combine_constant(walk, node, kind, walk.kept(first), second)
+    if not isinstance(first, View) and not walk.flow.is_value(first):
+        return combine_constant(walk, node, kind, walk.kept(second), first, first=False)
+    return of_values(walk, node, kind, (first, second))
 
 
-def then(walk: Walk, node: Node, read: Read, *links: Op) -> Read:
-    """A chain behind what was read."""
-    return apply(walk, node, read, *links) if isinstance(read, View) else read
-
-
-def hypotenuse(walk: Walk, node: Node, first: Source, second: Source) -> Read:
+def hypotenuse(walk: Walk, node: Node, first: Source, second: Source) -> View:
     """sqrt(x * x + y * y)."""
     squares = [pair(walk, within(node, "square"), "Mul", each, each) for each in (first, second)]
-    return then(walk, node, pair(walk, within(node, "sum"), "Add", *squares), Sqrt())
+    return apply(walk, node, pair(walk, within(node, "sum"), "Add", *squares), Sqrt())
 
 
-def log_of_sum(walk: Walk, node: Node, first: Source, second: Source) -> Read:
+def log_of_sum(walk: Walk, node: Node, first: Source, second: Source) -> View:
     """log(exp(x) + exp(y)): the larger one, and what the smaller adds to it."""
     apart = pair(walk, within(node, "apart"), "Sub", first, second)
-    added = then(walk, within(node, "added"), apart, Abs(), _times(-1.0), Softplus())
+    added = apply(walk, within(node, "added"), apart, Abs(), _times(-1.0), Softplus())
     return pair(walk, node, "Add", pair(walk, within(node, "larger"), "Max", first, second), added)
 
 
-def between(walk: Walk, node: Node, first: Source, second: Source, share: Source | float) -> Read:
+def between(walk: Walk, node: Node, first: Source, second: Source, share: Source | float) -> View:
     """The first value, and a share of what the second is more."""
     apart = pair(walk, within(node, "apart"), "Sub", second, first)
     moved = (
-        then(walk, within(node, "moved"), apart, _times(share))
+        apply(walk, within(node, "moved"), apart, _times(share))
         if isinstance(share, float)
         else pair(walk, within(node, "moved"), "Mul", apart, share)
     )
     return pair(walk, node, "Add", moved, first)
 
 
-def equal(walk: Walk, node: Node, first: Source, second: Source, holds: bool = True) -> Read:
+def equal(walk: Walk, node: Node, first: Source, second: Source, holds: bool = True) -> View:
     """1 where two values are equal, and 0 elsewhere; the other way around without `holds`."""
     stated = [
         numbers
@@ -288,10 +278,10 @@ def equal(walk: Walk, node: Node, first: Source, second: Source, holds: bool = T
         if (numbers := walk.flow.value(each)) is not None
     ]
     if not all(np.isfinite(numbers).all() for numbers in stated):
-        return Lacks(f"{node.op} to numbers that are not finite")
+        raise Unsupported("to numbers that are not finite")
     apart = pair(walk, within(node, "apart"), "Sub", first, second)
     links = (Abs(), _times(-1.0), Step(True)) if holds else (Abs(), Step())
-    return then(walk, node, apart, *links)
+    return apply(walk, node, apart, *links)
 
 
 def band(walk: Walk, node: Node, source: Reference, least: int | None, most: int | None) -> Read:
@@ -300,7 +290,7 @@ def band(walk: Walk, node: Node, source: Reference, least: int | None, most: int
     """
     cells = [size for size in (walk.sizes(source) or ())[-2:] if isinstance(size, int)]
     if len(cells) < 2 or not walk.flow.affords(8 * math.prod(cells)):
-        return Lacks(f"{node.op} over axes of open size, or of too many cells")
+        raise Unsupported("over axes of open size, or of too many cells")
     ones = np.ones(cells)
     ones = ones if least is None else np.triu(ones, least)
     ones = ones if most is None else np.tril(ones, most)

@@ -4,20 +4,17 @@ sides, slopes, and layers that make features of what they read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Dataflow, N, Node, Reference
-from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.views import View
 from porter.filegraph.walk import (
     Image,
-    Lacks,
     NodeWalk,
-    NoOp,
-    Read,
     Reader,
     Tap,
     Walk,
@@ -78,7 +75,7 @@ def pool(
     return walk.builder.pool(node.name, walk.first(node), function, window, convention)
 
 
-def slopes(walk: Walk, node: Node, alpha: str) -> Read:
+def slopes(walk: Walk, node: Node, alpha: str) -> View | Value:
     """A PReLU by a stored tensor, with one slope or one for each channel."""
     numbers = walk.flow.constants.array(alpha)
     if numbers.size == 1 and walk.kept(node.source).value.channels != 1:
@@ -90,23 +87,28 @@ def part(walk: NodeWalk[N], node: N, name: str, read: Reader[N]) -> Reference:
     """What a part of a node gives, by the reader of a node that does only this.
 
     Raises:
-        NoOp: porter has no op for it.
+        Unsupported: porter has no op for it.
     """
     inner: N = replace(cast(Any, node), name=f"{node.name}:{name}")
     found = read(walk, inner)
-    if isinstance(found, Lacks):
-        raise NoOp(found.what or node.op)
-    walk.give(inner, [found] if not isinstance(found, list) else found)
+    walk.give(inner, found if isinstance(found, Sequence) else [found])
     return inner.name, 0
 
 
-def row(walk: Walk, node: Node, source: Reference) -> Value | None:
-    """A tensor N×C×L as a map of one row, for windows over one axis."""
-    wide = walk.view(source).with_axes([2]) if len(walk.view(source).axes or ()) == 3 else None
-    value = walk.views.settled(f"{node.name}:row", wide) if wide is not None else None
-    return value if value is not None and value.is_map else None
+def row(walk: Walk, node: Node, source: Reference) -> Value:
+    """A tensor N×C×L as a map of one row, for windows over one axis.
+
+    Raises:
+        Unsupported: it has other axes.
+    """
+    view = walk.view(source)
+    if len(view.known_axes) == 3:
+        value = walk.views.settled(f"{node.name}:row", view.with_axes([2]))
+        if value.is_map:
+            return value
+    raise Unsupported("of one axis of what is no row of cells")
 
 
-def of_row(walk: Walk, value: Value) -> View | None:
+def of_row(walk: Walk, value: Value) -> View:
     """The tensor N×C×L that such a map is."""
     return walk.views.of(value).without([2])

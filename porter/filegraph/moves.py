@@ -8,7 +8,7 @@ values that a node reads as references; axes are places in the tensor as the fil
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.arithmetic import with_stored
-from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node, Reference
 from porter.filegraph.dims import Dim, Numbers, Open, Undecided, known, product, text
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.functions import within
 from porter.filegraph.places import Items, place_of
-from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
+from porter.filegraph.views import OF_UNKNOWN_SHAPE, View
+from porter.filegraph.walk import Repeated, Source, Walk, Zeros
 from porter.graph import MOST_CONSTANTS, ExtendMap, Rearrange, Tokens, Upsample
 from porter.graph.ops import AXES, Mode
 
@@ -35,64 +34,57 @@ tf2onnx's 10^9.
 """
 
 
-def reshape(walk: Walk, node: Node, source: Reference, sizes: Sequence[Dim]) -> Read:
+def reshape(walk: Walk, node: Node, source: Reference, sizes: Sequence[Dim]) -> View:
     """The tensor in another shape; -1 is what is left."""
     view = walk.view(source)
-    found = view.reshaped(sizes)
-    if found is None and walk.views.op(view) is not None:
-        found = walk.plain(source).reshaped(sizes)
-    if found is None and (array := walk.array(source)) is not None:
-        found = array.reshaped(sizes) or _flat(walk, node, array, sizes)
-    if found is not None or view.sizes is None:
-        return found or Lacks()
-    return Lacks(f"a reshape of {text(view.sizes[1:])} to {text(sizes[1:])}")
+    ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
+    if walk.views.op(view) is not None:
+        ways.append(lambda: walk.plain(source).reshaped(sizes))
+    ways += [
+        lambda: walk.array(source).reshaped(sizes),
+        lambda: _flat(walk, node, walk.array(source)).reshaped(sizes),
+    ]
+    return first_of(*ways)
 
 
-def _flat(walk: Walk, node: Node, view: View, sizes: Sequence[Dim]) -> View | None:
-    """An array in a shape whose axes do not divide its own: its numbers as features first."""
-    whole = view.reshaped([(view.sizes or (1,))[0], -1])
-    features = walk.as_array(f"{node.name}:flat", whole) if whole is not None else None
-    return features and features.reshaped(sizes)
+def _flat(walk: Walk, node: Node, view: View) -> View:
+    """The numbers of an array as features, of which axes can be made that do not divide the array's."""
+    return walk.as_array(f"{node.name}:flat", view.reshaped([view.known_sizes[0], -1]))
 
 
-def flatten(walk: Walk, node: Node, source: Reference, first: int, last: int = -1) -> Read:
+def flatten(walk: Walk, node: Node, source: Reference, first: int, last: int = -1) -> View:
     """The axes from the first to the last as one."""
-    sizes = walk.sizes(source)
-    if sizes is None:
-        return Lacks()
+    sizes = walk.known_sizes(source)
     start, end = (place_of(place, len(sizes)) for place in (first, last))
     return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
 
-def squeeze(walk: Walk, node: Node, source: Reference, places: Collection[int] | None = None) -> Read:
+def squeeze(walk: Walk, node: Node, source: Reference, places: Collection[int] | None = None) -> View:
     """The tensor without axes of one cell; without all of them if no places are given.
 
     A file that names rows or columns of unknown size states that they have one cell.
     """
     view = walk.view(source)
-    if view.sizes is None:
-        return Lacks()
-    chosen = view.places(places) if places else {place for place, size in enumerate(view.sizes) if size == 1}
+    sizes = view.known_sizes
+    chosen = view.places(places) if places else {place for place, size in enumerate(sizes) if size == 1}
     names, shape = walk.views.names(view), view.value.shape
     if names and shape and None in shape:
         stated = {names[place] for place in chosen}
         whole = tuple(
             1 if size is None and axis in stated else size for axis, size in zip(AXES, shape, strict=False)
         )
-        view = walk.views.laid(replace(view.value, shape=whole), names) or view
-    return view.without(chosen) or Lacks()
+        view = walk.views.laid(replace(view.value, shape=whole), names)
+    return view.without(chosen)
 
 
-def unsqueeze(walk: Walk, node: Node, source: Reference, places: Collection[int]) -> Read:
+def unsqueeze(walk: Walk, node: Node, source: Reference, places: Collection[int]) -> View:
     """The tensor with axes of one cell, which have these places in it."""
     return walk.view(source).with_axes(places)
 
 
-def transpose(walk: Walk, node: Node, source: Reference, order: Sequence[int]) -> Read:
+def transpose(walk: Walk, node: Node, source: Reference, order: Sequence[int]) -> View | Repeated:
     constant = None if walk.is_value(source) else _turned_constant(walk, node, source, order)
-    if constant is not None:
-        return Lacks(f"{node.op} of a constant", repeated=constant)
-    return walk.view(source).transposed(order) or Lacks()
+    return constant or walk.view(source).transposed(order)
 
 
 def _turned_constant(walk: Walk, node: Node, source: Reference, order: Sequence[int]) -> Repeated | None:
@@ -107,7 +99,7 @@ def _turned_constant(walk: Walk, node: Node, source: Reference, order: Sequence[
     return Repeated(turned, tuple(sizes[axis] for axis in order))
 
 
-def repeat(walk: Walk, node: Node, source: Reference, times: Sequence[Dim]) -> Read:
+def repeat(walk: Walk, node: Node, source: Reference, times: Sequence[Dim]) -> View | Repeated:
     """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of
     one cell.
     """
@@ -116,51 +108,48 @@ def repeat(walk: Walk, node: Node, source: Reference, times: Sequence[Dim]) -> R
         return expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
     stated = known(times)
     if math.prod(stated) > MOST_PARTS or min(stated) < 1:
-        return Lacks(f"{node.op} into more than {MOST_PARTS} copies")
-    found: Read = walk.kept(source)
+        raise Unsupported(f"into more than {MOST_PARTS} copies")
+    found = walk.kept(source)
     for place, count in enumerate(stated):
-        if isinstance(found, View) and count > 1:
+        if count > 1:
             found = _beside(walk, node, [found] * count, place)
     return found
 
 
-def interleave(walk: Walk, node: Node, source: Reference, place: int, times: int) -> Read:
+def interleave(walk: Walk, node: Node, source: Reference, place: int, times: int) -> View:
     """Each cell of an axis so many times, one after the other."""
     view = walk.kept(source)
-    sizes, rank = view.sizes or (), len(view.sizes or ())
-    if not rank or times < 1:
-        return Lacks()
+    sizes, rank = view.known_sizes, len(view.known_sizes)
+    if times < 1:
+        raise Unsupported(f"{times} times")
     at = place_of(place, rank)
     wide = view.with_axes([at + 1]).repeated([times if axis == at + 1 else 1 for axis in range(rank + 1)])
-    whole = wide and wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
-    return whole or Lacks()
+    return wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
 
 
-def expand(walk: Walk, node: Node, source: Reference, sizes: Sequence[Dim]) -> Read:
+def expand(walk: Walk, node: Node, source: Reference, sizes: Sequence[Dim]) -> Repeated:
     """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and
     1 keep an axis. A constant may get axes before its own.
     """
-    own = walk.sizes(source)
-    if own is not None and not walk.flow.is_value(source):
+    own, is_value = walk.known_sizes(source), walk.flow.is_value(source)
+    if not is_value:
         own = (*[1] * (len(sizes) - len(own)), *own)
-    if own is None or len(sizes) > len(own):
-        return Lacks()
+    if len(sizes) > len(own):
+        raise Unsupported("to more axes")
     wanted = [*own[: len(own) - len(sizes)], *sizes]
     times: list[Dim] = [size if old == 1 and size != -1 else 1 for size, old in zip(wanted, own, strict=True)]
     if any(size not in (-1, 1, old) for size, old in zip(wanted, own, strict=True) if old != 1):
-        return Lacks()
-    repeated = Repeated(
-        walk.before(source), tuple(size * count for size, count in zip(own, times, strict=True))
-    )
-    if not walk.flow.is_value(source):
-        return Lacks(f"{node.op} of a constant", repeated=repeated)
+        raise Unsupported(f"of {text(own)} to {text(wanted)}")
+    whole = tuple(size * count for size, count in zip(own, times, strict=True))
+    repeated = Repeated(walk.before(source), whole)
+    if not is_value:
+        return repeated
     if any(isinstance(count, Open) for count in times):  # an op of the value may repeat it by itself
-        return Lacks(f"{node.op} with {Undecided().message}", repeated=repeated)
-    view = walk.view(source).repeated(known(times))
-    return Lacks(repeated=repeated) if view is None else replace(repeated, view=view)
+        return replace(repeated, lacks=f"with {Undecided().message}")
+    return replace(repeated, view=walk.view(source).repeated(known(times)))
 
 
-def cut(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> Read:
+def cut(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View | Zeros:
     """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part
     without cells only the sizes are known.
     """
@@ -174,17 +163,35 @@ def cut(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]
         if sizes and isinstance(part, slice) and isinstance(size := sizes[place], int):
             sizes[place] = len(range(size)[part])
     if 0 in sizes:
-        return Lacks(f"{node.op} that leaves nothing", tuple(sizes))
+        return Zeros(tuple(sizes), "that leaves nothing")
     if blank is not None:
         gone = {place_of(place, len(sizes)) for place, part in parts.items() if isinstance(part, int)}
-        return Lacks(node.op, tuple(size for place, size in enumerate(sizes) if place not in gone))
+        return Zeros(tuple(size for place, size in enumerate(sizes) if place not in gone))
+    return _part(walk, node, source, parts)
+
+
+def part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View:
+    """As `cut`, of a value that is not known to be zeros.
+
+    Raises:
+        Unsupported: the part has no cells.
+    """
+    found = cut(walk, node, source, parts)
+    if isinstance(found, Zeros):
+        raise Unsupported(found.lacks)
+    return found
+
+
+def _part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]) -> View:
+    """As `cut`, of a part that has cells."""
+    sizes = walk.view(source).sizes
     around = [place for place, part in parts.items() if sizes and _is_around(part, sizes[place])]
     rest = {place: part for place, part in parts.items() if place not in around}
-    found: Read = turned_round(walk, node, source, around) if around else walk.kept(source)
-    return _cut(walk, node, node.name, found, rest) if rest and isinstance(found, View) else found
+    found = turned_round(walk, node, source, around) if around else walk.kept(source)
+    return _cut(walk, node.name, found, rest) if rest else found
 
 
-def take(walk: Walk, node: Node, source: Reference, index: Sequence[slice | int | None]) -> Read:
+def take(walk: Walk, node: Node, source: Reference, index: Sequence[slice | int | None]) -> View | Zeros:
     """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one
     of one cell.
     """
@@ -198,10 +205,10 @@ def take(walk: Walk, node: Node, source: Reference, index: Sequence[slice | int 
     return found.with_axes(added) if isinstance(found, View) and added else found
 
 
-def _cut(walk: Walk, node: Node, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
-    aligned = None if view.axes is None else walk.aligned(f"{name}:array", view)
-    if aligned is None:
-        return Lacks()
+def _cut(walk: Walk, name: str, view: View, parts: Mapping[int, slice | int]) -> View:
+    if view.axes is None:
+        raise Unsupported(OF_UNKNOWN_SHAPE)
+    aligned = walk.aligned(f"{name}:array", view)
     gone = view.places(place for place, part in parts.items() if isinstance(part, int))
     cells = {
         place: slice(part, part + 1 or None) if isinstance(part, int) else part
@@ -210,13 +217,11 @@ def _cut(walk: Walk, node: Node, name: str, view: View, parts: Mapping[int, slic
     slices = aligned.by_axis(
         {place: part for place, part in cells.items() if not _is_whole(part, view.size(place))}
     )
-    if slices is None:
-        return Lacks(f"{node.op} of the batch")
     value = walk.builder.cut(name, aligned.value, slices)
     if value is None:
-        return Lacks(f"{node.op} that depends on the size, or that turns an axis around")
+        raise Unsupported("that depends on the size, or that turns an axis around")
     found = aligned.held(value)
-    return (found.without(gone) if found and gone else found) or Lacks()
+    return found.without(gone) if gone else found
 
 
 def _is_whole(part: slice, size: Dim) -> bool:
@@ -257,37 +262,37 @@ def _slice(part: slice, size: Dim) -> slice:
 
 def split(
     walk: Walk, node: Node, source: Reference, place: int, sizes: Sequence[Dim], keep: bool = True
-) -> Read | list[Read]:
+) -> list[View]:
     """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and
     lose the axis.
     """
     view = walk.kept(source)
     size, stated = view.size(place), known(sizes)
     if isinstance(size, Open):
-        return Lacks()
+        raise Unsupported("of an axis of open size")
     wanted = [size - sum(each for each in stated if each >= 0) if each < 0 else each for each in stated]
     if sum(wanted) != size:
-        return Lacks()
-    found: list[Read] = []
+        raise Unsupported(f"of {size} cells into {text(stated)}")
+    found = list[View]()
     for index, part in enumerate(wanted):
         start = sum(wanted[:index])
         name = f"{node.name}:{index}" if index else node.name
-        found.append(_cut(walk, node, name, view, {place: slice(start, start + part) if keep else start}))
+        cells = slice(start, start + part) if keep else start
+        found.append(_cut(walk, name, view, {place: cells}))
     return found
 
 
 def split_evenly(
     walk: Walk, node: Node, source: Reference, place: int, count: int, keep: bool = True
-) -> Read | list[Read]:
+) -> list[View]:
     """As `split`, into `count` parts of one size."""
-    sizes = walk.sizes(source)
-    size = None if sizes is None else sizes[place]
+    size = walk.known_sizes(source)[place]
     if not isinstance(size, int) or not 0 < count <= size:
-        return Lacks()
+        raise Unsupported(f"of {text([size])} cells into {count} parts")
     return split(walk, node, source, place, [size // count] * count, keep)
 
 
-def gather(walk: Walk, node: Node, source: Source, place: int, places: Sequence[int]) -> Read:
+def gather(walk: Walk, node: Node, source: Source, place: int, places: Sequence[int]) -> View:
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
     view = walk.kept(source)
     size = view.size(place)
@@ -299,23 +304,16 @@ def gather(walk: Walk, node: Node, source: Source, place: int, places: Sequence[
         and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place)))
     ):
         end = cells[-1] + step
-        return cut(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
+        return part(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
     if (shuffled := _shuffled(view, place_of(place, len(view.sizes or ())), cells)) is not None:
         return shuffled
     if not 0 < len(cells) <= MOST_PARTS:
-        return Lacks(f"{node.op} of {len(places)} places")
-    parts = [cut(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
-    views = [
-        part if isinstance(part, View) else walk.views.of(part)
-        for part in parts
-        if isinstance(part, View | Value)
-    ]
-    if len(views) < len(cells):
-        return next((part for part in parts if isinstance(part, Lacks)), Lacks())
-    return _beside(walk, node, views, place)
+        raise Unsupported(f"of {len(places)} places")
+    parts = [part(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
+    return _beside(walk, node, parts, place)
 
 
-def _beside(walk: Walk, node: Node, views: Sequence[View], place: int) -> Read:
+def _beside(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
     """Values of the same axes one after the other along one of them."""
     whole = _by_channels(walk, node, views, place)
     return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
@@ -323,14 +321,14 @@ def _beside(walk: Walk, node: Node, views: Sequence[View], place: int) -> Read:
 
 def gather_cells(
     walk: Walk, node: Node, source: Reference, index: np.ndarray[Any, np.dtype[np.int64]]
-) -> Read:
+) -> View:
     """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by
     axes of their own.
     """
     view = walk.view(source)
     count, outer = index.shape[-1], index.shape[:-1]
-    if view.sizes is None or not 0 < count <= len(view.sizes) or not index.size:
-        return Lacks()
+    if not 0 < count <= len(view.known_sizes) or not index.size:
+        raise Unsupported(f"by places of {count} axes")
     ends = [0]
     for place in range(count):  # each place varies along the axes that follow those of the last one
         numbers = index[..., place]
@@ -338,23 +336,18 @@ def gather_cells(
             axis for axis, size in enumerate(outer) if size > 1 and np.any(numbers != numbers.take([0], axis))
         ]
         if varying and varying[0] < ends[-1]:
-            return Lacks(f"{node.op} of other places than rows by columns")
+            raise Unsupported("of other places than rows by columns")
         ends.append(max((axis + 1 for axis in varying), default=ends[-1]))
     ends[-1] = len(outer)
     order = view.batch_first
-    found: Read = view.transposed(order) or Lacks()
+    found = view.transposed(order)
     for place in range(count):
-        if not isinstance(found, View):
-            return found
         first = tuple(
             slice(None) if ends[place] <= axis < ends[place + 1] else 0 for axis in range(len(outer))
         )
         found = gather(walk, node, found, order.index(place), index[(*first, place)].ravel().tolist())
-    back = [order.index(axis) for axis in range(len(order))]
-    turned = found.transposed(back) if isinstance(found, View) else None
-    return (turned and turned.reshaped([*outer, *(turned.sizes or ())[count:]])) or (
-        Lacks() if turned else found
-    )
+    turned = found.restored(order)
+    return turned.reshaped([*outer, *turned.known_sizes[count:]])
 
 
 def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
@@ -369,13 +362,12 @@ def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
         or [*cells] != [at for first in range(each) for at in range(first, count, each)]
     ):
         return None
-    apart = view.reshaped([*sizes[:place], count // each, each, *sizes[place + 1 :]])
+    apart = [*sizes[:place], count // each, each, *sizes[place + 1 :]]
     order = [*range(place), place + 1, place, *range(place + 2, len(sizes) + 1)]
-    turned = apart and apart.transposed(order)
-    return turned and turned.reshaped(sizes)
+    return tried(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
 
 
-def concat(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read:
+def concat(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View | Repeated:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
         return (
@@ -384,8 +376,8 @@ def concat(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> 
             or _with_constants(walk, node, sources, place)
         )
     views = [view for source in sources if (view := walk.kept(source)).axes is not None]
-    cells = [cell for view in views if (cell := view.without([place])) is not None]
-    stacked = _stacked(walk, node, cells, place) if len(cells) == len(sources) else None
+    cells = tried(lambda: [view.without([place]) for view in views])
+    stacked = _stacked(walk, node, cells, place) if cells and len(cells) == len(sources) else None
     found = stacked or _by_channels(walk, node, walk.beside(sources), place)
     return found or _joined(walk, node, [*map(walk.array, sources)], place)
 
@@ -400,18 +392,17 @@ def _by_channels(walk: Walk, node: Node, views: Sequence[View], place: int) -> V
     return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
 
 
-def _joined(walk: Walk, node: Node, views: Sequence[View | None], place: int) -> Read:
-    """Arrays one after the other along an axis; None is a value that is none."""
-    found = [view for view in views if view is not None]
-    if not found or len(found) < len(views):
-        return Lacks(f"{node.op} of values whose batch is not the first axis")
-    if found[0].has_batch(place):
-        return Lacks(f"{node.op} along the batch")
-    value = walk.builder.join(node.name, found[0].axis_at(place), *(view.value for view in found))
-    return walk.views.led_like(found[0], value)
+def _joined(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
+    """Arrays one after the other along an axis."""
+    if not views:
+        raise Unsupported("of no values")
+    if views[0].has_batch(place):
+        raise Unsupported("along the batch")
+    value = walk.builder.join(node.name, views[0].axis_at(place), *(view.value for view in views))
+    return walk.views.led_like(views[0], value)
 
 
-def _with_zeros(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read | None:
+def _with_zeros(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View | None:
     """Values with one number everywhere before and after them, mostly zeros; None where other constants are
     among them.
     """
@@ -426,12 +417,10 @@ def _with_zeros(walk: Walk, node: Node, sources: Sequence[Reference], place: int
     inner = sources[values[0] : values[-1] + 1]
     found = concat(walk, node, inner, place) if len(inner) > 1 else walk.kept(inner[0])
     first, last = (sum(known([size for size, _ in each])) for each in stated)
-    return (
-        _padded(walk, node, found, {place: (first, last)}, fills.pop()) if isinstance(found, View) else None
-    )
+    return _padded(walk, node, walk.given(found), {place: (first, last)}, fills.pop())
 
 
-def _of_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Lacks | None:
+def _of_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Repeated | None:
     """Constants beside each other, of which some are repeated, as one; None where values are among them."""
     found = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
     whole = [each for each in found if each is not None]
@@ -442,17 +431,15 @@ def _of_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: i
     constant = walk.flow.stated(f"{node.name}:constants", numbers)
     axis = place_of(place, numbers.ndim)
     joined = tuple(numbers.shape[at] if at == axis else size for at, size in enumerate(sizes[0]))
-    return Lacks(f"{node.op} of constants", repeated=Repeated(constant, joined))
+    return Repeated(constant, joined, lacks="of constants")
 
 
-def _with_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read:
+def _with_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View:
     """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
     zeros of a pad.
     """
     values = [source for source in sources if walk.is_value(source)]
-    view = _joined(walk, node, [*map(walk.array, values)], place) if values else Lacks()
-    if not isinstance(view, View):
-        return view
+    view = _joined(walk, node, [*map(walk.array, values)], place)
     of_tokens = walk.is_value(sources[-1]) and view.axis_at(place) == 0
     tokens = _among_tokens(walk, node, sources, place) if of_tokens else None
     if tokens is not None:
@@ -460,9 +447,7 @@ def _with_constants(walk: Walk, node: Node, sources: Sequence[Reference], place:
     runs = _runs(walk, sources)
     nodes = [node if len(runs) == 1 else within(node, str(number)) for number in range(len(runs))]
     parts = [_with_stored(walk, each, run, place) for each, run in zip(nodes, runs, strict=True)]
-    if None in parts:
-        return Lacks(f"{node.op} with a constant")
-    return _joined(walk, node, parts, place) if len(parts) > 1 else parts[0] or Lacks()
+    return _joined(walk, node, parts, place) if len(parts) > 1 else parts[0]
 
 
 def _runs(walk: Walk, sources: Sequence[Reference]) -> list[Sequence[Reference]]:
@@ -475,18 +460,19 @@ def _runs(walk: Walk, sources: Sequence[Reference]) -> list[Sequence[Reference]]
     return [sources[start:end] for start, end in pairwise(ends)]
 
 
-def _with_stored(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View | None:
+def _with_stored(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [at for at, source in enumerate(sources) if walk.is_value(source)]
     view = _joined(walk, node, [walk.array(sources[at]) for at in live], place)
     stored = [None if at in live else _whole(walk, source) for at, source in enumerate(sources)]
     held = [each for each in stored if each is not None]
-    if not isinstance(view, View) or len(held) + len(live) < len(sources):
-        return None
-    sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
-    rank = len(view.axes or ())
-    if not held or None in shape or len(sizes) != rank or sizes[: 1 - walk.views.whole] not in ([], [1]):
-        return None if held else view
+    if len(held) + len(live) < len(sources):
+        raise Unsupported("with a constant that is computed, or repeated along axes of open size")
+    if not held:
+        return view
+    sizes, shape, rank = [*held[0].shape], view.value.shape or (), len(view.known_axes)
+    if None in shape or len(sizes) != rank or sizes[: 1 - walk.views.whole] not in ([], [1]):
+        raise Unsupported("with a constant of other axes")
     sizes[place] = view.size(place)
     parts = [*stored[: live[0]], np.zeros(sizes), *stored[live[-1] + 1 :]]
     numbers = np.concatenate([each for each in parts if each is not None], place)
@@ -494,10 +480,8 @@ def _with_stored(walk: Walk, node: Node, sources: Sequence[Reference], place: in
     after = numbers.shape[place] - before - sizes[place]
     wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(place): (before, after)})
     tensor = walk.flow.hold(f"{node.name}:stored", numbers)
-    value = with_stored(
-        walk, node.name, "Add", wide, replace(tensor, shape=numbers.shape[1 - walk.views.whole :])
-    )
-    return walk.views.led_like(view, value) if value is not None else None
+    tensor = replace(tensor, shape=numbers.shape[1 - walk.views.whole :])
+    return walk.views.led_like(view, with_stored(walk, node.name, "Add", wide, tensor))
 
 
 def _whole(walk: Walk, source: Reference) -> Numbers | None:
@@ -519,7 +503,7 @@ def _whole(walk: Walk, source: Reference) -> Numbers | None:
     return np.asarray(numbers[:1] if repeats else numbers, np.float64)
 
 
-def _among_tokens(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read | None:
+def _among_tokens(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View | None:
     """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
     one is none.
     """
@@ -528,9 +512,8 @@ def _among_tokens(walk: Walk, node: Node, sources: Sequence[Reference], place: i
         if not walk.is_value(source):
             stored.append(source)
             continue
-        array = walk.array(source)
         name = node.name if only else f"{node.name}:{len(parts)}"
-        whole = array and _with_tokens(walk, name, array, stored)
+        whole = _with_tokens(walk, name, walk.array(source), stored)
         if whole is None:
             return None
         parts.append(whole)
@@ -552,7 +535,7 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Reference])
     return walk.views.led_like(view, value)
 
 
-def stack(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Read:
+def stack(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View:
     """Values one after the other along a new axis, which has this place; of maps their channels, of which it
     counts the parts.
     """
@@ -560,17 +543,14 @@ def stack(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> R
     if (stacked := _stacked(walk, node, views, place)) is not None:
         return stacked
     wide = [view.with_axes([place]) for view in views]
-    of_one_channel = (
-        _by_channels(walk, node, wide, place) if all(view.value.is_map for view in wide) else None
-    )
+    if all(view.value.is_map for view in wide):
+        of_one_channel = _by_channels(walk, node, wide, place)
+        if of_one_channel is not None:
+            return of_one_channel
     whole = [walk.view(source).with_axes([place]) for source in sources]
-    if of_one_channel is not None or any(view.axes is None for view in whole):
-        return of_one_channel or Lacks()
     order = whole[0].batch_first
-    turned = [view.transposed(order) for view in whole]
-    arrays = [view and walk.as_array(f"{node.name}:array", view) for view in turned]
-    found = _joined(walk, node, arrays, order.index(place_of(place, len(order))))
-    return found.restored(order) or Lacks() if isinstance(found, View) else found
+    arrays = [walk.as_array(f"{node.name}:array", view.transposed(order)) for view in whole]
+    return _joined(walk, node, arrays, order.index(place_of(place, len(order)))).restored(order)
 
 
 def _stacked(walk: Walk, node: Node, views: Sequence[View], place: int) -> View | None:
@@ -578,113 +558,100 @@ def _stacked(walk: Walk, node: Node, views: Sequence[View], place: int) -> View 
     if names is None or len({view.value.channels for view in views}) > 1:
         return None
     joined = walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
-    if joined is None or joined.sizes is None:
+    if joined.sizes is None:
         return None
     sizes, at = [*joined.sizes], names.index("channels")
     sizes[at : at + 1] = [len(views), sizes[at] // len(views)]
     order = [axis for axis in range(len(sizes)) if axis != at]
     order.insert(place_of(place, len(sizes)), at)
-    split = joined.reshaped(sizes)
-    return split and split.transposed(order)
+    return joined.reshaped(sizes).transposed(order)
 
 
 def pad(
     walk: Walk, node: Node, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0
-) -> Read:
+) -> View:
     """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
     pads crop others.
     """
     return _padded(walk, node, walk.kept(source), pairs, fill)
 
 
-def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
+def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> View:
     aligned = walk.aligned(f"{node.name}:array", view)
-    if aligned is None:
-        return Lacks()
     ends = aligned.by_axis({place: pair for place, pair in pairs.items() if any(pair)})
-    if ends is None:
-        return Lacks(f"{node.op} of the batch")
     if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
         (before, after), channels = ends[0], aligned.value.channels or MOST_CONSTANTS
         if {*ends} != {0} or min(before, after) < 0 or channels + before + after > MOST_CONSTANTS:
-            return Lacks(f"{node.op} of channels with {fill:g}")
+            raise Unsupported(f"of channels with {fill:g}")
         wide = walk.builder.widen(f"{node.name}:zeros", aligned.value, ends)
         numbers = [*[fill] * before, *[0.0] * channels, *[fill] * after]
-        return aligned.held(walk.builder.affine(node.name, wide, (1.0,), numbers)) or Lacks()
-    return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill)) or Lacks()
+        return aligned.held(walk.builder.affine(node.name, wide, (1.0,), numbers))
+    return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill))
 
 
 def extend(
     walk: Walk, node: Node, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode
-) -> Read:
+) -> View:
     """Cells of a map's own before and after its rows and columns."""
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None:
-        return Lacks()
+        raise Unsupported(f"of what is no map by {mode}")
     pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
     if not {*pads} <= {"rows", "columns"}:
-        return Lacks(f"{node.op} of {'the batch' if 'batch' in pads else 'channels'} by {mode}")
-    rows, columns = (pads.get(axis, (0, 0)) for axis in AXES[1:])
+        raise Unsupported(f"of {'the batch' if 'batch' in pads else 'channels'} by {mode}")
     if not pads:
         return view
-    return (
-        walk.views.laid(walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value), names)
-        or Lacks()
-    )
+    rows, columns = (pads.get(axis, (0, 0)) for axis in AXES[1:])
+    value = walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value)
+    return walk.views.laid(value, names)
 
 
-def turned_round(walk: Walk, node: Node, source: Source, places: Collection[int]) -> Read:
+def turned_round(walk: Walk, node: Node, source: Source, places: Collection[int]) -> View:
     """The cells of these axes from the last one to the first."""
-    found: Read = walk.kept(source)
+    found = walk.kept(source)
     for place in places:
-        if isinstance(found, View):
-            found = _turned_round(walk, node, found, place)
+        found = _turned_round(walk, node, found, place)
     return found
 
 
-def _turned_round(walk: Walk, node: Node, view: View, place: int) -> Read:
+def _turned_round(walk: Walk, node: Node, view: View, place: int) -> View:
     """The cells of an axis from the last one to the first: as channels, where it is another one."""
     rank, around = len(view.axes or ()), slice(None, None, -1)
     if not rank or view.has_batch(place) or (view.value.is_map and walk.views.has_channels(view, place)):
-        return _cut(walk, node, node.name, view, {place: around})
+        return _cut(walk, node.name, view, {place: around})
     last = place_of(place, rank)
     order = [*(axis for axis in range(rank) if axis != last), last]
-    turned = view.transposed(order)
-    array = walk.as_array(f"{node.name}:last", turned) if turned is not None else None
-    if array is not None and array.value.is_array:
+    array = walk.as_array(f"{node.name}:last", view.transposed(order))
+    if array.value.is_array:
         array = walk.as_cells(f"{node.name}:cells", array)
-    value = walk.builder.cut(node.name, array.value, {0: around}) if array is not None else None
-    if array is None or value is None:
-        return Lacks(f"{node.op} that depends on the size, or that turns an axis around")
-    return walk.views.like(array, value).restored(order) or Lacks()
+    value = walk.builder.cut(node.name, array.value, {0: around})
+    if value is None:
+        raise Unsupported("that depends on the size, or that turns an axis around")
+    return walk.views.like(array, value).restored(order)
 
 
-def quarter_turns(walk: Walk, node: Node, source: Reference, places: tuple[int, int], turns: int) -> Read:
+def quarter_turns(walk: Walk, node: Node, source: Reference, places: tuple[int, int], turns: int) -> View:
     """Two axes turned by so many right angles: exchanged, and one of them turned round."""
     view = walk.kept(source)
-    rank = len(view.axes or ())
-    if not rank:
-        return Lacks()
+    rank = len(view.known_axes)
     order, (one, other) = [*range(rank)], (place_of(place, rank) for place in places)
     order[one], order[other] = other, one
     turned = view.transposed(order) if turns % 2 else view
     around = {0: [], 1: [one], 2: [one, other], 3: [other]}[turns % 4]
-    return turned_round(walk, node, turned, around) if turned is not None else Lacks()
+    return turned_round(walk, node, turned, around)
 
 
-def roll(walk: Walk, node: Node, source: Reference, shifts: Mapping[int, int]) -> Read:
+def roll(walk: Walk, node: Node, source: Reference, shifts: Mapping[int, int]) -> View:
     """The cells of axes moved on, those at the end to the start."""
     view = walk.array(source)
-    if view is None or view.axes is None or view.sizes is None:
-        return Lacks()
-    value = view.value
-    for place, shift in sorted((place_of(place, len(view.axes)), shift) for place, shift in shifts.items()):
-        axis, size = view.axis_at(place), view.sizes[place]
+    rank, sizes, value = len(view.known_axes), view.known_sizes, view.value
+    for place, shift in sorted((place_of(place, rank), shift) for place, shift in shifts.items()):
+        axis, size = view.axis_at(place), sizes[place]
         if view.has_batch(place):
-            return Lacks(f"{node.op} of the batch")
+            raise Unsupported("of the batch")
         if isinstance(size, Open):
-            return Lacks(f"{node.op} of an axis of open size")
+            raise Unsupported("of an axis of open size")
         if not shift % size:
             continue
         first, last = slice(0, size - shift % size), slice(size - shift % size, size)
@@ -694,95 +661,80 @@ def roll(walk: Walk, node: Node, source: Reference, shifts: Mapping[int, int]) -
         ]
         whole = [part for part in parts if part is not None]
         if len(whole) < len(parts):
-            return Lacks(f"{node.op} of an axis of open size")
+            raise Unsupported("of an axis of open size")
         value = walk.builder.join(node.name, axis, *whole)
     return walk.views.led_like(view, value)
 
 
-def each_image(walk: Walk, node: Node, source: Reference, times: int) -> Read:
+def each_image(walk: Walk, node: Node, source: Reference, times: int) -> View:
     """Each image so many times, one copy after the other: a map of one cell has so many rows."""
     array = walk.array(source)
-    sizes, shape = (array.sizes, array.value.shape) if array is not None else (None, None)
-    if (
-        sizes is None
-        or shape is None
-        or None in shape
-        or array is None
-        or not array.value.is_array
-        or len(shape) != len(sizes) - 1
-    ):
-        return Lacks(f"{node.op} of images that are no arrays of known size")
+    sizes, shape = array.known_sizes, array.value.shape or ()
+    if None in shape or not array.value.is_array or len(shape) != len(sizes) - 1:
+        raise Unsupported("of images that are no arrays of known size")
     stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
     pattern = f"{' '.join(stated.values())} -> ({' '.join(stated)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
-    rows = walk.views.laid(
-        walk.builder.add(node.name, Upsample(times, 1), cell), ("batch", "rows", "columns", "channels")
-    )
-    return (rows and rows.reshaped([sizes[0] * times, *sizes[1:]])) or Lacks()
+    rows = walk.builder.add(node.name, Upsample(times, 1), cell)
+    laid = walk.views.laid(rows, ("batch", "rows", "columns", "channels"))
+    return laid.reshaped([sizes[0] * times, *sizes[1:]])
 
 
-def windows(walk: Walk, node: Node, source: Reference, place: int, size: int, step: int) -> Read:
+def windows(walk: Walk, node: Node, source: Reference, place: int, size: int, step: int) -> View:
     """Parts of an axis, each so many cells behind the one before it, in the axis's place, and the cells of
     each as the last axis.
     """
     view = walk.view(source)
     cells, at = view.size(place), place_of(place, len(view.axes or ()))
     if isinstance(cells, Open) or not 0 < size <= cells or step < 1:
-        return Lacks(f"{node.op} along an axis of open size, or of fewer cells")
+        raise Unsupported("along an axis of open size, or of fewer cells")
     count = (cells - size) // step + 1
     if size == step:
-        whole = cut(walk, node, source, {at: slice(0, count * size)}) if cells > count * size else view
-        sizes = [*(whole.sizes or ())] if isinstance(whole, View) else []
-        if not isinstance(whole, View) or not sizes:
-            return whole
+        whole = part(walk, node, source, {at: slice(0, count * size)}) if cells > count * size else view
+        sizes = whole.known_sizes
         apart = whole.reshaped([*sizes[:at], count, size, *sizes[at + 1 :]])
         order = [axis for axis in range(len(sizes) + 1) if axis != at + 1]
-        return (apart and apart.transposed([*order, at + 1])) or Lacks()
+        return apart.transposed([*order, at + 1])
     if size > MOST_PARTS:
-        return Lacks(f"{node.op} by parts of more than {MOST_PARTS} cells that overlap")
+        raise Unsupported(f"by parts of more than {MOST_PARTS} cells that overlap")
     parts = [
-        cut(walk, within(node, str(first)), source, {at: slice(first, first + (count - 1) * step + 1, step)})
+        part(walk, within(node, str(first)), source, {at: slice(first, first + (count - 1) * step + 1, step)})
         for first in range(size)
     ]
-    views = [part.with_axes([-1]) for part in parts if isinstance(part, View)]
-    if len(views) < size:
-        return next(part for part in parts if not isinstance(part, View))
-    return _beside(walk, node, views, -1)
+    return _beside(walk, node, [each.with_axes([-1]) for each in parts], -1)
 
 
-def diagonal(walk: Walk, node: Node, source: Source, places: tuple[int, int], offset: int) -> Read:
+def diagonal(walk: Walk, node: Node, source: Source, places: tuple[int, int], offset: int) -> View:
     """The cells of two axes that have the same place in both, or in the second one `offset` cells behind, as
     the last axis: in both axes as one, each lies a row and a cell behind the one before it.
     """
     view = walk.view(source)
-    rank = len(view.axes or ())
+    rank = len(view.known_axes)
     last = [place_of(place, rank) for place in places]
     turned = view.transposed([*(axis for axis in range(rank) if axis not in last), *last])
-    sizes = turned.sizes if turned is not None else None
-    cells = [size for size in (sizes or ())[-2:] if isinstance(size, int)]
-    if turned is None or sizes is None or len(cells) < 2:
-        return Lacks(f"{node.op} of axes of open size")
-    rows, columns = cells
+    sizes = turned.known_sizes
+    rows, columns = sizes[-2:]
+    if isinstance(rows, Open) or isinstance(columns, Open):
+        raise Unsupported("of axes of open size")
     first = offset if offset >= 0 else -offset * columns
     count = min(rows + min(offset, 0), columns - max(offset, 0))
+    if count < 1:
+        raise Unsupported("without cells")
     flat = turned.reshaped([*sizes[:-2], rows * columns])
-    if flat is None or count < 1:
-        return Lacks(f"{node.op} without cells, or over the batch")
-    return cut(
-        walk, node, flat, {rank - 2: slice(first, first + (count - 1) * (columns + 1) + 1, columns + 1)}
-    )
+    cells = slice(first, first + (count - 1) * (columns + 1) + 1, columns + 1)
+    return part(walk, node, flat, {rank - 2: cells})
 
 
 def cells_as_channels(
     walk: Walk, source: Reference, block: int, channels_first: bool, outer: bool = False
-) -> Read:
+) -> View:
     """The cells of each block of a map as channels, block rows first, before the channels that were there or,
     if these are `outer`, behind.
     """
     view = walk.view(source)
-    sizes = view.sizes or ()
+    sizes = view.known_sizes
     if len(sizes) != 4:
-        return Lacks()
+        raise Unsupported(f"of {len(sizes)} axes")
     images, *axes = sizes
     channels, rows, columns = axes if channels_first else (axes[2], *axes[:2])
     parts: list[Dim] = [rows // block, block, columns // block, block]
@@ -791,9 +743,8 @@ def cells_as_channels(
         order = (0, 1, 3, 5, 2, 4) if outer else (0, 3, 5, 1, 2, 4)
     else:
         order = (0, 1, 3, 5, 2, 4) if outer else (0, 1, 3, 2, 4, 5)
-    turned = apart and apart.transposed(order)
     ends: list[Dim] = [rows // block, columns // block]
     whole = channels * block**2
-    return (
-        turned and turned.reshaped([images, whole, *ends] if channels_first else [images, *ends, whole])
-    ) or Lacks()
+    return apart.transposed(order).reshaped(
+        [images, whole, *ends] if channels_first else [images, *ends, whole]
+    )

@@ -10,61 +10,57 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node, Reference
 from porter.filegraph.dims import Dim
-from porter.filegraph.file_graph import Stored
-from porter.filegraph.walk import Lacks, Read, Walk
+from porter.filegraph.file_graph import Stored, Unsupported
+from porter.filegraph.views import View
+from porter.filegraph.walk import Walk
 from porter.graph import Conv, ConvTranspose
 from porter.padding import Convention, Pads, Window
 
 
-def patches(walk: Walk, node: Node, source: Reference, window: Window, pads: Pads) -> Read:
+def patches(walk: Walk, node: Node, source: Reference, window: Window, pads: Pads) -> View:
     """The cells under a window at each of its places, with zeros around the map."""
     view = walk.view(source)
-    if view.sizes is None:
-        return Lacks()
-    batch, channels, down, across = view.sizes
+    batch, channels, down, across = view.known_sizes
     if _beside(window, pads):
         rows, columns = window.kernel
         cells = view.reshaped([batch, channels, down // rows, rows, across // columns, columns])
-        turned = cells and cells.transposed([0, 1, 3, 5, 2, 4])
-        return (turned and turned.reshaped([batch, channels * rows * columns, -1])) or Lacks()
+        return cells.transposed([0, 1, 3, 5, 2, 4]).reshaped([batch, channels * rows * columns, -1])
     value = walk.value(source)
     tensors = _each_cell(walk, node, value.channels, window)
     if value.channels is None or tensors is None:
-        return Lacks(f"{node.op} of patches that overlap or are padded, of so many channels")
+        raise Unsupported("of patches that overlap or are padded, of so many channels")
     count = value.channels * window.kernel[0] * window.kernel[1]
     op = Conv(count, window, Convention.stated(pads, 0.0), value.channels)
     found = walk.views.of(walk.builder.conv(node.name, value, op, tensors))
-    return found.reshaped([batch, count, -1]) or Lacks()
+    return found.reshaped([batch, count, -1])
 
 
 def map_of_patches(
     walk: Walk, node: Node, source: Reference, size: Sequence[Dim], window: Window, pads: Pads
-) -> Read:
+) -> View | Value:
     """The map of so many rows and columns whose `patches` these are; where several have a cell, it is their
     sum.
     """
     view = walk.view(source)
-    if view.sizes is None:
-        return Lacks()
-    (batch, whole, _), (down, across) = view.sizes, size
+    (batch, whole, _), (down, across) = view.known_sizes, size
     rows, columns = window.kernel
     channels = whole // (rows * columns)
     if _beside(window, pads):
         cells = view.reshaped([batch, channels, rows, columns, down // rows, across // columns])
-        turned = cells and cells.transposed([0, 1, 4, 2, 5, 3])
-        return (turned and turned.reshaped([batch, channels, down, across])) or Lacks()
+        return cells.transposed([0, 1, 4, 2, 5, 3]).reshaped([batch, channels, down, across])
     if not isinstance(channels, int) or not isinstance(down, int) or not isinstance(across, int):
-        return Lacks(f"{node.op} of an open size")
+        raise Unsupported("of an open size")
     ends = pads[:2], pads[2:]
     counts = [
         (cells + before + after - window.extent(axis)) // window.stride[axis] + 1
         for axis, (cells, (before, after)) in enumerate(zip((down, across), ends, strict=True))
     ]
     tokens, tensors = view.reshaped([batch, whole, *counts]), _each_cell(walk, node, channels, window)
-    if tokens is None or tensors is None:
-        return Lacks(f"{node.op} of patches that overlap or are padded, of so many channels")
+    if tensors is None:
+        raise Unsupported("of patches that overlap or are padded, of so many channels")
     bottom, right = (
         (count - 1) * window.stride[axis] + window.extent(axis) - ends[axis][0] - (down, across)[axis]
         for axis, count in enumerate(counts)

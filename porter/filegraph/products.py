@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,12 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
 from porter.filegraph.dataflow import N, Node, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers, Open, product
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.functions import within
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import reduce
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NodeWalk, Read, Source, Walk
+from porter.filegraph.walk import NodeWalk, Source, Walk
 from porter.graph import (
     Add,
     Affine,
@@ -53,22 +54,22 @@ class Product:
     place: int = -1
 
 
-def dense(walk: Walk, node: Node, source: Reference, product: Product) -> Read:
+def dense(walk: Walk, node: Node, source: Reference, product: Product) -> View:
     """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
     axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
     tensor = walk.flow.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
-        return Lacks()
+        raise Unsupported("with a kernel that is no stored matrix")
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
     view = walk.by_cell(source, place)
-    view = view if place == -1 else view.transposed((1, 0)) or view
+    view = view if place == -1 else view.transposed((1, 0))
     if view.axes is not None and not walk.views.has_channels(view, -1):
-        view = walk.as_array(f"{node.name}:rows", view) or view
+        view = walk.as_array(f"{node.name}:rows", view)
     if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (
         None,
         taken,
     ):
-        return Lacks(f"{node.op} over other axes than the channels")
+        raise Unsupported("over other axes than the channels")
     tensors = {"kernel": Stored(tensor.name, axes)}
     vector = None if bias is None or factors[1] != 1 else walk.flow.weights(bias)
     if vector is not None and is_vector(vector, units):
@@ -79,11 +80,10 @@ def dense(walk: Walk, node: Node, source: Reference, product: Product) -> Read:
         numbers = walk.flow.value(bias)
         each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
         if numbers is None or (each_row and not walk.views.whole):
-            return Lacks(f"{node.op} with a bias for each image")
+            raise Unsupported("with a bias for each image")
         if each_row or (value.is_array and numbers.size > 1):
             held = walk.flow.hold(f"{node.name}:bias", numbers * factors[1])
-            added = with_stored(walk, node.name, "Add", value, held)
-            return walk.views.like(view, added) if added is not None else Lacks()
+            return walk.views.like(view, with_stored(walk, node.name, "Add", value, held))
         value = walk.builder.affine(
             f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist()
         )
@@ -92,7 +92,7 @@ def dense(walk: Walk, node: Node, source: Reference, product: Product) -> Read:
 
 def along_channels(
     walk: NodeWalk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]
-) -> Read:
+) -> View:
     """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along
     its diagonals.
 
@@ -103,13 +103,13 @@ def along_channels(
     view, numbers = walk.view(source), walk.flow.value(kernel)
     along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
     if numbers is None or numbers.shape[:2] != (1, 1) or not along:
-        return Lacks(f"{node.op} over other axes than the channels")
+        raise Unsupported("over other axes than the channels")
     channels, (first, last) = view.value.channels or 0, pads
     units = channels + first + last - numbers.size + 1
     if min(first, last, units - 1) < 0:
-        return Lacks()
+        raise Unsupported(f"with pads {pads} around {channels} channels")
     if not walk.flow.affords(8 * units * (channels + first + last)):
-        return Lacks(f"{node.op} over {channels} channels")
+        raise Unsupported(f"over {channels} channels")
     padded = np.zeros((units, channels + first + last))
     for place, row in enumerate(padded):
         row[place : place + numbers.size] = numbers.ravel()
@@ -121,31 +121,24 @@ def along_channels(
 
 def matmul(
     walk: Walk, node: Node, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)
-) -> Read:
+) -> View:
     """The product of two values over their last two axes, or over these axes `turned`."""
     views = []
     for source, turns, is_held in zip(sources, turned, (False, True), strict=True):
         view = walk.view(source)
         if not turns and not (is_held and _turned(walk, view) is not None):
-            walk.array(source)
+            tried(partial(walk.array, source))  # so that the array has the name of the value
         views.append(_with_last_turned(view) if turns else view)
-    found = [view for view in views if view is not None]
-    return (
-        _of_matrices(walk, node, found)
-        if len(found) == len(views)
-        else Lacks(f"{node.op} of values of fewer than two axes")
-    )
+    return _of_matrices(walk, node, views)
 
 
-def _of_matrices(walk: Walk, node: Node, views: Sequence[View]) -> Read:
+def _of_matrices(walk: Walk, node: Node, views: Sequence[View]) -> View:
     """As `matmul`, of views."""
     rank, held = len(views[1].axes or ()), _turned(walk, views[1])
-    first, second = (
-        walk.as_array(f"{node.name}:first", views[0]),
-        held or walk.as_array(f"{node.name}:second", views[1]),
-    )
-    if first is None or second is None or len(first.axes or ()) != rank or rank < 3:
-        return Lacks(f"{node.op} of values of different axes")
+    first = walk.as_array(f"{node.name}:first", views[0])
+    second = held or walk.as_array(f"{node.name}:second", views[1])
+    if len(first.axes or ()) != rank or rank < 3:
+        raise Unsupported("of values of different axes")
     value = walk.builder.add(node.name, MatMul(held is not None), first.value, second.value)
     return walk.views.led(value, rank)
 
@@ -154,29 +147,30 @@ def _turned(walk: Walk, view: View) -> View | None:
     """An array that a file turns for a product, before that: what is turned in the file, is not turned
     again.
     """
-    turned = _with_last_turned(view)
-    return walk.settled_array(turned) if turned is not None else None
+    return walk.settled_array(_with_last_turned(view)) if len(view.axes or ()) > 2 else None
 
 
-def _with_last_turned(view: View) -> View | None:
-    rank = len(view.axes or ())
-    return view.transposed([*range(rank - 2), rank - 1, rank - 2]) if rank > 2 else None
+def _with_last_turned(view: View) -> View:
+    rank = len(view.known_axes)
+    if rank < 3:
+        raise Unsupported("of values of fewer than two axes")
+    return view.transposed([*range(rank - 2), rank - 1, rank - 2])
 
 
 def attention(
     walk: Walk,
     node: Node,
-    heads: Sequence[View | None],
+    heads: Sequence[View],
     mask: Reference | None,
     scale: float | None,
     cap: float = 0.0,
-) -> Read:
+) -> View:
     """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays; the usual
     scale is one over the root of q's channels. Under a `cap`, scores are cap * tanh(score / cap).
     """
     query, key, value = heads
-    if query is None or key is None or value is None or not query.value.channels:
-        return Lacks(f"{node.op} of values of different axes")
+    if not query.value.channels:
+        raise Unsupported("of values of unknown size")
     factor = scale if scale is not None else 1 / math.sqrt(query.value.channels)
     scaled = walk.builder.affine(f"{node.name}:scale", query.value, (factor,), (0.0,))
     scores = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled, key.value)
@@ -184,15 +178,9 @@ def attention(
         links = Affine((1 / cap,), (0.0,)), Tanh(), Affine((cap,), (0.0,))
         scores = walk.builder.chain(f"{node.name}:capped", scores, links)
     if mask is not None and walk.flow.is_value(mask):
-        added = walk.array(mask)
-        if added is None:
-            return Lacks(f"{node.op} with a mask of other axes")
-        scores = walk.builder.add(f"{node.name}:mask", Add(), scores, added.value)
+        scores = walk.builder.add(f"{node.name}:mask", Add(), scores, walk.array(mask).value)
     elif mask is not None:
-        masked = with_array(walk, f"{node.name}:mask", "Add", scores, mask)
-        if masked is None:
-            return Lacks(f"{node.op} with a mask of other axes")
-        scores = masked
+        scores = with_array(walk, f"{node.name}:mask", "Add", scores, mask)
     shares = walk.builder.add(f"{node.name}:shares", Softmax(), scores)
     return walk.views.led_like(query, walk.builder.add(node.name, MatMul(), shares, value.value))
 
@@ -230,32 +218,39 @@ def read_equation(text: str, rank: int) -> Equation | None:
     )
 
 
-def einsum(walk: Walk, node: Node, text: str, sources: Sequence[Reference]) -> Read:
+def einsum(walk: Walk, node: Node, text: str, sources: Sequence[Reference]) -> View:
     """The product of two values, or of a value and a stored kernel; of one value its axes turned, and sums
     and diagonals of it.
     """
+    try:
+        return _einsum(walk, node, text, sources)
+    except Unsupported as error:
+        raise Unsupported(f"by '{text:.40}' {error}") from error
+
+
+def _einsum(walk: Walk, node: Node, text: str, sources: Sequence[Reference]) -> View:
     if len(sources) == 1:
         return _of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
     if equation is None or len(sources) != 2:
-        return _unsaid(node, text)
+        raise Unsupported("which is no product of two values that names each axis once")
     if all(map(walk.is_value, sources)):
-        return _of_values(walk, node, equation, sources) or _unsaid(node, text)
+        return _of_values(walk, node, equation, sources)
     if not walk.is_value(sources[0]):
         equation, sources = Equation(equation.second, equation.first, equation.result), sources[::-1]
     tensor, (x, held, result) = walk.flow.weights(sources[1]), equation
     if result == x and held == "".join(axis for axis in x[1:] if axis in held):
         return _scaled(walk, node, equation, sources, tensor)
-    kernel = Kernel(tensor.name, tensor.shape) if tensor is not None else None
-    view = walk.kept(sources[0])
-    found = kernel and (
-        with_kernel(walk, node.name, view, equation, kernel)
-        or _by_groups(walk, node.name, view, equation, kernel)
+    if tensor is None:
+        raise Unsupported("with a kernel that is computed")
+    kernel, view = Kernel(tensor.name, tensor.shape), walk.kept(sources[0])
+    return first_of(
+        lambda: with_kernel(walk, node.name, view, equation, kernel),
+        lambda: _by_groups(walk, node.name, view, equation, kernel),
     )
-    return found or _unsaid(node, text)
 
 
-def with_matrices(walk: Walk, node: Node, source: Reference, matrices: Tensor) -> Read:
+def with_matrices(walk: Walk, node: Node, source: Reference, matrices: Tensor) -> View:
     """A value times stored matrices, of which each has a place of its own in the value's axes before the last
     two.
     """
@@ -265,31 +260,29 @@ def with_matrices(walk: Walk, node: Node, source: Reference, matrices: Tensor) -
     places = "abcdefgh"[: max(rank - 2, 0)]
     held = places[len(places) - len(shape) + 2 :] if len(shape) - 2 <= len(places) else ""
     equation = Equation(f"{places}mk", f"{held}kn", f"{places}mn")
-    kernel, view = Kernel(matrices.name, shape), walk.kept(source)
-    fits = len(shape) == len(held) + 2 > 2
-    found = _by_groups(walk, node.name, view, equation, kernel) if fits else None
-    return found or Lacks(f"{node.op} with matrices of other axes")
+    if not len(shape) == len(held) + 2 > 2:
+        raise Unsupported("with matrices of other axes")
+    return _by_groups(walk, node.name, walk.kept(source), equation, Kernel(matrices.name, shape))
 
 
-def by_matrix(walk: Walk, node: Node, first: Reference, source: Reference) -> Read:
+def by_matrix(walk: Walk, node: Node, first: Reference, source: Reference) -> View:
     """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
     queries meet its tokens.
     """
     matrix, rank = walk.flow.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
-        return Lacks(f"{node.op} of a constant and a value")
+        raise Unsupported("of a constant and a value")
     matrix = walk.flow.once(matrix)
     shape, places = matrix.shape, "abcdefgh"[: rank - 2]
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]
     equation, kernel = Equation(f"{places}km", "nk", f"{places}nm"), Kernel(matrix.name, shape)
-    found = with_kernel(walk, node.name, walk.kept(source), equation, kernel)
-    return found or Lacks(f"{node.op} of a constant of other axes and a value")
+    return with_kernel(walk, node.name, walk.kept(source), equation, kernel)
 
 
 def bilinear(
     walk: Walk, node: Node, sources: Sequence[Reference], kernel: Reference, bias: Reference | None
-) -> Read:
+) -> View:
     """The products of each feature of a value with each of another one, by a stored matrix for each unit: a
     dense layer over all of these products.
 
@@ -299,31 +292,30 @@ def bilinear(
     tensor, places = walk.flow.weights(kernel), "abcdefgh"[: len(walk.sizes(sources[0]) or ()) - 1]
     vector = None if bias is None else walk.flow.weights(bias)
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
-        return Lacks(f"{node.op} of a constant, or by matrices that are computed")
+        raise Unsupported("of a constant, or by matrices that are computed")
     inner = Equation(f"{places}x", f"{places}y", f"{places}xy")
     products = _each_by_each(walk, within(node, "products"), inner, [walk.kept(each) for each in sources])
     whole = Equation(inner.result, "oxy", f"{places}o")
     held = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
-    found = None if products is None else with_kernel(walk, node.name, products, whole, held)
-    return found or Lacks(f"{node.op} of values of different axes")
+    return with_kernel(walk, node.name, products, whole, held)
 
 
-def mixed(walk: Walk, node: Node, source: Source, place: int, matrix: Numbers) -> Read:
+def mixed(walk: Walk, node: Node, source: Source, place: int, matrix: Numbers) -> View:
     """A matrix times the numbers along an axis of known size, such as their running sums."""
     view = walk.kept(source)
     rank = len(view.axes or ())
     if not rank or view.has_batch(place) or not walk.flow.affords(matrix.nbytes):
-        return Lacks(f"{node.op} over the batch, or over too many cells")
+        raise Unsupported("over the batch, or over too many cells")
     x = "abcdefgh"[:rank]
     axis = x[place_of(place, rank)]
     held = walk.flow.hold(f"{node.name}:matrix", matrix)
     equation = Equation(x, f"z{axis}", x.replace(axis, "z"))
-    return with_kernel(walk, node.name, view, equation, Kernel(held.name, held.shape)) or Lacks()
+    return with_kernel(walk, node.name, view, equation, Kernel(held.name, held.shape))
 
 
 def running_sums(
     walk: Walk, node: Node, source: Reference, place: int, reverse: bool = False, exclusive: bool = False
-) -> Read:
+) -> View:
     """The sums of the numbers of an axis up to each of them, by a matrix of ones.
 
     Args:
@@ -332,43 +324,44 @@ def running_sums(
     """
     size = walk.view(source).size(place)
     if isinstance(size, Open) or size > _MOST_SUMMED:
-        return Lacks(f"{node.op} along an axis of open size, or of more than {_MOST_SUMMED} cells")
+        raise Unsupported(f"along an axis of open size, or of more than {_MOST_SUMMED} cells")
     matrix = np.tri(size, k=-exclusive)
     return mixed(walk, node, source, place, matrix.T if reverse else matrix)
 
 
 def _scaled(
     walk: Walk, node: Node, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None
-) -> Read:
+) -> View:
     """A value times a stored array that has some of its axes."""
     x, held, _ = equation
     if x.endswith(held):
-        return combine(walk, node, "Mul", sources)
+        return walk.given(combine(walk, node, "Mul", sources))
+    if tensor is None:
+        raise Unsupported("by an array that is computed")
     array = walk.array(sources[0])
-    if array is None or tensor is None:
-        return Lacks(f"{node.op} by an array that is computed")
     known = dict(zip(held, tensor.shape, strict=True))
     stored = Tensor(tensor.name, tuple(known.get(axis, 1) for axis in x[1:]))
-    value = with_stored(walk, node.name, "Mul", array.value, stored)
-    return walk.views.led_like(array, value) if value is not None else Lacks()
+    return walk.views.led_like(array, with_stored(walk, node.name, "Mul", array.value, stored))
 
 
-def with_kernel(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
-    """A dense layer over axes of a value, whose features and whose units may be several axes; None where it
-    is another product.
+def with_kernel(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
+    """A dense layer over axes of a value, whose features and whose units may be several axes.
+
+    Raises:
+        Unsupported: it is another product.
     """
     x, held, result = equation
     summed, units = [axis for axis in held if axis in x], [axis for axis in held if axis not in x]
     kept = [axis for axis in x if axis not in held]
     if not (summed and kept) or sorted(result) != sorted(kept + units) or len(kernel.shape) != len(held):
-        return None
+        raise Unsupported("with a kernel of other axes")
     stored = dict(zip(held, kernel.shape, strict=True))
     sizes = {**_sizes(x, view), **stored}
     flat = _joined(view, x, [*([axis] for axis in kept), summed], sizes)
-    if flat is not None and not walk.views.has_channels(flat, -1):
+    if not walk.views.has_channels(flat, -1):
         flat = walk.as_array(f"{name}:taken", flat)
-    if flat is None or not walk.views.has_channels(flat, -1):
-        return None
+    if not walk.views.has_channels(flat, -1):
+        raise Unsupported("over other axes than the channels")
     tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in held))}
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
@@ -376,7 +369,7 @@ def with_kernel(walk: Walk, name: str, view: View, equation: Equation, kernel: K
     return _apart(walk.views.like(flat, value), [*([axis] for axis in kept), units], result, sizes)
 
 
-def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
+def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
     """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are
     the groups.
     """
@@ -389,29 +382,24 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
     letters = "".join("I" if axis in summed else "O" for axis in held)
     ordered = [axis for axis in held if axis not in summed] == groups + units and {*summed} <= {*x}
     if not ordered or not (summed and groups and kept) or sorted(result) != sorted(kept + groups + units):
-        return None
+        raise Unsupported("with matrices of other axes")
     stored = dict(zip(held, kernel.shape, strict=True))
     sizes = {**_sizes(x, view), **stored}
     flat = _joined(view, x, [*([axis] for axis in kept), groups + summed], sizes)
-    array = flat and walk.as_array(f"{name}:taken", flat)
-    cells = array and walk.as_cells(f"{name}:cells", array)
-    if not cells:
-        return None
+    cells = walk.as_cells(f"{name}:cells", walk.as_array(f"{name}:taken", flat))
     count = math.prod(stored[axis] for axis in groups)
     op = Conv(count * math.prod(stored[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
     value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
     return _apart(walk.views.like(cells, value), [*([axis] for axis in kept), groups + units], result, sizes)
 
 
-def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Reference]) -> View | None:
+def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Reference]) -> View:
     wide = [walk.kept(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     first, second = (
         _summed(walk, node, view, letters, kept)
         for view, letters, kept in zip(wide, equation[:2], (other, own), strict=True)
     )
-    if first is None or second is None:
-        return None
     (x, left_view), (y, right_view), result = first, second, equation.result
     views = [left_view, right_view]
     shared, summed = (
@@ -420,7 +408,7 @@ def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Ref
     )
     left, right = ([axis for axis in one if axis not in other] for one, other in ((x, y), (y, x)))
     if sorted(result) != sorted(shared + left + right) or not shared:
-        return None
+        raise Unsupported("of other axes")
     if not summed:
         return _each_by_each(walk, node, Equation(x, y, result), views)
     sizes = _sizes(x, views[0]) | _sizes(y, views[1])
@@ -432,58 +420,47 @@ def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Ref
     shared.sort(key=lambda axis: axis not in of_batch)
     rows = _joined(views[0], x, [*([axis] for axis in shared), left, summed], sizes)
     columns = _joined(views[1], y, [*([axis] for axis in shared), summed, right], sizes)
-    if rows is None or columns is None:
-        return None
     found = _of_matrices(walk, node, (rows, columns))
-    return (
-        _apart(found, [*([axis] for axis in shared), left, right], result, sizes)
-        if isinstance(found, View)
-        else None
-    )
+    return _apart(found, [*([axis] for axis in shared), left, right], result, sizes)
 
 
-def _of_one(walk: Walk, node: Node, text: str, source: Reference) -> Read:
+def _of_one(walk: Walk, node: Node, text: str, source: Reference) -> View:
     x, _, result = text.replace(" ", "").partition("->")
-    view: Read = walk.kept(source)
+    view = walk.kept(source)
     for letter in sorted({*x}):
-        if x.count(letter) == 2 and isinstance(view, View):
+        if x.count(letter) == 2:
             places = x.index(letter), x.rindex(letter)
             view = moves.diagonal(walk, within(node, f"diagonal_{letter}"), view, places, 0)
             x = x.replace(letter, "") + letter
     once = x.isalpha() and all(len({*letters}) == len(letters) for letters in (x, result))
-    if not once or not {*result} <= {*x} or not isinstance(view, View):
-        return _unsaid(node, text)
-    left = _summed(walk, node, view, x, result)
-    turned = left and left[1].transposed([left[0].index(axis) for axis in result])
-    return turned or _unsaid(node, text)
+    if not once or not {*result} <= {*x}:
+        raise Unsupported("which has an axis more than twice, or in the result only")
+    letters, summed = _summed(walk, node, view, x, result)
+    return summed.transposed([letters.index(axis) for axis in result])
 
 
-def _summed(
-    walk: Walk, node: Node, view: View, letters: str, kept: Collection[str]
-) -> tuple[str, View] | None:
+def _summed(walk: Walk, node: Node, view: View, letters: str, kept: Collection[str]) -> tuple[str, View]:
     """A value, and the letters of its axes, without those that nothing else has: these are summed."""
     gone = [place for place, axis in enumerate(letters) if axis not in kept]
     if not gone:
         return letters, view
     found = reduce(walk, within(node, "sum"), view, "sum", gone, False)
-    left = "".join(axis for axis in letters if axis in kept)
-    return (left, found) if isinstance(found, View) else None
+    return "".join(axis for axis in letters if axis in kept), found
 
 
-def _each_by_each(walk: Walk, node: Node, equation: Equation, views: Sequence[View]) -> View | None:
+def _each_by_each(walk: Walk, node: Node, equation: Equation, views: Sequence[View]) -> View:
     """A product that sums nothing: both values along all axes of the result, with one cell where they have
     none.
     """
     wide = []
     for letters, view in zip(equation[:2], views, strict=True):
         own = [axis for axis in equation.result if axis in letters]
-        turned = view.transposed([letters.index(axis) for axis in own]) if len(own) == len(letters) else None
-        if turned is None:
-            return None
+        if len(own) < len(letters):
+            raise Unsupported("of other axes")
+        turned = view.transposed([letters.index(axis) for axis in own])
         added = [place for place, axis in enumerate(equation.result) if axis not in letters]
         wide.append(turned.with_axes(added) if added else turned)
-    found = of_values(walk, node, "Mul", wide)
-    return found if isinstance(found, View) else None
+    return of_values(walk, node, "Mul", wide)
 
 
 def _sizes(letters: str, view: View) -> dict[str, Dim]:
@@ -491,19 +468,15 @@ def _sizes(letters: str, view: View) -> dict[str, Dim]:
     return dict(zip(letters, sizes, strict=True)) if len(letters) == len(sizes) else {}
 
 
-def _joined(
-    view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, Dim]
-) -> View | None:
+def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, Dim]) -> View:
     """The tensor with these axes, of which each is several of its own, outermost first."""
-    if view.axes is None or len(view.axes) != len(letters):
-        return None
+    if len(view.known_axes) != len(letters):
+        raise Unsupported(f"of {len(view.known_axes)} axes")
     turned = view.transposed([letters.index(axis) for axes in wanted for axis in axes])
-    return turned and turned.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
+    return turned.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
 
 
-def _apart(
-    view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, Dim]
-) -> View | None:
+def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, Dim]) -> View:
     """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the
     result.
     """
@@ -516,8 +489,4 @@ def _apart(
         ]
     )
     order = [axis for axes in letters for axis in axes]
-    return split and split.transposed([order.index(axis) for axis in result])
-
-
-def _unsaid(node: N, text: str) -> Lacks:
-    return Lacks(f"{node.op} by '{text:.40}'")
+    return split.transposed([order.index(axis) for axis in result])

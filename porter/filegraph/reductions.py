@@ -13,10 +13,11 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
 from porter.filegraph.dataflow import N, Node, Reference
 from porter.filegraph.dims import Open, product
-from porter.filegraph.functions import pair, then, within
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.functions import pair, within
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NodeWalk, Read, Source, Walk, apply
+from porter.filegraph.walk import NodeWalk, Source, Walk, apply
 from porter.graph import (
     Abs,
     Add,
@@ -38,7 +39,7 @@ Reduction = Function | Literal["sum", "min"]
 
 def reduce(
     walk: Walk, node: Node, source: Source, function: Reduction, places: Collection[int], keep: bool
-) -> Read:
+) -> View:
     """What a function makes of all numbers along axes, which stay with one cell if `keep`."""
     if function == "sum":
         return _total(walk, node, source, places, keep)
@@ -51,50 +52,41 @@ def reduce(
     gone = {place_of(place, len(names)) for place in places}
     axes = {names[place] for place in gone}
     if "batch" in axes:
-        return Lacks(f"{node.op} over the batch")
+        raise Unsupported("over the batch")
     stays = keep or axes != {"rows", "columns"}
     value = walk.builder.reduce(
         node.name, view.value, function, [AXES.index(axis) for axis in AXES if axis in axes], stays
     )
     found = walk.views.laid(value, names if stays else tuple(name for name in names if name not in axes))
-    return (found if keep or not stays or found is None else found.without(gone)) or Lacks()
+    return found if keep or not stays else found.without(gone)
 
 
 def _of_array(
     walk: Walk, node: Node, source: Source, function: Function, places: Collection[int], keep: bool
-) -> Read:
+) -> View:
     view = walk.view(source)
     order, gone = view.batch_first, view.places(places)
     array = walk.array(source, order)
-    found = (
-        Lacks()
-        if array is None
-        else _along(walk, node, array, function, sorted(order.index(place) for place in gone))
-    )
-    if not isinstance(found, View):
-        return found
-    whole = found.restored(order)
-    return (whole if keep or whole is None else whole.without(gone)) or Lacks()
+    whole = _along(walk, node, array, function, sorted(order.index(place) for place in gone)).restored(order)
+    return whole if keep else whole.without(gone)
 
 
-def _along(walk: NodeWalk[N], node: N, view: View, function: Function, places: Sequence[int]) -> Read:
+def _along(walk: NodeWalk[N], node: N, view: View, function: Function, places: Sequence[int]) -> View:
     """A function along axes of an array whose first axis is the batch; they stay with one cell."""
     if not places or view.has_batch(places[0]):
-        return Lacks(f"{node.op} over the batch")
+        raise Unsupported("over the batch")
     images = [] if walk.views.whole else [(view.sizes or ())[0]]
     if len(places) == len(view.axes or ()) - len(images) and (
         len(places) > len(images) or not view.value.is_array
     ):
-        flat = view.reshaped([*images, 1, -1])
-        whole = walk.as_array(f"{node.name}:whole", flat) if flat is not None else None
-        found = _along(walk, node, whole, function, [len(images) + 1]) if whole is not None else Lacks()
-        one = found.without([-1]) if isinstance(found, View) else None  # N×1, as features
-        return one.with_axes(places[1:]) if one is not None else Lacks()
+        whole = walk.as_array(f"{node.name}:whole", view.reshaped([*images, 1, -1]))
+        one = _along(walk, node, whole, function, [len(images) + 1]).without([-1])  # N×1, as features
+        return one.with_axes(places[1:])
     value = walk.builder.reduce(node.name, view.value, function, [view.axis_at(place) for place in places])
     return walk.views.led(value, len(view.axes or ()) - len(places)).with_axes(places)
 
 
-def _total(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> Read:
+def _total(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> View:
     """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the
     channels, such as that of a stack, as a sum of these.
     """
@@ -105,23 +97,17 @@ def _total(walk: Walk, node: Node, source: Source, places: Collection[int], keep
     view = walk.view(source)
     count = product(view.size(place) for place in places) if view.axes is not None else 0
     if isinstance(count, Open):
-        return Lacks(f"{node.op} over an axis of open size")
+        raise Unsupported("over an axis of open size")
     mean = _of_array(walk, node, source, "mean", places, keep)
-    if not isinstance(mean, View):
-        return mean
     return walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
 
 
-def _least(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> Read:
+def _least(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> View:
     """The smallest number along axes: the opposite of the largest of the opposites."""
     view = walk.kept(source)
     opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
     most = reduce(walk, node, opposite, "max", places, keep)
-    return (
-        walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value))
-        if isinstance(most, View)
-        else most
-    )
+    return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value))
 
 
 def _parts(walk: Walk, node: Node, view: View, place: int) -> Sequence[View]:
@@ -140,12 +126,12 @@ _SOFTMAX = Softmax()
 
 def softmax(
     walk: Walk, node: Node, source: Reference, *places: int, op: Softmax | LogSoftmax = _SOFTMAX
-) -> Read:
+) -> View:
     """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or
     along other axes, of which several are one; or with that `op` its logarithm.
     """
     if not places:
-        return Lacks(f"{node.op} over no axes")
+        raise Unsupported("over no axes")
     if len(places) == 1:
         view = walk.kept(source)
         parts = _parts(walk, node, view, *places)
@@ -159,32 +145,27 @@ def softmax(
     return _softmax_of_last(walk, node, walk.view(source), sorted(walk.view(source).places(places)), op)
 
 
-def _softmax_of_last(walk: Walk, node: Node, whole: View, last: Sequence[int], op: Op) -> Read:
+def _softmax_of_last(walk: Walk, node: Node, whole: View, last: Sequence[int], op: Op) -> View:
     """A softmax along axes that become the last one, and go back."""
-    if whole.sizes is None:
-        return Lacks()
-    order = [*(place for place in range(len(whole.sizes)) if place not in last), *last]
-    sizes = [whole.sizes[place] for place in order]
-    turned = whole.transposed(order)
-    flat = (
-        turned and turned.reshaped([*sizes[: -len(last)], product(sizes[-len(last) :])])
-        if len(last) > 1
-        else turned
-    )
-    view = walk.as_array(f"{node.name}:last", flat) if flat is not None else None
-    if view is None or whole.has_batch(last[0]):
-        return Lacks(f"{node.op} over the batch")
+    if whole.has_batch(last[0]):
+        raise Unsupported("over the batch")
+    order = [*(place for place in range(len(whole.known_sizes)) if place not in last), *last]
+    sizes = [whole.known_sizes[place] for place in order]
+    flat = whole.transposed(order)
+    if len(last) > 1:
+        flat = flat.reshaped([*sizes[: -len(last)], product(sizes[-len(last) :])])
+    view = walk.as_array(f"{node.name}:last", flat)
     found = walk.views.led_like(view, walk.builder.add(node.name, op, view.value))
     apart = found.reshaped(sizes) if len(last) > 1 else found
-    return (apart and apart.restored(order)) or Lacks()
+    return apart.restored(order)
 
 
-def log_softmax(walk: Walk, node: Node, source: Reference, place: int) -> Read:
+def log_softmax(walk: Walk, node: Node, source: Reference, place: int) -> View:
     """As `softmax`, of its logarithm."""
     return softmax(walk, node, source, place, op=LogSoftmax())
 
 
-def root(walk: NodeWalk[N], node: N, keeps: Callable[[N], bool]) -> Read:
+def root(walk: NodeWalk[N], node: N, keeps: Callable[[N], bool]) -> View:
     """A root, which may be the last op of a norm.
 
     Args:
@@ -198,7 +179,7 @@ def root(walk: NodeWalk[N], node: N, keeps: Callable[[N], bool]) -> Read:
     return apply(walk, node, node.source, Sqrt())
 
 
-def unit_of(walk: Walk, node: Node) -> Read | None:
+def unit_of(walk: Walk, node: Node) -> View | None:
     """A product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter write
     it.
     """
@@ -213,7 +194,7 @@ def unit_of(walk: Walk, node: Node) -> Read | None:
 
 def over_norm(
     walk: Walk, node: Node, source: Reference, places: Collection[int], least: float, order: int = 2
-) -> Read:
+) -> View:
     """A value over its norm of order 1 or 2 along axes, or over `least` where the norm is smaller."""
     if order == 1:
         view = walk.kept(source)
@@ -221,24 +202,22 @@ def over_norm(
         norm = reduce(walk, node, each, "sum", places, True)
     else:
         norm = reduce(walk, node, source, "norm", places, True)
-    if not isinstance(norm, View):
-        return norm
     bound = walk.views.like(norm, walk.builder.clip(f"{node.name}:bound", norm.value, low=least))
     return of_values(walk, node, "Div", (source, bound))
 
 
-def log_sum_exp(walk: Walk, node: Node, source: Reference, places: Collection[int], keep: bool) -> Read:
+def log_sum_exp(walk: Walk, node: Node, source: Reference, places: Collection[int], keep: bool) -> View:
     """The logarithm of the sum of exp(x) along axes: the largest number, and what the others add to it."""
     most = reduce(walk, within(node, "largest"), source, "max", places, True)
-    powers = then(walk, within(node, "powers"), pair(walk, within(node, "apart"), "Sub", source, most), Exp())
-    if not isinstance(powers, View):
-        return powers
+    powers = apply(
+        walk, within(node, "powers"), pair(walk, within(node, "apart"), "Sub", source, most), Exp()
+    )
     total = reduce(walk, within(node, "sum"), powers, "sum", places, True)
-    found = pair(walk, node, "Add", then(walk, within(node, "log"), total, Log()), most)
-    return found if keep or not isinstance(found, View) else found.without(places) or Lacks()
+    found = pair(walk, node, "Add", apply(walk, within(node, "log"), total, Log()), most)
+    return found if keep else found.without(places)
 
 
-def norm(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool, order: float) -> Read:
+def norm(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool, order: float) -> View:
     """A norm along axes: of order 1 the sum of sizes, of infinity the largest size, of others the root of a
     sum of powers.
     """
@@ -250,51 +229,48 @@ def norm(walk: Walk, node: Node, source: Source, places: Collection[int], keep: 
     if order == 1:
         return reduce(walk, node, size, "sum", places, keep)
     if order <= 0:
-        return Lacks(f"{node.op} of order {order:g}")
+        raise Unsupported(f"of order {order:g}")
     powers = apply(walk, within(node, "powers"), size, Power(order))
     total = reduce(walk, within(node, "sum"), powers, "sum", places, keep)
-    return then(walk, node, total, Power(1 / order))
+    return apply(walk, node, total, Power(1 / order))
 
 
-def factors(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> Read:
+def factors(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> View:
     """The product of the numbers along axes of few cells."""
-    found: Read = walk.view(source)
+    found = walk.view(source)
     for place in places:
-        if isinstance(found, View):
-            found = _factors_along(walk, node, found, place)
-    return found if keep or not isinstance(found, View) else found.without(places) or Lacks()
+        found = _factors_along(walk, node, found, place)
+    return found if keep else found.without(places)
 
 
-def _factors_along(walk: Walk, node: Node, view: View, place: int) -> Read:
+def _factors_along(walk: Walk, node: Node, view: View, place: int) -> View:
     """The product of the numbers along an axis, which stays with one cell."""
     size = view.size(place)
     if isinstance(size, Open) or not 0 < size <= moves.MOST_PARTS:
-        return Lacks(f"{node.op} over an axis of open size, or of more than {moves.MOST_PARTS} cells")
-    found: Read = moves.cut(walk, within(node, "cell"), view, {place: slice(0, 1)})
-    for cell in range(1, size):
-        part = moves.cut(walk, within(node, "cell"), view, {place: slice(cell, cell + 1)})
-        found = pair(walk, node if cell == size - 1 else within(node, "product"), "Mul", found, part)
+        raise Unsupported(f"over an axis of open size, or of more than {moves.MOST_PARTS} cells")
+    cells = [moves.part(walk, within(node, "cell"), view, {place: slice(at, at + 1)}) for at in range(size)]
+    found = cells[0]
+    for at, cell in enumerate(cells[1:], 1):
+        found = pair(walk, node if at == size - 1 else within(node, "product"), "Mul", found, cell)
     return found
 
 
-def glu(walk: Walk, node: Node, source: Reference, place: int) -> Read:
+def glu(walk: Walk, node: Node, source: Reference, place: int) -> View:
     """The first half of an axis, times the sigmoid of the second."""
     size = walk.view(source).size(place)
     if isinstance(size, Open) or size % 2:
-        return Lacks(f"{node.op} over an axis that has no known halves")
-    halves = [
-        moves.cut(walk, node, source, {place: part}) for part in (slice(0, size // 2), slice(size // 2, size))
-    ]
-    first, second = (half if isinstance(half, View) else None for half in halves)
-    if first is None or second is None:
-        return next((half for half in halves if isinstance(half, Lacks)), Lacks())
+        raise Unsupported("over an axis that has no known halves")
+    first, second = (
+        moves.part(walk, node, source, {place: half})
+        for half in (slice(0, size // 2), slice(size // 2, size))
+    )
     gate = walk.views.like(second, walk.builder.add(f"{node.name}:gate", Sigmoid(), second.value))
     return of_values(walk, node, "Mul", (first, gate))
 
 
 def variance(
     walk: Walk, node: Node, source: Reference, places: Collection[int], keep: bool, less: float
-) -> Read:
+) -> View:
     """The mean square distance from the mean along axes, where `less` is taken from the count that it is
     divided by; the root of it for an operator that is called `std`.
     """
@@ -302,19 +278,10 @@ def variance(
     known = [size for size in sizes if isinstance(size, int)]
     count = math.prod(known)
     if less and (len(known) < len(sizes) or count <= less):
-        return Lacks(f"{node.op} over axes of open sizes, or of one cell")
-    found = reduce(walk, node, source, "mean", places, True)
-    steps: Sequence[Callable[[View], Read]] = (
-        lambda mean: of_values(walk, node, "Sub", (source, mean)),
-        lambda apart: of_values(walk, node, "Mul", (apart, apart)),
-        lambda squares: reduce(walk, node, squares, "mean", places, keep),
-    )
-    for step in steps:
-        if not isinstance(found, View):
-            return found if isinstance(found, Lacks) else Lacks()
-        found = step(found)
-    if not isinstance(found, View):
-        return found if isinstance(found, Lacks) else Lacks()
+        raise Unsupported("over axes of open sizes, or of one cell")
+    mean = reduce(walk, node, source, "mean", places, True)
+    apart = of_values(walk, node, "Sub", (source, mean))
+    found = reduce(walk, node, of_values(walk, node, "Mul", (apart, apart)), "mean", places, keep)
     links: list[Op] = [Affine((count / (count - less),), (0.0,))] if less else []
     links += [Sqrt()] if node.op.startswith("std") else []
     return walk.views.like(found, walk.builder.chain(node.name, found.value, links))

@@ -12,7 +12,9 @@ import numpy as np
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import Node, Reference
 from porter.filegraph.dims import Dim, Open, ratio, text
-from porter.filegraph.walk import Lacks, Read, Walk
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.views import View
+from porter.filegraph.walk import Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, Resize, ResizeLike, Upsample
 from porter.graph.adaptive import alike, windows
 from porter.graph.ops import AXES, Function
@@ -21,7 +23,7 @@ from porter.padding import LOWEST, Convention, Window
 _SAME_SCALE = 1e-12
 
 
-def adaptive_pool(walk: Walk, node: Node, value: Value, function: Function, counts: tuple[Dim, Dim]) -> Read:
+def adaptive_pool(walk: Walk, node: Node, value: Value, function: Function, counts: tuple[Dim, Dim]) -> Value:
     """The mean or the largest value of so many windows of rows and of columns, which lie evenly over a map.
     Where they do not divide it they overlap, and may differ by a cell (start_index and end_index in torch's
     aten/src/ATen/native/AdaptivePooling.h).
@@ -32,7 +34,7 @@ def adaptive_pool(walk: Walk, node: Node, value: Value, function: Function, coun
         return walk.builder.reduce(node.name, value, function, over) if over else value
     rows, columns = counts
     if isinstance(rows, Open) or isinstance(columns, Open):
-        return Lacks(f"{node.op} to {text(counts)} of a map of any size: export the model for one size")
+        raise Unsupported(f"to {text(counts)} of a map of any size: export the model for one size")
     down, across = (_steps(*each) for each in zip(own, (rows, columns), strict=True))
     if down is None or across is None:
         return walk.builder.add(
@@ -56,7 +58,7 @@ def resize(
     op: Resize,
     scales: Mapping[int, float],
     sizes: Mapping[int, Dim],
-) -> Read:
+) -> View:
     """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has
     none of these.
     """
@@ -64,13 +66,13 @@ def resize(
     if view.value.is_array and len(view.axes or ()) == 4:
         view = walk.views.of(walk.value(source))
     names = walk.views.names(view)
-    if names is None or view.sizes is None or not view.value.is_map:
-        return Lacks()
-    old = dict(zip(names, view.sizes, strict=True))
-    wanted = {names[place]: size for place, size in sizes.items() if size != view.sizes[place]}
+    if names is None or not view.value.is_map:
+        raise Unsupported("of what is no map")
+    old = dict(zip(names, view.known_sizes, strict=True))
+    wanted = {names[place]: size for place, size in sizes.items() if size != view.known_sizes[place]}
     by = {names[place]: scale for place, scale in scales.items() if scale != 1}
     if other := {*wanted, *by} - {"rows", "columns"}:
-        return Lacks(f"{node.op} of {'channels' if 'channels' in other else 'the batch'}")
+        raise Unsupported(f"of {'channels' if 'channels' in other else 'the batch'}")
     if not wanted and not by:
         return view
     rows, columns = (_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:])
@@ -93,15 +95,13 @@ def resize(
             None,
         )
         if like is None:
-            return Lacks(f"{node.op} to a size that depends on the input's")
+            raise Unsupported("to a size that depends on the input's")
         if op.mode == "nearest":
-            return Lacks(
-                f"{node.op} (nearest) to the size of another value, which float32 may round otherwise"
-            )
+            raise Unsupported("(nearest) to the size of another value, which float32 may round otherwise")
         found = walk.builder.add(
             node.name, ResizeLike(op.mode, op.coordinates, op.a, op.inside), view.value, like
         )
-    return walk.views.laid(found, names) or Lacks()
+    return walk.views.laid(found, names)
 
 
 def _cells(walk: Walk, value: Value) -> tuple[Dim, ...]:

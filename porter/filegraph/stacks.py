@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import product
-from porter.filegraph.moves import cut
+from porter.filegraph.file_graph import Unsupported, tried
+from porter.filegraph.moves import part
 from porter.filegraph.views import Piece, View, joined
 from porter.filegraph.walk import Walk
 from porter.graph import PadAxis
@@ -42,9 +43,9 @@ def stacked(walk: Walk, node: Node, view: View, window: Window, pads: Pads) -> S
     """The maps of a view whose first axis has more than the images; None for others."""
     order = _channels_last(walk)
     last, sizes = view.transposed(order) if len(view.axes or ()) == len(order) else None, view.sizes
-    if last is None or sizes is None or walk.views.whole or last.axes is None or not last.axes[0][1:]:
+    if last is None or sizes is None or walk.views.whole or not last.known_axes[0][1:]:
         return None
-    (images, *several), rows = last.axes[0], (last.sizes or ())[1]
+    (images, *several), rows = last.known_axes[0], last.known_sizes[1]
     count, (top, bottom, left, right) = product(piece.size for piece in several), pads
     if images.axis != "N" or not isinstance(count, int) or not isinstance(rows, int):
         return None
@@ -52,43 +53,42 @@ def stacked(walk: Walk, node: Node, view: View, window: Window, pads: Pads) -> S
     more = -whole % step
     if top or bottom or more:
         array = walk.as_array(f"{node.name}:maps", last)
-        if array is None:
-            return None
         padded = walk.builder.add(f"{node.name}:between", PadAxis(1, top, bottom + more), array.value)
         last = walk.views.led_like(array, padded)
-    value = _below(walk, f"{node.name}:below", last) if extent <= whole else None
+    value = tried(lambda: _below(walk, f"{node.name}:below", last)) if extent <= whole else None
     if value is None:
         return None
     after = max(extent - step, 0)  # so that the last map has as many results as the others
     return Stack(value, (0, after, left, right), count, (whole + more) // step, (whole - extent) // step + 1)
 
 
-def unstacked(walk: Walk, node: Node, stack: Stack, value: Value) -> View | None:
+def unstacked(walk: Walk, node: Node, stack: Stack, value: Value) -> View:
     """What a window made of maps below each other, as the tensor that the file has of it."""
     found = _apart(walk, value, stack.count, stack.apart)
     if stack.rows == stack.apart:
-        return found and found.restored(_channels_last(walk))
-    own = cut(walk, node, found, {1: slice(0, stack.rows)}) if found else None
-    below = _below(walk, f"{node.name}:own", own) if isinstance(own, View) else None
-    again = _apart(walk, below, stack.count, stack.rows) if below else None
-    return again and again.restored(_channels_last(walk))
+        return found.restored(_channels_last(walk))
+    own = part(walk, node, found, {1: slice(0, stack.rows)})
+    below = _below(walk, f"{node.name}:own", own)
+    return _apart(walk, below, stack.count, stack.rows).restored(_channels_last(walk))
 
 
-def _below(walk: Walk, name: str, view: View) -> Value | None:
-    """Maps whose channels are the last axis, and which the first axis has beside the images, as one map."""
-    (images, *several), *axes = view.axes or ((),)
+def _below(walk: Walk, name: str, view: View) -> Value:
+    """Maps whose channels are the last axis, and which the first axis has beside the images, as one map.
+
+    Raises:
+        Unsupported: they are no such maps.
+    """
+    (images, *several), *axes = view.known_axes
     below = View(view.value, joined([(images,), (*several, *axes[0]), *axes[1:]]))
-    turned = below.restored(_channels_last(walk))
-    value = walk.views.settled(name, turned) if turned else None
-    return value if value is not None and value.is_map else None
+    value = walk.views.settled(name, below.restored(_channels_last(walk)))
+    if not value.is_map:
+        raise Unsupported("of several maps of each image that are not rows below each other")
+    return value
 
 
-def _apart(walk: Walk, value: Value, count: int, rows: int) -> View | None:
+def _apart(walk: Walk, value: Value, count: int, rows: int) -> View:
     """Such a map as the tensor of its maps, each of so many rows."""
-    last = walk.views.of(value).transposed(_channels_last(walk))
-    if last is None or last.axes is None:
-        return None
-    images, _, *others = last.axes
+    images, _, *others = walk.views.of(value).transposed(_channels_last(walk)).known_axes
     return View(value, joined([(*images, Piece("H", count, rows)), (Piece("H", rows),), *others]))
 
 

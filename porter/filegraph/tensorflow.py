@@ -12,8 +12,10 @@ import numpy as np
 from porter.filegraph import moves
 from porter.filegraph.dataflow import MOST_OF_SIZES, Node, Reference
 from porter.filegraph.dims import Dim, Numbers, known, ratio
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.resampling import resize
-from porter.filegraph.walk import Image, Lacks, NoOp, Read, Walk
+from porter.filegraph.views import View
+from porter.filegraph.walk import Image, Read, Walk
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
 from porter.padding import ANY, Pads, Size, Window
@@ -76,20 +78,22 @@ def cut_off(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: s
     return cut[0], cut[1], cut[2], cut[3]
 
 
-def nearest_or_linear(kind: str, linear: bool, by: Sequence[int], half: bool, ends: bool) -> Resize | str:
-    """How a resize computes its cells (core/kernels/image/); what porter lacks, in words.
+def nearest_or_linear(linear: bool, by: Sequence[int], half: bool, ends: bool) -> Resize:
+    """How a resize computes its cells (core/kernels/image/).
 
     Args:
-        kind: what the file calls it.
         by: factors of rows and columns; 0 where they have fractions.
         half, ends: its flags half_pixel_centers and align_corners.
+
+    Raises:
+        Unsupported: porter does not compute cells so.
     """
     coordinates: Coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"
     if linear:
         return Resize("linear", coordinates=coordinates)
     # Without half pixels TensorFlow multiplies by a float32, which is exact for powers of two.
     if coordinates == "asymmetric" and all(by) and any(factor & (factor - 1) for factor in by):
-        return f"{kind} by {by[0]}x{by[1]} without half_pixel_centers"
+        raise Unsupported(f"by {by[0]}x{by[1]} without half_pixel_centers")
     return Resize(
         "nearest",
         coordinates=coordinates,
@@ -116,10 +120,8 @@ def read_slice(
     walk: Walk, node: Node, index: Callable[[int, list[list[Dim]]], Sequence[slice | int | None]]
 ) -> Read:
     """A Slice or a StridedSlice; `index` is what it takes of so many axes by its bounds, as numpy's."""
-    bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.dims(source)) is not None]
-    sizes = walk.sizes(node.source)
-    if sizes is None or len(bounds) < len(node.inputs) - 1:
-        return Lacks()
+    bounds = [walk.dims(source) for source in node.inputs[1:]]
+    sizes = walk.known_sizes(node.source)
     if len(bounds) != (2 if node.op.upper() == "SLICE" else 3):
         raise ValueError(f"{len(bounds)} bounds")
     return moves.take(walk, node, node.source, index(len(sizes), bounds))
@@ -127,25 +129,22 @@ def read_slice(
 
 def read_split(
     walk: Walk, node: Node, kind: Literal["Split", "SplitV", "Unpack"], axis: int, count: int
-) -> Read | list[Read]:
+) -> list[View]:
     """Split (axis, value), SplitV (value, sizes, axis) and Unpack, whose `axis` is an attribute, into `count`
     parts.
     """
     source, place = {"Split": node.inputs[::-1], "SplitV": (node.source, node.inputs[-1])}.get(
         kind, (node.source, None)
     )
-    stated = axis if place is None else walk.flow.number(place)
-    if stated is None:
-        return Lacks()
+    stated = axis if place is None else walk.number(place)
     if kind != "SplitV":
         return moves.split_evenly(walk, node, source, int(stated), count, kind == "Split")
-    sizes = walk.flow.dims(node.inputs[1])
-    return moves.split(walk, node, source, int(stated), sizes) if sizes else Lacks()
+    return moves.split(walk, node, source, int(stated), walk.dims(node.inputs[1]))
 
 
-def read_stack(walk: Walk, node: Node, axis: int) -> Read:
+def read_stack(walk: Walk, node: Node, axis: int) -> View:
     if not all(map(walk.is_value, node.inputs)):
-        return Lacks(f"{node.op} with a constant")
+        raise Unsupported("with a constant")
     return moves.stack(walk, node, node.inputs, axis)
 
 
@@ -153,29 +152,23 @@ def pads_of(walk: Walk, node: Node) -> dict[int, tuple[int, int]]:
     """The cells before and after of a pad, by axis.
 
     Raises:
-        NoOp: they depend on pixels.
+        Unsupported: they depend on pixels.
     """
-    table = walk.flow.value(node.inputs[1])
-    if table is None:
-        raise NoOp(f"{node.op} by numbers that the model computes as it runs")
+    table = walk.numbers(node.inputs[1])
     if table.ndim != 2:
         raise ValueError("pads that are no pairs")
     return {place: (before, after) for place, (before, after) in enumerate(table.tolist())}
 
 
-def read_resize(walk: Walk, node: Node, how: Callable[[Sequence[int]], Resize | str]) -> Read:
+def read_resize(walk: Walk, node: Node, how: Callable[[Sequence[int]], Resize]) -> View:
     """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`,
     by their factors.
     """
-    sizes, wanted = walk.sizes(node.source), walk.flow.dims(node.inputs[1])
-    if wanted is None or sizes is None or len(sizes) != 4 or len(wanted) != 2:
-        return Lacks()
+    sizes, wanted = walk.known_sizes(node.source), walk.dims(node.inputs[1])
+    if len(sizes) != 4 or len(wanted) != 2:
+        raise Unsupported(f"of {len(sizes)} axes")
     op = how([ratio(new, old) or 0 for new, old in zip(wanted, sizes[1:3], strict=True)])
-    return (
-        Lacks(op)
-        if isinstance(op, str)
-        else resize(walk, node, node.source, op, {}, {1: wanted[0], 2: wanted[1]})
-    )
+    return resize(walk, node, node.source, op, {}, {1: wanted[0], 2: wanted[1]})
 
 
 def numbers_from(start: Numbers, limit: Numbers, step: Numbers) -> Numbers:

@@ -29,7 +29,7 @@ from porter.filegraph.dims import (
     text,
     unknown,
 )
-from porter.filegraph.file_graph import Foreign
+from porter.filegraph.file_graph import Foreign, Unsupported, tried
 from porter.filegraph.places import Items, place_of
 from porter.graph import (
     AsMap,
@@ -60,6 +60,7 @@ class Piece(NamedTuple):
     stride: int = 1
 
 
+OF_UNKNOWN_SHAPE = "of a value of unknown shape"
 _MOST_COPIES = 64
 """Of all channels beside each other: each is an input of a node, however short the file is."""
 Axes = tuple[tuple[Piece, ...], ...]
@@ -80,9 +81,19 @@ class View:
 
     @property
     def sizes(self) -> tuple[Dim, ...] | None:
+        return None if self.axes is None else self.known_sizes
+
+    @property
+    def known_axes(self) -> Axes:
+        """Raises Unsupported for a value of unknown shape."""
         if self.axes is None:
-            return None
-        return Items(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.axes)
+            raise Unsupported(OF_UNKNOWN_SHAPE)
+        return self.axes
+
+    @property
+    def known_sizes(self) -> Items[Dim]:
+        """Raises Unsupported for a value of unknown shape."""
+        return Items(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.known_axes)
 
     def size(self, place: int) -> Dim:
         """Of an axis.
@@ -119,25 +130,33 @@ class View:
             return False
         return all(axis in ((), own) for own, axis in zip(self.axes, other.axes, strict=True))
 
-    def transposed(self, order: Sequence[int]) -> View | None:
-        """The axes in another order."""
-        if self.axes is None:
-            return None
-        places = [place_of(axis, len(self.axes)) for axis in order]
-        fits = sorted(places) == [*range(len(self.axes))]
-        return replace(self, axes=tuple(self.axes[place] for place in places)) if fits else None
+    def transposed(self, order: Sequence[int]) -> View:
+        """The axes in another order.
 
-    def restored(self, order: Sequence[int]) -> View | None:
+        Raises:
+            Unsupported: the value's shape is unknown, or the order has not each axis once.
+        """
+        axes = self.known_axes
+        places = [place_of(axis, len(axes)) for axis in order]
+        if sorted(places) != [*range(len(axes))]:
+            raise Unsupported(f"of {len(axes)} axes in the order {[*order]}")
+        return replace(self, axes=tuple(axes[place] for place in places))
+
+    def restored(self, order: Sequence[int]) -> View:
         """The axes as they were before they were `transposed` into this order."""
         return self.transposed([order.index(place) for place in range(len(order))])
 
-    def without(self, places: Iterable[int]) -> View | None:
-        """The tensor without axes, of one cell, at these places; None where they have more."""
+    def without(self, places: Iterable[int]) -> View:
+        """The tensor without axes, of one cell, at these places.
+
+        Raises:
+            Unsupported: they have more.
+        """
         if self.axes is None:
             return self
         gone = self.places(places)
         if any(self.axes[place] for place in gone):
-            return None
+            raise Unsupported("of axes of more than one cell")
         return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
 
     def with_axes(self, places: Collection[int]) -> View:
@@ -148,32 +167,40 @@ class View:
         count = len(self.axes) + len(added)
         return replace(self, axes=tuple(() if place in added else next(left) for place in range(count)))
 
-    def repeated(self, times: Sequence[int]) -> View | None:
-        """Each axis so many times, one whole copy after the other."""
-        if self.axes is None or len(times) != len(self.axes) or min(times, default=1) < 1:
-            return None
+    def repeated(self, times: Sequence[int]) -> View:
+        """Each axis so many times, one whole copy after the other.
+
+        Raises:
+            Unsupported: the value's shape is unknown, or an axis is left out.
+        """
+        axes = self.known_axes
+        if len(times) != len(axes) or min(times, default=1) < 1:
+            raise Unsupported(f"of {len(axes)} axes {[*times]} times")
         return replace(
-            self,
-            axes=joined((Piece("R", count, 0), *axis) for count, axis in zip(times, self.axes, strict=True)),
+            self, axes=joined((Piece("R", count, 0), *axis) for count, axis in zip(times, axes, strict=True))
         )
 
-    def reshaped(self, sizes: Sequence[Dim]) -> View | None:
-        """Other axes over the same numbers; -1 is what is left. None where an axis cannot be split so."""
-        if self.axes is None or self.sizes is None:
-            return None
-        total = product(self.sizes)
+    def reshaped(self, sizes: Sequence[Dim]) -> View:
+        """Other axes over the same numbers; -1 is what is left.
+
+        Raises:
+            Unsupported: the value's shape is unknown, or an axis cannot be split so.
+        """
+        total = product(self.known_sizes)
         wanted = next(
             (found for each in (list(sizes), _exact(sizes)) if (found := _whole(each, total))), list(sizes)
         )
-        batch = self.sizes[0]
+        batch = self.known_sizes[0]
         if wanted and wanted[0] == 1 and total == batch * product(wanted):
             wanted[0] = batch  # a graph for one image, whose batch is free in the port
-        pieces = [piece for axis in self.axes for piece in axis]
+        pieces = [piece for axis in self.known_axes for piece in axis]
         only = next((place for place, piece in enumerate(pieces) if piece.size == ONLY), None)
         if only is not None and wanted:
             wanted[_place_of_only(wanted, product(piece.size for piece in pieces[:only]))] *= ONLY
         axes = _split(pieces, wanted)
-        return None if axes is None else replace(self, axes=axes)
+        if axes is None:
+            raise Unsupported(f"from {text(self.known_sizes[1:])} to {text(sizes[1:])}")
+        return replace(self, axes=axes)
 
 
 @dataclass(frozen=True)
@@ -188,20 +215,22 @@ class Aligned:
 
     value: Value
     axes: Items[int | None]
-    held: Callable[[Value], View | None]
+    held: Callable[[Value], View]
 
-    def by_axis(self, stated: Mapping[int, T]) -> dict[int, T] | None:
-        """What a file states for places of its tensor, by the value's axes; None where the batch is among
-        them.
+    def by_axis(self, stated: Mapping[int, T]) -> dict[int, T]:
+        """What a file states for places of its tensor, by the value's axes.
 
         Raises:
             ValueError: the tensor lacks one of them, or one is stated twice.
+            Unsupported: the batch is among them.
         """
         axes = [self.axes[place] for place in stated]
         if len({*axes}) < len(axes):
             raise ValueError("an axis that is stated twice")
         found = {axis: each for axis, each in zip(axes, stated.values(), strict=True) if axis is not None}
-        return found if len(found) == len(axes) else None
+        if len(found) < len(axes):
+            raise Unsupported("of the batch")
+        return found
 
 
 def unrepeated(views: Sequence[View]) -> list[View]:
@@ -389,28 +418,32 @@ class Views:
         if view.value.is_array or self.whole:
             return None
         orders = permutations(self.layout(len(view.axes))) if len(view.axes) in (2, 4) else ()
-        return next((order for order in orders if self.laid(view.value, order) == view), None)
+        return next((order for order in orders if self._is_laid(view, order)), None)
 
-    def laid(self, value: Value, names: Names) -> View | None:
-        """The value with its axes in this order; None where it has other axes."""
+    def laid(self, value: Value, names: Names) -> View:
+        """The value with its axes in this order.
+
+        Raises:
+            Unsupported: it has other axes.
+        """
         plain = self.of(value).axes
-        if value.is_array:
-            return None
         if plain is None:
             return View(value, None)
         layout = self.layout(len(plain))
-        return (
-            View(value, tuple(plain[layout.index(name)] for name in names)) if {*layout} == {*names} else None
-        )
+        if value.is_array or {*layout} != {*names}:
+            raise Unsupported("of other axes")
+        return View(value, tuple(plain[layout.index(name)] for name in names))
+
+    def _is_laid(self, view: View, names: Names) -> bool:
+        """Whether a tensor has the axes of its value in this order."""
+        return tried(lambda: self.laid(view.value, names)) == view
 
     def alike(self, views: Collection[View]) -> Names | None:
         """What each axis of all these tensors is; None where they have others, or one of them is more than a
         transposed value.
         """
         orders = filter(None, map(self.names, views))
-        return next(
-            (names for names in orders if all(self.laid(view.value, names) == view for view in views)), None
-        )
+        return next((names for names in orders if all(self._is_laid(view, names) for view in views)), None)
 
     def has_channels(self, view: View, place: int) -> bool:
         """Whether an axis has exactly the channels of the value, so that what a file does there is done to

@@ -17,12 +17,12 @@ from porter.base.dtypes import is_floating
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.base.left_out import LeftOut
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, N, Node, Reference, Tensor
+from porter.filegraph.dataflow import Dataflow, N, Node, Operand, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers
-from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, tried
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.places import Items, place_of
-from porter.filegraph.views import Aligned, View, Views
+from porter.filegraph.views import OF_UNKNOWN_SHAPE, Aligned, T, View, Views
 from porter.graph import FurtherInput, GroupNorm, LayerNorm, Op, Rearrange, RmsNorm, axes_text
 from porter.graph.ops import AXES, Order
 from porter.padding import Size
@@ -35,50 +35,52 @@ class Repeated:
     Attributes:
         before: the value before that.
         sizes: of the repeated value.
-        view: of it; None for a constant.
+        view: of it; None for a constant, and where the repeated value has no op.
+        lacks: why it has none, see Unsupported.
     """
 
     before: Reference
     sizes: tuple[Dim, ...]
     view: View | None = None
+    lacks: str = "of a constant"
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """A value of known sizes, of which nothing else is known than that it is zeros, or that it has no cells.
+
+    Attributes:
+        lacks: why porter has no op for it, see Unsupported.
+    """
+
+    sizes: tuple[Dim, ...]
+    lacks: str = ""
 
 
 Source = Reference | View
 """What a node reads, or what is made of that first."""
-Result = View | Value | Numbers | Repeated
+Read = View | Value | Numbers | Repeated | Zeros
 """What a node gives: a value as the file's tensor holds it, or in the file's own layout; or numbers that it
 states about sizes.
 """
+Outputs = Read | Sequence[Read | None]
+"""The one value of a node, or its values, of which None is one that porter has no op for."""
+Reader = Callable[["NodeWalk[N]", N], Outputs]
 
 
-@dataclass(frozen=True)
-class Lacks:
-    """What porter has no op for.
-
-    Attributes:
-        what: in words; empty for the node's op itself.
-        zeros: sizes of the node's value, of which nothing else is known than that it is zeros, or that it has
-            no cells.
-        repeated: the constant that the node repeats.
-    """
-
-    what: str = ""
-    zeros: tuple[Dim, ...] | None = None
-    repeated: Repeated | None = None
+COMPUTED = "by numbers that the model computes as it runs"
 
 
-Read = Result | Lacks
-Reader = Callable[["NodeWalk[N]", N], Read | list[Read]]
+def _stated(found: T | None) -> T:
+    if found is None:
+        raise Unsupported(COMPUTED)
+    return found
 
 
 class ReaderFault(RuntimeError):
     """A reader has a mistake: what a file may state wrongly is a ValueError or a GraphError
     (porter.filegraph.places).
     """
-
-
-class NoOp(Exception):
-    """porter has no op for a node. The text names the node's op, and says what about it porter lacks."""
 
 
 @dataclass(frozen=True)
@@ -160,14 +162,14 @@ class NodeWalk(Generic[N]):
         """A value as the tensor holds it. Outputs that no reader gives are foreign.
 
         Raises:
-            NoOp: it is a constant.
+            Unsupported: it is a constant.
         """
         if isinstance(source, View):
             return source
         name, index = source
         if source not in self.found:
             if not self.flow.is_value(source):
-                raise NoOp(f"an op of the constant '{name}'")
+                raise Unsupported(f"of the constant '{name}'")
             if name not in self.flow.nodes:
                 raise GraphError(f"no node gives output {index} of '{name}'")
             node = self.flow.nodes[name]
@@ -185,6 +187,49 @@ class NodeWalk(Generic[N]):
             return self.blank[source]
         return self.view(source).sizes if self.flow.is_value(source) else self.flow.shape(source)
 
+    def known_sizes(self, source: Reference) -> tuple[Dim, ...]:
+        """As `sizes`.
+
+        Raises:
+            Unsupported: they are unknown.
+        """
+        sizes = self.sizes(source)
+        if sizes is None:
+            raise Unsupported(OF_UNKNOWN_SHAPE)
+        return sizes
+
+    def number(self, source: Operand) -> float:
+        """As Dataflow.number.
+
+        Raises:
+            Unsupported: it is no single number that the file states.
+        """
+        return _stated(self.flow.number(source))
+
+    def numbers(self, source: Reference) -> Numbers:
+        """As Dataflow.value.
+
+        Raises:
+            Unsupported: the model computes them as it runs.
+        """
+        return _stated(self.flow.value(source))
+
+    def integers(self, source: Reference) -> list[int]:
+        """As Dataflow.integers.
+
+        Raises:
+            Unsupported: the model computes them as it runs.
+        """
+        return _stated(self.flow.integers(source))
+
+    def dims(self, source: Reference) -> list[Dim]:
+        """As Dataflow.dims.
+
+        Raises:
+            Unsupported: the model computes them as it runs.
+        """
+        return _stated(self.flow.dims(source))
+
     def value(self, source: Source) -> Value:
         """A value as a map or features, by an op if the tensor holds it in another way."""
         view = self.view(source)
@@ -197,7 +242,8 @@ class NodeWalk(Generic[N]):
     def plain(self, source: Reference) -> View:
         """A value in the file's own layout, by an op if the tensor holds it in another way."""
         view = self.view(source)
-        array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
+        is_array = view.value.is_array or self.views.op(view) is None
+        array = tried(lambda: self.array(source)) if is_array else None
         return array or self.views.of(self.value(source))
 
     def is_value(self, source: Reference) -> bool:
@@ -231,14 +277,16 @@ class NodeWalk(Generic[N]):
             return None
         return shape[place_of(place, len(shape))], float(numbers.flat[0])
 
-    def array(self, source: Source, order: Sequence[int] | None = None) -> View | None:
-        """A value as an array with its tensor's axes, in another order if one is given, or as features; None
-        where porter has no op for that.
+    def array(self, source: Source, order: Sequence[int] | None = None) -> View:
+        """A value as an array with its tensor's axes, in another order if one is given, or as features.
+
+        Raises:
+            Unsupported: porter has no op for that.
         """
         view = self.view(source)
         turned = view if order is None else view.transposed(order)
-        if isinstance(source, View) or turned is None:
-            return turned and self.as_array(view.value.node, turned)
+        if isinstance(source, View):
+            return self.as_array(view.value.node, turned)
         return self.as_array(source[0], turned, self._tap_of(view, source) if turned == view else None)
 
     def _tap_of(self, view: View, source: Reference) -> str | None:
@@ -254,18 +302,20 @@ class NodeWalk(Generic[N]):
         """
         return None if source in self.images or source[0] in self.apart else self.tap(source)
 
-    def as_array(self, name: str, view: View, tap: str | None = None) -> View | None:
+    def as_array(self, name: str, view: View, tap: str | None = None) -> View:
         """As `array`, of a view; `name` is of the op that makes the array."""
         view = self.views.spread(f"{name}:repeated", view)
-        if view.axes is None or (held := self.settled_array(view)) is not None:
-            return None if view.axes is None else held
-        op = self.views.rearranged(view)
-        if op is not None and view not in self._arrays:
-            own = len(op.moves.joined) == len(view.axes) - (not self.views.whole)
-            self._arrays[view] = self.views.led(
-                self.builder.add(name, op, view.value, tap=tap if own else None), len(view.axes)
-            )
-        return self._arrays.get(view)
+        if (held := self.settled_array(view)) is not None:
+            return held
+        rank = len(view.known_axes)
+        if view not in self._arrays:
+            op = self.views.rearranged(view)
+            if op is None:
+                raise Unsupported("of values whose batch is not the first axis, or that are repeated")
+            own = len(op.moves.joined) == rank - (not self.views.whole)
+            value = self.builder.add(name, op, view.value, tap=tap if own else None)
+            self._arrays[view] = self.views.led(value, rank)
+        return self._arrays[view]
 
     def _with_batch_within(self, name: str, view: View) -> View | None:
         """A view whose batch does not come first, as an array of its axes in their order; None for others.
@@ -283,27 +333,29 @@ class NodeWalk(Generic[N]):
         before, behind = view.axes[at][:place], view.axes[at][place + 1 :]
         axes = (*view.axes[:at], *filter(None, (before, behind)), *view.axes[at + 1 :])
         array = self.as_array(name, replace(view, axes=(view.axes[at][place : place + 1], *axes)))
-        if array is None or len(array.value.shape or ()) != len(axes):
+        if len(array.value.shape or ()) != len(axes):
             return None
         return self.views.around(array.value, at, len(before) > 0, len(behind) > 0)
 
-    def aligned(self, name: str, view: View) -> Aligned | None:
-        """A value with the tensor's axes: a map or features in any order of theirs, or an array; None where
-        porter has no op for that. `name` is of the op that makes the array.
+    def aligned(self, name: str, view: View) -> Aligned:
+        """A value with the tensor's axes: a map or features in any order of theirs, or an array.
+
+        Args:
+            name: of the op that makes the array.
+
+        Raises:
+            Unsupported: porter has no op for that.
         """
         names = self.views.names(view)
         if names is not None:
             axes = Items(None if axis == "batch" else AXES.index(axis) for axis in names)
             return Aligned(view.value, axes, partial(self.views.laid, names=names))
         order = view.batch_first
-        turned = view.transposed(order)
-        array = self.as_array(name, turned) if turned is not None else None
-        if array is None:
-            return None
+        array = self.as_array(name, view.transposed(order))
         inner = [order.index(place) for place in range(len(order))]
         axes = Items(None if array.has_batch(place) else array.axis_at(place) for place in inner)
 
-        def held(value: Value) -> View | None:
+        def held(value: Value) -> View:
             found = self.views.led_like(array, value)
             return found if found.axes is None else found.restored(order)
 
@@ -321,28 +373,41 @@ class NodeWalk(Generic[N]):
             else None
         )
 
-    def as_cells(self, name: str, view: View) -> View | None:
-        """An array as a map that has its channels, and its other axes as rows."""
-        sizes = view.sizes
-        if (
-            sizes is None
-            or view.axes is None
-            or not self.views.has_channels(view, -1)
-            or not view.value.is_array
-        ):
-            return None
-        letters = "abcdefgh"[: len(view.value.shape or ())]
-        stated = [*(view.value.shape or ())]
-        if None in stated[1:-1]:
-            return None
+    def as_cells(self, name: str, view: View) -> View:
+        """An array as a map that has its channels, and its other axes as rows.
+
+        Raises:
+            Unsupported: it is no array of known size whose last axis are the channels.
+        """
+        sizes, stated = view.known_sizes, view.value.shape or ()
+        letters = "abcdefgh"[: len(stated)]
+        if not self.views.has_channels(view, -1) or not view.value.is_array or None in stated[1:-1]:
+            raise Unsupported("of axes that are no cells of channels")
         before = " ".join([letters[0], *letters[1:]])
         pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
         cells = self.builder.add(name, Rearrange(pattern, True), view.value)
         order = (0, 2, 3, 1) if self.views.builder.order == "CHW" else (0, 1, 2, 3)
-        whole = self.views.of(cells).transposed(
-            [axis - 1 for axis in order[1:]] if self.views.whole else order
-        )
-        return whole and whole.reshaped(sizes)
+        turned = [axis - 1 for axis in order[1:]] if self.views.whole else order
+        return self.views.of(cells).transposed(turned).reshaped(sizes)
+
+    def on_map(self, name: str, view: View) -> View:
+        """An array as `as_cells` where it has them; another value as it is."""
+        return tried(lambda: self.as_cells(name, view)) or view
+
+    def given(self, read: Read) -> View:
+        """What a reader gave, as a view.
+
+        Raises:
+            Unsupported: porter has no op for it, since it is constants or zeros.
+        """
+        match read:
+            case View():
+                return read
+            case Value():
+                return self.views.of(read)
+            case Repeated() | Zeros():
+                raise Unsupported(read.lacks)
+        raise Unsupported("of constants")
 
     def kept(self, source: Source) -> View:
         """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise
@@ -382,9 +447,7 @@ class NodeWalk(Generic[N]):
             ]
         return views
 
-    def together(
-        self, sources: Sequence[Source]
-    ) -> tuple[list[Value], Callable[[Value], View | None]] | None:
+    def together(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View]] | None:
         """Values whose tensors have the same axes in one order, or of which one has all axes and the others
         these or single cells; and how a tensor holds what an op makes of them.
         """
@@ -446,7 +509,8 @@ class NodeWalk(Generic[N]):
         if len(view.axes or ()) == (not self.views.whole) and view.value.shape != ():
             one = self.views.settled(source[0], view.with_axes([-1]))  # a number of each image
             return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
-        array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
+        is_array = view.value.is_array or self.views.op(view) is None
+        array = tried(lambda: self.array(source)) if is_array else None
         rank = len(view.axes or ()) - (not self.views.whole)
         return (
             array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
@@ -458,25 +522,24 @@ class NodeWalk(Generic[N]):
             bool(view.axes) and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0])  # type: ignore[index]
         )
 
-    def give(self, node: N, given: Sequence[Read]) -> None:
+    def give(self, node: N, given: Sequence[Read | None]) -> None:
         """Adds what a node gives. Outputs that porter lacks are foreign where something reads them."""
         for index, value in enumerate(given):
             source = node.name, index
-            if isinstance(value, np.ndarray):
-                self.flow.computed[source] = value
-                continue
-            repeated = (
-                value if isinstance(value, Repeated) else value.repeated if isinstance(value, Lacks) else None
-            )
-            if repeated is not None:
-                self.repeated[source] = repeated
-            if isinstance(value, Lacks):
-                self.blank |= {} if value.zeros is None else {source: value.zeros}
-            view = repeated.view if repeated is not None else value
-            if isinstance(view, View | Value):
-                self._give(node, index, view if isinstance(view, View) else self.views.of(view))
+            match value:
+                case Repeated():
+                    self.repeated[source] = value
+                    self._give(node, index, value.view or self.foreign(node, value.lacks))
+                case Zeros():
+                    self.blank[source] = value.sizes
+                    self._give(node, index, self.foreign(node, value.lacks))
+                case View() | Value():
+                    self._give(node, index, value)
+                case np.ndarray():
+                    self.flow.computed[source] = value
 
-    def _give(self, node: N, index: int, view: View) -> None:
+    def _give(self, node: N, index: int, given: View | Value) -> None:
+        view = given if isinstance(given, View) else self.views.of(given)
         self.found[node.name, index] = view
         layer = self.builder.nodes.get(view.value.node)
         tap = None if view.value.node in self.builder.truths else self._called((node.name, index))
@@ -486,8 +549,12 @@ class NodeWalk(Generic[N]):
         elif layer is not None and layer.tap == tap and not plain:
             self.builder.nodes[layer.name] = replace(layer, tap=None)
 
-    def foreign(self, node: N, kind: str) -> Value:
-        """A node that porter has no op for; the roles of its tensors are the last parts of their names."""
+    def foreign(self, node: N, lacks: str) -> Value:
+        """A node that porter has no op for; the roles of its tensors are the last parts of their names.
+
+        Args:
+            lacks: see Unsupported.
+        """
         held = self._read_tensors(node) if self.held is None else self.held(node)
         sources = [source for source in node.inputs if self.flow.is_value(source)]
         tensors, reads = (
@@ -496,6 +563,7 @@ class NodeWalk(Generic[N]):
         )
         # The op is what porter lacks, not a layout that nobody asked for.
         values = [self.view(source).value for source in sources]
+        kind = f"{node.op} {lacks}".strip()
         return self.builder.foreign(node.name, kind, *values, tensors=tensors, reads=reads)
 
     def _read_tensors(self, node: N) -> dict[str, str]:
@@ -542,7 +610,7 @@ def begin(
     values = [builder.input, *(builder.take(_further_input(name, each)) for name, each in further.items())]
     for each, value in zip(images, values, strict=True):
         view = walk.views.of(value)
-        walk.found[each.source] = view if each.axes is None else view.transposed(each.axes) or view
+        walk.found[each.source] = view if each.axes is None else view.transposed(each.axes)
     return walk
 
 
@@ -567,10 +635,8 @@ def read_nodes(
         if (node.name, 0) in walk.found or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
         reader = reader_of(node.op)
-        given = Lacks() if reader is None else _read(walk, node, reader)
-        walk.give(node, given if isinstance(given, list) else [given])
-        if isinstance(given, Lacks):
-            walk.give(node, [walk.foreign(node, given.what or node.op)])
+        given = walk.foreign(node, "") if reader is None else _read(walk, node, reader)
+        walk.give(node, given if isinstance(given, Sequence) else [given])
         if settled:
             walk.kept((node.name, 0))
     for layer, source in walk.flow.passed:
@@ -578,19 +644,19 @@ def read_nodes(
             leave_out(walk, layer, source)
 
 
-def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Read | list[Read]:
+def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
     try:
         return read_pattern(walk, node) or reader(walk, node)
-    except NoOp as error:
-        return Lacks(str(error))
+    except Unsupported as error:
+        return walk.foreign(node, str(error))
     except (PaddingError, GraphError) as error:  # a window or a pad is too large
-        return Lacks(f"{node.op} with {error.message}")
+        return walk.foreign(node, f"with {error.message}")
     except (TypeError, LookupError) as error:
         raise ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}") from error
     except (ValueError, ArithmeticError) as error:  # inputs or numbers that the op does not take, or lacks
-        return Lacks(
-            f"{node.op} that could not be read, though porter has the op: {type(error).__name__}: "
-            f"{first_line(error)}"
+        return walk.foreign(
+            node,
+            f"that could not be read, though porter has the op: {type(error).__name__}: {first_line(error)}",
         )
 
 
@@ -646,8 +712,7 @@ def by_numbers(move: Callable[[NodeWalk[N], N, Reference, list[int]], Read]) -> 
     """
 
     def read(walk: NodeWalk[N], node: N) -> Read:
-        numbers = walk.flow.integers(node.inputs[1])
-        return Lacks() if numbers is None else move(walk, node, node.source, numbers)
+        return move(walk, node, node.source, walk.integers(node.inputs[1]))
 
     return read
 
@@ -656,8 +721,7 @@ def by_sizes(move: Callable[[NodeWalk[N], N, Reference, list[Dim]], Read]) -> Re
     """As `by_numbers`, of a move by sizes, which may be open."""
 
     def read(walk: NodeWalk[N], node: N) -> Read:
-        sizes = walk.flow.dims(node.inputs[1])
-        return Lacks() if sizes is None else move(walk, node, node.source, sizes)
+        return move(walk, node, node.source, walk.dims(node.inputs[1]))
 
     return read
 

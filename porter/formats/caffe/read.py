@@ -19,12 +19,12 @@ from porter.filegraph.arithmetic import batch_norm, clip, combine
 from porter.filegraph.builder import CELLS
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
-from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import softmax
-from porter.filegraph.walk import Image, Lacks, NodeWalk, Read, Reader, always, apply, unary
+from porter.filegraph.walk import Image, NodeWalk, Outputs, Read, Reader, always, apply, unary
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message
@@ -219,7 +219,7 @@ def _held(layer: Layer, axes: str) -> dict[str, Stored]:
 
 def _conv(walk: Walk, layer: Layer) -> Read:
     if layer.parameters.count("axis", 1) != 1:
-        return Lacks(f"{layer.op} over another axis than the channels'")
+        raise Unsupported("over another axis than the channels'")
     filters, stated = walk.flow.constants.declared(layer.blobs[0]) or (), layer.parameters
     depthwise = layer.op != "Convolution"
     window, pads = _window(stated)
@@ -243,13 +243,13 @@ def _pool(walk: Walk, layer: Layer) -> Read:
     """
     stated, kind = layer.parameters, layer.parameters.word("pool", "MAX")
     if kind not in ("MAX", "0", "AVE", "1"):
-        return Lacks(f"Pooling of kind {kind}")
+        raise Unsupported(f"of kind {kind}")
     function: ops.Function = "max" if kind in ("MAX", "0") else "mean"
     if stated.flag("global_pooling", False):
         return walk.builder.reduce(layer.name, walk.first(layer), function, CELLS)
     window, pads = _window(stated)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
-        return Lacks("Pooling whose windows stand further apart than they are large")
+        raise Unsupported("whose windows stand further apart than they are large")
     floors = stated.word("round_mode") in ("FLOOR", "1") or not stated.flag("ceil_mode", True)
     return pool(walk, layer, function, (window, pads), "floor" if floors else "ceil")
 
@@ -257,7 +257,7 @@ def _pool(walk: Walk, layer: Layer) -> Read:
 def _dense(walk: Walk, layer: Layer) -> Read:
     stated = layer.parameters
     if stated.count("axis", 1) != 1:
-        return Lacks("InnerProduct over another axis than the channels'")
+        raise Unsupported("over another axis than the channels'")
     features = part(walk, layer, "flatten", lambda walk, flat: moves.flatten(walk, flat, flat.source, 1))
     held = _held(layer, "IO" if stated.flag("transpose", False) else "OI")
     return walk.builder.dense(layer.name, walk.value(features), stated.count("num_output", 0), held)
@@ -266,7 +266,7 @@ def _dense(walk: Walk, layer: Layer) -> Read:
 def _norm(walk: Walk, layer: Layer) -> Read:
     stated = layer.parameters
     if not stated.flag("use_global_stats", True):
-        return Lacks("BatchNorm with the statistics of the batch")
+        raise Unsupported("with the statistics of the batch")
     tensors = {
         role: (name, 0)
         for role, name in zip(("mean", "variance", "gamma", "beta"), layer.blobs, strict=False)
@@ -286,12 +286,15 @@ def _scale(walk: Walk, layer: Layer) -> Read:
             layer.name, ops.Multiply(), value, walk.builder.add(f"{layer.name}:factors", ops.AsMap(), factors)
         )
     if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
-        return Lacks(f"{layer.op} over other axes than the channels'")
+        raise Unsupported("over other axes than the channels'")
     gamma, *beta = layer.blobs
     scaled = walk.builder.scale(
         layer.name if not beta else f"{layer.name}:scale", walk.first(layer), Stored(gamma)
     )
-    return walk.builder.bias(layer.name, scaled, Stored(beta[0])) or Lacks() if beta else scaled
+    found = walk.builder.bias(layer.name, scaled, Stored(beta[0])) if beta else scaled
+    if found is None:
+        raise Unsupported("with a bias behind something else than a scale")
+    return found
 
 
 def _eltwise(walk: Walk, layer: Layer) -> Read:
@@ -301,7 +304,7 @@ def _eltwise(walk: Walk, layer: Layer) -> Read:
     if all(factor == 1 for factor in factors):
         return combine(walk, layer, kind, layer.inputs)
     if len(factors) != len(layer.inputs):
-        return Lacks("Eltwise with another number of coefficients than of values")
+        raise Unsupported("with another number of coefficients than of values")
     scaled = [
         walk.builder.affine(f"{layer.name}:{place}", walk.value(source), (factor,), (0.0,))
         for place, (factor, source) in enumerate(zip(factors, layer.inputs, strict=True))
@@ -343,9 +346,9 @@ def _lrn_within(walk: Walk, layer: Layer, size: int, op: ops.LocalResponseNorm) 
     value, cells = walk.first(layer), size**2
     channels = value.channels
     if size % 2 == 0 or not channels or not value.is_map:
-        return Lacks("LRN within channels of this shape")
+        raise Unsupported("within channels of this shape")
     if channels * cells**2 > _MOST_ONES:
-        return Lacks(f"LRN within {channels} channels over {size}x{size} cells")
+        raise Unsupported(f"within {channels} channels over {size}x{size} cells")
     kernel = np.tile(np.eye(cells).reshape(cells, 1, size, size), (channels, 1, 1, 1))
     held = walk.flow.hold(f"{layer.name}:cells", kernel)
     conv = ops.Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
@@ -358,7 +361,7 @@ def _axis(layer: Layer, older: str) -> int:
     return layer.parameters.count("axis", layer.parameters.count(older, 1))
 
 
-def _slice(walk: Walk, layer: Layer) -> Read | list[Read]:
+def _slice(walk: Walk, layer: Layer) -> Outputs:
     axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
     whole = walk.view(layer.source).size(axis)
     ends = (
@@ -375,16 +378,16 @@ def _slice(walk: Walk, layer: Layer) -> Read | list[Read]:
 
 def _crop(walk: Walk, layer: Layer) -> Read:
     """A value cut to the size of another from an axis on, at offsets."""
-    sizes, wanted = walk.sizes(layer.source), walk.sizes(layer.inputs[1])
+    sizes, wanted = walk.known_sizes(layer.source), walk.known_sizes(layer.inputs[1])
     axis, offsets = layer.parameters.count("axis", 2), layer.parameters.counts("offset")
-    if sizes is None or wanted is None or len(sizes) != len(wanted):
-        return Lacks()
+    if len(sizes) != len(wanted):
+        raise Unsupported(f"of {len(sizes)} axes by a value of {len(wanted)}")
     axes = range(axis % len(sizes), len(sizes))
     starts = dict(
         zip(axes, offsets if len(offsets) == len(axes) else (offsets or [0])[:1] * len(axes), strict=True)
     )
     if any(start + wanted[place] > sizes[place] for place, start in starts.items()):
-        return Lacks("Crop beyond the map")
+        raise Unsupported("beyond the map")
     return moves.cut(
         walk,
         layer,
@@ -402,7 +405,7 @@ def _reshape(walk: Walk, layer: Layer) -> Read:
     """0 keeps a size."""
     sizes, wanted = walk.sizes(layer.source), layer.parameters.part("shape").counts("dim")
     if sizes is None or layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
-        return Lacks("Reshape of a part of the axes")
+        raise Unsupported("of a part of the axes")
     return moves.reshape(
         walk, layer, layer.source, [size or sizes[place] for place, size in enumerate(wanted)]
     )
@@ -444,6 +447,12 @@ def _logarithmic(layer: Layer) -> tuple[float, float, float]:
     return base, scale, shift
 
 
+def _bias(walk: Walk, layer: Layer) -> Read:
+    if layer.values != 2:
+        raise Unsupported(f"of {layer.values} values")
+    return combine(walk, layer, "Add", [layer.source, layer.inputs[1]])
+
+
 READERS: Mapping[str, Reader[Layer]] = {
     **dict.fromkeys(("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"), _conv),
     "Deconvolution": _deconv,
@@ -451,9 +460,7 @@ READERS: Mapping[str, Reader[Layer]] = {
     "InnerProduct": _dense,
     "BatchNorm": _norm,
     "Scale": _scale,
-    "Bias": lambda walk, layer: (
-        combine(walk, layer, "Add", [layer.source, layer.inputs[1]]) if layer.values == 2 else Lacks()
-    ),
+    "Bias": _bias,
     "Eltwise": _eltwise,
     "Power": _power,
     "LRN": _lrn,

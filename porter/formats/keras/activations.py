@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.filegraph.arithmetic import LOG_SIGMOID
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.reductions import glu, softmax
-from porter.filegraph.walk import NoOp, Read, apply
+from porter.filegraph.walk import Read, apply
 from porter.formats.keras.layer import Layer, axes_in, number, whole
 from porter.graph import Op, ops
 
@@ -116,13 +117,13 @@ def activated(layer: Layer) -> Read:
     """The value of the activation that `layer.op` names.
 
     Raises:
-        NoOp: porter has no op for it.
+        Unsupported: porter has no op for it.
     """
     if layer.op in PARTS:
         return _in_parts(layer)
     found = ACTIVATIONS.get(layer.op)
     if found is None:
-        raise NoOp(f"activation '{layer.op:.60}'")
+        raise Unsupported("that porter does not know")
     if isinstance(found, ops.Softmax | ops.LogSoftmax):
         return softmax(layer.walk, layer, layer.source, *axes_in(layer), op=found)
     return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))
@@ -132,7 +133,7 @@ def _in_parts(layer: Layer) -> Read:
     """An activation of PARTS, with Keras's own numbers."""
     name, walk, arguments = layer.op, layer.walk, layer.arguments
     if arguments.get("threshold", _AT) != _AT or arguments.get("b", 4) != 4:
-        raise NoOp(f"{name} with other numbers than its own")
+        raise Unsupported("with other numbers than its own")
     if name == "glu":
         return glu(walk, layer, layer.source, whole(arguments.get("axis", -1)))
     if name in _STEPS:

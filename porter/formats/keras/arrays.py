@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from porter.base.dtypes import Array
 from porter.filegraph.arithmetic import combine, of_values
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import Items
 from porter.filegraph.products import Equation, Kernel, attention, einsum, read_equation, with_kernel
 from porter.filegraph.reductions import over_norm, reduce
 from porter.filegraph.views import View
-from porter.filegraph.walk import NoOp, Read, Source
+from porter.filegraph.walk import Read, Source
 from porter.formats.keras.layer import Layer, Taken, pair
 from porter.graph import Divide, Multiply
 from porter.graph.ops import Function
@@ -77,20 +78,20 @@ def read_einsum(layer: Layer) -> Read:
     kernel, stated = layer.tensor("kernel"), layer.arguments.get("bias_axes")
     view = layer.walk.kept(layer.source)
     equation = read_equation(str(layer.arguments.get("equation")), len(view.axes or ()))
-    unsaid = f"EinsumDense by '{layer.arguments.get('equation')!s:.40}'"
+    stated_equation = f"by '{layer.arguments.get('equation')!s:.40}'"
     if equation is None:
-        raise NoOp(unsaid)
+        raise Unsupported(stated_equation)
     units = "".join(axis for axis in equation.second if axis not in equation.first)
     if stated and not units == "".join(axis for axis in equation.result if axis in stated) == "".join(
         sorted(stated, key=units.find)
     ):
-        raise NoOp(f"{unsaid} with a bias along {stated!s:.40}")
+        raise Unsupported(f"{stated_equation} with a bias along {stated!s:.40}")
     bias = layer.tensor("bias").name if stated else None
     held = Kernel(kernel.name, layer.arrays["kernel"].shape, bias)
-    found = with_kernel(layer.walk, layer.name, view, equation, held)
-    if found is None:
-        raise NoOp(unsaid)
-    return found
+    try:
+        return with_kernel(layer.walk, layer.name, view, equation, held)
+    except Unsupported as error:
+        raise Unsupported(f"{stated_equation} {error}") from error
 
 
 def read_attention(layer: Layer) -> Read:
@@ -100,7 +101,7 @@ def read_attention(layer: Layer) -> Read:
     sources = [operand.source for operand in layer.operands if isinstance(operand, Taken)]
     _expect_plain(layer)
     if not 1 < len(sources) == len(layer.operands) < 4:
-        raise NoOp(f"{layer.op} with other inputs")
+        raise Unsupported("with other inputs")
     query, value, key = (layer.walk.kept(source) for source in (*sources, sources[1])[:3])
     rank, axes = len(query.axes or ()), layer.arguments.get("attention_axes")
     over = [*range(1, rank - 1)] if axes is None else [axes] if type(axes) is int else [*axes]
@@ -109,7 +110,7 @@ def read_attention(layer: Layer) -> Read:
         or not {*over} <= {*range(1, rank - 1)}
         or not over
     ):
-        raise NoOp(f"{layer.op} over the axes {axes!r:.40}")
+        raise Unsupported(f"over the axes {axes!r:.40}")
     places = _PLACES[: rank - 1]
     beside = [place for place in range(rank - 1) if place not in over]
     by_head = [*beside, rank - 1, *over, rank]
@@ -124,19 +125,17 @@ def read_attention(layer: Layer) -> Read:
         for part, view in (("query", query), ("key", key), ("value", value))
     ]
     mixed = attention(layer.walk, replace(layer, name=f"{layer.name}:mixed"), heads, None, None)
-    if not isinstance(mixed, View) or mixed.sizes is None or query.sizes is None:
-        raise NoOp(f"{layer.op} of axes that porter does not follow")
     # Of an open size each value has its own number.
-    cells = [query.sizes[place] for place in over] if len(over) > 1 else [-1]
-    apart = mixed.reshaped([*mixed.sizes[:-2], *cells, mixed.sizes[-1]])
-    whole = apart and apart.transposed([by_head.index(place) for place in range(rank + 1)])
+    cells = [query.known_sizes[place] for place in over] if len(over) > 1 else [-1]
+    apart = mixed.reshaped([*mixed.known_sizes[:-2], *cells, mixed.known_sizes[-1]])
+    whole = apart.restored(by_head)
     return _part(layer, "output", whole, Equation(f"{places}hd", "hdc", f"{places}c"), layer.name)
 
 
 def _expect_plain(layer: Layer) -> None:
     """Refuses an attention with masks, gates or trained scales."""
     if stated := [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]:
-        raise NoOp(f"{layer.op} with {', '.join(stated)}")
+        raise Unsupported(f"with {', '.join(stated)}")
 
 
 def read_plain_attention(layer: Layer) -> Read:
@@ -145,7 +144,7 @@ def read_plain_attention(layer: Layer) -> Read:
     """
     _expect_plain(layer)
     if layer.arguments.get("score_mode", "dot") != "dot" or not 1 < len(layer.inputs) < 4:
-        raise NoOp(f"{layer.op} by sums, or of {len(layer.inputs)} values")
+        raise Unsupported(f"by sums, or of {len(layer.inputs)} values")
     query, value, key = (layer.walk.array(source) for source in (*layer.inputs, layer.inputs[-1])[:3])
     return attention(layer.walk, layer, (query, key, value), None, 1.0)
 
@@ -154,7 +153,7 @@ def read_dot(layer: Layer) -> Read:
     """A Dot: the sums over an axis of each of two values; of features N×1."""
     axes, ranks = layer.arguments["axes"], [len(layer.walk.sizes(source) or ()) for source in layer.inputs]
     if len(ranks) != 2 or (layer.arguments.get("normalize") and ranks != [2, 2]):
-        raise NoOp(f"{layer.op} of normalised values, or of {len(ranks)}")
+        raise Unsupported(f"of normalised values, or of {len(ranks)}")
     places = pair(axes)
     if ranks == [2, 2] and all(place in (1, -1) for place in places):
         return _dot_of_features(layer)
@@ -177,11 +176,9 @@ def _dot_of_features(layer: Layer) -> Read:
             if layer.arguments.get("normalize")
             else walk.view(source)
         )
-        if not isinstance(side, View):
-            return side
         sides.append(side)
     products = of_values(walk, replace(layer, name=f"{layer.name}:products"), "Mul", sides)
-    return reduce(walk, layer, products, "sum", [1], True) if isinstance(products, View) else products
+    return reduce(walk, layer, products, "sum", [1], True)
 
 
 def read_cosine(layer: Layer) -> Read:
@@ -191,40 +188,32 @@ def read_cosine(layer: Layer) -> Read:
     """
     walk, name = layer.walk, layer.name
     if [len(walk.sizes(source) or ()) for source in layer.inputs] != [2, 2]:
-        raise NoOp(
-            f"{layer.op} of other values than two of features, whose sums of products may have no root"
-        )
+        raise Unsupported("of other values than two of features, whose sums of products may have no root")
     products = walk.views.of(layer.build.add(f"{name}:products", Multiply(), *walk.values(layer.inputs)))
     dot = reduce(walk, replace(layer, name=f"{name}:dot"), products, "sum", [1], True)
-    parts = [
-        reduce(walk, replace(layer, name=f"{name}:{at}"), source, "norm", [1], True)
+    norms = [
+        reduce(walk, replace(layer, name=f"{name}:{at}"), source, "norm", [1], True).value
         for at, source in enumerate(layer.inputs)
     ]
-    norms = [part.value for part in parts if isinstance(part, View)]
-    if not isinstance(dot, View) or len(norms) < 2:
-        raise NoOp(f"{layer.op} of features of unknown number")
     both = layer.build.clip(
         f"{name}:norms", layer.build.add(f"{name}:both", Multiply(), *norms), low=_KERAS_1_EPSILON
     )
     return walk.views.of(layer.build.add(name, Divide(), dot.value, both)).with_axes([1])
 
 
-def _attending(layer: Layer, part: str, view: View, order: list[int], count: int) -> View | None:
+def _attending(layer: Layer, part: str, view: View, order: list[int], count: int) -> View:
     """Heads with the axes that attend as one, before the channels."""
     turned = view.transposed(order)
-    sizes = (turned and turned.sizes) or ()
-    flat = turned and turned.reshaped([*sizes[: -count - 1], math.prod(sizes[-count - 1 : -1]), sizes[-1]])
-    return flat and layer.walk.as_array(f"{layer.name}:{part}:heads", flat)
+    sizes = turned.known_sizes
+    flat = turned.reshaped([*sizes[: -count - 1], math.prod(sizes[-count - 1 : -1]), sizes[-1]])
+    return layer.walk.as_array(f"{layer.name}:{part}:heads", flat)
 
 
-def _part(layer: Layer, part: str, view: View | None, equation: Equation, name: str | None = None) -> View:
+def _part(layer: Layer, part: str, view: View, equation: Equation, name: str | None = None) -> View:
     kernel = layer.tensor(f"{part}/kernel")
     bias = layer.tensor(f"{part}/bias").name if layer.flag("use_bias") else None
     held = Kernel(kernel.name, layer.arrays[f"{part}/kernel"].shape, bias)
-    found = view and with_kernel(layer.walk, name or f"{layer.name}:{part}", view, equation, held)
-    if found is None:
-        raise NoOp(f"{layer.op} of axes that porter does not follow")
-    return found
+    return with_kernel(layer.walk, name or f"{layer.name}:{part}", view, equation, held)
 
 
 def read_pool(function: Function, layer: Layer) -> Read:

@@ -16,10 +16,11 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
-from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.file_graph import FileGraph, Unsupported
 from porter.filegraph.names import expect_values
 from porter.filegraph.tensorflow import further_image
-from porter.filegraph.walk import Image, Lacks, NoOp, Read, begin, read_nodes
+from porter.filegraph.views import OF_UNKNOWN_SHAPE
+from porter.filegraph.walk import Image, Outputs, begin, read_nodes
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls
@@ -208,12 +209,12 @@ def _graph(
                 live.discard(layer.name)
                 break
 
-    def read(walk: Walk, layer: Layer) -> Read | list[Read]:
+    def read(walk: Walk, layer: Layer) -> Outputs:
         try:
             return layer.read(layer)
         except _DAMAGED as error:
             if any(walk.flow.is_value(source) and walk.sizes(source) is None for source in layer.inputs):
-                return Lacks()  # what nothing is known of has no axes
+                raise Unsupported(OF_UNKNOWN_SHAPE) from None
             raise _unreadable(layer, error, where) from None
 
     read_nodes(walk, lambda op: read, settled=True)
@@ -312,16 +313,16 @@ def _layers(
         )
 
 
-def _read_layer(layer: Layer, call: Call) -> Read | list[Read]:
+def _read_layer(layer: Layer, call: Call) -> Outputs:
     _expect_plain_call(layer, call)
     return read_layer(layer)
 
 
 def _expect_plain_call(layer: Layer, call: Call) -> None:
     if len(layer.inputs) != 1 and not (layer.inputs and call.kind in SEVERAL):
-        raise NoOp(f"{call.kind} of {len(layer.inputs)} values" if layer.inputs else f"a further {call.kind}")
+        raise Unsupported(f"of {len(layer.inputs)} values" if layer.inputs else "as a further one")
     if is_in_training(call):
-        raise NoOp(f"{call.kind} called with training=True")
+        raise Unsupported("called with training=True")
 
 
 def operands_of(call: Call) -> list[Any]:

@@ -13,11 +13,11 @@ from porter.filegraph import walk
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Open, product
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.moves import reshape
 from porter.filegraph.places import Reading, place_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NoOp, Read
+from porter.filegraph.walk import Outputs
 from porter.graph import Op
 from porter.graph.ops import LARGEST_FLOAT32
 
@@ -56,7 +56,7 @@ class Layer(Reading):
     arguments: Arguments
     inputs: tuple[Reference, ...]
     keras: int
-    read: Callable[[Layer], Read | list[Read]]
+    read: Callable[[Layer], Outputs]
     tensors: Mapping[str, str] = field(default_factory=dict)
     arrays: NamedArrays = field(default_factory=dict)
     operands: tuple[Any, ...] = ()
@@ -92,7 +92,7 @@ class Layer(Reading):
             of_map: the op takes no arrays.
 
         Raises:
-            NoOp: they are the batch, or of open sizes.
+            Unsupported: they are the batch, or of open sizes.
         """
         view, views = self.walk.kept(self.source), self.walk.views
         sizes = view.sizes or ()
@@ -103,25 +103,18 @@ class Layer(Reading):
             return self._of(view, op, tensors)
         order = [*(place for place in range(len(sizes)) if place not in places), *places]
         wide = [sizes[place] for place in places]
-        turned = (
-            view.transposed(order)
-            if order[0] == 0 and not any(isinstance(size, Open) for size in wide)
-            else None
-        )
-        flat = turned and turned.reshaped([*(turned.sizes or ())[: -len(places)], product(wide)])
-        taken = flat and self.walk.as_array(f"{self.name}:flat", flat)
-        if turned is None or taken is None:
-            raise NoOp(f"{self.op} over the axes {[*axes]!r:.40}")
+        if order[0] != 0 or any(isinstance(size, Open) for size in wide):
+            raise Unsupported(f"over the axes {[*axes]!r:.40}")
+        turned = view.transposed(order)
+        flat = turned.reshaped([*turned.known_sizes[: -len(places)], product(wide)])
+        taken = self.walk.as_array(f"{self.name}:flat", flat)
         wide_tensors = {role: replace(stored, axes="O" * len(places)) for role, stored in tensors.items()}
         given = self._of(self._cells(taken) if of_map else taken, op, wide_tensors)
-        whole = given.reshaped(turned.sizes or ())
-        found = whole and whole.restored(order)
-        if found is None:
-            raise NoOp(f"{self.op} of axes that porter does not follow")
+        found = given.reshaped(turned.known_sizes).restored(order)
         return views.as_held(f"{self.name}:map", found, view)
 
     def _cells(self, view: View) -> View:
-        return self.walk.as_cells(f"{self.name}:cells", view) or view
+        return self.walk.on_map(f"{self.name}:cells", view)
 
     def _of(self, view: View, op: Op, tensors: Mapping[str, Stored]) -> View:
         return self.walk.views.like(view, self.build.add(self.name, op, view.value, tensors=tensors))
@@ -138,34 +131,34 @@ class Layer(Reading):
         """A variable; `axes` as in Stored.
 
         Raises:
-            NoOp: the file lacks it.
+            Unsupported: the file lacks it.
         """
         if variable not in self.tensors:
-            raise NoOp(f"{self.op} without its weights in the file")
+            raise Unsupported("without its weights in the file")
         return Stored(self.tensors[variable], axes)
 
-    def reshaped(self, sizes: Any) -> Read:
+    def reshaped(self, sizes: Any) -> View:
         """The first value with other axes after the batch; -1 is what is left.
 
         Raises:
-            NoOp: the sizes are not whole numbers.
+            Unsupported: the sizes are not whole numbers.
         """
         if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
-            raise NoOp(f"{self.op} to {sizes!r:.40}")
-        batch, *_ = self.walk.sizes(self.source) or (None,)
-        return Lacks() if batch is None else reshape(self.walk, self, self.source, [batch, *sizes])
+            raise Unsupported(f"to {sizes!r:.40}")
+        batch, *_ = self.walk.known_sizes(self.source)
+        return reshape(self.walk, self, self.source, [batch, *sizes])
 
 
 def axes_in(layer: Layer) -> list[int]:
     """The axes that the argument `axis` names, one or several; the last one if it names none.
 
     Raises:
-        NoOp: it is no list of axes of the first value.
+        Unsupported: it is no list of axes of the first value.
     """
     stated, rank = layer.arguments.get("axis", -1), len(layer.walk.sizes(layer.source) or ())
     axes = [*stated] if isinstance(stated, list | tuple) else [stated]
     if not axes or not all(type(axis) is int and -rank <= axis < rank for axis in axes):
-        raise NoOp(f"{layer.op} over axis {stated!r:.40}")
+        raise Unsupported(f"over axis {stated!r:.40}")
     return axes
 
 

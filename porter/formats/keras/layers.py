@@ -1,4 +1,4 @@
-"""Keras's layers in porter's ops, one reader each. A reader raises NoOp where porter has no op."""
+"""Keras's layers in porter's ops, one reader each. A reader raises Unsupported where porter has no op."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from porter.base.errors import some
 from porter.base.left_out import LeftOut
 from porter.filegraph.arithmetic import clip, combine
 from porter.filegraph.dims import product
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.moves import concat, flatten, transpose
-from porter.filegraph.walk import Lacks, NoOp, Read, apply, leave_out
+from porter.filegraph.walk import Read, apply, leave_out
 from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
@@ -103,7 +104,7 @@ def read_layer(layer: Layer) -> Read:
     """What a layer is, without its `activation` argument if it is one of FUSING.
 
     Raises:
-        NoOp: porter has no op for the layer.
+        Unsupported: porter has no op for the layer.
         PaddingError: its numbers make no window.
         ValueError: the config lacks an argument that the layer needs, or has a wrong one.
     """
@@ -116,14 +117,14 @@ def read_layer(layer: Layer) -> Read:
         return leave_out(layer.walk, LeftOut(layer.name, kind, rate), layer.source)
     reader = _READERS.get(kind)
     if kind == "RandomCrop":
-        raise NoOp("RandomCrop, which resizes in inference: call it with training=False and export the model")
+        raise Unsupported("that resizes in inference: call it with training=False and export the model")
     if reader is None:
-        raise NoOp(kind)
+        raise Unsupported("")
     if layer.arguments.get("data_format") not in (None, "channels_last") and kind != "Flatten":
-        raise NoOp(f"{kind} with channels first")
+        raise Unsupported("with channels first")
     if others := sorted(layer.tensors.keys() - _known(kind, layer.tensors)):
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
-        raise NoOp(f"{kind} that also has {some(others)}")
+        raise Unsupported(f"that also has {some(others)}")
     expect_kinds(layer.arguments)
     return reader(layer)
 
@@ -146,7 +147,7 @@ def _flatten(layer: Layer) -> Read:
     if layer.arguments.get("data_format") != "channels_first" or len(sizes) < 3:
         return flatten(layer.walk, layer, layer.source, 1)
     turned = view.transposed([0, *range(2, len(sizes)), 1])
-    return (turned and turned.reshaped([sizes[0], product(sizes[1:])])) or Lacks()
+    return turned.reshaped([sizes[0], product(sizes[1:])])
 
 
 def _dense(layer: Layer) -> Read:
@@ -160,11 +161,11 @@ def _dense(layer: Layer) -> Read:
 def _relu(layer: Layer) -> Read:
     # Every Keras writes it, but a user's class with that name in an .h5 may not.
     if "max_value" not in layer.arguments:
-        raise NoOp("ReLU that is not Keras's own")
+        raise Unsupported("that is not Keras's own")
     slope, most = number(layer.arguments.get("negative_slope") or 0), layer.arguments["max_value"]
     threshold = number(layer.arguments.get("threshold") or 0)
     if threshold and (slope or most is not None):
-        raise NoOp(f"ReLU with threshold {threshold:g} and another bound or slope")
+        raise Unsupported(f"with threshold {threshold:g} and another bound or slope")
     if threshold:
         return apply(layer.walk, layer, layer.source, ops.ThresholdedRelu(threshold))
     high = np.inf if most is None else number(most)
@@ -178,14 +179,17 @@ def read_activation(layer: Layer) -> Read:
     """The `activation` argument: a name, or since Keras 3 a layer that is an activation.
 
     Raises:
-        NoOp: porter has no op for it.
+        Unsupported: porter has no op for it.
     """
     stated = layer.arguments.get("activation")
     name = activation_name(stated)
     if name == "linear":
         return layer.walk.view(layer.source)
     if name is not None:
-        return activated(replace(layer, op=name, arguments={}))
+        try:
+            return activated(replace(layer, op=name, arguments={}))
+        except Unsupported as error:
+            raise Unsupported(f"with activation '{name:.60}' {error}") from error
     config = stated.get("config") if isinstance(stated, dict) else stated
     if (
         isinstance(stated, dict)
@@ -195,7 +199,7 @@ def read_activation(layer: Layer) -> Read:
     ):
         kind, arguments = modern(stated["class_name"], config)
         return read_layer(replace(layer, op=kind, arguments=arguments, tensors={}))
-    raise NoOp(f"activation of the user's own: {config!r:.60}")
+    raise Unsupported(f"with activation of the user's own: {config!r:.60}")
 
 
 def _named(name: str) -> Callable[[Layer], Read]:
@@ -209,7 +213,7 @@ def _combined(kind: str) -> Callable[[Layer], Read]:
 def _custom_scale(layer: Layer) -> Read:
     """Inception-ResNet's own layer: the first value, and the second one scaled."""
     if layer.arguments.keys() - {"name", "trainable", "dtype"} != {"scale"} or len(layer.inputs) != 2:
-        raise NoOp("CustomScaleLayer that is not keras.applications' own")
+        raise Unsupported("that is not keras.applications' own")
     first, second = layer.walk.values(layer.inputs)
     scaled = layer.build.affine(f"{layer.name}:scaled", second, (number(layer.arguments["scale"]),), (0.0,))
     return layer.build.add(layer.name, ops.Add(), first, scaled)
@@ -218,7 +222,7 @@ def _custom_scale(layer: Layer) -> Read:
 def _layer_scale(layer: Layer) -> Read:
     """ConvNeXt's own layer."""
     if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
-        raise NoOp("LayerScale that is not keras.applications' own")
+        raise Unsupported("that is not keras.applications' own")
     return layer.each(ops.ChannelScale(), gamma=layer.tensor(*layer.tensors))
 
 

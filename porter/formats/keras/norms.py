@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from porter.filegraph.arithmetic import combine_constant
 from porter.filegraph.dims import Dim, text
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import over_norm
-from porter.filegraph.views import View
-from porter.filegraph.walk import NoOp, Read, apply
+from porter.filegraph.walk import Read, apply
 from porter.formats.keras.layer import Layer, axes_in, count, number
 from porter.formats.keras.scaling import Numbers, constant, normalising, statistics
 from porter.graph import ops
@@ -23,9 +22,9 @@ _LEAST_NORM = 1e-12
 
 def read_batch_norm(layer: Layer) -> Read:
     if layer.arguments.get("renorm"):
-        raise NoOp("BatchNormalization with renorm")
+        raise Unsupported("with renorm")
     if layer.arguments.get("mode", 0) != 0:
-        raise NoOp(f"BatchNormalization in Keras 1's mode {layer.arguments['mode']!r:.20}")
+        raise Unsupported(f"in Keras 1's mode {layer.arguments['mode']!r:.20}")
     tensors = _trained(layer) | {
         "mean": layer.tensor("moving_mean"),
         "variance": layer.tensor("moving_variance"),
@@ -41,7 +40,7 @@ def read_layer_norm(layer: Layer) -> Read:
     but one, such as the rows and columns of a map, is a norm of groups, which takes open sizes.
     """
     if layer.arguments.get("rms_scaling"):
-        raise NoOp("LayerNormalization with rms_scaling")
+        raise Unsupported("with rms_scaling")
     epsilon, axes, tensors = number(layer.arguments["epsilon"]), axes_in(layer), _trained(layer)
     view = layer.walk.kept(layer.source)
     groups = layer.walk.views.normed_groups(view, axes) if not tensors and view.value.is_map else None
@@ -57,7 +56,7 @@ def read_rms_norm(layer: Layer) -> Read:
     """
     axes, rank = axes_in(layer), len(layer.walk.sizes(layer.source) or ())
     if sorted(place_of(axis, rank) for axis in axes) != [*range(rank - len(axes), rank)]:
-        raise NoOp(f"{layer.op} over the axes {axes!r:.40}")
+        raise Unsupported(f"over the axes {axes!r:.40}")
     return layer.along(
         axes, ops.RmsNorm(number(layer.arguments["epsilon"])), {"gamma": layer.tensor("scale")}
     )
@@ -66,7 +65,7 @@ def read_rms_norm(layer: Layer) -> Read:
 def read_group_norm(layer: Layer) -> Read:
     view, axes, tensors = layer.walk.kept(layer.source), _axis(layer), _trained(layer)
     if not layer.walk.views.of_each_image(view):
-        raise NoOp(f"{layer.op} over the batch")
+        raise Unsupported("over the batch")
     stated, channels = layer.arguments["groups"], view.size(*axes)
     groups = count(channels if stated == -1 else stated)
     op = ops.GroupNorm(groups, number(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
@@ -85,7 +84,7 @@ def _trained(layer: Layer) -> dict[str, Stored]:
 def _axis(layer: Layer) -> list[int]:
     axes = axes_in(layer)
     if len(axes) != 1:
-        raise NoOp(f"{layer.op} over the axes {axes!r:.40}")
+        raise Unsupported(f"over the axes {axes!r:.40}")
     return axes
 
 
@@ -99,7 +98,7 @@ def read_prelu(layer: Layer) -> Read:
         layer.walk.sizes(layer.source) or (),
     )
     if len(slopes.shape) != len(sizes) - 1 or any(sizes[place] != slopes.shape[place - 1] for place in wide):
-        raise NoOp(f"PReLU of slopes {'x'.join(map(str, slopes.shape))} for {text(sizes[1:])}")
+        raise Unsupported(f"of slopes {'x'.join(map(str, slopes.shape))} for {text(sizes[1:])}")
     if not wide and layer.walk.kept(layer.source).value.channels != 1:
         return apply(layer.walk, layer, layer.source, ops.LeakyRelu(number(float(slopes.ravel()[0]))))
     return layer.along(wide or [-1], ops.PRelu(), {"alpha": alpha}, of_map=True)
@@ -108,7 +107,7 @@ def read_prelu(layer: Layer) -> Read:
 def read_rescaling(layer: Layer) -> Read:
     scale, offset = constant(layer.arguments["scale"]), constant(layer.arguments.get("offset", 0.0))
     if scale is None or offset is None:
-        raise NoOp("Rescaling by something that is not one number per channel")
+        raise Unsupported("by something that is not one number per channel")
     return _affine(layer, scale, offset)
 
 
@@ -118,12 +117,12 @@ def read_normalization(layer: Layer) -> Read:
     places = [] if stated in (None, []) else sorted(place_of(axis, len(sizes)) for axis in axes_in(layer))
     found = statistics(layer.arguments, layer.arrays)
     if found is None or 0 in places:
-        raise NoOp("Normalization without one mean and variance per channel")
+        raise Unsupported("without one mean and variance per channel")
     scale, offset = (
         _laid(each, sizes, places) for each in normalising(*found, bool(layer.arguments.get("invert")))
     )
     if scale is None or offset is None:
-        raise NoOp(f"Normalization over axis {stated!r:.40}")
+        raise Unsupported(f"over axis {stated!r:.40}")
     return _affine(layer, scale, offset, {variable: Stored(name) for variable, name in layer.tensors.items()})
 
 
@@ -152,4 +151,4 @@ def _affine(
         for what, each in (("scale", scale), ("offset", offset))
     )
     scaled = combine_constant(layer.walk, replace(layer, name=f"{layer.name}:scaled"), "Mul", view, by)
-    return combine_constant(layer.walk, layer, "Add", scaled, plus) if isinstance(scaled, View) else scaled
+    return combine_constant(layer.walk, layer, "Add", scaled, plus)

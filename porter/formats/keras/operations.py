@@ -11,6 +11,7 @@ from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.choices import both, choose, compare, either, opposite
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import known
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.moves import concat, gather, pad, squeeze, take, transpose, turned_round, unsqueeze
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul, running_sums
@@ -23,7 +24,7 @@ from porter.filegraph.reductions import (
     reduce,
     variance,
 )
-from porter.filegraph.walk import Lacks, NoOp, Read, apply
+from porter.filegraph.walk import Outputs, Read, apply
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
 from porter.formats.keras.layer import Layer, Taken, axes_in, count, expect_kinds, number, whole
 from porter.formats.keras.scaling import numbers_in
@@ -71,25 +72,25 @@ MADE: Mapping[str, str] = {
 """Functions of each number that are several of porter's ops, as porter.filegraph.functions calls them."""
 
 
-def read_operation(layer: Layer) -> Read | list[Read]:
+def read_operation(layer: Layer) -> Outputs:
     """What an operation is, whose name in keras.ops is `layer.op`.
 
     Raises:
-        NoOp: porter has no op for it.
+        Unsupported: porter has no op for it.
         PaddingError, ValueError: as porter.formats.keras.layers.read_layer.
     """
     reader = _READERS.get(layer.op, activated if layer.op in ACTIVATIONS.keys() | PARTS else None)
     if reader is None or not layer.inputs:
-        raise NoOp(layer.op)
+        raise Unsupported("")
     expect_kinds(layer.arguments)
     return reader(layer)
 
 
 def _arithmetic(layer: Layer) -> Read:
     if len(layer.operands) != 2:
-        raise NoOp(f"{layer.op} of {len(layer.operands)} operands")
+        raise Unsupported(f"of {len(layer.operands)} operands")
     if str(layer.arguments.get("data_format", "NHWC")) != "NHWC":
-        raise NoOp(f"{layer.op} with the channels first")
+        raise Unsupported("with the channels first")
     return combine(
         layer.walk, layer, _KINDS[layer.op], [_source(layer, operand) for operand in layer.operands]
     )
@@ -101,7 +102,7 @@ def _source(layer: Layer, operand: Any) -> Reference:
         return operand.source
     numbers = numbers_in(operand)
     if numbers is None:
-        raise NoOp(f"{layer.op} by what is neither a value nor numbers")
+        raise Unsupported("by what is neither a value nor numbers")
     return layer.walk.flow.stated(f"{layer.name}:constant", numbers)
 
 
@@ -110,7 +111,7 @@ def _reduced(layer: Layer) -> Read:
     if layer.op == "norm":
         order = 2 if layer.arguments.get("ord") is None else layer.arguments["ord"]
         if len(places) > 1 and order != 2:
-            raise NoOp(f"norm of a matrix of order {order!r:.20}")
+            raise Unsupported(f"of a matrix of order {order!r:.20}")
         return norm(layer.walk, layer, layer.source, places, keep, number(order))
     return reduce(layer.walk, layer, layer.source, _FUNCTIONS[layer.op], places, keep)
 
@@ -122,7 +123,7 @@ def _places(layer: Layer, axis: Any) -> list[int]:
         len(layer.walk.sizes(layer.source) or ()),
     )
     if not places or not all(type(place) is int and -rank <= place < rank for place in places):
-        raise NoOp(f"{layer.op} with {axis!r:.40}")
+        raise Unsupported(f"with {axis!r:.40}")
     return places
 
 
@@ -133,7 +134,7 @@ def _sources(layer: Layer) -> list[Reference]:
     )
     sources = [operand.source for operand in operands if isinstance(operand, Taken)]
     if len(sources) < len(operands):
-        raise NoOp(f"{layer.op} with a constant")
+        raise Unsupported("with a constant")
     return sources
 
 
@@ -141,11 +142,11 @@ def _stack(layer: Layer) -> Read:
     rank, axis = len(layer.walk.sizes(layer.source) or ()), layer.arguments.get("axis", 0)
     sources = _sources(layer)
     if not all(map(layer.walk.is_value, sources)):
-        raise NoOp(f"{layer.op} with a constant")
+        raise Unsupported("with a constant")
     return moves.stack(layer.walk, layer, sources, place_of(whole(axis), rank + 1))
 
 
-def _split(layer: Layer) -> Read | list[Read]:
+def _split(layer: Layer) -> Outputs:
     """Parts of so many cells, or up to these cells: `indices_or_sections` of Keras 3, `num_or_size_splits` of
     TensorFlow.
     """
@@ -159,7 +160,7 @@ def _split(layer: Layer) -> Read | list[Read]:
     return moves.split(layer.walk, layer, layer.source, place, parts)
 
 
-def _unstack(layer: Layer) -> Read | list[Read]:
+def _unstack(layer: Layer) -> Outputs:
     (place,) = _places(layer, layer.arguments.get("axis", 0))
     (parts,) = known([layer.walk.view(layer.source).size(place)])
     return moves.split(layer.walk, layer, layer.source, place, [1] * parts, keep=False)
@@ -180,7 +181,7 @@ def _tiled(layer: Layer) -> Read:
     stated, rank = layer.first_of("repeats", "multiples"), len(layer.walk.sizes(layer.source) or ())
     times = [*map(count, stated if isinstance(stated, list | tuple) else [stated])]
     if len(times) > rank:
-        raise NoOp("tile of more axes than the value has")
+        raise Unsupported("of more axes than the value has")
     return moves.repeat(layer.walk, layer, layer.source, [*[1] * (rank - len(times)), *times])
 
 
@@ -201,7 +202,7 @@ def _made(layer: Layer) -> Read:
 def _pair(layer: Layer) -> Read:
     """Functions of two values."""
     if len(layer.operands) != 2:
-        raise NoOp(f"{layer.op} of {len(layer.operands)} operands")
+        raise Unsupported(f"of {len(layer.operands)} operands")
     first, second = (_source(layer, operand) for operand in layer.operands)
     match layer.op:
         case "hypot":
@@ -227,14 +228,14 @@ def _log_sum(layer: Layer) -> Read:
 def _product_along(layer: Layer) -> Read:
     places = _places(layer, layer.arguments.get("axis"))
     if layer.arguments.get("dtype") is not None:
-        raise NoOp("prod to another type")
+        raise Unsupported("to another type")
     return factors(layer.walk, layer, layer.source, places, bool(layer.arguments.get("keepdims")))
 
 
 def _running_sums(layer: Layer) -> Read:
     (place,) = _places(layer, layer.arguments.get("axis"))
     if layer.arguments.get("dtype") is not None:
-        raise NoOp("cumsum to another type")
+        raise Unsupported("to another type")
     return running_sums(layer.walk, layer, layer.source, place)
 
 
@@ -273,7 +274,7 @@ def _pad(layer: Layer) -> Read:
     if mode == "reflect" and rows and len(pairs) == len(rows):
         return moves.extend(layer.walk, layer, layer.source, pairs, "reflect")
     if mode != "constant" or not rows or len(pairs) < len(rows):
-        raise NoOp(f"pad with {widths!r:.60}, mode {layer.arguments.get('mode')!r:.20}")
+        raise Unsupported(f"with {widths!r:.60}, mode {layer.arguments.get('mode')!r:.20}")
     return pad(layer.walk, layer, layer.source, pairs, fill if fill == LOWEST else number(fill))
 
 
@@ -281,7 +282,7 @@ def _get_item(layer: Layer) -> Read:
     """x[...], as numpy takes it."""
     items, sizes = key_of(layer.operands, layer.arguments), layer.walk.sizes(layer.source)
     if sizes is None or items.count(...) > 1:
-        raise NoOp("get_item of a value of unknown size, or with two ellipses")
+        raise Unsupported("of a value of unknown size, or with two ellipses")
     missing = len(sizes) - sum(item is not None and item is not ... for item in items)
     at = items.index(...) if ... in items else len(items)
     return take(layer.walk, layer, layer.source, [*items[:at], *[slice(None)] * missing, *items[at + 1 :]])
@@ -291,7 +292,7 @@ def key_of(operands: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
     """The key of a get_item: slices, indices, None and ellipses.
 
     Raises:
-        NoOp: it has other parts.
+        Unsupported: it has other parts.
     """
     key = settings.get("slice_spec", operands[1] if len(operands) > 1 else None)
     return [_item(item) for item in (key if isinstance(key, list | tuple) else [key])]
@@ -303,7 +304,7 @@ def _item(item: Any) -> Any:
     """
     if not isinstance(item, dict):
         if item is not None and type(item) is not int:
-            raise NoOp(f"get_item with {item!r:.40}")
+            raise Unsupported(f"with {item!r:.40}")
         return item
     if item.get("class_name") == "__ellipsis__":
         return ...
@@ -312,14 +313,14 @@ def _item(item: Any) -> Any:
         raise ValueError(f"a slice that is {parts!r:.40}")
     ends = [parts.get(end) for end in ("start", "stop", "step")]
     if any(end is not None and type(end) is not int for end in ends):
-        raise NoOp("get_item with a slice by a value")
+        raise Unsupported("with a slice by a value")
     return slice(*ends)
 
 
 def _reshape(layer: Layer) -> Read:
     sizes = layer.first_of("newshape", "shape")
     if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
-        raise NoOp(f"reshape to {sizes!r:.40}")
+        raise Unsupported(f"to {sizes!r:.40}")
     return moves.reshape(layer.walk, layer, layer.source, sizes)
 
 
@@ -335,10 +336,7 @@ def _transpose(layer: Layer) -> Read:
 
 
 def _swapped(layer: Layer) -> Read:
-    sizes = layer.walk.sizes(layer.source)
-    if sizes is None:
-        return Lacks()
-    order = [*range(len(sizes))]
+    order = [*range(len(layer.walk.known_sizes(layer.source)))]
     first, second = _places(layer, [layer.arguments["axis1"], layer.arguments["axis2"]])
     order[first], order[second] = order[second], order[first]
     return transpose(layer.walk, layer, layer.source, order)
@@ -361,7 +359,7 @@ def _take(layer: Layer) -> Read:
     cells = numbers_in(layer.operands[1]) if len(layer.operands) == 2 else None
     axes = _places(layer, layer.arguments.get("axis"))
     if cells is None or cells.ndim != 1 or (cells % 1).any():
-        raise NoOp(f"{layer.op} by indices that are not a list of numbers")
+        raise Unsupported("by indices that are not a list of numbers")
     return gather(layer.walk, layer, layer.source, axes[0], cells.astype(int).tolist())
 
 
@@ -370,7 +368,7 @@ def _matmul(layer: Layer) -> Read:
         bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")
     ]
     if any(turns) or len(layer.operands) != 2:
-        raise NoOp(f"{layer.op} with a transposition")
+        raise Unsupported("with a transposition")
     sources = [_source(layer, operand) for operand in layer.operands]
     values = [layer.walk.is_value(source) for source in sources]
     if values == [True, False]:
@@ -387,7 +385,7 @@ def _clip(layer: Layer) -> Read:
 
 def _cast(layer: Layer) -> Read:
     if not str(layer.arguments.get("dtype")).startswith(("float", "bfloat")):
-        raise NoOp("cast")
+        raise Unsupported("to another type")
     return layer.walk.view(layer.source)
 
 
@@ -404,7 +402,7 @@ def _response_norm(layer: Layer) -> Read:
 def _rms_norm(layer: Layer) -> Read:
     """rms_normalization without a scale, which a model's layer has."""
     if len(layer.operands) > 1 or layer.arguments.get("scale") is not None:
-        raise NoOp(f"{layer.op} with a scale")
+        raise Unsupported("with a scale")
     least = layer.arguments.get("epsilon")
     op = RmsNorm(1e-7 if least is None else number(least), scale=False)
     return layer.along(axes_in(layer), op, {})
@@ -419,14 +417,14 @@ def _normalize(layer: Layer) -> Read:
     """A value over its norm (keras/src/ops/nn.py, `_normalize`); Keras's own epsilon is 1e-7."""
     order, least = layer.arguments.get("order", 2), layer.arguments.get("epsilon")
     if order not in (1, 2):
-        raise NoOp(f"{layer.op} of order {order!r:.20}")
+        raise Unsupported(f"of order {order!r:.20}")
     places, bound = _places(layer, layer.arguments.get("axis", -1)), 1e-7 if least is None else number(least)
     return over_norm(layer.walk, layer, layer.source, places, bound, whole(order))
 
 
 def _of_number(layer: Layer) -> Read:
     if layer.arguments.get("decimals", 0) != 0:
-        raise NoOp(f"{layer.op} to decimals")
+        raise Unsupported("to decimals")
     return apply(layer.walk, layer, layer.source, OF_NUMBERS[layer.op])
 
 
@@ -450,12 +448,12 @@ def _joined(read: Callable[[Any, Layer], Read]) -> Callable[[Layer], Read]:
 
 def _chosen(layer: Layer) -> Read:
     if len(layer.operands) != 3:
-        raise NoOp("where of one value")
+        raise Unsupported("of one value")
     test, first, second = (_source(layer, operand) for operand in layer.operands)
     return choose(layer.walk, layer, test, first, second)
 
 
-_READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
+_READERS: Mapping[str, Callable[[Layer], Outputs]] = {
     **dict.fromkeys(OF_NUMBERS, _of_number),
     **dict.fromkeys((*MADE, "hard_shrink", "soft_shrink", "threshold"), _made),
     **dict.fromkeys(("hypot", "logaddexp", "equal", "not_equal"), _pair),

@@ -5,7 +5,7 @@ or a part of it.
 from __future__ import annotations
 
 from porter.base.json import JsonObject
-from porter.filegraph.walk import NoOp
+from porter.filegraph.file_graph import Unsupported
 from porter.formats.keras.layer import count, number, pair
 from porter.formats.tensorflow import has_cubic_shares
 from porter.graph import Resize
@@ -16,22 +16,22 @@ _EXACT = 2**24
 """Keras divides products of sizes in float32, which has smaller ones exactly."""
 
 
-def evened(kind: str, arguments: JsonObject, size: Size) -> tuple[Pads, float]:
+def evened(arguments: JsonObject, size: Size) -> tuple[Pads, float]:
     """The pads, below zero where it crops, by which a Resizing gives a map of `size` the aspect of its own,
     and what fills them (keras/src/backend/tensorflow/image.py, `resize`).
 
     Raises:
-        NoOp: the map has an open size.
+        Unsupported: the map has an open size.
     """
     crops, pads = bool(arguments.get(_CROP)), bool(arguments.get(_PAD))
     if not crops and not pads:
         return (0, 0, 0, 0), 0.0
-    rows, columns = _known(kind, size)
+    rows, columns = _known(size)
     down, across = count(arguments["height"]), count(arguments["width"])
     if max(columns * down, rows * across) >= _EXACT or (
         pads and arguments.get("fill_mode", "constant") != "constant"
     ):
-        raise NoOp(f"{kind} with {_CROP if crops else _PAD} of {rows}x{columns} to {down}x{across}")
+        raise Unsupported(f"with {_CROP if crops else _PAD} of {rows}x{columns} to {down}x{across}")
     wanted = columns * down // across, rows * across // down
     if crops:
         return _cropped((rows, columns), (max(min(rows, wanted[0]), 1), max(min(columns, wanted[1]), 1))), 0.0
@@ -39,13 +39,13 @@ def evened(kind: str, arguments: JsonObject, size: Size) -> tuple[Pads, float]:
     return (top, top, left, left), number(arguments.get("fill_value", 0.0))
 
 
-def centred(kind: str, arguments: JsonObject, size: Size) -> Pads | None:
+def centred(arguments: JsonObject, size: Size) -> Pads | None:
     """The pads below zero by which a CenterCrop crops a map of `size`; None where the map is smaller.
 
     Raises:
-        NoOp: the map has an open size.
+        Unsupported: the map has an open size.
     """
-    rows, columns = _known(kind, size)
+    rows, columns = _known(size)
     wanted = count(arguments["height"]), count(arguments["width"])
     return _cropped((rows, columns), wanted) if rows >= wanted[0] and columns >= wanted[1] else None
 
@@ -56,10 +56,10 @@ def _cropped(size: KnownSize, wanted: tuple[int, int]) -> Pads:
     return top, bottom, left, right
 
 
-def _known(kind: str, size: Size) -> tuple[int, int]:
+def _known(size: Size) -> tuple[int, int]:
     rows, columns = size
     if rows is None or columns is None:
-        raise NoOp(f"{kind} of a map of any size: save the model for one size")
+        raise Unsupported("of a map of any size: save the model for one size")
     return rows, columns
 
 
@@ -67,7 +67,7 @@ def resize_of(kind: str, arguments: JsonObject, size: Size) -> Resize | None:
     """An UpSampling2D or a Resizing of a map of `size`; None where the map has its size.
 
     Raises:
-        NoOp: porter has no op for it.
+        Unsupported: porter has no op for it.
     """
     mode = str(arguments.get("interpolation", "nearest" if kind == "UpSampling2D" else "bilinear"))
     scale: tuple[float, ...] = ()
@@ -80,7 +80,7 @@ def resize_of(kind: str, arguments: JsonObject, size: Size) -> Resize | None:
     if set(factors) == {1.0}:
         return None
     if arguments.get("antialias"):
-        raise NoOp(f"{kind} with antialias")
+        raise Unsupported("with antialias")
     match mode:
         case "nearest":
             return Resize("nearest", scale, wanted, rounding="round_prefer_ceil")
@@ -89,8 +89,7 @@ def resize_of(kind: str, arguments: JsonObject, size: Size) -> Resize | None:
         case "bicubic" if has_cubic_shares(factors):
             return Resize("cubic", scale, wanted, a=-0.5, inside=True)
         case "bicubic":
-            raise NoOp(
-                f"{kind} (bicubic) by other factors than powers of two, whose shares TensorFlow takes "
-                "from a table"
+            raise Unsupported(
+                "(bicubic) by other factors than powers of two, whose shares TensorFlow takes from a table"
             )
-    raise NoOp(f"{kind} with interpolation {mode!r:.40}")
+    raise Unsupported(f"with interpolation {mode!r:.40}")

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from porter.filegraph.builder import Value
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.walk import Lacks, NoOp, Read
+from porter.filegraph.walk import Read
 from porter.formats.keras.layer import Layer, count, pair
 from porter.formats.keras.resizing import centred, evened, resize_of
 from porter.formats.limits import Members
@@ -27,7 +27,7 @@ def _window(layer: Layer, kernel: str, strides: Any) -> Window:
 def _convention(layer: Layer, fill: float = 0.0) -> Convention:
     rule = layer.arguments.get("padding", "valid")
     if rule not in ("valid", "same"):
-        raise NoOp(f"{layer.op} with padding {rule!r:.40}")
+        raise Unsupported(f"with padding {rule!r:.40}")
     return Convention(rule, fill=fill)
 
 
@@ -57,7 +57,7 @@ def _depthwise(layer: Layer) -> Read:
 
 def _by_channel(layer: Layer, name: str, tensors: Mapping[str, Stored], shape: tuple[int, ...]) -> Value:
     if len(shape) not in (3, 4):
-        raise NoOp(f"{layer.op} with a kernel of {len(shape)} axes")
+        raise Unsupported(f"with a kernel of {len(shape)} axes")
     filters = shape[-2] * count(layer.arguments.get("depth_multiplier", 1))
     op = ops.Conv(filters, _window(layer, "kernel_size", 1), _convention(layer), shape[-2])
     return layer.build.conv(name, layer.input, op, tensors)
@@ -82,7 +82,7 @@ def _transposed(layer: Layer) -> Read:
     window, convention = _window(layer, "kernel_size", 1), _convention(layer)
     groups, more = layer.arguments.get("groups", 1), layer.arguments.get("output_padding")
     if groups != 1:
-        raise NoOp(f"{layer.op} with groups")
+        raise Unsupported("with groups")
     extents, extra = (window.extent(0), window.extent(1)), (None, None) if more is None else pair(more)
     cuts = [
         _cut(convention.rule == "same", *sizes) for sizes in zip(extents, window.stride, extra, strict=True)
@@ -150,7 +150,7 @@ def _size(value: Value) -> Size:
 
 def _resized(layer: Layer) -> Read:
     """UpSampling2D and Resizing, which may first crop or pad to the aspect of its size."""
-    pads, fill = evened(layer.op, layer.arguments, _size(layer.input))
+    pads, fill = evened(layer.arguments, _size(layer.input))
     value = layer.build.pad(f"{layer.name}:aspect", layer.input, pads, fill)
     op = resize_of(layer.op, layer.arguments, _size(value))
     if op is None:
@@ -162,7 +162,7 @@ def _resized(layer: Layer) -> Read:
 
 def _center_crop(layer: Layer) -> Read:
     """A crop; of an image that is smaller, Keras's smart_resize."""
-    pads = centred(layer.op, layer.arguments, _size(layer.input))
+    pads = centred(layer.arguments, _size(layer.input))
     if pads is not None:
         return layer.build.pad(layer.name, layer.input, pads)
     return _resized(
@@ -202,7 +202,7 @@ def read_row(layer: Layer) -> Read:
     )
     value = None if wide is None else layer.walk.views.settled(f"{layer.name}:row", wide)
     if value is None or not value.is_map:
-        return Lacks(f"{layer.op} of what is no row of cells")
+        raise Unsupported("of what is no row of cells")
     arguments = Members({name: _of_row(name, stated) for name, stated in layer.arguments.items()})
     if arguments.get("padding") == "causal":
         extent = Window(
@@ -214,7 +214,7 @@ def read_row(layer: Layer) -> Read:
         )
     kind = layer.op.replace("1D", "2D")
     found = WINDOWS[kind](replace(layer, op=kind, given=value, arguments=arguments))
-    return layer.walk.views.of(found).without([1]) or Lacks() if isinstance(found, Value) else found
+    return layer.walk.views.of(found).without([1]) if isinstance(found, Value) else found
 
 
 _OF_PLACES = frozenset(

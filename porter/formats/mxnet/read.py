@@ -15,12 +15,12 @@ from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm
 from porter.filegraph.builder import CELLS
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
-from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import log_softmax, reduce, softmax
-from porter.filegraph.walk import Image, Lacks, NodeWalk, Read, Reader, always, apply, of_map, unary
+from porter.filegraph.walk import Image, NodeWalk, Outputs, Read, Reader, always, apply, of_map, unary
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
@@ -168,7 +168,7 @@ def _window(node: Node) -> tuple[Window, Pads]:
 def _conv(walk: Walk, node: Node) -> Read:
     window, pads = _window(node)
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
-        return Lacks(f"{node.op} of other maps than N×C×H×W")
+        raise Unsupported("of other maps than N×C×H×W")
     op = ops.Conv(
         node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1)
     )
@@ -178,7 +178,7 @@ def _conv(walk: Walk, node: Node) -> Read:
 def _deconv(walk: Walk, node: Node) -> Read:
     window, pads = _window(node)
     if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
-        return Lacks("Deconvolution to a stated size")
+        raise Unsupported("to a stated size")
     op = ops.ConvTranspose(
         node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1)
     )
@@ -189,13 +189,13 @@ def _pool(walk: Walk, node: Node) -> Read:
     """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
     stated, kind = node.stated, node.stated.word("pool_type", "max")
     if kind not in ("max", "avg"):
-        return Lacks(f"Pooling of type {kind}")
+        raise Unsupported(f"of type {kind}")
     function: ops.Function = "max" if kind == "max" else "mean"
     if stated.flag("global_pool"):
         return walk.builder.reduce(node.name, walk.first(node), function, CELLS)
     rounding = stated.word("pooling_convention", "valid")
     if rounding not in ("valid", "full"):
-        return Lacks(f"Pooling by the convention {rounding}")
+        raise Unsupported(f"by the convention {rounding}")
     counted = stated.flag("count_include_pad", True)
     return pool(walk, node, function, _window(node), "full" if rounding == "full" else "floor", counted)
 
@@ -222,7 +222,7 @@ def _norm(walk: Walk, node: Node) -> Read:
     """With `fix_gamma`, its default, the stored gamma is read as 1 (src/operator/nn/batch_norm.cc)."""
     stated = node.stated
     if stated.count("axis", 1) != 1:
-        return Lacks("BatchNorm over another axis than the channels'")
+        raise Unsupported("over another axis than the channels'")
     roles = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
     if stated.flag("fix_gamma", True):
         del roles["gamma"]
@@ -240,16 +240,16 @@ def _leaky(walk: Walk, node: Node) -> Read:
         "selu": ops.Selu(),
         "gelu": ops.Gelu(),
     }
-    return apply(walk, node, node.source, made[kind]) if kind in made else Lacks(f"LeakyReLU of type {kind}")
+    if kind not in made:
+        raise Unsupported(f"of type {kind}")
+    return apply(walk, node, node.source, made[kind])
 
 
 def _activation(walk: Walk, node: Node) -> Read:
     kind = node.stated.word("act_type")
-    return (
-        apply(walk, node, node.source, _IN_PLACE[kind])
-        if kind in _IN_PLACE
-        else Lacks(f"Activation of type {kind}")
-    )
+    if kind not in _IN_PLACE:
+        raise Unsupported(f"of type {kind}")
+    return apply(walk, node, node.source, _IN_PLACE[kind])
 
 
 def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
@@ -268,7 +268,7 @@ def _lrn(node: Node) -> Op:
     return ops.LocalResponseNorm(size, alpha, stated.number("beta", 0.75), stated.number("knorm", 2.0))
 
 
-def _split(walk: Walk, node: Node) -> Read | list[Read]:
+def _split(walk: Walk, node: Node) -> Outputs:
     count, axis = node.stated.count("num_outputs", 1), node.stated.count("axis", 1)
     return moves.split_evenly(walk, node, node.source, axis, count, not node.stated.flag("squeeze_axis"))
 
@@ -284,14 +284,14 @@ def _reshape(walk: Walk, node: Node) -> Read:
     """0 keeps a size, -1 is what is left; other codes are refused."""
     sizes, wanted = walk.sizes(node.source), node.stated.counts("shape")
     if sizes is None or not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
-        return Lacks(f"Reshape to {node.stated.word('shape')}")
+        raise Unsupported(f"to {node.stated.word('shape')}")
     return moves.reshape(walk, node, node.source, [size or sizes[place] for place, size in enumerate(wanted)])
 
 
 def _reduce(walk: Walk, node: Node) -> Read:
     axes = node.stated.counts("axis")
     if not axes or node.stated.flag("exclude"):
-        return Lacks(f"{node.op} over other axes than stated ones")
+        raise Unsupported("over other axes than stated ones")
     return reduce(
         walk, node, node.source, "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims")
     )
@@ -308,7 +308,7 @@ def _pad(walk: Walk, node: Node) -> Read:
 def _upsample(walk: Walk, node: Node) -> Read:
     scale = node.stated.count("scale", 1)
     if node.stated.word("sample_type") != "nearest" or len(node.inputs) != 1:
-        return Lacks("UpSampling that is not the nearest cell of one map")
+        raise Unsupported("that is not the nearest cell of one map")
     return walk.builder.add(node.name, ops.Upsample(scale, scale), walk.first(node))
 
 
@@ -318,7 +318,7 @@ def _softmax(walk: Walk, node: Node) -> Read:
     """
     stated = node.stated
     if stated.number("temperature", 1.0) != 1:
-        return Lacks("softmax with a temperature")
+        raise Unsupported("with a temperature")
     if node.op in ("softmax", "log_softmax"):
         axis = stated.count("axis", -1)
     elif stated.word("mode") == "channel" or stated.flag("multi_output"):
@@ -328,7 +328,7 @@ def _softmax(walk: Walk, node: Node) -> Read:
     elif len(walk.sizes(node.source) or ()) == 2:
         axis = 1
     else:
-        return Lacks(f"{node.op} of all numbers of an image")
+        raise Unsupported("of all numbers of an image")
     return (log_softmax if node.op == "log_softmax" else softmax)(walk, node, node.source, axis)
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from porter.filegraph import arithmetic
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand, Reference
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import Product, by_matrix, dense, matmul, with_matrices
 from porter.filegraph.reductions import reduce, variance
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, apply
+from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Gelu, HardSigmoid, LayerNorm, Op, Reciprocal, RmsNorm, Sigmoid, Sqrt, Swish
 
@@ -46,7 +47,7 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
 
 def read_binary(walk: Walk, node: OnnxNode) -> Read:
     if len(node.inputs) != 2 and node.op not in _OF_ANY_NUMBER:
-        return Lacks()
+        raise Unsupported(f"of {len(node.inputs)} values")
     if node.op == "Div":
         for means in (_MEANS, ("Reshape", _MEANS)):
             found = arithmetic.response_norm(
@@ -89,14 +90,14 @@ def read_clip(walk: Walk, node: OnnxNode) -> Read:
 def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
     """BatchNormalization: x, scale, offset, mean, variance."""
     if node.integer("training_mode") or not node.integer("spatial", 1):
-        return Lacks(f"{node.op} {'in training mode' if node.integer('training_mode') else 'of each cell'}")
+        raise Unsupported("in training mode" if node.integer("training_mode") else "of each cell")
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:5], strict=True))
     # ONNX's is the weight of the old statistics, in 32 bits.
     momentum = round(1 - node.real("momentum", 1.0), 6)
     return arithmetic.batch_norm(walk, node, node.source, tensors, node.real("epsilon", 1e-5), momentum)
 
 
-def read_layer_norm(walk: Walk, node: OnnxNode) -> Read | list[Read]:
+def read_layer_norm(walk: Walk, node: OnnxNode) -> View | list[View]:
     """LayerNormalization and RMSNormalization from an axis on: x, scale, offset. Further outputs are the mean
     and one over the deviation.
     """
@@ -114,14 +115,14 @@ def read_layer_norm(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     mean = reduce(walk, replace(node, name=f"{node.name}:mean"), node.source, "mean", places, True)
     spread = variance(walk, replace(node, name=f"{node.name}:variance"), node.source, places, True, 0)
     links = Affine((1.0,), (epsilon,)), Sqrt(), Reciprocal()
-    return [found, mean, apply(walk, node, spread, *links) if isinstance(spread, View) else spread]
+    return [found, mean, apply(walk, node, spread, *links)]
 
 
 def read_group_norm(walk: Walk, node: OnnxNode) -> Read:
     """GroupNormalization: x, scale, offset; before opset 21 these have a number for each group."""
     groups = node.integer("num_groups")
     if node.opset < 21 and groups != walk.view(node.source).value.channels:
-        return Lacks(f"{node.op} with numbers for each group")
+        raise Unsupported("with numbers for each group")
     return arithmetic.group_norm(walk, node, node.source, groups, _affine(node), node.real("epsilon", 1e-5))
 
 
@@ -158,11 +159,9 @@ def read_matrix(walk: Walk, node: OnnxNode) -> Read:
     if held is not None and len(held.shape) > 2:
         return with_matrices(walk, node, node.source, held)
     if held is not None and len(held.shape) == 1:
-        kernel = walk.flow.hold(
-            f"{node.name}:kernel", np.asarray(walk.flow.value(node.inputs[1]), np.float64)[:, None]
-        )
-        found = dense(walk, node, node.source, Product((kernel.name, 0), "IO"))
-        return found.without([-1]) or Lacks() if isinstance(found, View) else found
+        numbers = np.asarray(walk.numbers(node.inputs[1]), np.float64)[:, None]
+        kernel = walk.flow.hold(f"{node.name}:kernel", numbers)
+        return dense(walk, node, node.source, Product((kernel.name, 0), "IO")).without([-1])
     return dense(walk, node, node.source, Product(node.inputs[1], "IO"))
 
 

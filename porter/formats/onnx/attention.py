@@ -8,9 +8,9 @@ import numpy as np
 
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, Numbers
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.products import attention
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Join
 
@@ -19,7 +19,7 @@ _NEVER = -1e30
 _HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
 
 
-def read_attention(walk: Walk, node: OnnxNode) -> Read | list[Read]:
+def read_attention(walk: Walk, node: OnnxNode) -> list[View]:
     """What queries attend to; then the keys and the values, behind those that were computed before.
 
     Queries may be of more heads than keys and values: those of one key are rows of one product.
@@ -29,48 +29,45 @@ def read_attention(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     key, value = (_behind(walk, node, *each) for each in zip(before, others, strict=True))
     count, groups, rows = query.size(1), key.size(1), query.size(2)
     if not isinstance(count, int) or not isinstance(groups, int) or count % groups or value.size(1) != groups:
-        return Lacks(f"{node.op} of {count} heads by {groups}")
+        raise Unsupported(f"of {count} heads by {groups}")
     if node.input(6) is not None:
-        return Lacks(f"{node.op} with a number of keys for each image")
+        raise Unsupported("with a number of keys for each image")
     mask, cap = node.input(3), node.real("softcap", 0.0)
     if cap and (mask is not None or _is_bounded(node)):
-        return Lacks(f"{node.op} with a softcap and a mask, of which ONNX's versions take another first")
+        raise Unsupported("with a softcap and a mask, of which ONNX's versions take another first")
     if mask is not None and walk.flow.is_value(mask):
         if _is_bounded(node) or count != groups:
-            return Lacks(
-                f"{node.op} with a mask that the model computes as it runs beside other bounds, or of "
-                "grouped queries"
+            raise Unsupported(
+                "with a mask that the model computes as it runs beside other bounds, or of grouped queries"
             )
     elif mask is not None or _is_bounded(node):
         mask = _bias(walk, node, mask, (count // groups, rows, key.size(2), others[0].size(2)))
     grouped = query.reshaped([query.size(0), groups, rows * (count // groups), query.size(3)])
     views = [
-        view and walk.as_array(f"{node.name}:{name}", view)
+        walk.as_array(f"{node.name}:{name}", view)
         for name, view in zip("qkv", (grouped, key, value), strict=True)
     ]
     found = attention(walk, node, views, mask, node.real("scale", 0.0) or None, cap)
-    if not isinstance(found, View):
-        return found
     apart = found.reshaped([query.size(0), count, rows, value.size(3)])
-    if apart is not None and len(walk.sizes(node.source) or ()) == 3:
+    if len(walk.sizes(node.source) or ()) == 3:
         turned = apart.transposed([0, 2, 1, 3])
-        apart = turned and turned.reshaped([query.size(0), rows, value.size(3) * count])
-    return [apart or Lacks(), key, value]
+        apart = turned.reshaped([query.size(0), rows, value.size(3) * count])
+    return [apart, key, value]
 
 
 def _array(walk: Walk, node: OnnxNode, place: int, count: str) -> View:
     """An input as batch, heads, tokens and channels.
 
     Raises:
-        NoOp: it has other axes, or no batch, or is stored.
+        Unsupported: it has other axes, or no batch, or is stored.
     """
     view, heads = walk.view(node.inputs[place]), node.integer(count)
     sizes, found = view.sizes or (), view
     if len(sizes) == 3 and heads > 0 and isinstance(sizes[2], int) and sizes[2] % heads == 0:
         apart = view.reshaped([*sizes[:2], heads, sizes[2] // heads])
-        found = (apart and apart.transposed([0, 2, 1, 3])) or view
+        found = apart.transposed([0, 2, 1, 3])
     if len(found.axes or ()) != 4 or not walk.views.of_each_image(found):
-        raise NoOp(f"{node.op} of values of other axes")
+        raise Unsupported("of values of other axes")
     return found
 
 
@@ -78,14 +75,15 @@ def _behind(walk: Walk, node: OnnxNode, before: Reference | None, view: View) ->
     """Keys or values behind earlier ones.
 
     Raises:
-        NoOp: the earlier ones are stored, or have other axes.
+        Unsupported: the earlier ones are stored, or have other axes.
     """
     if before is None:
         return view
-    first = walk.array(before) if walk.flow.is_value(before) else None
-    second = walk.as_array(f"{node.name}:later", view)
-    if first is None or second is None or len(first.axes or ()) != 4:
-        raise NoOp(f"{node.op} behind keys and values of other axes")
+    if not walk.flow.is_value(before):
+        raise Unsupported("behind keys and values that the file stores")
+    first, second = walk.array(before), walk.as_array(f"{node.name}:later", view)
+    if len(first.axes or ()) != 4:
+        raise Unsupported("behind keys and values of other axes")
     return walk.views.led(walk.builder.add(f"{node.name}:joined", Join(1), first.value, second.value), 4)
 
 
@@ -106,7 +104,7 @@ def _bias(walk: Walk, node: OnnxNode, mask: Reference | None, sizes: tuple[int, 
         sizes: queries of one key, tokens of queries and of keys, and those of keys that are the node's own.
 
     Raises:
-        NoOp: a size is open, the mask is one for each image, or it leaves a query no key.
+        Unsupported: a size is open, the mask is one for each image, or it leaves a query no key.
     """
     times, rows, columns, own = (size if isinstance(size, int) else 0 for size in sizes)
     held = (
@@ -131,7 +129,7 @@ def _bias(walk: Walk, node: OnnxNode, mask: Reference | None, sizes: tuple[int, 
         or (whole <= _NEVER).all(-1).any()
         or (whole.ndim > 3 and len(whole) > 1)
     ):
-        raise NoOp(f"{node.op} with a mask of each image, of open sizes, or one that leaves a query no key")
+        raise Unsupported("with a mask of each image, of open sizes, or one that leaves a query no key")
     of_heads = whole.reshape(-1, rows, columns)
     by_key = (
         np.tile(of_heads, (1, times, 1))

@@ -12,6 +12,7 @@ from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.choices import COMPARISONS, both, choice, comparison, either, is_truth, opposite
 from porter.filegraph.dims import BATCH, PLACE, known, product
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import (
     band,
     by_number,
@@ -33,7 +34,7 @@ from porter.filegraph.reductions import (
     softmax,
 )
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Reader, Source, apply, by_sizes, unary
+from porter.filegraph.walk import Read, Reader, Source, Zeros, apply, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.attention import read_attention
 from porter.formats.onnx.constants import cuts, filling, is_cast, slices, stated_sizes, wanted_sizes
@@ -55,14 +56,15 @@ _FUNCTIONS: Mapping[str, Reduction] = {
 
 
 def _sizes(walk: Walk, node: OnnxNode) -> Read:
-    sizes = walk.sizes(node.source)
-    return Lacks() if sizes is None else stated_sizes(node, sizes)
+    return stated_sizes(node, walk.known_sizes(node.source))
 
 
 def _blank(walk: Walk, node: OnnxNode) -> Read:
     """Zeros of the size of a value, which only a Concat takes."""
-    sizes = walk.flow.dims(node.source)
-    return Lacks("ConstantOfShape", tuple(sizes) if filling(node) == 0 and sizes is not None else None)
+    sizes = walk.dims(node.source)
+    if filling(node) != 0:
+        raise Unsupported("of another number than 0")
+    return Zeros(tuple(sizes))
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Read:
@@ -70,7 +72,7 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
     axis = node.integer("axis", -1 if node.opset >= 13 else 1)
     after = (walk.sizes(node.source) or ())[axis:][1:]
     if node.opset < 13 and any(size != 1 for size in after):
-        return Lacks(f"{node.op} over channels and cells")
+        raise Unsupported("over channels and cells")
     return (log_softmax if node.op == "LogSoftmax" else softmax)(walk, node, node.source, axis)
 
 
@@ -81,7 +83,9 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
     kind = node.integer("to")
     if is_cast(node) or (kind == _TRUTH and is_truth(walk, node.source)):
         return walk.view(node.source)
-    return there_and_back(walk, node, node.source, is_cast) if cuts(node) else Lacks(f"Cast to type {kind}")
+    if not cuts(node):
+        raise Unsupported(f"to type {kind}")
+    return there_and_back(walk, node, node.source, is_cast)
 
 
 def _over_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -102,8 +106,9 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
     axes, source = node.stated(walk.flow, "axes", 1), node.source
     given: Source = source
     if not axes and node.integer("noop_with_empty_axes"):
-        same = node.op in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum")
-        return walk.view(source) if same else Lacks(f"{node.op} of each number")
+        if node.op not in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"):
+            raise Unsupported("of each number")
+        return walk.view(source)
     keep = bool(node.integer("keepdims", 1))
     places = axes or range(len(walk.sizes(source) or ()))
     if node.op in _MADE:
@@ -112,7 +117,7 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
     if node.op not in ("ReduceLogSum", "ReduceLogSumExp"):
         return reduce(walk, node, given, _FUNCTIONS[node.op], places, keep)
     total = reduce(walk, replace(node, name=f"{node.name}:sum"), given, "sum", places, keep)
-    return apply(walk, node, total, Log()) if isinstance(total, View) else total
+    return apply(walk, node, total, Log())
 
 
 _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
@@ -124,21 +129,16 @@ _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
-    sizes, stated = walk.sizes(node.source), walk.flow.dims(node.inputs[1])
+    stated = walk.flow.dims(node.inputs[1])
     if stated is None:
-        return Lacks("Reshape to sizes that the model computes as it runs")
-    return (
-        Lacks()
-        if sizes is None
-        else moves.reshape(walk, node, node.source, wanted_sizes(node, sizes, stated))
-    )
+        raise Unsupported("to sizes that the model computes as it runs")
+    sizes = wanted_sizes(node, walk.known_sizes(node.source), stated)
+    return moves.reshape(walk, node, node.source, sizes)
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Read:
     """Two axes: those before an axis as one, and those from there on."""
-    sizes, axis = walk.sizes(node.source), node.integer("axis", 1)
-    if sizes is None:
-        return Lacks()
+    sizes, axis = walk.known_sizes(node.source), node.integer("axis", 1)
     return moves.reshape(walk, node, node.source, [product(sizes[:axis]), product(sizes[axis:])])
 
 
@@ -183,8 +183,8 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
         axis = place_of(node.integer("axis"), len(sizes or ()))
         found = moves.gather(walk, node, node.source, axis, places)
         apart = [*(sizes or ())[:axis], *shape, *(sizes or ())[axis + 1 :]]
-        return found.reshaped(apart) or Lacks() if isinstance(found, View) and len(shape) > 1 else found
-    return Lacks("Gather by indices that the model computes as it runs")
+        return found.reshaped(apart) if len(shape) > 1 else found
+    raise Unsupported("by indices that the model computes as it runs")
 
 
 def _gather_nd(walk: Walk, node: OnnxNode) -> Read:
@@ -193,11 +193,11 @@ def _gather_nd(walk: Walk, node: OnnxNode) -> Read:
     """
     index = walk.flow.value(node.inputs[1])
     if index is None or index.dtype.kind != "i" or not index.ndim or node.integer("batch_dims"):
-        return Lacks("GatherND by indices that the model computes as it runs, or that differ by image")
+        raise Unsupported("by indices that the model computes as it runs, or that differ by image")
     return moves.gather_cells(walk, node, node.source, index)
 
 
-def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
+def _split(walk: Walk, node: OnnxNode) -> list[View]:
     """Split into stated sizes, or into as many equal parts as it has outputs, of which the last may be
     smaller.
     """
@@ -229,7 +229,7 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
     """
     size = node.integer("size")
     if size % 2 == 0:
-        return Lacks("LRN over an even number of channels")
+        raise Unsupported("over an even number of channels")
     op = LocalResponseNorm(
         size, node.real("alpha", 1e-4) / size, node.real("beta", 0.75), node.real("bias", 1.0)
     )
@@ -239,7 +239,7 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
 def _running_sums(walk: Walk, node: OnnxNode) -> Read:
     axis = walk.flow.number(node.inputs[1])
     if axis is None:
-        return Lacks("CumSum along an axis that the model computes as it runs")
+        raise Unsupported("along an axis that the model computes as it runs")
     reverse, exclusive = (bool(node.integer(name)) for name in ("reverse", "exclusive"))
     return running_sums(walk, node, node.source, int(axis), reverse, exclusive)
 
@@ -253,7 +253,7 @@ def _remainder(walk: Walk, node: OnnxNode) -> Read:
 def _product_along(walk: Walk, node: OnnxNode) -> Read:
     axes = node.stated(walk.flow, "axes", 1)
     if not axes:
-        return Lacks("ReduceProd of everything")
+        raise Unsupported("of everything")
     return factors(walk, node, node.source, axes, bool(node.integer("keepdims", 1)))
 
 
@@ -261,7 +261,7 @@ def _shrunk(walk: Walk, node: OnnxNode) -> Read:
     """Shrink: 0 within a bound, other numbers as they are, or nearer to 0 by that bound."""
     bound, bias = node.real("lambd", 0.5), node.real("bias", 0.0)
     if bias not in (0.0, bound):
-        return Lacks("Shrink by another number than its bound")
+        raise Unsupported("by another number than its bound")
     return made(walk, node, node.source, soft_shrink(bound) if bias else hard_shrink(bound))
 
 
@@ -269,7 +269,7 @@ def _triangle(walk: Walk, node: OnnxNode) -> Read:
     """Trilu."""
     offset = 0.0 if node.input(1) is None else walk.flow.number(node.inputs[1])
     if offset is None:
-        return Lacks("Trilu by a diagonal that the model computes as it runs")
+        raise Unsupported("by a diagonal that the model computes as it runs")
     bounds = (int(offset), None) if node.integer("upper", 1) else (None, int(offset))
     return band(walk, node, node.source, *bounds)
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import Tensor
 from porter.filegraph.dims import Dim, Open, Undecided, known
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layers import of_row, part, row
 from porter.filegraph.moves import cut, extend, pad
 from porter.filegraph.patches import map_of_patches
@@ -16,7 +17,7 @@ from porter.filegraph.places import Items
 from porter.filegraph.products import along_channels
 from porter.filegraph.resampling import resize
 from porter.filegraph.views import Piece, View
-from porter.filegraph.walk import Lacks, Read
+from porter.filegraph.walk import COMPUTED, Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Abs, Conv, ConvTranspose, Power, Resize
 from porter.graph.ops import Coordinates, Mode, Nearest
@@ -44,12 +45,10 @@ def read_convolution(walk: Walk, node: OnnxNode) -> Read:
     kernel, sizes = walk.flow.weights(node.inputs[1]), walk.sizes(node.source) or ()
     if kernel is not None and len(kernel.shape) == 3 and sizes[1:2] == (1,) and _is_plain(node):
         return along_channels(walk, node, node.source, node.inputs[1], node.integers("pads") or (0, 0))
-    value = _map(walk, node, len(kernel.shape) - 2 if kernel is not None else 0)
-    if kernel is None or value is None:
-        return Lacks()
-    tensors = {"kernel": Stored(kernel.name, "OIHW" if len(kernel.shape) == 4 else "OIW")}
-    if not _with_bias(walk, node, tensors):
-        return Lacks("Conv with a bias that is not a stored vector")
+    if kernel is None:
+        raise Unsupported("with a kernel that the model computes as it runs")
+    value = _map(walk, node, len(kernel.shape) - 2)
+    tensors = _stored(walk, node, kernel)
     op = Conv(kernel.shape[0], _window(node, kernel.shape[2:]), _convention(node), node.integer("group", 1))
     return _held(walk, kernel.shape[2:], walk.builder.conv(node.name, value, op, tensors))
 
@@ -60,17 +59,23 @@ def _is_plain(node: OnnxNode) -> bool:
     return {*steps} == {1} and node.input(2) is None and node.text("auto_pad", "NOTSET") == "NOTSET"
 
 
-def _map(walk: Walk, node: OnnxNode, axes: int) -> Value | None:
-    """What a window over so many axes reads, as a map: a row of cells is one of one row; None for others."""
+def _map(walk: Walk, node: OnnxNode, axes: int) -> Value:
+    """What a window over so many axes reads, as a map: a row of cells is one of one row.
+
+    Raises:
+        Unsupported: it is another value.
+    """
     if axes == 1:
         return row(walk, node, node.source)
     value = walk.value(node.source)
-    return value if axes == 2 and value.is_map else None
+    if axes != 2 or not value.is_map:
+        raise Unsupported(f"over {axes} axes of what is no map of them")
+    return value
 
 
-def _held(walk: Walk, kernel: Sequence[int], value: Value) -> Read:
+def _held(walk: Walk, kernel: Sequence[int], value: Value) -> View | Value:
     """What the window of a kernel gives, as the tensor has it."""
-    return value if len(kernel) == 2 else of_row(walk, value) or Lacks()
+    return value if len(kernel) == 2 else of_row(walk, value)
 
 
 def read_transposed(walk: Walk, node: OnnxNode) -> Read:
@@ -80,12 +85,10 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     gives fewer; an `output_shape` then has them behind.
     """
     kernel = walk.flow.weights(node.inputs[1])
-    value = _map(walk, node, len(kernel.shape) - 2 if kernel is not None else 0)
-    if kernel is None or value is None or value.shape is None:
-        return Lacks()
-    tensors = {"kernel": Stored(kernel.name, "OIHW" if len(kernel.shape) == 4 else "OIW")}
-    if not _with_bias(walk, node, tensors):
-        return Lacks("ConvTranspose with a bias that is not a stored vector")
+    if kernel is None:
+        raise Unsupported("with a kernel that the model computes as it runs")
+    value = _map(walk, node, len(kernel.shape) - 2)
+    tensors = _stored(walk, node, kernel)
     window, groups, rule = (
         _window(node, kernel.shape[2:]),
         node.integer("group", 1),
@@ -95,15 +98,15 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     wanted = node.integers("output_shape")[2 - len(kernel.shape) :]
     wanted = (1, *wanted) if len(wanted) == 1 else wanted
     cut: list[int] = []
-    for axis, size in enumerate(value.shape[1:]):
+    for axis, size in enumerate((value.shape or ())[1:]):
         if wanted or rule in ("SAME_UPPER", "SAME_LOWER"):
             if wanted and size is None:
-                return Lacks("ConvTranspose to a size that does not follow from its input's")
+                raise Unsupported("to a size that does not follow from its input's")
             # Without an output shape, the output is the input's size times the stride.
             left = window.extent(axis) + more[axis] - window.stride[axis]
             left += size * window.stride[axis] - wanted[axis] if wanted and size else 0
             if left < 0 and not wanted:
-                return Lacks("ConvTranspose by SAME whose kernel is shorter than its stride")
+                raise Unsupported("by SAME whose kernel is shorter than its stride")
             if left < 0:
                 cut += [0, left - more[axis]]
                 continue
@@ -117,13 +120,19 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     return _held(walk, kernel.shape[2:], walk.builder.transposed(node.name, value, op, tensors))
 
 
-def _with_bias(walk: Walk, node: OnnxNode, tensors: dict[str, Stored]) -> bool:
-    """Adds the bias of a convolution, if it has one; False where porter cannot say it."""
-    source = node.input(2)
-    bias = None if source is None else walk.flow.weights(source)
-    if bias is not None and len(bias.shape) == 1:
+def _stored(walk: Walk, node: OnnxNode, kernel: Tensor) -> dict[str, Stored]:
+    """The kernel of a convolution, and its bias, if it has one.
+
+    Raises:
+        Unsupported: the bias is not a stored vector.
+    """
+    tensors = {"kernel": Stored(kernel.name, "OIHW" if len(kernel.shape) == 4 else "OIW")}
+    if (source := node.input(2)) is not None:
+        bias = walk.flow.weights(source)
+        if bias is None or len(bias.shape) != 1:
+            raise Unsupported("with a bias that is not a stored vector")
         tensors["bias"] = Stored(bias.name)
-    return source is None or "bias" in tensors
+    return tensors
 
 
 def read_pool(walk: Walk, node: OnnxNode) -> Read:
@@ -137,8 +146,6 @@ def read_pool(walk: Walk, node: OnnxNode) -> Read:
     if len(kernel) == 3:
         return _pool_of_first(walk, node, kernel)
     value = _map(walk, node, len(kernel))
-    if value is None:
-        return Lacks()
     window = _window(node, kernel)
     if node.op == "MaxPool":
         return _held(
@@ -156,8 +163,8 @@ def read_norm_pool(walk: Walk, node: OnnxNode) -> Read:
     """LpPool: the root of the sum of powers, of an average that counts every cell of the window."""
     kernel, order = node.integers("kernel_shape"), float(node.integer("p", 2))
     value = _map(walk, node, len(kernel))
-    if value is None or order < 1 or node.integer("ceil_mode"):
-        return Lacks()
+    if order < 1 or node.integer("ceil_mode"):
+        raise Unsupported(f"of order {order:g}{' in ceil mode' if node.integer('ceil_mode') else ''}")
     powers = walk.builder.chain(f"{node.name}:powers", value, (Abs(), Power(order)))
     window, rule = _window(node, kernel), _convention(node, average="full_window")
     mean = walk.builder.pool(f"{node.name}:mean", powers, "mean", window, rule)
@@ -170,9 +177,9 @@ def read_center(walk: Walk, node: OnnxNode) -> Read:
     little; an odd cell is the last.
     """
     source, wanted, stated = node.source, node.stated(walk.flow, "shape", 1), node.integers("axes")
-    sizes = walk.sizes(source)
-    if wanted is None or sizes is None:
-        return Lacks()
+    sizes = walk.known_sizes(source)
+    if wanted is None:
+        raise Unsupported(COMPUTED)
     less, more = dict[int, slice | int](), dict[int, tuple[int, int]]()
     for place, size in zip(stated or range(len(sizes)), wanted, strict=True):
         (apart,) = known([size - Items(sizes)[place]])
@@ -190,7 +197,7 @@ def _pool_of_first(walk: Walk, node: OnnxNode, kernel: Sequence[int]) -> Read:
     """An average over the first of three axes, as torch.onnx has it in a LocalResponseNorm: porter has no op
     for it, but its sizes decide an If.
     """
-    view, found = walk.view(node.source), walk.foreign(node, node.op)
+    view, found = walk.view(node.source), walk.foreign(node, "")
     if (
         view.axes is None
         or len(view.axes) != 5
@@ -228,7 +235,7 @@ def read_patches_map(walk: Walk, node: OnnxNode) -> Read:
     """Col2Im: the map whose patches a tensor N×(C·rows·columns)×patches has."""
     size, kernel = node.dims(walk.flow, "image_shape", 1), node.stated(walk.flow, "block_shape", 2)
     if not size or not kernel or len(size) != 2 or len(kernel) != 2:
-        return Lacks("Col2Im of other maps than rows and columns")
+        raise Unsupported("of other maps than rows and columns")
     top, left, bottom, right = _pads(node)
     pads = top, bottom, left, right
     return map_of_patches(walk, node, node.source, size, _window(node, kernel), pads)
@@ -239,7 +246,7 @@ def read_pad(walk: Walk, node: OnnxNode) -> Read:
     mode, flow = node.text("mode", "constant"), walk.flow
     numbers, axes = node.stated(flow, "pads", 1), node.stated(flow, "axes", 3)
     if numbers is None:
-        return Lacks()
+        raise Unsupported(COMPUTED)
     half, sizes = len(numbers) // 2, walk.sizes(node.source)
     pairs = zip(numbers[:half], numbers[half:], strict=True)
     by_place = dict(
@@ -247,16 +254,14 @@ def read_pad(walk: Walk, node: OnnxNode) -> Read:
     )
     if mode == "constant":
         return pad(walk, node, node.source, by_place, node.bound(flow, "value", 2, 0.0))
-    return (
-        extend(walk, node, node.source, by_place, _MODES[mode]) if mode in _MODES else Lacks(f"Pad ({mode})")
-    )
+    if mode not in _MODES:
+        raise Unsupported(f"({mode})")
+    return extend(walk, node, node.source, by_place, _MODES[mode])
 
 
 def read_resize(walk: Walk, node: OnnxNode) -> Read:
     """Resize and Upsample. Before opset 11 places are multiplied, and rounded down."""
     op, policy = _resizing(node), node.text("keep_aspect_ratio_policy", "stretch")
-    if isinstance(op, str):
-        return Lacks(f"{node.op} ({op})")
     place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
     source, wanted = node.input(place), node.input(3)
     scales: list[float] = [*node.attributes["scales"].floats] if "scales" in node.attributes else []
@@ -264,30 +269,30 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
         scales = found.ravel().tolist()
     sizes = None if scales or wanted is None else walk.flow.dims(wanted)
     if not scales and policy != "stretch":
-        return Lacks(f"{node.op} with keep_aspect_ratio_policy {policy}")
-    known, axes = walk.sizes(node.source), node.integers("axes")
+        raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
+    known, axes = walk.known_sizes(node.source), node.integers("axes")
     # The axes that scales and sizes are of.
     places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]
     if len({*places} & {*range(4)}) < len(places):
-        return Lacks(f"{node.op} along axes {list(axes)}")
-    if known is None or len(known) != 4 or len(places) != len(scales or sizes or ()):
-        return Lacks()
+        raise Unsupported(f"along axes {list(axes)}")
+    if len(known) != 4 or len(places) != len(scales or sizes or ()):
+        raise Unsupported(f"of {len(known)} axes, or by other numbers than the axes have")
     by, to = dict(zip(places, scales, strict=False)), dict(zip(places, sizes or (), strict=False))
     less = any(scale < 1 for scale in by.values()) or any(
         not _reaches(size, known[axis]) for axis, size in to.items()
     )
     rule = node.text("coordinate_transformation_mode", "half_pixel")
     if node.integer("antialias") and (less or op.mode == "nearest"):  # onnxruntime runs none of the nearest
-        return Lacks(f"{node.op} ({op.mode}) with antialias")
+        raise Unsupported(f"({op.mode}) with antialias")
     may_be_one = any(_may_be_one(known[axis], to.get(axis), by.get(axis, 1.0)) for axis in places)
     if rule == "pytorch_half_pixel" and less and may_be_one:
-        return Lacks(f"{node.op} by pytorch_half_pixel to one cell, which is then the first")
+        raise Unsupported("by pytorch_half_pixel to one cell, which is then the first")
     parted = any(
         scale * (1 if isinstance(size := known[axis], Open) else size) % 1 for axis, scale in by.items()
     )
     # ONNX says that it counts, and onnxruntime counts none.
     if rule in ("align_corners", "half_pixel_symmetric") and parted:
-        return Lacks(f"{node.op} by {rule} and a scale that leaves a part of a cell")
+        raise Unsupported(f"by {rule} and a scale that leaves a part of a cell")
     return resize(walk, node, node.source, op, by, to)
 
 
@@ -305,8 +310,12 @@ def _may_be_one(size: Dim, wanted: Dim | None, scale: float) -> bool:
     return (int(size * scale) if wanted is None else wanted) == 1
 
 
-def _resizing(node: OnnxNode) -> Resize | str:
-    """How a Resize computes cells, or what porter lacks."""
+def _resizing(node: OnnxNode) -> Resize:
+    """How a Resize computes cells.
+
+    Raises:
+        Unsupported: porter does not compute them so.
+    """
     mode, inside = node.text("mode", "nearest"), bool(node.integer("exclude_outside"))
     if node.op == "Upsample" or node.opset < 11:
         rule, nearest = "asymmetric", "floor"
@@ -317,7 +326,7 @@ def _resizing(node: OnnxNode) -> Resize | str:
         rule, nearest = "half_pixel", "round_prefer_ceil"
     mode, coordinates = {"bilinear": "linear"}.get(mode, mode), _COORDINATES.get(rule)
     if mode not in ("nearest", "linear", "cubic") or coordinates is None or nearest not in _NEAREST:
-        return f"{mode} by {rule}" + (f" and {nearest}" if mode == "nearest" else "")
+        raise Unsupported(f"({mode} by {rule}" + (f" and {nearest})" if mode == "nearest" else ")"))
     if mode == "nearest":
         return Resize("nearest", coordinates=coordinates, rounding=_NEAREST[nearest])
     if mode == "linear":

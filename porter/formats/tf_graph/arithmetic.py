@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from porter.filegraph.arithmetic import batch_norm, clip, combine
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import band, by_number
 from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul, running_sums
 from porter.filegraph.reductions import factors, log_sum_exp, softmax, unit_of
-from porter.filegraph.walk import Lacks, Read, apply
+from porter.filegraph.walk import Read, apply
 from porter.formats.tf_graph.nodes import GraphNode, Walk
-from porter.formats.tf_graph.windows import wrong_layout
+from porter.formats.tf_graph.windows import expect_layout
 from porter.graph import Exp
 
 _KINDS = {
@@ -46,13 +47,14 @@ def read_binary(walk: Walk, node: GraphNode) -> Read:
         for keep, pattern in _LOG_SUMS:
             if (found := walk.flow.match(node, pattern)) is not None:
                 return log_sum_exp(walk, node, found["x"], found["#axes"], keep)
+    expect_layout(node)
     unit = unit_of(walk, node) if node.op == "Mul" else None
-    return wrong_layout(node) or (combine(walk, node, kind_of(node), node.inputs) if unit is None else unit)
+    return combine(walk, node, kind_of(node), node.inputs) if unit is None else unit
 
 
 def read_clip(walk: Walk, node: GraphNode) -> Read:
-    low, high = (walk.flow.number(bound) for bound in node.inputs[1:3])
-    return Lacks() if low is None or high is None else clip(walk, node, node.source, low, high)
+    low, high = (walk.number(bound) for bound in node.inputs[1:3])
+    return clip(walk, node, node.source, low, high)
 
 
 def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
@@ -60,17 +62,16 @@ def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
     (nn_ops.cc).
     """
     if node.flag("is_training", True):
-        return Lacks(f"{node.op} in training mode")
+        raise Unsupported("in training mode")
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
-    return wrong_layout(node) or batch_norm(
-        walk, node, node.source, tensors, node.real("epsilon", _FUSED_EPSILON)
-    )
+    expect_layout(node)
+    return batch_norm(walk, node, node.source, tensors, node.real("epsilon", _FUSED_EPSILON))
 
 
 def read_old_norm(walk: Walk, node: GraphNode) -> Read:
     """BatchNormWithGlobalNormalization: t, m, v, beta, gamma (tensorflow/core/ops/nn_ops.cc)."""
     if not node.flag("scale_after_normalization"):
-        return Lacks()
+        raise Unsupported("without scale_after_normalization")
     tensors = dict(zip(("mean", "variance", "beta", "gamma"), node.inputs[1:], strict=True))
     return batch_norm(walk, node, node.source, tensors, node.real("variance_epsilon", 0.0))
 
@@ -83,7 +84,7 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
     if not any(turned) and not walk.is_value(node.source):
         return by_matrix(walk, node, *node.inputs)
     if turned[0]:
-        return Lacks(f"{node.op} with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}")
+        raise Unsupported(f"with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}")
     return dense(walk, node, node.source, Product(node.inputs[1], "OI" if turned[1] else "IO"))
 
 
@@ -110,17 +111,15 @@ def read_rounded(walk: Walk, node: GraphNode) -> Read:
 
 def read_running_sums(walk: Walk, node: GraphNode) -> Read:
     """Cumsum."""
-    axis = walk.flow.number(node.inputs[1])
-    if axis is None:
-        return Lacks("Cumsum along an axis that is computed")
-    return running_sums(walk, node, node.source, int(axis), node.flag("reverse"), node.flag("exclusive"))
+    axis = int(walk.number(node.inputs[1]))
+    return running_sums(walk, node, node.source, axis, node.flag("reverse"), node.flag("exclusive"))
 
 
 def read_product_along(walk: Walk, node: GraphNode) -> Read:
     """Prod over axes."""
     places = walk.flow.integers(node.inputs[1])
     if not places:
-        return Lacks("Prod of everything")
+        raise Unsupported("of everything")
     return factors(walk, node, node.source, places, node.flag("keep_dims"))
 
 
@@ -128,8 +127,6 @@ def read_band(walk: Walk, node: GraphNode) -> Read:
     """MatrixBandPart: so many diagonals below and above the main one; all of them where a number is below
     0.
     """
-    below, above = (walk.flow.number(source) for source in node.inputs[1:3])
-    if below is None or above is None:
-        return Lacks("MatrixBandPart by numbers that are computed")
+    below, above = (walk.number(source) for source in node.inputs[1:3])
     bounds = None if below < 0 else -int(below), None if above < 0 else int(above)
     return band(walk, node, node.source, *bounds)

@@ -17,7 +17,7 @@ _OBSERVERS = frozenset(
         "Assert",
         "InTopK",
         "InTopKV2",
-        "NoOp",
+        "Unsupported",
         "Print",
         "PrintV2",
         "Rank",

@@ -13,12 +13,14 @@ from porter.filegraph.arithmetic import negative, ones, square, squared_differen
 from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.choices import both, choice, comparison, either, is_truth, opposite
 from porter.filegraph.dataflow import Reference
-from porter.filegraph.dims import Dim, of_sizes
+from porter.filegraph.dims import Dim, Numbers, of_sizes
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import equality, reader, there_and_back
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction, log_softmax, reduce, root, softmax
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
-from porter.filegraph.walk import Lacks, Read, Reader, Repeated, always, by_numbers, by_sizes, unary
+from porter.filegraph.views import View
+from porter.filegraph.walk import Read, Reader, Repeated, Zeros, always, by_numbers, by_sizes, unary
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import INTEGERS, TRUTH, WIDE_FLOATS, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
@@ -51,11 +53,11 @@ from porter.graph import (
 _FUNCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Min": "min", "Sum": "sum"}
 
 
-def _sizes(walk: Walk, node: GraphNode) -> list[Read]:
+def _sizes(walk: Walk, node: GraphNode) -> list[Numbers | None]:
     """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
     known = [walk.sizes(source) for source in node.inputs]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
-    return [Lacks() if sizes is None else of_sizes(number(sizes)) for sizes in known]
+    return [None if sizes is None else of_sizes(number(sizes)) for sizes in known]
 
 
 def _cast(walk: Walk, node: GraphNode) -> Read:
@@ -68,21 +70,20 @@ def _cast(walk: Walk, node: GraphNode) -> Read:
         return walk.view(source)
     if kinds[1] in INTEGERS and (truth or kinds[0] in WIDE_FLOATS):
         return there_and_back(walk, node, source, is_cast)
-    return Lacks()
+    raise Unsupported("to a type that rounds, or of numbers that are not real")
 
 
 def _reduce(walk: Walk, node: GraphNode) -> Read:
     """Mean, Max, Min and Sum."""
-    source, places, keep = node.source, walk.flow.integers(node.inputs[1]), node.flag("keep_dims")
+    source, places, keep = node.source, walk.integers(node.inputs[1]), node.flag("keep_dims")
     if not places:
-        return Lacks()
+        raise Unsupported("over no axes")
     return reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
 
 
 def _concat(walk: Walk, node: GraphNode) -> Read:
     *sources, last = node.inputs
-    axis = walk.flow.number(last)
-    return Lacks() if axis is None else moves.concat(walk, node, sources, int(axis))
+    return moves.concat(walk, node, sources, int(walk.number(last)))
 
 
 def _slice(walk: Walk, node: GraphNode) -> Read:
@@ -96,7 +97,7 @@ def _slice(walk: Walk, node: GraphNode) -> Read:
     )
 
 
-def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
+def _split(walk: Walk, node: GraphNode) -> list[View]:
     if node.op == "Unpack":
         return read_split(walk, node, "Unpack", node.integer("axis"), node.integer("num", 1))
     return read_split(
@@ -106,12 +107,8 @@ def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
 
 def _roll(walk: Walk, node: GraphNode) -> Read:
     """Roll: value, shifts, axes."""
-    shifts, places = (walk.flow.integers(source) for source in node.inputs[1:])
-    return (
-        moves.roll(walk, node, node.source, dict(zip(places, shifts, strict=True)))
-        if shifts and places
-        else Lacks()
-    )
+    shifts, places = (walk.integers(source) for source in node.inputs[1:])
+    return moves.roll(walk, node, node.source, dict(zip(places, shifts, strict=True)))
 
 
 def _gather(walk: Walk, node: GraphNode) -> Read:
@@ -129,7 +126,7 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
         or sizes is None
         or node.integer("batch_dims")
     ):
-        return Lacks(f"{node.op} of several places")
+        raise Unsupported("of several places")
     if not shape:
         return moves.cut(walk, node, node.source, {int(axis): places[0]})
     return moves.gather(walk, node, node.source, place_of(int(axis), len(sizes)), places)
@@ -139,7 +136,7 @@ def _diagonal(walk: Walk, node: GraphNode) -> Read:
     """MatrixDiagPartV3 of one diagonal: value, its place, what fills up shorter ones."""
     offset = walk.flow.number(node.inputs[1])
     if offset is None:
-        return Lacks(f"{node.op} of several diagonals")
+        raise Unsupported("of several diagonals")
     return moves.diagonal(walk, node, node.source, (-2, -1), int(offset))
 
 
@@ -149,13 +146,13 @@ def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -
     """
     before = walk.unrepeated(source)
     if before != source:
-        return Lacks(repeated=Repeated(before, tuple(sizes)))
+        return Repeated(before, tuple(sizes))
     return moves.reshape(walk, node, source, sizes)
 
 
 def _depth_to_space(walk: Walk, node: GraphNode) -> Read:
-    op = DepthToSpace(node.integer("block_size"), "DCR")
-    return windows.wrong_layout(node) or walk.builder.add(node.name, op, walk.value(node.source))
+    windows.expect_layout(node)
+    return walk.builder.add(node.name, DepthToSpace(node.integer("block_size"), "DCR"), walk.first(node))
 
 
 def _response_norm(walk: Walk, node: GraphNode) -> Read:
@@ -167,10 +164,8 @@ def _response_norm(walk: Walk, node: GraphNode) -> Read:
 
 def _fill(walk: Walk, node: GraphNode) -> Read:
     """One number, of sizes that are computed from open ones."""
-    sizes, number = walk.flow.dims(node.source), walk.flow.number(node.inputs[1])
-    if sizes is None or number is None:
-        return Lacks()
-    return Lacks(repeated=Repeated(node.inputs[1], tuple(sizes))) if number else Lacks(zeros=tuple(sizes))
+    sizes = tuple(walk.dims(node.source))
+    return Repeated(node.inputs[1], sizes) if walk.number(node.inputs[1]) else Zeros(sizes)
 
 
 def _block(walk: Walk, node: GraphNode) -> Stated:
@@ -181,8 +176,7 @@ def _block(walk: Walk, node: GraphNode) -> Stated:
 
 
 def _space_to_depth(walk: Walk, node: GraphNode) -> Read:
-    if node.text("data_format", "NHWC") != "NHWC":
-        return Lacks("SpaceToDepth with the channels first")
+    windows.expect_layout(node)
     return moves.cells_as_channels(walk, node.source, node.integer("block_size"), False)
 
 
@@ -280,5 +274,5 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.source, node.integers("squeeze_dims")),
     "Tile": by_sizes(moves.repeat),
     "Transpose": by_numbers(moves.transpose),
-    "ZerosLike": lambda walk, node: Lacks(zeros=walk.sizes(node.source)),
+    "ZerosLike": lambda walk, node: Zeros(walk.known_sizes(node.source)),
 }

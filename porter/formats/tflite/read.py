@@ -17,7 +17,7 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
-from porter.filegraph.file_graph import FileGraph, completed
+from porter.filegraph.file_graph import FileGraph, Unsupported, completed
 from porter.filegraph.functions import by_number, equality
 from porter.filegraph.layers import part
 from porter.filegraph.names import expect_values
@@ -34,12 +34,13 @@ from porter.filegraph.reductions import (
     unit_of,
 )
 from porter.filegraph.tensorflow import further_image, read_slice, read_split, read_stack
+from porter.filegraph.views import View
 from porter.filegraph.walk import (
     Image,
-    Lacks,
     NodeWalk,
     Read,
     Reader,
+    Zeros,
     always,
     begin,
     by_numbers,
@@ -166,7 +167,7 @@ def _dense(walk: Walk, node: Operator) -> Read:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
     kernel, source, sizes = stored(walk, node, 1), node.source, walk.sizes(node.source)
     if kernel is None or len(kernel.shape) != 2 or node.scalar(1, "b"):
-        return Lacks(f"{node.op} whose kernel is not stored row by row")
+        raise Unsupported("whose kernel is not stored row by row")
     rows = [-1, kernel.shape[1]]
     if not node.scalar(2, "B") and sizes is not None and len(sizes) != 2:
         source = part(walk, node, "flatten", lambda walk, flat: moves.reshape(walk, flat, flat.source, rows))
@@ -179,11 +180,9 @@ def _product(walk: Walk, node: Operator) -> Read:
     turned = [bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))]
     if all(map(walk.is_value, node.inputs)):
         return matmul(walk, node, node.inputs, turned)
-    return (
-        Lacks()
-        if turned[0]
-        else dense(walk, node, node.source, Product(node.inputs[1], "OI" if turned[1] else "IO"))
-    )
+    if turned[0]:
+        raise Unsupported("with adj_x")
+    return dense(walk, node, node.source, Product(node.inputs[1], "OI" if turned[1] else "IO"))
 
 
 def _binary(walk: Walk, node: Operator) -> Read:
@@ -191,24 +190,23 @@ def _binary(walk: Walk, node: Operator) -> Read:
     for place, (source, _) in enumerate(node.inputs[:2]):
         filled = walk.flow.nodes[source]
         if node.op == "MUL" and filled.op == "FILL" and walk.flow.number(filled.inputs[1]) == 1:
-            sizes = walk.flow.dims(filled.source)
-            return moves.expand(walk, node, node.inputs[1 - place], sizes) if sizes is not None else Lacks()
+            return moves.expand(walk, node, node.inputs[1 - place], walk.dims(filled.source))
     unit = unit_of(walk, node) if node.op == "MUL" else None
     return combine(walk, node, kind(node), node.inputs) if unit is None else unit
 
 
 def _reshape(walk: Walk, node: Operator) -> Read:
-    sizes = walk.flow.dims(node.inputs[1]) if len(node.inputs) > 1 else [*stated_numbers(node)]
-    return Lacks() if sizes is None else moves.reshape(walk, node, node.source, sizes)
+    sizes = walk.dims(node.inputs[1]) if len(node.inputs) > 1 else [*stated_numbers(node)]
+    return moves.reshape(walk, node, node.source, sizes)
 
 
 _FUNCTIONS: Mapping[str, Reduction] = {"MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "SUM": "sum"}
 
 
 def _reduce(walk: Walk, node: Operator) -> Read:
-    places, keep = walk.flow.integers(node.inputs[1]), bool(node.scalar(0, "B"))
+    places, keep = walk.integers(node.inputs[1]), bool(node.scalar(0, "B"))
     if not places:
-        return Lacks()
+        raise Unsupported("over no axes")
     return reduce(walk, node, node.source, _FUNCTIONS[node.op], places, keep)
 
 
@@ -216,11 +214,9 @@ def _slice(walk: Walk, node: Operator) -> Read:
     batch = _before_zeros(walk, node) if node.op == "SLICE" else None
     if batch is not None:
         return walk.view(batch)
-    return (
-        Lacks()
-        if node.scalar(5, "B")
-        else read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
-    )
+    if node.scalar(5, "B"):
+        raise Unsupported("whose ends are offsets")
+    return read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
 
 
 def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
@@ -240,7 +236,7 @@ def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
 def _gather(walk: Walk, node: Operator) -> Read:
     places, shape = walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
     if not places or shape is None or len(shape) > 1 or node.scalar(1, "i"):
-        return Lacks(f"{node.op} by indices that the model computes as it runs, or that differ by image")
+        raise Unsupported("by indices that the model computes as it runs, or that differ by image")
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
         return moves.cut(walk, node, node.source, {axis: slice(place, place + 1 or None) if shape else place})
@@ -248,11 +244,10 @@ def _gather(walk: Walk, node: Operator) -> Read:
 
 
 def _reverse(walk: Walk, node: Operator) -> Read:
-    places = walk.flow.integers(node.inputs[1])
-    return moves.turned_round(walk, node, node.source, places) if places else Lacks()
+    return moves.turned_round(walk, node, node.source, walk.integers(node.inputs[1]))
 
 
-def _split(walk: Walk, node: Operator) -> Read | list[Read]:
+def _split(walk: Walk, node: Operator) -> list[View]:
     if node.op == "UNPACK":
         return read_split(walk, node, "Unpack", node.scalar(1, "i"), len(node.gives))
     return read_split(walk, node, "Split" if node.op == "SPLIT" else "SplitV", 0, len(node.gives))
@@ -264,14 +259,14 @@ def _response_norm(node: Operator) -> Op:
 
 
 def _sizes(walk: Walk, node: Operator) -> Read:
-    sizes = walk.sizes(node.source)
-    return Lacks() if sizes is None else of_sizes(sizes)
+    return of_sizes(walk.known_sizes(node.source))
 
 
 def _filled(walk: Walk, node: Operator) -> Read:
     """Zeros of sizes, of which some are open."""
-    sizes = walk.flow.dims(node.source)
-    return Lacks(zeros=tuple(sizes) if sizes is not None and walk.flow.number(node.inputs[1]) == 0 else None)
+    if walk.number(node.inputs[1]) != 0:
+        raise Unsupported("by another number than 0 to open sizes")
+    return Zeros(tuple(walk.dims(node.source)))
 
 
 def _rounded(walk: Walk, node: Operator) -> Read:
@@ -284,15 +279,29 @@ def _running_sums(walk: Walk, node: Operator) -> Read:
     """CUMSUM, whose options are whether it leaves each number itself out, and whether it goes backwards."""
     axis = walk.flow.number(node.inputs[1])
     if axis is None:
-        return Lacks("CUMSUM along an axis that the model computes as it runs")
+        raise Unsupported("along an axis that the model computes as it runs")
     exclusive, reverse = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
     return running_sums(walk, node, node.source, int(axis), reverse, exclusive)
 
 
 def _factors(walk: Walk, node: Operator) -> Read:
     """REDUCE_PROD."""
-    places = walk.flow.integers(node.inputs[1])
-    return factors(walk, node, node.source, places, bool(node.scalar(0, "B"))) if places else Lacks()
+    places = walk.integers(node.inputs[1])
+    if not places:
+        raise Unsupported("over no axes")
+    return factors(walk, node, node.source, places, bool(node.scalar(0, "B")))
+
+
+def _cast(walk: Walk, node: Operator) -> View:
+    if not is_cast(node) or node.scalar(0, "b") not in (0, 3):
+        raise Unsupported("to a type that rounds, or of numbers that are not real")
+    return walk.view(node.source)
+
+
+def _softmax(walk: Walk, node: Operator) -> View:
+    if node.scalar(0, "f", 1.0) != 1:
+        raise Unsupported("with a beta")
+    return softmax(walk, node, node.source, -1)
 
 
 READERS: Mapping[str, Reader[Operator]] = {
@@ -320,9 +329,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "BATCH_MATMUL": _product,
     "BATCH_TO_SPACE_ND": put_together,
     "BROADCAST_TO": by_sizes(moves.expand),
-    "CAST": lambda walk, node: (
-        walk.view(node.source) if is_cast(node) and node.scalar(0, "b") in (0, 3) else Lacks()
-    ),
+    "CAST": _cast,
     "CEIL": always(ops.Ceil()),
     "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
     "CUMSUM": _running_sums,
@@ -357,11 +364,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "REVERSE_V2": _reverse,
     "RSQRT": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
     "SHAPE": _sizes,
-    "SOFTMAX": lambda walk, node: (
-        Lacks("SOFTMAX with a beta")
-        if node.scalar(0, "f", 1.0) != 1
-        else softmax(walk, node, node.source, -1)
-    ),
+    "SOFTMAX": _softmax,
     "SPACE_TO_BATCH_ND": take_apart,
     "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(
         walk, node.source, node.scalar(0, "i"), False
@@ -374,5 +377,5 @@ READERS: Mapping[str, Reader[Operator]] = {
     "TILE": by_sizes(moves.repeat),
     "TRANSPOSE": by_numbers(moves.transpose),
     "TRANSPOSE_CONV": windows.read_transposed,
-    "ZEROS_LIKE": lambda walk, node: Lacks(zeros=walk.sizes(node.source)),
+    "ZEROS_LIKE": lambda walk, node: Zeros(walk.known_sizes(node.source)),
 }

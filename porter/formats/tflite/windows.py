@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from porter.filegraph import moves, tensorflow
 from porter.filegraph.dataflow import Tensor
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
 from porter.filegraph.tensorflow import pads_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NodeWalk, Read
+from porter.filegraph.walk import NodeWalk, Read
 from porter.formats.tflite.model import Operator
 from porter.graph import ops
 from porter.graph.ops import LARGEST_FLOAT32
@@ -48,7 +48,7 @@ def read_conv(walk: NodeWalk[Operator], node: Operator) -> Read:
     by_channel, kernel, value = node.op == "DEPTHWISE_CONV_2D", stored(walk, node, 1), walk.first(node)
     held = _held(walk, node, "IHWO" if by_channel else "OHWI")
     if held is None or kernel is None or 0 in kernel.shape:
-        return Lacks(f"{node.op} whose kernel is not stored")
+        raise Unsupported("whose kernel is not stored")
     filters, channels = kernel.shape[3 if by_channel else 0], value.channels or kernel.shape[3]
     groups = channels if by_channel else channels // kernel.shape[3]
     window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
@@ -61,7 +61,7 @@ def read_transposed(walk: NodeWalk[Operator], node: Operator) -> Read:
     held, value = _held(walk, node, "IHWO", 3), walk.value(node.inputs[2])
     known = walk.views.of(value).sizes or ()
     if held is None or kernel is None or wanted is None or len(wanted) != 4 or len(known) != 4:
-        return Lacks(f"{node.op} to a size that is not stated")
+        raise Unsupported("to a size that is not stated")
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
     pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
     return walk.builder.transposed(node.name, value, ops.ConvTranspose(kernel.shape[0], window, pads), held)
@@ -86,9 +86,7 @@ def read_pool(walk: NodeWalk[Operator], node: Operator) -> Read:
 
 
 def read_pad(walk: NodeWalk[Operator], node: Operator) -> Read:
-    pairs, fill = pads_of(walk, node), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
-    if fill is None:
-        return Lacks()
+    pairs, fill = pads_of(walk, node), walk.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
     if node.op == "MIRROR_PAD":
         return moves.extend(walk, node, node.source, pairs, "symmetric" if node.scalar(0, "b") else "reflect")
     return moves.pad(walk, node, node.source, pairs, fill)
@@ -97,6 +95,4 @@ def read_pad(walk: NodeWalk[Operator], node: Operator) -> Read:
 def read_resize(walk: NodeWalk[Operator], node: Operator) -> Read:
     linear = node.op == "RESIZE_BILINEAR"
     ends, half = (bool(node.scalar(field, "B")) for field in ((2, 3) if linear else (0, 1)))
-    return tensorflow.read_resize(
-        walk, node, lambda by: tensorflow.nearest_or_linear(node.op, linear, by, half, ends)
-    )
+    return tensorflow.read_resize(walk, node, lambda by: tensorflow.nearest_or_linear(linear, by, half, ends))

@@ -15,12 +15,12 @@ from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import log_softmax, reduce, softmax
 from porter.filegraph.resampling import resize
-from porter.filegraph.walk import Image, Lacks, NodeWalk, Read, Reader, always, of_map, unary
+from porter.filegraph.walk import Image, NodeWalk, Read, Reader, always, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
@@ -126,7 +126,7 @@ def _conv(walk: Walk, layer: Layer) -> Read:
 def _transposed(walk: Walk, layer: Layer) -> Read:
     window, (top, bottom, left, right) = _window(layer)
     if len(layer.inputs) != 1:
-        return Lacks(f"{layer.op} to the size of another value")
+        raise Unsupported("to the size of another value")
     down, across = layer.pair("adjH", "adjW", 0)
     pads = top, bottom - down, left, right - across
     op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, layer.count("groups", 1))
@@ -148,14 +148,14 @@ def _pool(walk: Walk, layer: Layer) -> Read:
     if layer.flag("divide", True):
         return found
     if any(pads) or rounding == "ceil":
-        return Lacks("a sum of windows that reach over the edge")
+        raise Unsupported("as a sum of windows that reach over the edge")
     return walk.builder.affine(f"{layer.name}:sum", found, (float(math.prod(window.kernel)),), (0.0,))
 
 
 def _whole(walk: Walk, layer: Layer) -> Read:
     """SpatialAdaptive pools to one cell."""
     if layer.pair("H", "W", 1) != (1, 1):
-        return Lacks(f"{layer.op} to more than one cell")
+        raise Unsupported("to more than one cell")
     function: ops.Function = "max" if "Max" in layer.op else "mean"
     return walk.builder.reduce(layer.name, walk.first(layer), function, CELLS)
 
@@ -169,7 +169,7 @@ def _norm(walk: Walk, layer: Layer) -> Read:
     """Without stored statistics those of the batch are meant."""
     variance = layer.tensors.get("running_var", f"{layer.name}:variance")
     if "running_mean" not in layer.tensors or walk.flow.constants.declared(variance) is None:
-        return Lacks(f"{layer.op} with the statistics of the batch")
+        raise Unsupported("with the statistics of the batch")
     roles = {"mean": layer.tensors["running_mean"], "variance": variance}
     roles |= {
         role: layer.tensors[name]
@@ -209,7 +209,7 @@ def _deep_concat(walk: Walk, layer: Layer) -> Read:
         if value.is_map and value.shape is not None and None not in value.shape
     ]
     if len(cells) < len(values):
-        return Lacks(f"{layer.op} of maps of open sizes")
+        raise Unsupported("of maps of open sizes")
     rows, columns = (max(size[axis] or 0 for size in cells) for axis in (0, 1))
     padded = list[Value]()
     for place, (value, size) in enumerate(zip(values, cells, strict=True)):
@@ -221,9 +221,9 @@ def _deep_concat(walk: Walk, layer: Layer) -> Read:
 
 def _view(walk: Walk, layer: Layer) -> Read:
     """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
-    sizes, known = layer.counts("size"), walk.sizes(layer.source)
-    if known is None or not sizes:
-        return Lacks()
+    sizes, known = layer.counts("size"), walk.known_sizes(layer.source)
+    if not sizes:
+        raise Unsupported("to no sizes")
     of_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
     return moves.reshape(walk, layer, layer.source, [known[0], *(sizes[1:] if of_batch else sizes)])
 
@@ -237,7 +237,7 @@ def _padding(walk: Walk, layer: Layer) -> Read:
     """Cells before an axis, if it is below zero, or behind it."""
     cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
     if layer.count("index", 1) != 1:
-        return Lacks("Padding within an axis")
+        raise Unsupported("within an axis")
     axis = layer.count("dim", 1) - 1 + (0 < rank < len(walk.sizes(layer.source) or ()))
     return moves.pad(
         walk, layer, layer.source, {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0)
@@ -247,7 +247,7 @@ def _padding(walk: Walk, layer: Layer) -> Read:
 def _threshold(walk: Walk, layer: Layer) -> Read:
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
-        return Lacks("Threshold to another number")
+        raise Unsupported("to another number")
     return clip(walk, layer, layer.source, least, math.inf)
 
 
@@ -264,7 +264,7 @@ def _bilinear(walk: Walk, layer: Layer) -> Read:
     """Between the corners (THNN/generic/SpatialUpSamplingBilinear.c)."""
     known, factor = walk.sizes(layer.source), layer.count("scale_factor", 0)
     if known is None or factor < 1:
-        return Lacks(f"{layer.op} to a stated size")
+        raise Unsupported("to a stated size")
     sizes = {place: known[place] * factor for place in (2, 3)}
     return resize(walk, layer, layer.source, ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 

@@ -12,12 +12,11 @@ from porter.filegraph import arithmetic, functions
 from porter.filegraph.builder import Value
 from porter.filegraph.choices import choose
 from porter.filegraph.dataflow import Operand, Reference
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
 from porter.filegraph.products import Product, attention, bilinear, by_matrix, dense, matmul, with_matrices
 from porter.filegraph.reductions import norm, reduce
-from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, apply
+from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph import LARGEST_FLOAT32, Affine, Clip, LayerNorm, LeakyRelu, PRelu, RmsNorm
@@ -84,7 +83,7 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
     """A sum, difference, product, quotient, bound or power: of values, or of a value and a constant."""
     first, second = node.arguments["self"], node.arguments["exponent" if node.op == "pow" else "other"]
     if node.arguments.get("alpha", 1) != 1:
-        return Lacks(f"{node.op} with alpha")
+        raise Unsupported("with alpha")
     if node.arguments.get("rounding_mode"):
         return read_rounded(walk, node)
     found = (
@@ -151,7 +150,7 @@ def read_between(walk: Walk, node: AtenNode) -> Read:
     share = node.arguments["weight"]
     number = walk.flow.number(share)
     if number is None and not walk.is_value(share):
-        return Lacks(f"{node.op} by stored numbers of each place")
+        raise Unsupported("by stored numbers of each place")
     return functions.between(
         walk, node, node.arguments["self"], node.arguments["end"], share if number is None else number
     )
@@ -162,9 +161,7 @@ def read_distance(walk: Walk, node: AtenNode) -> Read:
     first, second = node.arguments["x1"], node.arguments["x2"]
     apart = functions.pair(walk, functions.within(node, "apart"), "Sub", first, second)
     least = Affine((1.0,), (float(node.arguments.get("eps", 1e-6)),))
-    added = functions.then(walk, functions.within(node, "added"), apart, least)
-    if not isinstance(added, View):
-        return added
+    added = apply(walk, functions.within(node, "added"), apart, least)
     order, keep = float(node.arguments.get("p", 2)), bool(node.arguments.get("keepdim"))
     return norm(walk, node, added, [-1], keep, order)
 
@@ -176,13 +173,11 @@ def read_cosine(walk: Walk, node: AtenNode) -> Read:
     first, second = node.arguments["x1"], node.arguments["x2"]
     places, least = [int(node.arguments.get("dim", 1))], float(node.arguments.get("eps", 1e-8))
     product = functions.pair(walk, functions.within(node, "product"), "Mul", first, second)
-    if not isinstance(product, View):
-        return product
     found = reduce(walk, functions.within(node, "sum"), product, "sum", places, False)
     for name, source in (("first", first), ("second", second)):
         size = norm(walk, functions.within(node, f"{name}_norm"), source, places, False, 2)
         bound = Clip(least, LARGEST_FLOAT32)
-        over = functions.then(walk, functions.within(node, f"{name}_bound"), size, bound)
+        over = apply(walk, functions.within(node, f"{name}_bound"), size, bound)
         last = node if name == "second" else functions.within(node, "quotient")
         found = functions.pair(walk, last, "Div", found, over)
     return found
@@ -192,7 +187,7 @@ def _scaled_by(walk: Walk, node: AtenNode, factor: float, kind: str) -> Read:
     """A value plus a factor times the product, or the quotient, of two others."""
     inner = functions.within(node, "product")
     product = functions.pair(walk, inner, kind, node.arguments["tensor1"], node.arguments["tensor2"])
-    scaled = functions.then(walk, functions.within(node, "scaled"), product, Affine((factor,), (0.0,)))
+    scaled = apply(walk, functions.within(node, "scaled"), product, Affine((factor,), (0.0,)))
     return functions.pair(walk, node, "Add", scaled, node.arguments["self"])
 
 
@@ -202,9 +197,7 @@ def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
     if node.op == "addcdiv" or factor != 1 or walk.flow.is_value(node.arguments["self"]):
         return _scaled_by(walk, node, factor, "Div" if node.op == "addcdiv" else "Mul")
     product = arithmetic.combine(walk, node, "Mul", (node.arguments["tensor1"], node.arguments["tensor2"]))
-    if not isinstance(product, View):
-        return product
-    return arithmetic.combine_constant(walk, node, "Add", product, node.arguments["self"])
+    return arithmetic.combine_constant(walk, node, "Add", walk.given(product), node.arguments["self"])
 
 
 def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
@@ -244,7 +237,7 @@ def read_clip(walk: Walk, node: AtenNode) -> Read:
         if node.arguments[name] is not None:
             bound = walk.flow.number(node.arguments[name])
             if bound is None:
-                return Lacks(f"{node.op} with computed bounds")
+                raise Unsupported("with computed bounds")
             bounds[name] = bound
     return arithmetic.clip(walk, node, node.arguments["self"], bounds["min"], bounds["max"])
 
@@ -253,9 +246,9 @@ def read_batch_norm(walk: Walk, node: AtenNode) -> Read:
     """batch_norm and its forms for inference, whose further outputs nothing reads."""
     tensors = _given(node, gamma="weight", beta="bias", mean="running_mean", variance="running_var")
     if not {"mean", "variance"} <= tensors.keys():
-        return Lacks(f"{node.op} with the statistics of its input")
+        raise Unsupported("with the statistics of its input")
     if node.arguments.get("training"):
-        return Lacks(f"{node.op} in training mode (call model.eval() before torch.export.export)")
+        raise Unsupported("in training mode (call model.eval() before torch.export.export)")
     epsilon, momentum = (float(node.arguments[name]) for name in ("eps", "momentum"))
     return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, epsilon, momentum)
 
@@ -321,15 +314,19 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
             return matmul(walk, node, node.inputs)
         if not walk.is_value(source):
             return by_matrix(walk, node, source, kernel)
-    found = dense(walk, node, source, Product(*_matrix(walk, kernel), bias, factors))
-    held = walk.flow.weights(kernel) if found == Lacks() and bias is None else None
-    return found if held is None or len(held.shape) < 3 else with_matrices(walk, node, source, held)
+    held = walk.flow.weights(kernel)
+    matrix = Product(*_matrix(walk, kernel), bias, factors)
+    if held is None or len(held.shape) < 3 or bias is not None:
+        return dense(walk, node, source, matrix)
+    return first_of(
+        lambda: dense(walk, node, source, matrix), lambda: with_matrices(walk, node, source, held)
+    )
 
 
 def read_attention(walk: Walk, node: AtenNode) -> Read:
     """scaled_dot_product_attention without dropout."""
     if node.arguments.get("is_causal") or node.arguments.get("enable_gqa") or node.arguments.get("dropout_p"):
-        return Lacks(f"{node.op} that is causal, of grouped queries or with dropout")
+        raise Unsupported("that is causal, of grouped queries or with dropout")
     heads = [walk.array(node.arguments[name]) for name in ("query", "key", "value")]
     return attention(walk, node, heads, _mask(walk, node), node.arguments.get("scale"))
 
@@ -380,14 +377,14 @@ def read_elu(walk: Walk, node: AtenNode) -> Read:
     """scale * Elu(x), which a SELU is too."""
     alpha, factor, inner = (float(node.arguments.get(name, 1)) for name in ("alpha", "scale", "input_scale"))
     if inner != 1:
-        return Lacks("elu with scales")
+        raise Unsupported("with scales")
     return apply(walk, node, node.arguments["self"], *arithmetic.scaled_elu(alpha, factor))
 
 
 def read_random_slope(walk: Walk, node: AtenNode) -> Read:
     """rrelu, whose slope is outside of training the mean of its bounds."""
     if node.arguments.get("training"):
-        return Lacks("rrelu in training mode (call model.eval() before torch.export.export)")
+        raise Unsupported("in training mode (call model.eval() before torch.export.export)")
     lower, upper = (
         float(node.arguments.get(name, default)) for name, default in (("lower", 1 / 8), ("upper", 1 / 3))
     )
@@ -420,11 +417,9 @@ def read_masked(walk: Walk, node: AtenNode) -> Read:
 
 def read_softplus(walk: Walk, node: AtenNode) -> Read:
     op = softplus(node.arguments.get("threshold", 20)) if node.arguments.get("beta", 1) == 1 else None
-    return (
-        apply(walk, node, node.arguments["self"], op)
-        if op is not None
-        else Lacks("softplus with a beta or threshold")
-    )
+    if op is None:
+        raise Unsupported("with a beta or threshold")
+    return apply(walk, node, node.arguments["self"], op)
 
 
 def read_prelu(walk: Walk, node: AtenNode) -> Read:
@@ -432,7 +427,7 @@ def read_prelu(walk: Walk, node: AtenNode) -> Read:
     source, alpha = node.arguments["self"], node.arguments["weight"]
     tensor = walk.flow.tensor(alpha)
     if tensor is None or len(tensor.shape) > 1:
-        return Lacks("prelu with computed slopes")
+        raise Unsupported("with computed slopes")
     view = walk.by_cell(source, 1)
     if tensor.shape == (view.value.channels,) and walk.views.has_channels(view, 1):
         return walk.views.like(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from porter.filegraph.walk import NoOp
+from porter.filegraph.file_graph import Unsupported
 from porter.formats.torch_export.nodes import AtenNode
 
 Kind = Callable[[Any], bool]
@@ -66,7 +66,7 @@ def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
         nodes: all of the program, by name.
 
     Raises:
-        NoOp: an argument is computed, and porter's op states it.
+        Unsupported: an argument is computed, and porter's op states it.
         ValueError: an argument is of another kind.
     """
     for name, stated in node.arguments.items():
@@ -74,7 +74,7 @@ def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
         if kind is not None and stated is not None and not kind(stated):
             for each in stated if isinstance(stated, list) else [stated]:
                 if isinstance(each, tuple):
-                    raise NoOp(f"{node.op} whose argument '{name}' is {_computed(nodes[each[0]])}")
+                    raise Unsupported(f"whose argument '{name}' is {_computed(nodes[each[0]])}")
             raise ValueError(f"its argument '{name:.40}' is {stated!r:.40}")
 
 

@@ -12,6 +12,7 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known, ratio
+from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.functions import band, within
 from porter.filegraph.places import place_of
 from porter.filegraph.products import running_sums
@@ -28,7 +29,7 @@ from porter.filegraph.reductions import (
 )
 from porter.filegraph.resampling import resize
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, leave_out
+from porter.filegraph.walk import Read, Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -73,22 +74,17 @@ DROPOUTS: Mapping[str, str] = {
 
 
 def read_dropout(walk: Walk, node: AtenNode) -> Read:
-    found = read_same(walk, node)
-    if isinstance(found, View):
-        return leave_out(
-            walk,
-            LeftOut(node.module or node.name, DROPOUTS[node.op], float(node.arguments["p"])),
-            taken(node),
-        )
-    return found
+    read_same(walk, node)
+    layer = LeftOut(node.module or node.name, DROPOUTS[node.op], float(node.arguments["p"]))
+    return leave_out(walk, layer, taken(node))
 
 
 def read_same(walk: Walk, node: AtenNode) -> Read:
     """Casts between real numbers, copies, and what does nothing in inference."""
     if node.arguments.get("dtype") not in EXACT_TYPES:
-        return Lacks(f"a cast to {_type(node)}, which rounds")
+        raise Unsupported(f"to {_type(node)}, which rounds")
     if node.arguments.get("train"):
-        return Lacks(f"{node.op} in training mode (call model.eval() before torch.export.export)")
+        raise Unsupported("in training mode (call model.eval() before torch.export.export)")
     return walk.view(taken(node))
 
 
@@ -101,7 +97,7 @@ def _type(node: AtenNode) -> str:
 
 def read_blank(walk: Walk, node: AtenNode) -> Read:
     """zeros_like."""
-    return Lacks("zeros_like", zeros=walk.sizes(taken(node)))
+    return Zeros(walk.known_sizes(taken(node)))
 
 
 def read_reshape(walk: Walk, node: AtenNode) -> Read:
@@ -112,18 +108,19 @@ def read_reshape(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_reshape_as(walk: Walk, node: AtenNode) -> Read:
-    sizes = walk.sizes(node.arguments["other"])
-    return Lacks() if sizes is None else moves.reshape(walk, node, taken(node), sizes)
+    return moves.reshape(walk, node, taken(node), walk.known_sizes(node.arguments["other"]))
 
 
 def read_roll(walk: Walk, node: AtenNode) -> Read:
     shifts, dims = whole_numbers(walk, node, "shifts"), node.arguments.get("dims")
-    return moves.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True))) if dims else Lacks()
+    if not dims:
+        raise Unsupported("of all axes as one")
+    return moves.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True)))
 
 
 def read_places(walk: Walk, node: AtenNode) -> Read:
-    places = walk.flow.integers(node.arguments["index"])
-    return Lacks() if places is None else moves.gather(walk, node, taken(node), node.arguments["dim"], places)
+    places = walk.integers(node.arguments["index"])
+    return moves.gather(walk, node, taken(node), node.arguments["dim"], places)
 
 
 def read_index(walk: Walk, node: AtenNode) -> Read:
@@ -133,7 +130,7 @@ def read_index(walk: Walk, node: AtenNode) -> Read:
     places = walk.flow.integers(stated[axes[0]]) if len(axes) == 1 else None
     shape = walk.flow.shape(stated[axes[0]]) if places else None
     if places is None or shape is None or len(shape) != 1:
-        return Lacks("index of several axes, or by indices that the model computes")
+        raise Unsupported("of several axes, or by indices that the model computes")
     return moves.gather(walk, node, taken(node), axes[0], places)
 
 
@@ -147,13 +144,13 @@ def read_glu(walk: Walk, node: AtenNode) -> Read:
     return glu(walk, node, taken(node), int(node.arguments.get("dim", -1)))
 
 
-def read_variance(walk: Walk, node: AtenNode) -> Read | list[Read]:
+def read_variance(walk: Walk, node: AtenNode) -> View | list[View]:
     """var, std and their forms that give the mean too. `unbiased`, the older spelling, is a correction of
     1.
     """
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if not stated:
-        return Lacks(f"{node.op} of all images together")
+        raise Unsupported("of all images together")
     correction = node.arguments.get("correction")
     less = float(node.arguments.get("unbiased", True)) if correction is None else float(correction)
     found = variance(walk, node, taken(node), stated, keep, less)
@@ -174,9 +171,7 @@ def read_flatten(walk: Walk, node: AtenNode) -> Read:
 
 def read_unflatten(walk: Walk, node: AtenNode) -> Read:
     source, place = taken(node), node.arguments["dim"]
-    sizes = walk.view(source).sizes
-    if sizes is None:
-        return Lacks()
+    sizes = walk.view(source).known_sizes
     place = place_of(place, len(sizes))
     return moves.reshape(
         walk, node, source, [*sizes[:place], *sizes_of(walk, node, "sizes", source), *sizes[place + 1 :]]
@@ -185,9 +180,7 @@ def read_unflatten(walk: Walk, node: AtenNode) -> Read:
 
 def read_squeeze(walk: Walk, node: AtenNode) -> Read:
     """Axes of several cells stay, also those that are named."""
-    sizes, stated = walk.view(taken(node)).sizes, node.arguments.get("dim")
-    if sizes is None:
-        return Lacks()
+    sizes, stated = walk.view(taken(node)).known_sizes, node.arguments.get("dim")
     places = range(len(sizes)) if stated is None else stated if isinstance(stated, list) else [stated]
     gone = [place for place in places if sizes[place] == 1]
     return moves.squeeze(walk, node, taken(node), gone) if gone else walk.view(taken(node))
@@ -198,7 +191,9 @@ def read_copies(walk: Walk, node: AtenNode) -> Read:
     times = sizes_of(walk, node, "dims" if node.op == "tile" else "repeats", taken(node))
     rank = len(walk.sizes(taken(node)) or ())
     times = [*[1] * (rank - len(times)), *times] if node.op == "tile" else times
-    return moves.repeat(walk, node, taken(node), times) if len(times) == rank else Lacks()
+    if len(times) != rank:
+        raise Unsupported(f"of {rank} axes by {len(times)} numbers")
+    return moves.repeat(walk, node, taken(node), times)
 
 
 def read_repeated(walk: Walk, node: AtenNode) -> Read:
@@ -206,7 +201,7 @@ def read_repeated(walk: Walk, node: AtenNode) -> Read:
     times, place = node.arguments["repeats"], node.arguments.get("dim")
     rank = len(walk.view(taken(node)).axes or ())
     if not isinstance(times, int) or place is None:
-        return Lacks(f"{node.op} by numbers of each cell, or of a flat tensor")
+        raise Unsupported("by numbers of each cell, or of a flat tensor")
     if place in (0, -rank):
         return moves.each_image(walk, node, taken(node), times)
     return moves.interleave(walk, node, taken(node), place, times)
@@ -222,10 +217,7 @@ def read_permute(walk: Walk, node: AtenNode) -> Read:
 
 def read_transpose(walk: Walk, node: AtenNode) -> Read:
     """Two axes exchanged."""
-    axes = walk.view(taken(node)).axes
-    if axes is None:
-        return Lacks()
-    order = [*range(len(axes))]
+    order = [*range(len(walk.view(taken(node)).known_axes))]
     stated = (
         node.arguments.get(f"dim{place}", node.arguments.get(f"axis{place}", place)) for place in (0, 1)
     )
@@ -237,11 +229,11 @@ def read_transpose(walk: Walk, node: AtenNode) -> Read:
 def read_expand(walk: Walk, node: AtenNode) -> Read:
     """expand and expand_as."""
     sizes = (
-        walk.sizes(node.arguments["other"])
+        walk.known_sizes(node.arguments["other"])
         if node.op == "expand_as"
         else sizes_of(walk, node, "size", taken(node))
     )
-    return Lacks() if sizes is None else moves.expand(walk, node, taken(node), sizes)
+    return moves.expand(walk, node, taken(node), sizes)
 
 
 def read_slice(walk: Walk, node: AtenNode) -> Read:
@@ -266,12 +258,10 @@ def read_narrow(walk: Walk, node: AtenNode) -> Read:
     )
 
 
-def read_split(walk: Walk, node: AtenNode) -> Read | list[Read]:
+def read_split(walk: Walk, node: AtenNode) -> list[View]:
     """split and chunk, into equal parts or into as many cells as are stated, and unbind."""
     source, place = taken(node), node.arguments.get("dim", 0)
-    sizes = walk.view(source).sizes
-    if sizes is None:
-        return Lacks()
+    sizes = walk.view(source).known_sizes
     name = next((name for name in ("split_size", "split_sizes", "chunks") if name in node.arguments), "")
     if not name:
         return moves.split(walk, node, source, place, [1] * node.outputs, keep=False)
@@ -304,24 +294,26 @@ def read_pad(walk: Walk, node: AtenNode) -> Read:
 def read_reduce(walk: Walk, node: AtenNode) -> Read:
     """mean, amax, amin, linalg_vector_norm and sum over axes."""
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
-    if node.arguments.get("dtype") not in EXACT_TYPES or not stated:
-        return Lacks(f"{node.op} of all images together" if not stated else f"{node.op} in {_type(node)}")
+    if not stated:
+        raise Unsupported("of all images together")
+    if node.arguments.get("dtype") not in EXACT_TYPES:
+        raise Unsupported(f"in {_type(node)}")
     if node.op == "linalg_vector_norm":
         return norm(walk, node, taken(node), stated, keep, float(node.arguments.get("ord", 2)))
     return reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
 
 
-def read_largest(walk: Walk, node: AtenNode) -> Read | list[Read]:
+def read_largest(walk: Walk, node: AtenNode) -> Read | list[View | None]:
     """max or min of two values, or over an axis, which gives the places too."""
     function: Reduction = "min" if node.op == "min" else "max"
     if "other" in node.arguments:
         return combine(walk, node, function.capitalize(), (node.arguments["self"], node.arguments["other"]))
     if "dim" not in node.arguments:
-        return Lacks(f"{node.op} of all images together")
+        raise Unsupported("of all images together")
     found = reduce(
         walk, node, taken(node), function, [node.arguments["dim"]], bool(node.arguments.get("keepdim"))
     )
-    return found if isinstance(found, Lacks) else [found, Lacks(f"the places of what {node.op} finds")]
+    return [found, None]
 
 
 def read_log_sum(walk: Walk, node: AtenNode) -> Read:
@@ -332,16 +324,16 @@ def read_log_sum(walk: Walk, node: AtenNode) -> Read:
 def read_product_along(walk: Walk, node: AtenNode) -> Read:
     """prod over an axis."""
     if "dim" not in node.arguments:
-        return Lacks("prod of all images together")
+        raise Unsupported("of all images together")
     if node.arguments.get("dtype") not in EXACT_TYPES:
-        return Lacks(f"prod in {_type(node)}")
+        raise Unsupported(f"in {_type(node)}")
     return factors(walk, node, taken(node), [node.arguments["dim"]], bool(node.arguments.get("keepdim")))
 
 
 def read_running_sums(walk: Walk, node: AtenNode) -> Read:
     """cumsum."""
     if node.arguments.get("dtype") not in EXACT_TYPES:
-        return Lacks(f"cumsum in {_type(node)}")
+        raise Unsupported(f"in {_type(node)}")
     return running_sums(walk, node, taken(node), node.arguments["dim"])
 
 
@@ -387,18 +379,15 @@ def read_triangle(walk: Walk, node: AtenNode) -> Read:
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("half_to_float"):
-        return Lacks(f"{node.op} of half precision")
+        raise Unsupported("of half precision")
     if node.arguments.get("dtype") not in EXACT_TYPES:
-        return Lacks(f"{node.op} in {_type(node)}")
+        raise Unsupported(f"in {_type(node)}")
     return (log_softmax if "log" in node.op else softmax)(walk, node, taken(node), node.arguments["dim"])
 
 
 def read_upsample(walk: Walk, node: AtenNode) -> Read:
     """The upsample ops: by scales, which hold where they are stated, or at a size."""
-    sizes = walk.view(taken(node)).sizes
-    op = _UPSAMPLES[node.op]
-    if sizes is None:
-        return Lacks()
+    sizes, op = walk.view(taken(node)).known_sizes, _UPSAMPLES[node.op]
     if node.arguments.get("align_corners"):
         op = replace(op, coordinates="align_corners")
     stated = node.arguments.get("scale_factors") or [
@@ -411,7 +400,7 @@ def read_upsample(walk: Walk, node: AtenNode) -> Read:
             size < sizes[axis] for axis, size in wanted.items()
         )
         if less or op.coordinates == "align_corners":
-            return Lacks(f"{node.op} with antialias")
+            raise Unsupported("with antialias")
     if node.op == "upsample_nearest2d":
         by = [
             scales.get(axis) or ratio(wanted[axis], cells)
@@ -424,9 +413,8 @@ def read_upsample(walk: Walk, node: AtenNode) -> Read:
             if scale is not None and scale == round(scale) and not _repeats(round(scale))
         ]
         if moving:
-            return Lacks(
-                f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' "
-                "repeats all alike"
+            raise Unsupported(
+                f"by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"
             )
     return resize(walk, node, taken(node), op, scales, wanted)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from porter.filegraph.arithmetic import LOG_SIGMOID, ones, square
 from porter.filegraph.choices import both, comparison, either, opposite
 from porter.filegraph.products import einsum
-from porter.filegraph.walk import Read, apply, unary
+from porter.filegraph.walk import Outputs, Read, apply, unary
 from porter.formats.torch_export import arithmetic, moves, patches, windows
 from porter.formats.torch_export.constants import COPIES, RESHAPED, SAME
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -15,7 +15,7 @@ from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.sizes import SIZES, read_size
 from porter.graph import ChannelShuffle, DepthToSpace, Gelu, HardSigmoid, Op, Reciprocal, Sqrt
 
-Reader = Callable[[Walk, AtenNode], Read | list[Read]]
+Reader = Callable[[Walk, AtenNode], Outputs]
 
 
 def _each(make: Callable[[AtenNode], Op]) -> Reader:

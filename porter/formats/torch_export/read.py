@@ -12,10 +12,10 @@ from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Unsupported
 from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.to_graph import to_graph
-from porter.filegraph.walk import Image, Lacks, Read, begin, read_nodes
+from porter.filegraph.walk import Image, Outputs, begin, read_nodes
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
@@ -190,11 +190,11 @@ def _read_graph(
     beside = {each.source[0]: each for each in further}
     walk = begin(flow, image, arrays, taps.get, repeats=partial(_repeats, nodes), further=beside)
 
-    def read(walk: Walk, node: AtenNode) -> Read | list[Read]:
+    def read(walk: Walk, node: AtenNode) -> Outputs:
         if node.name in foreign:
-            return Lacks(foreign[node.name])
+            raise Unsupported(f"since {foreign[node.name]}")
         if node.op.startswith(LOWERED):
-            return Lacks(f"{node.op.removeprefix(LOWERED)} in half precision, by torch.autocast")
+            raise Unsupported("in half precision")
         expect_kinds(node, nodes)
         return READERS[node.op](walk, node)
 

@@ -10,7 +10,8 @@ import numpy as np
 from porter.base.errors import GraphError
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, Open, known, of_sizes
-from porter.filegraph.walk import Lacks, Read
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 
 ON_SIZES: Mapping[str, Callable[..., Dim]] = {
@@ -40,11 +41,9 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     if sizes is not None:
         return of_sizes(sizes[place])
     operands = [number for each in node.inputs for number in walk.flow.dims(each) or []]
-    return (
-        of_sizes(_computed(node, operands))
-        if node.op in ON_SIZES and len(operands) == len(node.inputs)
-        else Lacks()
-    )
+    if node.op not in ON_SIZES or len(operands) < len(node.inputs):
+        raise Unsupported("of sizes that depend on pixels")
+    return of_sizes(_computed(node, operands))
 
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:

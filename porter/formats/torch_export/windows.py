@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from porter.filegraph.dataflow import Tensor
-from porter.filegraph.file_graph import Stored
+from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.layers import both_sides, of_row, row
 from porter.filegraph.products import along_channels
 from porter.filegraph.reductions import reduce
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.stacks import stacked, unstacked
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, apply
+from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import sizes_of, whole_numbers
 from porter.graph import Affine, Conv, ConvTranspose
@@ -32,14 +32,13 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
     bias = node.arguments.get("bias")
     vector = None if bias is None else walk.flow.weights(bias)
     if kernel is None:
-        return Lacks(f"{node.op} with a kernel that is computed")
+        raise Unsupported("with a kernel that is computed")
     if bias is not None and (vector is None or len(vector.shape) != 1):
-        return Lacks(f"{node.op} with a bias that is computed")
+        raise Unsupported("with a bias that is computed")
     if len(kernel.shape) == 3:
-        found = _along_channels(walk, node)
-        return _of_row(walk, node, kernel, vector) if isinstance(found, Lacks) else found
+        return first_of(lambda: _along_channels(walk, node), lambda: _of_row(walk, node, kernel, vector))
     if len(kernel.shape) != 4:
-        return Lacks(f"{node.op} of {len(kernel.shape) - 2} axes")
+        raise Unsupported(f"of {len(kernel.shape) - 2} axes")
     tensors = {"kernel": Stored(kernel.name, "OIHW"), **({"bias": Stored(vector.name)} if vector else {})}
     stride, dilation = (_pair(walk, node, key, 1) for key in ("stride", "dilation"))
     window, groups = (
@@ -57,10 +56,10 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
     stack = None if turned else stacked(walk, node, walk.view(source), window, pads)
     if stack is not None:
         op = Conv(kernel.shape[0], window, _explicit(stack.pads), groups)
-        return unstacked(walk, node, stack, walk.builder.conv(node.name, stack.value, op, tensors)) or Lacks()
+        return unstacked(walk, node, stack, walk.builder.conv(node.name, stack.value, op, tensors))
     value = walk.value(source)
     if not (value.is_map or value.shape is None):
-        return Lacks(f"{node.op} of 2 axes")
+        raise Unsupported("of what is no map")
     if turned:
         more = _pair(walk, node, "output_padding", 0)
         cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
@@ -72,7 +71,7 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
     )
 
 
-def _along_channels(walk: Walk, node: AtenNode) -> Read:
+def _along_channels(walk: Walk, node: AtenNode) -> View:
     """conv1d, or what decompositions make of it."""
     steps = [
         _pair(walk, node, name, default) for name, default in (("stride", 1), ("dilation", 1), ("groups", 1))
@@ -84,22 +83,22 @@ def _along_channels(walk: Walk, node: AtenNode) -> Read:
         or node.arguments.get("transposed")
         or isinstance(pads, str)
     ):
-        return Lacks()
+        raise Unsupported("along the channels with steps, groups, a bias or pads by a rule")
     return along_channels(
         walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0)
     )
 
 
-def _of_row(walk: Walk, node: AtenNode, kernel: Tensor, bias: Tensor | None) -> Read:
+def _of_row(walk: Walk, node: AtenNode, kernel: Tensor, bias: Tensor | None) -> View:
     """A convolution over one axis, as one over a map of one row."""
     value, padding = row(walk, node, node.arguments["input"]), node.arguments.get("padding")
-    if value is None or node.arguments.get("transposed") or isinstance(padding, str):
-        return Lacks(f"{node.op} of 1 axis that is transposed or has pads by a rule")
+    if node.arguments.get("transposed") or isinstance(padding, str):
+        raise Unsupported("of 1 axis that is transposed or has pads by a rule")
     stride, dilation, pad, groups = (_pair(walk, node, name, n)[0] for name, n in _STEPS)
     window = Window((1, kernel.shape[2]), (1, stride), (1, dilation))
     tensors = {"kernel": Stored(kernel.name, "OIW"), **({"bias": Stored(bias.name)} if bias else {})}
     op = Conv(kernel.shape[0], window, _explicit((0, 0, pad, pad)), groups)
-    return of_row(walk, walk.builder.conv(node.name, value, op, tensors)) or Lacks()
+    return of_row(walk, walk.builder.conv(node.name, value, op, tensors))
 
 
 def read_row_pool(walk: Walk, node: AtenNode) -> Read:
@@ -107,11 +106,11 @@ def read_row_pool(walk: Walk, node: AtenNode) -> Read:
     value = row(walk, node, node.arguments["self"])
     kernel = _pair(walk, node, "kernel_size", 1)[0]
     stride = _pair(walk, node, "stride", 1)[0] if node.arguments.get("stride") else kernel
-    if value is None or any(whole_numbers(walk, node, "padding") if node.arguments.get("padding") else ()):
-        return Lacks(f"{node.op} with pads")
+    if any(whole_numbers(walk, node, "padding") if node.arguments.get("padding") else ()):
+        raise Unsupported("with pads")
     window = Window((1, kernel), (1, stride))
     convention = _explicit((0, 0, 0, 0), rounding=_rounding(node))
-    return of_row(walk, walk.builder.pool(node.name, value, "mean", window, convention)) or Lacks()
+    return of_row(walk, walk.builder.pool(node.name, value, "mean", window, convention))
 
 
 def read_max_pool(walk: Walk, node: AtenNode) -> Read:
@@ -135,16 +134,12 @@ def read_average_pool(walk: Walk, node: AtenNode) -> Read:
     factor = math.prod(window.kernel) / divisor if divisor else 1.0
     name = node.name if factor == 1 else f"{node.name}:mean"
     found = _pool(walk, node, name, "mean", window, convention)
-    return (
-        found
-        if factor == 1 or isinstance(found, Lacks)
-        else apply(walk, node, found, Affine((factor,), (0.0,)))
-    )
+    return found if factor == 1 else apply(walk, node, found, Affine((factor,), (0.0,)))
 
 
 def _pool(
     walk: Walk, node: AtenNode, name: str, function: Function, window: Window, convention: Convention
-) -> View | Lacks:
+) -> View:
     """A pool of a map, or without pads of several maps of each image."""
     view, plain = (
         walk.view(node.arguments["self"]),
@@ -155,18 +150,15 @@ def _pool(
         value = walk.value(node.arguments["self"])
         return walk.views.of(walk.builder.pool(name, value, function, window, convention))
     convention = replace(convention, rule="explicit", pads=stack.pads)
-    return (
-        unstacked(walk, node, stack, walk.builder.pool(name, stack.value, function, window, convention))
-        or Lacks()
-    )
+    return unstacked(walk, node, stack, walk.builder.pool(name, stack.value, function, window, convention))
 
 
 def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
     """adaptive_avg_pool2d and adaptive_max_pool2d."""
     function: Function = "max" if "max" in node.op else "mean"
     value = walk.value(node.arguments["self"])
-    if value.shape is None or not value.is_map:
-        return Lacks()
+    if not value.is_map:
+        raise Unsupported("of what is no map")
     stated = sizes_of(walk, node, "output_size")
     return adaptive_pool(walk, node, value, function, (stated[0], stated[-1]))
 
@@ -174,7 +166,7 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
 def read_adaptive_row(walk: Walk, node: AtenNode) -> Read:
     """adaptive_avg_pool1d and adaptive_max_pool1d to one number."""
     if node.arguments["output_size"] != [1]:
-        return Lacks(f"{node.op} to more than one number")
+        raise Unsupported("to more than one number")
     return reduce(walk, node, node.arguments["self"], "max" if "max" in node.op else "mean", [-1], True)
 
 

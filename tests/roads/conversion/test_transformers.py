@@ -116,9 +116,9 @@ def _heads_for_channels(patch: pytest.MonkeyPatch) -> None:
 def _heads_in_another_order(patch: pytest.MonkeyPatch) -> None:
     right = arrays._attending
 
-    def wrong(layer: Any, part: str, view: View, order: list[int], count: int) -> View | None:
+    def wrong(layer: Any, part: str, view: View, order: list[int], count: int) -> View:
         found = right(layer, part, view, order, count)
-        turned = found and found.transposed([0, 2, 1, 3]).reshaped(found.sizes)  # type: ignore[union-attr, arg-type]
+        turned = found.transposed([0, 2, 1, 3]).reshaped(found.known_sizes)
         return layer.walk.as_array("turned", turned) if part == "value" else found
 
     patch.setattr(arrays, "_attending", wrong)

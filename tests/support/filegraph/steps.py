@@ -11,9 +11,9 @@ from typing import Any
 from porter.filegraph import moves
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
-from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
-from porter.filegraph.walk import Lacks, NodeWalk
+from porter.filegraph.walk import NodeWalk
 from porter.graph import Flatten, Op
 from porter.graph.ops import Order
 
@@ -45,9 +45,10 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
     sources = [IMAGE]
     for name, (function, *arguments) in zip(names, steps, strict=True):
         node = Node(name, function.__name__)
-        found = function(walk, node, sources if function is moves.concat else sources[0], *arguments)
-        if isinstance(found, Lacks):
-            found = walk.foreign(node, found.what or node.op)
+        try:
+            found = function(walk, node, sources if function is moves.concat else sources[0], *arguments)
+        except Unsupported as error:
+            found = walk.foreign(node, str(error))
         given = found if isinstance(found, list) else [found]
         walk.give(node, given)
         sources = [(name, place) for place in range(len(given))]

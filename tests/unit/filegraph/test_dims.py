@@ -305,7 +305,7 @@ def test_open_rows_are_in_no_number_of_parts(parts: int, tmp_path: Path) -> None
     (tmp_path / "model.onnx").write_bytes(onnx.helper.make_model(graph, ir_version=9).SerializeToString())
     graph = read_checkpoint(tmp_path / "model.onnx").graph
     assert graph is not None and [node.op for node in graph.nodes] == [
-        Foreign(f"a reshape of 3x?x8 to 3x{parts}x?x8")
+        Foreign(f"Reshape from 3x?x8 to 3x{parts}x?x8")
     ]
 
 

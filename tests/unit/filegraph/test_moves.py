@@ -47,7 +47,7 @@ CASES: Cases = {
     "a reshape that does not fit": (
         [(moves.reshape, (-1, 7, 5))],
         [(moves.reshape, (-1, 7, 5))],
-        [Foreign("a reshape of 8x6x4 to 7x5")],
+        [Foreign("reshape from 8x6x4 to 7x5")],
     ),
     "channels shuffled": (
         [(moves.reshape, (-1, 8, 6, 2, 2)), (moves.transpose, (0, 1, 2, 4, 3)), (moves.flatten, 3)],

@@ -16,8 +16,7 @@ from porter.base.dtypes import HALVES, Array, Dtype, cast, storage_type
 from porter.base.errors import CannotRun, Contradiction, MappingError, first_line
 from porter.base.json import JsonObject
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, Foreign
-from porter.filegraph.walk import NoOp
+from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.formats.keras.activations import ACTIVATIONS, PARTS
 from porter.formats.keras.arrays import variable_in
 from porter.formats.keras.channels_first import (
@@ -243,7 +242,7 @@ class _Builder:
                 self.taps[f"{named.name}_{ACTIVATION}"] = found
             return found
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
-        except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, Unsupported) as error:
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {first_line(error)}"
             raise CannotRun(message, where=self._checkpoint.path) from None
 

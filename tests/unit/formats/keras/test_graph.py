@@ -280,7 +280,7 @@ def test_a_layer_that_porter_has_an_op_for(
         ("MyLayer", {}, {"it/0": np.ones(3)}, "MyLayer"),
         ("ReLU", {"max_value": 6.0, "threshold": 1.0}, {},
             "ReLU with threshold 1 and another bound or slope"),
-        ("Activation", {"activation": "sparsemax"}, {}, "activation 'sparsemax'"),
+        ("Activation", {"activation": "sparsemax"}, {}, "Activation with activation 'sparsemax' that"),
         ("PReLU", {"shared_axes": [2, 3]}, {"it/alpha": np.ones((3, 1, 1))},
             "PReLU of slopes 3x1x1 for 8x8x3"),
         ("UpSampling2D", {"size": 2, "interpolation": "lanczos3"}, {},
@@ -296,7 +296,7 @@ def test_a_layer_that_porter_has_an_op_for(
         ("LayerScale", {"scale": 2.0}, {"it/gamma": np.ones(3)},
             "LayerScale that is not keras.applications' own"),
         ("Activation", {"activation": {"class_name": "function", "config": "relu6"}}, {},
-            "activation of the user's own: 'relu6'"),
+            "with activation of the user's own: 'relu6'"),
         ("BatchNormalization", {"axis": [1, 3], "epsilon": 1e-3}, NORM,
             "BatchNormalization over the axes [1, 3]"),
         ("BatchNormalization", {"axis": -1, "epsilon": 1e-3, "renorm": True}, NORM,
@@ -312,8 +312,8 @@ def test_a_layer_that_porter_has_an_op_for(
         ("Resizing", {"height": 4, "width": 8, "antialias": True}, {}, "Resizing with antialias"),
         ("Resizing", {"height": 4, "width": 5_000_000, "crop_to_aspect_ratio": True}, {},
             "with crop_to_aspect_ratio of 8x8"),
-        ("RandomCrop", {"height": 4, "width": 8}, {}, "RandomCrop, which resizes in inference"),
-        ("Softmax", {"axis": [0, 2]}, {}, "softmax over the batch"),
+        ("RandomCrop", {"height": 4, "width": 8}, {}, "RandomCrop that resizes in inference"),
+        ("Softmax", {"axis": [0, 2]}, {}, "Softmax over the batch"),
         ("EinsumDense", {"equation": "abcd,abd->acb"}, {"it/kernel": np.ones((1, 8, 3))},
             "EinsumDense by 'abcd,abd->acb'"),
         ("EinsumDense", {"equation": "abcd,de->abce", "bias_axes": "ce"}, HEAD, "with a bias along ce"),
@@ -521,7 +521,7 @@ def test_arithmetic_of_keras_2() -> None:
     for others in ([4], [1.5], ["1", 2]):
         assert scaled("math.reduce_mean", axis=others) == Foreign(f"mean with {others}")
     assert scaled("math.reduce_mean", axis=[0, 1]) == Foreign("mean over the batch")
-    assert scaled("cast", dtype="int32") == Foreign("cast")
+    assert scaled("cast", dtype="int32") == Foreign("cast to another type")
     assert scaled("nn.bias_add", bias=[1.0, 2.0, 4.0], data_format="NHWC") == Affine(
         (1.0,) * 3, (1.0, 2.0, 4.0)
     )
@@ -809,7 +809,7 @@ def test_inputs_and_outputs() -> None:
     # Of another batch, and of channels, or axes, that nothing states.
     for sizes in ([2, 8, 8, 3], [None, 8, 8, None], []):
         second["config"]["batch_input_shape"] = sizes
-        assert said(read(model)) == {"more": Foreign("a further InputLayer"), "sum": Add()}
+        assert said(read(model)) == {"more": Foreign("InputLayer as a further one"), "sum": Add()}
     model["config"]["output_layers"] = {"a": ["side", 0, 0], "b": ["sum", 0, 0]}
     assert read(model).outputs == ("side", "sum")
     model["config"]["output_layers"] = {"b": ["sum", 0, 0], "a": ["side", 0, 0]}

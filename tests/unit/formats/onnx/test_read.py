@@ -688,7 +688,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "many places in any order": ("f = Flatten (x) y = Gather <axis=1> (f, squares)", "Gather of 100 places"),
     "a scale of fewer ones than channels": (
         "y = InstanceNormalization (x, ones3, zeros3)",
-        "numbers for each group",
+        "with tensors that are not one stored number per channel",
     ),
     "numbers of more axes than numpy adds": (
         "a = Unsqueeze (two2, forty) b = Add (a, a) y = Reshape (x, b)",
