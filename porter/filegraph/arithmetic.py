@@ -11,21 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import N, Node, Pattern, Reference, Tensor
+from porter.filegraph.dataflow import N, Node, Pattern, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, tried
 from porter.filegraph.views import View, unrepeated
 from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
-SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
-"""Of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
 _OF_ONE = frozenset({"Add", "Max", "Mean", "Min"})
 """Of one value, these are the value."""
 _OF_VALUES: Mapping[str, ops.Merge] = {
@@ -37,26 +33,25 @@ _OF_VALUES: Mapping[str, ops.Merge] = {
 }
 
 
-LOG_SIGMOID = ops.Affine((-1.0,), (0.0,)), ops.Softplus(), ops.Affine((-1.0,), (0.0,))
-
-
-def combine(walk: Walk, node: Node, kind: str, sources: Sequence[Reference]) -> Read:
+def combine(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
     if kind in ("Add", "Mul") and (alone := _beside_zeros(walk, sources)) is not None:
         return alone if kind == "Add" else Zeros(alone.known_sizes)
     if kind == "Mul" and (filled := _filling(walk, node, sources)) is not None:
         return filled
-    sources = [*map(walk.unrepeated, sources)]
-    if all(map(walk.flow.is_value, sources)):
+    sources = [each if isinstance(each, View) else walk.unrepeated(each) for each in sources]
+    if all(map(walk.is_value, sources)):
         return of_values(walk, node, kind, sources)
     if len(sources) != 2:
         raise Unsupported(f"of {len(sources)} values, of which some are constants")
-    first = walk.flow.is_value(sources[0])
+    first = walk.is_value(sources[0])
     live, other = sources if first else sources[::-1]
+    if isinstance(other, View):
+        raise Unsupported("of constants")
     return combine_constant(walk, node, kind, walk.kept(_narrow(walk, live, other)), other, first)
 
 
-def _beside_zeros(walk: Walk, sources: Sequence[Reference]) -> View | None:
+def _beside_zeros(walk: Walk, sources: Sequence[Source]) -> View | None:
     """The value that stands beside zeros of its size, which the file makes as it runs; None where the sources
     are others.
     """
@@ -66,10 +61,10 @@ def _beside_zeros(walk: Walk, sources: Sequence[Reference]) -> View | None:
     return walk.view(values[0]) if same else None
 
 
-def _filling(walk: Walk, node: Node, sources: Sequence[Reference]) -> Zeros | Repeated | None:
+def _filling(walk: Walk, node: Node, sources: Sequence[Source]) -> Zeros | Repeated | None:
     """A number that is repeated to sizes, times another one."""
     sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
-    numbers = [walk.flow.number(walk.unrepeated(source)) for source in sources if not walk.is_value(source)]
+    numbers = [walk.constant_number(walk.unrepeated(each)) for each in sources if not walk.is_value(each)]
     if len(sizes) != 1 or len(numbers) < len(sources) or None in numbers:
         return None
     product = math.prod(number or 0.0 for number in numbers)
@@ -79,14 +74,14 @@ def _filling(walk: Walk, node: Node, sources: Sequence[Reference]) -> Zeros | Re
     return Repeated(number, sizes[0], lacks="of constants")
 
 
-def _narrow(walk: Walk, source: Reference, other: Reference) -> Reference:
+def _narrow(walk: Walk, source: Source, other: Reference) -> Source:
     """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1
     themselves.
     """
     if source not in walk.repeated:
         return source
     before, sizes = walk.repeated[source].before, walk.repeated[source].sizes
-    given, shape = walk.sizes(before), walk.flow.shape(other)
+    given, shape = walk.sizes(before), walk.constant_shape(other)
     if not given or not shape or max(len(given), len(shape)) != len(sizes):
         return source
     narrow, wide = ((*[1] * (len(sizes) - len(each)), *each) for each in (given, shape))
@@ -100,7 +95,7 @@ def combine_constant(
     walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool = True
 ) -> View:
     """As `combine`, of a value and a constant. `first` is the value's place."""
-    count = math.prod(walk.flow.shape(other) or ())
+    count = math.prod(walk.constant_shape(other) or ())
     if not _fits(walk, view, other) or (view.value.is_array and count > 1):
         return _by_array(walk, node, kind, view, other, first)
     value = _with_tensor(walk, node, kind, view.value, other)
@@ -111,7 +106,7 @@ def combine_constant(
 
 def _by_array(walk: Walk, node: Node, kind: str, view: View, other: Reference, first: bool) -> View:
     """A stored array with a number of its own in each place."""
-    numbers, origin = walk.flow.shape(other), walk.flow.origin(other)
+    numbers, origin = walk.constant_shape(other), walk.flow.origin(other)
     if view.axes is not None and len(numbers or ()) > len(view.axes):
         raise Unsupported("by numbers of more axes than the value has")
     along = bool(numbers) and walk.views.along_channels(view, numbers or ())
@@ -136,19 +131,19 @@ def with_array(walk: Walk, name: str, kind: str, value: Value, other: Reference)
     Raises:
         Unsupported: the array does not fit, or is computed.
     """
-    tensor, numbers, shape = walk.flow.weights(other), walk.flow.value(other), walk.flow.shape(other)
+    tensor, numbers, shape = walk.weights(other), walk.constant(other), walk.constant_shape(other)
     if numbers is not None and (
-        tensor is None or (tensor.is_vector and not Tensor("", numbers.shape).is_vector)
+        tensor is None or (tensor.is_vector and not StoredTensor("", numbers.shape).is_vector)
     ):
         tensor = walk.flow.hold(f"{name}:stored", numbers)
     if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
         raise Unsupported("by something that is not one number per channel")
-    return with_stored(walk, name, kind, value, Tensor(tensor.name, shape))
+    return with_stored(walk, name, kind, value, StoredTensor(tensor.name, shape))
 
 
-def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: Tensor) -> Value:
+def with_stored(walk: Walk, name: str, kind: str, value: Value, tensor: StoredTensor) -> Value:
     """As `with_array`, of an array by its name, whose axes of one cell may be more or less than its own."""
     rank = len(value.shape or ())
     tensor = walk.flow.once(tensor) if len(tensor.shape) > rank else tensor
@@ -224,9 +219,9 @@ def _unstretched(walk: Walk, sources: Sequence[Source]) -> Sequence[Source]:
     return [each.before if each is not None and each.sizes in whole else source for source, each in found]
 
 
-def _fits(walk: Walk, view: View, source: Reference) -> bool:
+def _fits(walk: Walk, view: View, source: Source) -> bool:
     """Whether a constant is one number, or one for each channel of a value as its tensor holds it."""
-    shape = walk.flow.shape(source)
+    shape = walk.constant_shape(source)
     if shape is None or (view.axes is not None and len(shape) > len(view.axes)):
         return False
     wide = [place for place, size in enumerate(shape, -len(shape)) if size != 1]
@@ -291,48 +286,23 @@ def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value:
     return builder.chain(name, value, named.get(exponent, (ops.Power(exponent),)))
 
 
-def negative(walk: Walk, node: Node, source: Reference) -> View:
+def negative(walk: Walk, node: Node, source: Source) -> View:
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.negative(node.name, view.value))
 
 
-def ones(walk: Walk, node: Node, source: Reference, number: float = 1.0) -> View:
-    """One, or another number, for each number of a value."""
+def filled(walk: Walk, node: Node, source: Source, number: float) -> View:
+    """A number for each number of a value."""
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
 
-def clip(walk: Walk, node: Node, source: Reference, low: float, high: float) -> View:
+def clip(walk: Walk, node: Node, source: Source, low: float, high: float) -> View:
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.clip(node.name, view.value, low, high))
 
 
-def square(walk: Walk, node: Node, source: Reference) -> Read:
-    return combine(walk, node, "Mul", (source, source))
-
-
-def squared_difference(walk: NodeWalk[N], node: N, sources: Sequence[Reference]) -> View:
-    """The squares of what two values differ by."""
-    inner: N = replace(cast(Any, node), name=f"{node.name}:difference")
-    apart = walk.given(combine(walk, inner, "Sub", sources))
-    return of_values(walk, node, "Mul", (apart, apart))
-
-
-def scaled_elu(alpha: float, gamma: float) -> Sequence[Op]:
-    """gamma * Elu(x), which is a SELU with the numbers of its paper."""
-    if (alpha, gamma) == (SELU_ALPHA, SELU_GAMMA):
-        return (ops.Selu(),)
-    return (ops.Elu(alpha),) if gamma == 1 else (ops.Elu(alpha), ops.Affine((gamma,), (0.0,)))
-
-
-def gated(walk: Walk, node: Node, source: Reference, *links: Op) -> View:
-    """A value times what ops, one after the other, make of it."""
-    view = walk.kept(source)
-    gate = walk.builder.chain(f"{node.name}:gate", view.value, links)
-    return walk.views.like(view, walk.builder.add(node.name, ops.Multiply(), view.value, gate))
-
-
-def slopes(walk: Walk, node: Node, source: Reference, alpha: Reference) -> View:
+def slopes(walk: Walk, node: Node, source: Source, alpha: Reference) -> View:
     """A PReLU with one slope, or one for each channel."""
     view, number = walk.kept(source), walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
@@ -352,7 +322,7 @@ def slopes(walk: Walk, node: Node, source: Reference, alpha: Reference) -> View:
 def batch_norm(
     walk: Walk,
     node: Node,
-    source: Reference,
+    source: Source,
     tensors: Mapping[str, Reference],
     epsilon: float,
     momentum: float = 0.0,
@@ -442,7 +412,7 @@ def response_norm(
 def norm_of_cells(
     walk: Walk,
     node: Node,
-    source: Reference,
+    source: Source,
     op: ops.LayerNorm | ops.RmsNorm,
     tensors: Mapping[str, Reference],
     places: Collection[int],
@@ -459,7 +429,7 @@ def norm_of_cells(
 def _norm_of_axes(
     walk: Walk,
     node: Node,
-    source: Reference,
+    source: Source,
     op: ops.LayerNorm | ops.RmsNorm,
     tensors: Mapping[str, Reference],
     places: Collection[int],
@@ -486,7 +456,7 @@ def _norm_of_axes(
 
 
 def group_norm(
-    walk: Walk, node: Node, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float
+    walk: Walk, node: Node, source: Source, groups: int, tensors: Mapping[str, Reference], epsilon: float
 ) -> View:
     """A norm over all cells of each group of channels, with stored vectors by role."""
     view = walk.by_cell(source, walk.views.channels_place)
@@ -498,7 +468,7 @@ def group_norm(
 
 
 def instance_norm(
-    walk: Walk, node: Node, source: Reference, tensors: Mapping[str, Reference], epsilon: float
+    walk: Walk, node: Node, source: Source, tensors: Mapping[str, Reference], epsilon: float
 ) -> View:
     """A norm over all axes but the first two, which are the batch and the channels, or groups of channels.
 
@@ -508,7 +478,7 @@ def instance_norm(
     groups = walk.views.groups(view, 1) if walk.views.of_each_image(view) else None
     if groups is None:
         raise Unsupported("over other axes than the cells of channels")
-    numbers = {role: walk.flow.value(each) for role, each in tensors.items()}
+    numbers = {role: walk.constant(each) for role, each in tensors.items()}
     neutral = {
         role
         for role, each in numbers.items()
@@ -526,7 +496,7 @@ def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[s
     Raises:
         Unsupported: one of them is something else.
     """
-    found = {role: walk.flow.weights(source) for role, source in tensors.items()}
+    found = {role: walk.weights(source) for role, source in tensors.items()}
     fitting = {
         role: tensor.name
         for role, tensor in found.items()
@@ -537,7 +507,7 @@ def _vectors(walk: Walk, view: View, tensors: Mapping[str, Reference]) -> dict[s
     return fitting
 
 
-def is_vector(tensor: Tensor, size: int | None) -> bool:
+def is_vector(tensor: StoredTensor, size: int | None) -> bool:
     return len(tensor.shape) == 1 and size in (None, *tensor.shape)
 
 

@@ -140,7 +140,7 @@ def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], 
     beside = {source for each in inside.values() for source in each.inputs if source[0] not in inside} - {
         (node.name, 0)
     }
-    if any(map(walk.flow.is_value, beside)):
+    if any(map(walk.is_live, beside)):
         raise Unsupported("before an op of several values")
     if not ends:
         raise Unsupported(f"without a {_TOGETHER[0]}")

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from porter.filegraph.arithmetic import combine, combine_constant, of_values
-from porter.filegraph.dataflow import N, Node, Reference
+from porter.filegraph.dataflow import N, Node
 from porter.filegraph.dims import Numbers
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import pair, within
 from porter.filegraph.views import View
-from porter.filegraph.walk import Read, Reader, Walk, apply
+from porter.filegraph.walk import Read, Reader, Source, Walk, apply, within
 from porter.graph import Affine, Step
 
 COMPARISONS: Mapping[str, tuple[bool, bool]] = {
@@ -27,7 +26,7 @@ COMPARISONS: Mapping[str, tuple[bool, bool]] = {
 _OPPOSITE = Affine((-1.0,), (1.0,))
 
 
-def compare(walk: Walk, node: Node, kind: str, sources: Sequence[Reference]) -> View:
+def compare(walk: Walk, node: Node, kind: str, sources: Sequence[Source]) -> View:
     """A comparison of two values, or of a value and a constant, by the sign of their difference, which is
     exact.
     """
@@ -41,9 +40,9 @@ def comparison(kind: str) -> Reader[N]:
     return lambda walk, node: compare(walk, node, kind, node.inputs)
 
 
-def choose(walk: Walk, node: Node, test: Reference, first: Reference, second: Reference) -> View:
+def choose(walk: Walk, node: Node, test: Source, first: Source, second: Source) -> View:
     """The first value where a comparison holds, otherwise the second; either may be a constant."""
-    if not walk.flow.is_value(test):
+    if not walk.is_live(test):
         return _chosen(walk, node, test, first, second)
     share = walk.kept(test)
     for zeros, other, truth in ((first, second, False), (second, first, True)):
@@ -63,9 +62,9 @@ def choose(walk: Walk, node: Node, test: Reference, first: Reference, second: Re
     return of_values(walk, node, "Add", parts)
 
 
-def _chosen(walk: Walk, node: Node, test: Reference, first: Reference, second: Reference) -> View:
+def _chosen(walk: Walk, node: Node, test: Source, first: Source, second: Source) -> View:
     """As `choose`, by truths that the file stores: each value times ones and zeros."""
-    truths = walk.flow.value(walk.unrepeated(test))
+    truths = walk.constant(walk.unrepeated(test))
     if truths is None or truths.dtype.kind != "b":
         raise Unsupported("by what the file stores")
     kept = list[View]()
@@ -75,13 +74,13 @@ def _chosen(walk: Walk, node: Node, test: Reference, first: Reference, second: R
             ones = walk.flow.stated(f"{node.name}:{name}:ones", share.astype(np.float64))
             kept.append(walk.given(combine(walk, within(node, name), "Mul", (source, ones))))
             continue
-        numbers = walk.flow.value(walk.unrepeated(source))
+        numbers = walk.constant(walk.unrepeated(source))
         if numbers is None:
             raise Unsupported("by what the file stores")
         added = added + np.where(share, numbers, 0.0)
     if not kept:
         raise Unsupported("of what the file stores")
-    found = pair(walk, node, "Add", *kept) if len(kept) == 2 else kept[0]
+    found = of_values(walk, node, "Add", kept) if len(kept) == 2 else kept[0]
     if not np.any(added):
         return found
     return combine_constant(walk, node, "Add", found, walk.flow.stated(f"{node.name}:numbers", added))
@@ -92,18 +91,13 @@ def choice(walk: Walk, node: Node) -> View:
     return choose(walk, node, node.source, node.inputs[1], node.inputs[2])
 
 
-def _times(walk: Walk, node: Node, share: View, source: Reference) -> View:
-    if walk.flow.is_value(source):
+def _times(walk: Walk, node: Node, share: View, source: Source) -> View:
+    if walk.is_live(source):
         return of_values(walk, node, "Mul", (share, source))
-    numbers = walk.flow.value(source)
+    numbers = walk.constant(source)
     if numbers is not None and not np.isfinite(numbers).all():
         raise Unsupported("of numbers that are not finite")
-    return combine_constant(walk, node, "Mul", share, source)
-
-
-def is_truth(walk: Walk, source: Reference) -> bool:
-    """Whether a value says whether something holds."""
-    return walk.view(source).value.node in walk.builder.truths
+    return walk.given(combine(walk, node, "Mul", (share, source)))
 
 
 def both(walk: Walk, node: Node) -> Read:

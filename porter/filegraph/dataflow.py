@@ -165,7 +165,7 @@ class Arrays:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StoredTensor:
     """A constant or a variable, by the name of its node."""
 
     name: str
@@ -261,16 +261,16 @@ class Dataflow(Generic[N]):
         self.budget -= count
         return self.budget >= 0
 
-    def hold(self, name: str, array: Numbers) -> Tensor:
+    def hold(self, name: str, array: Numbers) -> StoredTensor:
         """Keeps a tensor that a reader computes."""
         self.evaluated[name] = array
-        return Tensor(name, array.shape)
+        return StoredTensor(name, array.shape)
 
     def held(self, name: str) -> Numbers:
         """The content of a tensor by its name: a stored one, or one that was computed."""
         return self.evaluated[name] if name in self.evaluated else self.constants.array(name)
 
-    def once(self, tensor: Tensor) -> Tensor:
+    def once(self, tensor: StoredTensor) -> StoredTensor:
         """A tensor that is the same all along its first axis, as a file repeats it for each image of a stated
         batch, with one cell there; another one as it is.
         """
@@ -339,16 +339,16 @@ class Dataflow(Generic[N]):
         dims = self.dims(source)
         return None if dims is None else known(dims)
 
-    def tensor(self, source: Reference) -> Tensor | None:
+    def tensor(self, source: Reference) -> StoredTensor | None:
         """The constant or variable that a value is; None for a computed value, or a reshaped one that is not
         a vector.
         """
         origin = self.origin(source)
         shape = self.constants.declared(origin)
-        found = None if shape is None or source[0] in self.live else Tensor(origin, shape)
+        found = None if shape is None or source[0] in self.live else StoredTensor(origin, shape)
         return found if found and (found.is_vector or self._uncast.get(source[0]) == origin) else None
 
-    def weights(self, source: Reference) -> Tensor | None:
+    def weights(self, source: Reference) -> StoredTensor | None:
         """As `tensor`, or what numpy computes from stored tensors, in float64: a kernel that a model
         standardises as it runs.
 
@@ -362,7 +362,7 @@ class Dataflow(Generic[N]):
                 self.evaluated[name] = array
             else:
                 self.refused.add(name)
-        return Tensor(name, self.evaluated[name].shape) if name in self.evaluated else None
+        return StoredTensor(name, self.evaluated[name].shape) if name in self.evaluated else None
 
     def _whole(self, end: Reference) -> Numbers | None:
         """A value computed from stored tensors of any size; None where numpy cannot compute it."""
@@ -498,4 +498,4 @@ class Dataflow(Generic[N]):
         if capture == "x":
             return source if self.is_value(source) else None
         tensor, shape = self.tensor(source), self.shape(source)
-        return Tensor(tensor.name, shape) if tensor and tensor.is_vector and shape is not None else None
+        return StoredTensor(tensor.name, shape) if tensor and tensor.is_vector and shape is not None else None

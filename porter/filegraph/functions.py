@@ -1,302 +1,276 @@
-"""Functions of each number that porter's ops say in parts, for every format."""
+"""Functions of tensors that are several of porter's ops, for every format.
+
+Axes are places in the tensor as the file has it, from either end; they stay with one cell if `keep`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import mul
 
 import numpy as np
 
-from porter.filegraph.arithmetic import combine, combine_constant, of_values
-from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import N, Node, Reference
+from porter.filegraph.dataflow import N
+from porter.filegraph.dims import Open
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.views import View
-from porter.filegraph.walk import NodeWalk, Read, Reader, Source, Walk, apply
-from porter.graph import Abs, Add, Affine, Divide, Exp, Floor, Log, Multiply, Op, Relu, Softplus, Sqrt, Step
-from porter.graph.ops import Cos, Erf, Sin, ThresholdedRelu
+from porter.filegraph.moves import MOST_PARTS
+from porter.filegraph.tensor import Axes, Scope, Tensor, maximum
+from porter.graph import ops
 
-Maker = Callable[[Builder, str, Value], Value]
-"""Makes a value from another one; the node that gives it has the name."""
+Function = Callable[[Tensor], Tensor]
 
 
-def _plus(number: float, scale: float = 1.0) -> Affine:
-    return Affine((scale,), (number,))
+def _each(op: ops.Op) -> Function:
+    return lambda x: x.each(op)
 
 
-def _times(number: float) -> Affine:
-    return Affine((number,), (0.0,))
+cos, erf, exp, floor, log = map(_each, (ops.Cos(), ops.Erf(), ops.Exp(), ops.Floor(), ops.Log()))
+relu, sigmoid, sin, softplus = map(_each, (ops.Relu(), ops.Sigmoid(), ops.Sin(), ops.Softplus()))
+sqrt = _each(ops.Sqrt())
 
 
-_CHAINS: Mapping[str, Sequence[Op]] = {
-    "log1p": (_plus(1.0), Log()),
-    "expm1": (Exp(), _plus(-1.0)),
-    "log2": (Log(), _times(1 / math.log(2))),
-    "log10": (Log(), _times(1 / math.log(10))),
-    "exp2": (_times(math.log(2)), Exp()),
-    "erfc": (Erf(), _plus(1.0, -1.0)),
-}
+def log_sigmoid(x: Tensor) -> Tensor:
+    return -softplus(-x)
 
 
-def _chain(links: Sequence[Op]) -> Maker:
-    return lambda builder, name, value: builder.chain(name, value, links)
-
-
-def _of_sides(builder: Builder, name: str, value: Value, links: Sequence[Op]) -> Value:
-    """What a chain that makes 0 of 0 makes of the size of each number, with the number's sign."""
-    sides = []
-    for side, before in (("above", value), ("below", builder.negative(f"{name}:opposite", value))):
-        sides.append(builder.chain(f"{name}:{side}", before, (Relu(), *links)))
-    return builder.subtract(name, *sides)
-
-
-def _trunc(builder: Builder, name: str, value: Value) -> Value:
+def trunc(x: Tensor) -> Tensor:
     """The next whole number towards 0."""
-    return _of_sides(builder, name, value, (Floor(),))
+    return floor(relu(x)) - floor(relu(-x))
 
 
-def _asinh(builder: Builder, name: str, value: Value) -> Value:
-    """log(abs(x) + sqrt(x * x + 1)), with the sign of x."""
-    size = builder.add(f"{name}:size", Abs(), value)
-    whole = _log_with_root(builder, f"{name}:log", size, 1.0)
-    side = builder.add(f"{name}:side", Step(True), value)
-    return builder.add(name, Multiply(), whole, builder.affine(f"{name}:sign", side, (2.0,), (-1.0,)))
+def _log_with_root(x: Tensor, number: float) -> Tensor:
+    return log(x + sqrt(x * x + number))
 
 
-def _log_with_root(builder: Builder, name: str, value: Value, number: float) -> Value:
-    """log(x + sqrt(x * x + number))."""
-    square = builder.add(f"{name}:square", Multiply(), value, value)
-    root = builder.chain(f"{name}:root", square, (_plus(number), Sqrt()))
-    return builder.chain(name, builder.add(f"{name}:sum", Add(), value, root), (Log(),))
+def asinh(x: Tensor) -> Tensor:
+    """Of the size of x, with its sign: of numbers far below 0 the sum in the logarithm would be 0."""
+    return _log_with_root(abs(x), 1.0) * (2.0 * (x >= 0.0) - 1.0)
 
 
-def _acosh(builder: Builder, name: str, value: Value) -> Value:
-    return _log_with_root(builder, name, value, -1.0)
-
-
-def _atanh(builder: Builder, name: str, value: Value) -> Value:
-    """Half of log((1 + x) / (1 - x))."""
-    above = builder.chain(f"{name}:above", value, (_plus(1.0), Log(), _times(0.5)))
-    below = builder.chain(f"{name}:below", value, (_plus(1.0, -1.0), Log(), _times(0.5)))
-    return builder.subtract(name, above, below)
-
-
-def _hyperbolic(sign: float) -> Maker:
-    """sinh, or with a sign of 1 cosh."""
-
-    def make(builder: Builder, name: str, value: Value) -> Value:
-        above = builder.chain(f"{name}:above", value, (Exp(), _times(0.5)))
-        below = builder.chain(f"{name}:below", value, (_times(-1.0), Exp(), _times(0.5 * sign)))
-        return builder.add(name, Add(), above, below)
-
-    return make
-
-
-def _tan(builder: Builder, name: str, value: Value) -> Value:
-    sine, cosine = (builder.add(f"{name}:{op.name}", op, value) for op in (Sin(), Cos()))
-    return builder.add(name, Divide(), sine, cosine)
-
-
-def _frac(builder: Builder, name: str, value: Value) -> Value:
-    """What is left of the next whole number towards 0."""
-    return builder.subtract(name, value, _trunc(builder, f"{name}:whole", value))
-
-
-MADE: Mapping[str, Maker] = {
-    **{kind: _chain(links) for kind, links in _CHAINS.items()},
-    "acosh": _acosh,
-    "asinh": _asinh,
-    "atanh": _atanh,
-    "cosh": _hyperbolic(1.0),
-    "frac": _frac,
-    "sinh": _hyperbolic(-1.0),
-    "tan": _tan,
-    "trunc": _trunc,
+FUNCTIONS: Mapping[str, Function] = {
+    "acosh": lambda x: _log_with_root(x, -1.0),
+    "asinh": asinh,
+    "atanh": lambda x: 0.5 * log(1.0 + x) - 0.5 * log(1.0 - x),
+    "cosh": lambda x: 0.5 * exp(x) + 0.5 * exp(-x),
+    "erfc": lambda x: 1.0 - erf(x),
+    "exp2": lambda x: exp(math.log(2) * x),
+    "expm1": lambda x: exp(x) - 1.0,
+    "frac": lambda x: x - trunc(x),
+    "log10": lambda x: (1 / math.log(10)) * log(x),
+    "log1p": lambda x: log(1.0 + x),
+    "log2": lambda x: (1 / math.log(2)) * log(x),
+    "sinh": lambda x: 0.5 * exp(x) - 0.5 * exp(-x),
+    "tan": lambda x: sin(x) / cos(x),
+    "trunc": trunc,
 }
-"""By kind."""
+"""Functions of each number, by kind."""
 
 
-def made(walk: Walk, node: Node, source: Source, maker: Maker) -> View:
-    """What a maker makes of each number, in whatever axes the tensor has them."""
-    view = walk.kept(source)
-    return walk.views.like(view, maker(walk.builder, node.name, view.value))
-
-
-def reader(kind: str) -> Reader[N]:
-    """Reads a node of one value as a kind of `MADE`."""
-    return lambda walk, node: made(walk, node, node.source, MADE[kind])
-
-
-def soft_shrink(bound: float) -> Maker:
+def soft_shrink(x: Tensor, bound: float) -> Tensor:
     """x nearer to 0 by a bound, and 0 within it."""
-
-    def make(builder: Builder, name: str, value: Value) -> Value:
-        return builder.subtract(name, value, builder.clip(f"{name}:within", value, -bound, bound))
-
-    return make
+    return x - x.clip(-bound, bound)
 
 
-def hard_shrink(bound: float) -> Maker:
+def hard_shrink(x: Tensor, bound: float) -> Tensor:
     """x, and 0 where its size is not above a bound."""
-
-    def make(builder: Builder, name: str, value: Value) -> Value:
-        share = builder.chain(f"{name}:share", value, (Abs(), _plus(-bound), Step()))
-        return builder.add(name, Multiply(), value, share)
-
-    return make
+    return x * (abs(x) > bound)
 
 
-def threshold(number: float, other: float) -> Maker:
+def threshold(x: Tensor, number: float, other: float) -> Tensor:
     """x where it is above a number, otherwise another number."""
-
-    def make(builder: Builder, name: str, value: Value) -> Value:
-        if other == 0:
-            return builder.add(name, ThresholdedRelu(number), value)
-        kept = builder.add(f"{name}:kept", ThresholdedRelu(number), value)
-        rest = builder.chain(f"{name}:rest", value, (_plus(-number), Step(), _plus(other, -other)))
-        return builder.add(name, Add(), kept, rest)
-
-    return make
+    kept = x.each(ops.ThresholdedRelu(number))
+    return kept + other * (x <= number) if other else kept
 
 
-def logit(least: float | None) -> Maker:
+def logit(x: Tensor, least: float | None) -> Tensor:
     """log(x / (1 - x)), of x that lies by `least` within 0 and 1 if that is given."""
-
-    def make(builder: Builder, name: str, value: Value) -> Value:
-        if least is not None:
-            value = builder.clip(f"{name}:within", value, least, 1 - least)
-        above = builder.add(f"{name}:above", Log(), value)
-        return builder.subtract(name, above, builder.chain(f"{name}:below", value, (_plus(1.0, -1.0), Log())))
-
-    return make
+    inner = x if least is None else x.clip(least, 1 - least)
+    return log(inner) - log(1.0 - inner)
 
 
-def rounded_quotient(divisor: float, mode: str) -> Maker:
+def scaled_elu(x: Tensor, alpha: float, gamma: float) -> Tensor:
+    """gamma * Elu(x), which is a SELU with the numbers of its paper."""
+    if (alpha, gamma) == (SELU_ALPHA, SELU_GAMMA):
+        return x.each(ops.Selu())
+    return gamma * x.each(ops.Elu(alpha)) if gamma != 1 else x.each(ops.Elu(alpha))
+
+
+SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
+"""Of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
+
+
+def is_truth(x: Tensor) -> bool:
+    """Whether a value says whether something holds."""
+    return x.view.value.node in x.walk.builder.truths
+
+
+def opposite(x: Tensor) -> Tensor:
+    """1 where a comparison does not hold."""
+    return 1.0 - x
+
+
+def ones(x: Tensor) -> Tensor:
+    return x.filled(1.0)
+
+
+def square(x: Tensor) -> Tensor:
+    return x * x
+
+
+def whole_quotient(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
     """x over a number, as the whole number below it (`floor`) or towards 0 (`trunc`).
 
     It is divided where 1 / divisor is rounded: 49 * (1 / 49) is less than 1.
     """
-
-    def make(builder: Builder, name: str, value: Value) -> Value:
-        quotient = (
-            builder.affine(f"{name}:quotient", value, (1 / divisor,), (0.0,))
-            if abs(math.frexp(divisor)[0]) == 0.5
-            else builder.add(
-                f"{name}:quotient",
-                Divide(),
-                value,
-                builder.affine(f"{name}:divisor", value, (0.0,), (divisor,)),
-            )
-        )
-        return builder.add(name, Floor(), quotient) if mode == "floor" else _trunc(builder, name, quotient)
-
-    return make
+    number = _divisor(x, divisor)
+    quotient = x / number if abs(math.frexp(number)[0]) == 0.5 else x / x.filled(number)
+    return floor(quotient) if mode == "floor" else trunc(quotient)
 
 
-def remainder(divisor: float, mode: str) -> Maker:
-    """x less the whole multiple of a number that `rounded_quotient` counts."""
-
-    def make(builder: Builder, name: str, value: Value) -> Value:
-        count = rounded_quotient(divisor, mode)(builder, f"{name}:count", value)
-        return builder.subtract(name, value, builder.affine(f"{name}:multiple", count, (divisor,), (0.0,)))
-
-    return make
+def remainder(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
+    """x less the whole multiple of a number that `whole_quotient` counts."""
+    return x - _divisor(x, divisor) * whole_quotient(x, divisor, mode)
 
 
-def by_number(walk: Walk, node: Node, source: Source, divisor: float | None, mode: str, whole: bool) -> View:
-    """The `rounded_quotient` of a value by a number, or what it leaves.
-
-    Args:
-        divisor: None where the file has no single number.
-        mode: floor or trunc.
-        whole: it is the quotient.
-    """
-    if not divisor or not (isinstance(source, View) or walk.is_value(source)):
+def _divisor(x: Tensor, divisor: Tensor) -> float:
+    number = divisor.number() if x.is_value and not divisor.is_value else 0.0
+    if not number:
         raise Unsupported("by something that is not one number other than 0")
-    return made(walk, node, source, (rounded_quotient if whole else remainder)(divisor, mode))
+    return number
 
 
-def there_and_back(walk: NodeWalk[N], node: N, source: Source, goes_back: Callable[[N], bool]) -> View:
+def cut_to_whole(x: Tensor, goes_back: Callable[[N], bool]) -> Tensor:
     """A cast to whole numbers of which every reader casts them to real ones: the next whole number towards
     0.
     """
-    readers = walk.flow.readers[node.name]
+    readers = x.walk.flow.readers[x.scope.node.name]
     if not readers or not all(map(goes_back, readers)):
         raise Unsupported("to whole numbers")
-    return made(walk, node, source, MADE["trunc"])
+    return trunc(x)
 
 
-# Functions of several values, of which some may be constants.
+# Of two values, of which one may be a constant.
 
 
-def within(node: N, name: str) -> N:
-    """The part of a node that gives a value of its own."""
-    return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
+def squared_difference(x: Tensor, other: Tensor) -> Tensor:
+    apart = x - other
+    return apart * apart
 
 
-def pair(walk: Walk, node: Node, kind: str, first: Source, second: Source) -> View:
-    """A sum, difference, product or quotient of two values, of which one may be a constant."""
-    if not isinstance(second, View) and not walk.flow.is_value(second):
-        return combine_constant(walk, node, kind, walk.kept(first), second)
-    if not isinstance(first, View) and not walk.flow.is_value(first):
-        return combine_constant(walk, node, kind, walk.kept(second), first, first=False)
-    return of_values(walk, node, kind, (first, second))
+def hypot(x: Tensor, other: Tensor) -> Tensor:
+    return sqrt(x * x + other * other)
 
 
-def hypotenuse(walk: Walk, node: Node, first: Source, second: Source) -> View:
-    """sqrt(x * x + y * y)."""
-    squares = [pair(walk, within(node, "square"), "Mul", each, each) for each in (first, second)]
-    return apply(walk, node, pair(walk, within(node, "sum"), "Add", *squares), Sqrt())
-
-
-def log_of_sum(walk: Walk, node: Node, first: Source, second: Source) -> View:
+def log_add_exp(x: Tensor, other: Tensor) -> Tensor:
     """log(exp(x) + exp(y)): the larger one, and what the smaller adds to it."""
-    apart = pair(walk, within(node, "apart"), "Sub", first, second)
-    added = apply(walk, within(node, "added"), apart, Abs(), _times(-1.0), Softplus())
-    return pair(walk, node, "Add", pair(walk, within(node, "larger"), "Max", first, second), added)
+    return maximum(x, other) + softplus(-abs(x - other))
 
 
-def between(walk: Walk, node: Node, first: Source, second: Source, share: Source | float) -> View:
-    """The first value, and a share of what the second is more."""
-    apart = pair(walk, within(node, "apart"), "Sub", second, first)
-    moved = (
-        apply(walk, within(node, "moved"), apart, _times(share))
-        if isinstance(share, float)
-        else pair(walk, within(node, "moved"), "Mul", apart, share)
-    )
-    return pair(walk, node, "Add", moved, first)
+def equal(x: Tensor, other: Tensor) -> Tensor:
+    return _distance(x, other) <= 0.0
 
 
-def equal(walk: Walk, node: Node, first: Source, second: Source, holds: bool = True) -> View:
-    """1 where two values are equal, and 0 elsewhere; the other way around without `holds`."""
-    stated = [
-        numbers
-        for each in (first, second)
-        if not isinstance(each, View) and not walk.flow.is_value(each)
-        if (numbers := walk.flow.value(each)) is not None
-    ]
-    if not all(np.isfinite(numbers).all() for numbers in stated):
-        raise Unsupported("to numbers that are not finite")
-    apart = pair(walk, within(node, "apart"), "Sub", first, second)
-    links = (Abs(), _times(-1.0), Step(True)) if holds else (Abs(), Step())
-    return apply(walk, node, apart, *links)
+def differs(x: Tensor, other: Tensor) -> Tensor:
+    return _distance(x, other) > 0.0
 
 
-def band(walk: Walk, node: Node, source: Reference, least: int | None, most: int | None) -> Read:
+def _distance(x: Tensor, other: Tensor) -> Tensor:
+    for each in (x, other):
+        if not each.is_value and not np.isfinite(each.numbers()).all():
+            raise Unsupported("to numbers that are not finite")
+    return abs(x - other)
+
+
+# Along axes.
+
+
+def log_sum_exp(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
+    """The logarithm of the sum of exp(x) along axes: the largest number, and what the others add to it."""
+    most = x.max(axes, True)
+    found = log(exp(x - most).sum(axes, True)) + most
+    return found if keep else found.without(axes)
+
+
+def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
+    """Of order 1 the sum of sizes, of infinity the largest size, of others the root of a sum of powers."""
+    if order == 2:
+        return x.reduce("norm", axes, keep)
+    if math.isinf(order):
+        return abs(x).reduce("max" if order > 0 else "min", axes, keep)
+    if order == 1:
+        return abs(x).sum(axes, keep)
+    if order <= 0:
+        raise Unsupported(f"of order {order:g}")
+    return abs(x).each(ops.Power(order)).sum(axes, keep).each(ops.Power(1 / order))
+
+
+def over_norm(x: Tensor, order: float, axes: Axes, least: float) -> Tensor:
+    """A value over its norm along axes, or over `least` where the norm is smaller."""
+    return x / norm(x, order, axes, True).clip(least, math.inf)
+
+
+def cosine_similarity(x: Tensor, other: Tensor, axes: Axes, least: float) -> Tensor:
+    """The product of two values along axes over their norms, which are not below `least`."""
+    size, size_of_other = (norm(each, 2, axes).clip(least, math.inf) for each in (x, other))
+    return (x * other).sum(axes) / size / size_of_other
+
+
+def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
+    """The mean square distance from the mean along axes, where `less` is taken from the count that it is
+    divided by.
+    """
+    cells = [size for size in (x.view.size(axis) for axis in axes) if not isinstance(size, Open)]
+    count = math.prod(cells)
+    if less and (len(cells) < len(axes) or count <= less):
+        raise Unsupported("over axes of open sizes, or of one cell")
+    found = squared_difference(x, x.mean(axes, True)).mean(axes, keep)
+    return count / (count - less) * found if less else found
+
+
+def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
+    """The product of the numbers along axes of few cells."""
+    found = x
+    for axis in axes:
+        size = x.view.size(axis)
+        if isinstance(size, Open) or not 0 < size <= MOST_PARTS:
+            raise Unsupported(f"over an axis of open size, or of more than {MOST_PARTS} cells")
+        found = reduce(mul, [found.cut({axis: slice(at, at + 1)}) for at in range(size)])
+    return found if keep else found.without(axes)
+
+
+def glu(x: Tensor, axis: int) -> Tensor:
+    """The first half of an axis, times the sigmoid of the second."""
+    size = x.view.size(axis)
+    if isinstance(size, Open) or size % 2:
+        raise Unsupported("over an axis that has no known halves")
+    return x.cut({axis: slice(0, size // 2)}) * sigmoid(x.cut({axis: slice(size // 2, size)}))
+
+
+def band(x: Tensor, least: int | None, most: int | None) -> Tensor:
     """The numbers of the last two axes whose column lies between so many cells behind their row, and zeros
     elsewhere; None is no bound.
     """
-    cells = [size for size in (walk.sizes(source) or ())[-2:] if isinstance(size, int)]
-    if len(cells) < 2 or not walk.flow.affords(8 * math.prod(cells)):
+    cells = [size for size in x.sizes[-2:] if not isinstance(size, Open)]
+    if len(cells) < 2 or not x.walk.flow.affords(8 * math.prod(cells)):
         raise Unsupported("over axes of open size, or of too many cells")
     ones = np.ones(cells)
     ones = ones if least is None else np.triu(ones, least)
-    ones = ones if most is None else np.tril(ones, most)
-    return combine(walk, node, "Mul", (source, walk.flow.stated(f"{node.name}:ones", ones)))
+    return x * x.scope.constant(ones if most is None else np.tril(ones, most))
 
 
-def equality(holds: bool) -> Reader[N]:
-    """Reads a node of two values as `equal`."""
-    return lambda walk, node: equal(walk, node, node.source, node.inputs[1], holds)
+def unit(scope: Scope) -> Tensor | None:
+    """A product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter write
+    it; None for another one.
+    """
+    flow = scope.walk.flow
+    for square in (("Mul", "x", "x"), ("Square", "x")):
+        total = "Sum", square, "#axes"
+        found = flow.match(scope.node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))
+        if found is not None:
+            return over_norm(scope.tensor(found["x"]), 2, found["#axes"], math.sqrt(found["$least"]))
+        found = flow.match(scope.node, ("Mul", "x", ("Min", ("Rsqrt", total), "$most")))
+        if found is not None:
+            return over_norm(scope.tensor(found["x"]), 2, found["#axes"], 1 / found["$most"])
+    return None

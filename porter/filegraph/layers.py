@@ -16,6 +16,7 @@ from porter.filegraph.walk import (
     Image,
     NodeWalk,
     Reader,
+    Source,
     Tap,
     Walk,
     apply,
@@ -95,20 +96,24 @@ def part(walk: NodeWalk[N], node: N, name: str, read: Reader[N]) -> Reference:
     return inner.name, 0
 
 
-def row(walk: Walk, node: Node, source: Reference) -> Value:
-    """A tensor N×C×L as a map of one row, for windows over one axis.
+def row(walk: Walk, node: Node, source: Source) -> Value:
+    """A tensor of one axis beside batch and channels as a map of one row, for windows over that axis.
 
     Raises:
         Unsupported: it has other axes.
     """
     view = walk.view(source)
     if len(view.known_axes) == 3:
-        value = walk.views.settled(f"{node.name}:row", view.with_axes([2]))
+        value = walk.views.settled(f"{node.name}:row", view.with_axes([_rows(walk)]))
         if value.is_map:
             return value
     raise Unsupported("of one axis of what is no row of cells")
 
 
 def of_row(walk: Walk, value: Value) -> View:
-    """The tensor N×C×L that such a map is."""
-    return walk.views.of(value).without([2])
+    """The tensor that such a map is."""
+    return walk.views.of(value).without([_rows(walk)])
+
+
+def _rows(walk: Walk) -> int:
+    return walk.views.layout().index("rows")

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.arithmetic import with_stored
-from porter.filegraph.dataflow import Node, Reference
+from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import Dim, Numbers, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
-from porter.filegraph.functions import within
 from porter.filegraph.places import Items, place_of
 from porter.filegraph.views import OF_UNKNOWN_SHAPE, View
-from porter.filegraph.walk import Repeated, Source, Walk, Zeros
+from porter.filegraph.walk import Repeated, Source, Walk, Zeros, within
 from porter.graph import MOST_CONSTANTS, ExtendMap, Rearrange, Tokens, Upsample
 from porter.graph.ops import AXES, Mode
 
@@ -34,7 +33,7 @@ tf2onnx's 10^9.
 """
 
 
-def reshape(walk: Walk, node: Node, source: Reference, sizes: Sequence[Dim]) -> View:
+def reshape(walk: Walk, node: Node, source: Source, sizes: Sequence[Dim]) -> View:
     """The tensor in another shape; -1 is what is left."""
     view = walk.view(source)
     ways: list[Callable[[], View]] = [lambda: view.reshaped(sizes)]
@@ -52,14 +51,14 @@ def _flat(walk: Walk, node: Node, view: View) -> View:
     return walk.as_array(f"{node.name}:flat", view.reshaped([view.known_sizes[0], -1]))
 
 
-def flatten(walk: Walk, node: Node, source: Reference, first: int, last: int = -1) -> View:
+def flatten(walk: Walk, node: Node, source: Source, first: int, last: int = -1) -> View:
     """The axes from the first to the last as one."""
     sizes = walk.known_sizes(source)
     start, end = (place_of(place, len(sizes)) for place in (first, last))
     return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
 
-def squeeze(walk: Walk, node: Node, source: Reference, places: Collection[int] | None = None) -> View:
+def squeeze(walk: Walk, node: Node, source: Source, places: Collection[int] | None = None) -> View:
     """The tensor without axes of one cell; without all of them if no places are given.
 
     A file that names rows or columns of unknown size states that they have one cell.
@@ -77,20 +76,20 @@ def squeeze(walk: Walk, node: Node, source: Reference, places: Collection[int] |
     return view.without(chosen)
 
 
-def unsqueeze(walk: Walk, node: Node, source: Reference, places: Collection[int]) -> View:
+def unsqueeze(walk: Walk, node: Node, source: Source, places: Collection[int]) -> View:
     """The tensor with axes of one cell, which have these places in it."""
     return walk.view(source).with_axes(places)
 
 
-def transpose(walk: Walk, node: Node, source: Reference, order: Sequence[int]) -> View | Repeated:
+def transpose(walk: Walk, node: Node, source: Source, order: Sequence[int]) -> View | Repeated:
     constant = None if walk.is_value(source) else _turned_constant(walk, node, source, order)
     return constant or walk.view(source).transposed(order)
 
 
-def _turned_constant(walk: Walk, node: Node, source: Reference, order: Sequence[int]) -> Repeated | None:
+def _turned_constant(walk: Walk, node: Node, source: Source, order: Sequence[int]) -> Repeated | None:
     """A constant that is repeated, with its axes in another order."""
     filled = walk.repeated.get(source)
-    numbers = walk.flow.value(filled.before) if filled is not None else None
+    numbers = walk.constant(filled.before) if filled is not None else None
     if filled is None or numbers is None:
         return None
     wide = numbers.reshape([1] * (len(filled.sizes) - numbers.ndim) + [*numbers.shape])
@@ -99,12 +98,12 @@ def _turned_constant(walk: Walk, node: Node, source: Reference, order: Sequence[
     return Repeated(turned, tuple(sizes[axis] for axis in order))
 
 
-def repeat(walk: Walk, node: Node, source: Reference, times: Sequence[Dim]) -> View | Repeated:
+def repeat(walk: Walk, node: Node, source: Source, times: Sequence[Dim]) -> View | Repeated:
     """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of
     one cell.
     """
     sizes = walk.sizes(source) or ()
-    if not walk.flow.is_value(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
+    if not walk.is_live(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
         return expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
     stated = known(times)
     if math.prod(stated) > MOST_PARTS or min(stated) < 1:
@@ -116,7 +115,7 @@ def repeat(walk: Walk, node: Node, source: Reference, times: Sequence[Dim]) -> V
     return found
 
 
-def interleave(walk: Walk, node: Node, source: Reference, place: int, times: int) -> View:
+def interleave(walk: Walk, node: Node, source: Source, place: int, times: int) -> View:
     """Each cell of an axis so many times, one after the other."""
     view = walk.kept(source)
     sizes, rank = view.known_sizes, len(view.known_sizes)
@@ -127,11 +126,11 @@ def interleave(walk: Walk, node: Node, source: Reference, place: int, times: int
     return wide.reshaped([*sizes[:at], sizes[at] * times, *sizes[at + 1 :]])
 
 
-def expand(walk: Walk, node: Node, source: Reference, sizes: Sequence[Dim]) -> Repeated:
+def expand(walk: Walk, node: Node, source: Source, sizes: Sequence[Dim]) -> Repeated:
     """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and
     1 keep an axis. A constant may get axes before its own.
     """
-    own, is_value = walk.known_sizes(source), walk.flow.is_value(source)
+    own, is_value = walk.known_sizes(source), walk.is_live(source)
     if not is_value:
         own = (*[1] * (len(sizes) - len(own)), *own)
     if len(sizes) > len(own):
@@ -191,7 +190,7 @@ def _part(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | in
     return _cut(walk, node.name, found, rest) if rest else found
 
 
-def take(walk: Walk, node: Node, source: Reference, index: Sequence[slice | int | None]) -> View | Zeros:
+def take(walk: Walk, node: Node, source: Source, index: Sequence[slice | int | None]) -> View | Zeros:
     """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one
     of one cell.
     """
@@ -261,18 +260,13 @@ def _slice(part: slice, size: Dim) -> slice:
 
 
 def split(
-    walk: Walk, node: Node, source: Reference, place: int, sizes: Sequence[Dim], keep: bool = True
+    walk: Walk, node: Node, source: Source, place: int, sizes: Sequence[Dim], keep: bool = True
 ) -> list[View]:
     """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and
     lose the axis.
     """
     view = walk.kept(source)
-    size, stated = view.size(place), known(sizes)
-    if isinstance(size, Open):
-        raise Unsupported("of an axis of open size")
-    wanted = [size - sum(each for each in stated if each >= 0) if each < 0 else each for each in stated]
-    if sum(wanted) != size:
-        raise Unsupported(f"of {size} cells into {text(stated)}")
+    wanted = split_sizes(view.size(place), sizes)
     found = list[View]()
     for index, part in enumerate(wanted):
         start = sum(wanted[:index])
@@ -282,8 +276,23 @@ def split(
     return found
 
 
+def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[int]:
+    """The sizes of the parts of an axis, of which -1 is what is left.
+
+    Raises:
+        Unsupported: they are not the axis together, or its size is open.
+    """
+    stated = known(sizes)
+    if isinstance(size, Open):
+        raise Unsupported("of an axis of open size")
+    wanted = [size - sum(each for each in stated if each >= 0) if each < 0 else each for each in stated]
+    if sum(wanted) != size:
+        raise Unsupported(f"of {size} cells into {text(stated)}")
+    return wanted
+
+
 def split_evenly(
-    walk: Walk, node: Node, source: Reference, place: int, count: int, keep: bool = True
+    walk: Walk, node: Node, source: Source, place: int, count: int, keep: bool = True
 ) -> list[View]:
     """As `split`, into `count` parts of one size."""
     size = walk.known_sizes(source)[place]
@@ -319,9 +328,7 @@ def _beside(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
     return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
 
 
-def gather_cells(
-    walk: Walk, node: Node, source: Reference, index: np.ndarray[Any, np.dtype[np.int64]]
-) -> View:
+def gather_cells(walk: Walk, node: Node, source: Source, index: np.ndarray[Any, np.dtype[np.int64]]) -> View:
     """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by
     axes of their own.
     """
@@ -367,7 +374,7 @@ def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
     return tried(lambda: view.reshaped(apart).transposed(order).reshaped(sizes))
 
 
-def concat(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View | Repeated:
+def concat(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | Repeated:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
         return (
@@ -402,7 +409,7 @@ def _joined(walk: Walk, node: Node, views: Sequence[View], place: int) -> View:
     return walk.views.led_like(views[0], value)
 
 
-def _with_zeros(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View | None:
+def _with_zeros(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | None:
     """Values with one number everywhere before and after them, mostly zeros; None where other constants are
     among them.
     """
@@ -420,7 +427,7 @@ def _with_zeros(walk: Walk, node: Node, sources: Sequence[Reference], place: int
     return _padded(walk, node, walk.given(found), {place: (first, last)}, fills.pop())
 
 
-def _of_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> Repeated | None:
+def _of_constants(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> Repeated | None:
     """Constants beside each other, of which some are repeated, as one; None where values are among them."""
     found = [None if walk.is_value(source) else _whole(walk, source) for source in sources]
     whole = [each for each in found if each is not None]
@@ -434,7 +441,7 @@ def _of_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: i
     return Repeated(constant, joined, lacks="of constants")
 
 
-def _with_constants(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View:
+def _with_constants(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
     """Stored arrays beside values: before an array of tokens they are further ones, others are added to the
     zeros of a pad.
     """
@@ -450,7 +457,7 @@ def _with_constants(walk: Walk, node: Node, sources: Sequence[Reference], place:
     return _joined(walk, node, parts, place) if len(parts) > 1 else parts[0]
 
 
-def _runs(walk: Walk, sources: Sequence[Reference]) -> list[Sequence[Reference]]:
+def _runs(walk: Walk, sources: Sequence[Source]) -> list[Sequence[Source]]:
     """Sources in runs of constants and the values behind them; the last run has the constants at the end
     too.
     """
@@ -460,7 +467,7 @@ def _runs(walk: Walk, sources: Sequence[Reference]) -> list[Sequence[Reference]]
     return [sources[start:end] for start, end in pairwise(ends)]
 
 
-def _with_stored(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View:
+def _with_stored(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [at for at, source in enumerate(sources) if walk.is_value(source)]
     view = _joined(walk, node, [walk.array(sources[at]) for at in live], place)
@@ -484,13 +491,13 @@ def _with_stored(walk: Walk, node: Node, sources: Sequence[Reference], place: in
     return walk.views.led_like(view, with_stored(walk, node.name, "Add", wide, tensor))
 
 
-def _whole(walk: Walk, source: Reference) -> Numbers | None:
+def _whole(walk: Walk, source: Source) -> Numbers | None:
     """A constant, also one that is repeated along axes of known size: once, where it is the same for each
     image.
     """
     before = walk.unrepeated(source)
-    tensor = walk.flow.weights(before)
-    numbers = walk.flow.value(before) if tensor is None else walk.flow.held(tensor.name)
+    tensor = walk.weights(before)
+    numbers = walk.constant(before) if tensor is None else walk.flow.held(tensor.name)
     if numbers is None:
         return None
     if source in walk.repeated:
@@ -503,11 +510,11 @@ def _whole(walk: Walk, source: Reference) -> Numbers | None:
     return np.asarray(numbers[:1] if repeats else numbers, np.float64)
 
 
-def _among_tokens(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View | None:
+def _among_tokens(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View | None:
     """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where
     one is none.
     """
-    parts, stored, only = list[View](), list[Reference](), sum(map(walk.is_value, sources)) == 1
+    parts, stored, only = list[View](), list[Source](), sum(map(walk.is_value, sources)) == 1
     for source in sources:
         if not walk.is_value(source):
             stored.append(source)
@@ -521,10 +528,10 @@ def _among_tokens(walk: Walk, node: Node, sources: Sequence[Reference], place: i
     return parts[0] if only else _joined(walk, node, parts, place)
 
 
-def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Reference]) -> View | None:
+def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Source]) -> View | None:
     value = view.value
     for place, source in enumerate(reversed(stored), 1):
-        held = walk.flow.weights(walk.unrepeated(source))
+        held = walk.weights(walk.unrepeated(source))
         tensor = held and walk.flow.once(held)
         sizes = tensor.shape if tensor is not None else ()
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
@@ -535,7 +542,7 @@ def _with_tokens(walk: Walk, name: str, view: View, stored: Sequence[Reference])
     return walk.views.led_like(view, value)
 
 
-def stack(walk: Walk, node: Node, sources: Sequence[Reference], place: int) -> View:
+def stack(walk: Walk, node: Node, sources: Sequence[Source], place: int) -> View:
     """Values one after the other along a new axis, which has this place; of maps their channels, of which it
     counts the parts.
     """
@@ -568,7 +575,7 @@ def _stacked(walk: Walk, node: Node, views: Sequence[View], place: int) -> View 
 
 
 def pad(
-    walk: Walk, node: Node, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0
+    walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0
 ) -> View:
     """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
     pads crop others.
@@ -589,9 +596,7 @@ def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, i
     return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill))
 
 
-def extend(
-    walk: Walk, node: Node, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode
-) -> View:
+def extend(walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[int, int]], mode: Mode) -> View:
     """Cells of a map's own before and after its rows and columns."""
     view = walk.kept(source)
     names = walk.views.names(view)
@@ -631,7 +636,7 @@ def _turned_round(walk: Walk, node: Node, view: View, place: int) -> View:
     return walk.views.like(array, value).restored(order)
 
 
-def quarter_turns(walk: Walk, node: Node, source: Reference, places: tuple[int, int], turns: int) -> View:
+def quarter_turns(walk: Walk, node: Node, source: Source, places: tuple[int, int], turns: int) -> View:
     """Two axes turned by so many right angles: exchanged, and one of them turned round."""
     view = walk.kept(source)
     rank = len(view.known_axes)
@@ -642,7 +647,7 @@ def quarter_turns(walk: Walk, node: Node, source: Reference, places: tuple[int, 
     return turned_round(walk, node, turned, around)
 
 
-def roll(walk: Walk, node: Node, source: Reference, shifts: Mapping[int, int]) -> View:
+def roll(walk: Walk, node: Node, source: Source, shifts: Mapping[int, int]) -> View:
     """The cells of axes moved on, those at the end to the start."""
     view = walk.array(source)
     rank, sizes, value = len(view.known_axes), view.known_sizes, view.value
@@ -666,7 +671,7 @@ def roll(walk: Walk, node: Node, source: Reference, shifts: Mapping[int, int]) -
     return walk.views.led_like(view, value)
 
 
-def each_image(walk: Walk, node: Node, source: Reference, times: int) -> View:
+def each_image(walk: Walk, node: Node, source: Source, times: int) -> View:
     """Each image so many times, one copy after the other: a map of one cell has so many rows."""
     array = walk.array(source)
     sizes, shape = array.known_sizes, array.value.shape or ()
@@ -680,7 +685,7 @@ def each_image(walk: Walk, node: Node, source: Reference, times: int) -> View:
     return laid.reshaped([sizes[0] * times, *sizes[1:]])
 
 
-def windows(walk: Walk, node: Node, source: Reference, place: int, size: int, step: int) -> View:
+def windows(walk: Walk, node: Node, source: Source, place: int, size: int, step: int) -> View:
     """Parts of an axis, each so many cells behind the one before it, in the axis's place, and the cells of
     each as the last axis.
     """
@@ -726,7 +731,7 @@ def diagonal(walk: Walk, node: Node, source: Source, places: tuple[int, int], of
 
 
 def cells_as_channels(
-    walk: Walk, source: Reference, block: int, channels_first: bool, outer: bool = False
+    walk: Walk, node: Node, source: Source, block: int, channels_first: bool, outer: bool = False
 ) -> View:
     """The cells of each block of a map as channels, block rows first, before the channels that were there or,
     if these are `outer`, behind.

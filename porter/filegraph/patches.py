@@ -11,16 +11,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Node, Reference
+from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import Dim
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.views import View
-from porter.filegraph.walk import Walk
+from porter.filegraph.walk import Source, Walk
 from porter.graph import Conv, ConvTranspose
 from porter.padding import Convention, Pads, Window
 
 
-def patches(walk: Walk, node: Node, source: Reference, window: Window, pads: Pads) -> View:
+def patches(walk: Walk, node: Node, source: Source, window: Window, pads: Pads) -> View:
     """The cells under a window at each of its places, with zeros around the map."""
     view = walk.view(source)
     batch, channels, down, across = view.known_sizes
@@ -39,7 +39,7 @@ def patches(walk: Walk, node: Node, source: Reference, window: Window, pads: Pad
 
 
 def map_of_patches(
-    walk: Walk, node: Node, source: Reference, size: Sequence[Dim], window: Window, pads: Pads
+    walk: Walk, node: Node, source: Source, size: Sequence[Dim], window: Window, pads: Pads
 ) -> View | Value:
     """The map of so many rows and columns whose `patches` these are; where several have a cell, it is their
     sum.

@@ -14,14 +14,13 @@ import numpy as np
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
-from porter.filegraph.dataflow import N, Node, Reference, Tensor
+from porter.filegraph.dataflow import N, Node, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Numbers, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
-from porter.filegraph.functions import within
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import reduce
 from porter.filegraph.views import View
-from porter.filegraph.walk import NodeWalk, Source, Walk
+from porter.filegraph.walk import NodeWalk, Source, Walk, within
 from porter.graph import (
     Add,
     Affine,
@@ -54,10 +53,10 @@ class Product:
     place: int = -1
 
 
-def dense(walk: Walk, node: Node, source: Reference, product: Product) -> View:
+def dense(walk: Walk, node: Node, source: Source, product: Product) -> View:
     """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
     axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
-    tensor = walk.flow.weights(product.kernel)
+    tensor = walk.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
         raise Unsupported("with a kernel that is no stored matrix")
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
@@ -71,13 +70,13 @@ def dense(walk: Walk, node: Node, source: Reference, product: Product) -> View:
     ):
         raise Unsupported("over other axes than the channels")
     tensors = {"kernel": Stored(tensor.name, axes)}
-    vector = None if bias is None or factors[1] != 1 else walk.flow.weights(bias)
+    vector = None if bias is None or factors[1] != 1 else walk.weights(bias)
     if vector is not None and is_vector(vector, units):
         tensors["bias"], bias = Stored(vector.name), None
     value = walk.builder.affine(f"{node.name}:factor", view.value, factors[:1], (0.0,))
     value = walk.builder.dense(node.name, value, units, tensors)
     if bias is not None:
-        numbers = walk.flow.value(bias)
+        numbers = walk.constant(bias)
         each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
         if numbers is None or (each_row and not walk.views.whole):
             raise Unsupported("with a bias for each image")
@@ -91,7 +90,7 @@ def dense(walk: Walk, node: Node, source: Reference, product: Product) -> View:
 
 
 def along_channels(
-    walk: NodeWalk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]
+    walk: NodeWalk[N], node: N, source: Source, kernel: Reference, pads: Sequence[int]
 ) -> View:
     """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along
     its diagonals.
@@ -100,7 +99,7 @@ def along_channels(
         kernel: 1×1×numbers; the value is N×1×channels.
         pads: how many zeros stand before the first channel, and after the last one.
     """
-    view, numbers = walk.view(source), walk.flow.value(kernel)
+    view, numbers = walk.view(source), walk.constant(kernel)
     along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
     if numbers is None or numbers.shape[:2] != (1, 1) or not along:
         raise Unsupported("over other axes than the channels")
@@ -120,7 +119,7 @@ def along_channels(
 
 
 def matmul(
-    walk: Walk, node: Node, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)
+    walk: Walk, node: Node, sources: Sequence[Source], turned: Sequence[bool] = (False, False)
 ) -> View:
     """The product of two values over their last two axes, or over these axes `turned`."""
     views = []
@@ -177,7 +176,7 @@ def attention(
     if cap:
         links = Affine((1 / cap,), (0.0,)), Tanh(), Affine((cap,), (0.0,))
         scores = walk.builder.chain(f"{node.name}:capped", scores, links)
-    if mask is not None and walk.flow.is_value(mask):
+    if mask is not None and walk.is_live(mask):
         scores = walk.builder.add(f"{node.name}:mask", Add(), scores, walk.array(mask).value)
     elif mask is not None:
         scores = with_array(walk, f"{node.name}:mask", "Add", scores, mask)
@@ -218,7 +217,7 @@ def read_equation(text: str, rank: int) -> Equation | None:
     )
 
 
-def einsum(walk: Walk, node: Node, text: str, sources: Sequence[Reference]) -> View:
+def einsum(walk: Walk, node: Node, text: str, sources: Sequence[Source]) -> View:
     """The product of two values, or of a value and a stored kernel; of one value its axes turned, and sums
     and diagonals of it.
     """
@@ -228,7 +227,7 @@ def einsum(walk: Walk, node: Node, text: str, sources: Sequence[Reference]) -> V
         raise Unsupported(f"by '{text:.40}' {error}") from error
 
 
-def _einsum(walk: Walk, node: Node, text: str, sources: Sequence[Reference]) -> View:
+def _einsum(walk: Walk, node: Node, text: str, sources: Sequence[Source]) -> View:
     if len(sources) == 1:
         return _of_one(walk, node, text, sources[0])
     equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
@@ -238,19 +237,19 @@ def _einsum(walk: Walk, node: Node, text: str, sources: Sequence[Reference]) -> 
         return _of_values(walk, node, equation, sources)
     if not walk.is_value(sources[0]):
         equation, sources = Equation(equation.second, equation.first, equation.result), sources[::-1]
-    tensor, (x, held, result) = walk.flow.weights(sources[1]), equation
+    tensor, (x, held, result) = walk.weights(sources[1]), equation
     if result == x and held == "".join(axis for axis in x[1:] if axis in held):
         return _scaled(walk, node, equation, sources, tensor)
     if tensor is None:
         raise Unsupported("with a kernel that is computed")
     kernel, view = Kernel(tensor.name, tensor.shape), walk.kept(sources[0])
     return first_of(
-        lambda: with_kernel(walk, node.name, view, equation, kernel),
+        lambda: with_kernel(walk, node, view, equation, kernel),
         lambda: _by_groups(walk, node.name, view, equation, kernel),
     )
 
 
-def with_matrices(walk: Walk, node: Node, source: Reference, matrices: Tensor) -> View:
+def with_matrices(walk: Walk, node: Node, source: Source, matrices: StoredTensor) -> View:
     """A value times stored matrices, of which each has a place of its own in the value's axes before the last
     two.
     """
@@ -265,11 +264,11 @@ def with_matrices(walk: Walk, node: Node, source: Reference, matrices: Tensor) -
     return _by_groups(walk, node.name, walk.kept(source), equation, Kernel(matrices.name, shape))
 
 
-def by_matrix(walk: Walk, node: Node, first: Reference, source: Reference) -> View:
+def by_matrix(walk: Walk, node: Node, first: Reference, source: Source) -> View:
     """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned
     queries meet its tokens.
     """
-    matrix, rank = walk.flow.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
+    matrix, rank = walk.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
         raise Unsupported("of a constant and a value")
     matrix = walk.flow.once(matrix)
@@ -277,11 +276,11 @@ def by_matrix(walk: Walk, node: Node, first: Reference, source: Reference) -> Vi
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]
     equation, kernel = Equation(f"{places}km", "nk", f"{places}nm"), Kernel(matrix.name, shape)
-    return with_kernel(walk, node.name, walk.kept(source), equation, kernel)
+    return with_kernel(walk, node, source, equation, kernel)
 
 
 def bilinear(
-    walk: Walk, node: Node, sources: Sequence[Reference], kernel: Reference, bias: Reference | None
+    walk: Walk, node: Node, sources: Sequence[Source], kernel: Reference, bias: Reference | None
 ) -> View:
     """The products of each feature of a value with each of another one, by a stored matrix for each unit: a
     dense layer over all of these products.
@@ -289,15 +288,15 @@ def bilinear(
     Args:
         kernel: units×features×features.
     """
-    tensor, places = walk.flow.weights(kernel), "abcdefgh"[: len(walk.sizes(sources[0]) or ()) - 1]
-    vector = None if bias is None else walk.flow.weights(bias)
+    tensor, places = walk.weights(kernel), "abcdefgh"[: len(walk.sizes(sources[0]) or ()) - 1]
+    vector = None if bias is None else walk.weights(bias)
     if tensor is None or not all(map(walk.is_value, sources)) or (bias is not None and vector is None):
         raise Unsupported("of a constant, or by matrices that are computed")
     inner = Equation(f"{places}x", f"{places}y", f"{places}xy")
     products = _each_by_each(walk, within(node, "products"), inner, [walk.kept(each) for each in sources])
     whole = Equation(inner.result, "oxy", f"{places}o")
     held = Kernel(tensor.name, tensor.shape, None if vector is None else vector.name)
-    return with_kernel(walk, node.name, products, whole, held)
+    return with_kernel(walk, node, products, whole, held)
 
 
 def mixed(walk: Walk, node: Node, source: Source, place: int, matrix: Numbers) -> View:
@@ -310,11 +309,11 @@ def mixed(walk: Walk, node: Node, source: Source, place: int, matrix: Numbers) -
     axis = x[place_of(place, rank)]
     held = walk.flow.hold(f"{node.name}:matrix", matrix)
     equation = Equation(x, f"z{axis}", x.replace(axis, "z"))
-    return with_kernel(walk, node.name, view, equation, Kernel(held.name, held.shape))
+    return with_kernel(walk, node, view, equation, Kernel(held.name, held.shape))
 
 
 def running_sums(
-    walk: Walk, node: Node, source: Reference, place: int, reverse: bool = False, exclusive: bool = False
+    walk: Walk, node: Node, source: Source, place: int, reverse: bool = False, exclusive: bool = False
 ) -> View:
     """The sums of the numbers of an axis up to each of them, by a matrix of ones.
 
@@ -330,7 +329,7 @@ def running_sums(
 
 
 def _scaled(
-    walk: Walk, node: Node, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None
+    walk: Walk, node: Node, equation: Equation, sources: Sequence[Source], tensor: StoredTensor | None
 ) -> View:
     """A value times a stored array that has some of its axes."""
     x, held, _ = equation
@@ -340,16 +339,17 @@ def _scaled(
         raise Unsupported("by an array that is computed")
     array = walk.array(sources[0])
     known = dict(zip(held, tensor.shape, strict=True))
-    stored = Tensor(tensor.name, tuple(known.get(axis, 1) for axis in x[1:]))
+    stored = StoredTensor(tensor.name, tuple(known.get(axis, 1) for axis in x[1:]))
     return walk.views.led_like(array, with_stored(walk, node.name, "Mul", array.value, stored))
 
 
-def with_kernel(walk: Walk, name: str, view: View, equation: Equation, kernel: Kernel) -> View:
+def with_kernel(walk: Walk, node: Node, source: Source, equation: Equation, kernel: Kernel) -> View:
     """A dense layer over axes of a value, whose features and whose units may be several axes.
 
     Raises:
         Unsupported: it is another product.
     """
+    view, name = walk.kept(source), node.name
     x, held, result = equation
     summed, units = [axis for axis in held if axis in x], [axis for axis in held if axis not in x]
     kept = [axis for axis in x if axis not in held]
@@ -393,7 +393,7 @@ def _by_groups(walk: Walk, name: str, view: View, equation: Equation, kernel: Ke
     return _apart(walk.views.like(cells, value), [*([axis] for axis in kept), groups + units], result, sizes)
 
 
-def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Reference]) -> View:
+def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Source]) -> View:
     wide = [walk.kept(source) for source in sources]
     own, other = ({*letters} | {*equation.result} for letters in equation[:2])
     first, second = (
@@ -424,7 +424,7 @@ def _of_values(walk: Walk, node: Node, equation: Equation, sources: Sequence[Ref
     return _apart(found, [*([axis] for axis in shared), left, right], result, sizes)
 
 
-def _of_one(walk: Walk, node: Node, text: str, source: Reference) -> View:
+def _of_one(walk: Walk, node: Node, text: str, source: Source) -> View:
     x, _, result = text.replace(" ", "").partition("->")
     view = walk.kept(source)
     for letter in sorted({*x}):

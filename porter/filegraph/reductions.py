@@ -4,29 +4,21 @@ these.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import of_values
-from porter.filegraph.dataflow import N, Node, Reference
+from porter.filegraph.dataflow import N, Node
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import pair, within
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import NodeWalk, Source, Walk, apply
 from porter.graph import (
-    Abs,
     Add,
-    Affine,
-    Exp,
-    Log,
     LogSoftmax,
     Op,
-    Power,
     Sigmoid,
     SliceChannels,
     Softmax,
@@ -121,12 +113,10 @@ def _parts(walk: Walk, node: Node, view: View, place: int) -> Sequence[View]:
     return [walk.views.like(left, walk.builder.add(f"{node.name}:part", op, view.value)) for op in parts]
 
 
-_SOFTMAX = Softmax()
+SOFTMAX = Softmax()
 
 
-def softmax(
-    walk: Walk, node: Node, source: Reference, *places: int, op: Softmax | LogSoftmax = _SOFTMAX
-) -> View:
+def softmax(walk: Walk, node: Node, source: Source, *places: int, op: Softmax | LogSoftmax = SOFTMAX) -> View:
     """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or
     along other axes, of which several are one; or with that `op` its logarithm.
     """
@@ -160,7 +150,7 @@ def _softmax_of_last(walk: Walk, node: Node, whole: View, last: Sequence[int], o
     return apart.restored(order)
 
 
-def log_softmax(walk: Walk, node: Node, source: Reference, place: int) -> View:
+def log_softmax(walk: Walk, node: Node, source: Source, place: int) -> View:
     """As `softmax`, of its logarithm."""
     return softmax(walk, node, source, place, op=LogSoftmax())
 
@@ -177,111 +167,3 @@ def root(walk: NodeWalk[N], node: N, keeps: Callable[[N], bool]) -> View:
             total = walk.flow.nodes[node.source[0]]
             return reduce(walk, node, found["x"], "norm", found["#axes"], keeps(total))
     return apply(walk, node, node.source, Sqrt())
-
-
-def unit_of(walk: Walk, node: Node) -> View | None:
-    """A product that is a value over its norm, as tf.math.l2_normalize and TensorFlow Lite's converter write
-    it.
-    """
-    for square in (("Mul", "x", "x"), ("Square", "x")):
-        total = "Sum", square, "#axes"
-        if (found := walk.flow.match(node, ("Mul", "x", ("Rsqrt", ("Max", total, "$least"))))) is not None:
-            return over_norm(walk, node, found["x"], found["#axes"], math.sqrt(found["$least"]))
-        if (found := walk.flow.match(node, ("Mul", "x", ("Min", ("Rsqrt", total), "$most")))) is not None:
-            return over_norm(walk, node, found["x"], found["#axes"], 1 / found["$most"])
-    return None
-
-
-def over_norm(
-    walk: Walk, node: Node, source: Reference, places: Collection[int], least: float, order: int = 2
-) -> View:
-    """A value over its norm of order 1 or 2 along axes, or over `least` where the norm is smaller."""
-    if order == 1:
-        view = walk.kept(source)
-        each = walk.views.like(view, walk.builder.add(f"{node.name}:each", Abs(), view.value))
-        norm = reduce(walk, node, each, "sum", places, True)
-    else:
-        norm = reduce(walk, node, source, "norm", places, True)
-    bound = walk.views.like(norm, walk.builder.clip(f"{node.name}:bound", norm.value, low=least))
-    return of_values(walk, node, "Div", (source, bound))
-
-
-def log_sum_exp(walk: Walk, node: Node, source: Reference, places: Collection[int], keep: bool) -> View:
-    """The logarithm of the sum of exp(x) along axes: the largest number, and what the others add to it."""
-    most = reduce(walk, within(node, "largest"), source, "max", places, True)
-    powers = apply(
-        walk, within(node, "powers"), pair(walk, within(node, "apart"), "Sub", source, most), Exp()
-    )
-    total = reduce(walk, within(node, "sum"), powers, "sum", places, True)
-    found = pair(walk, node, "Add", apply(walk, within(node, "log"), total, Log()), most)
-    return found if keep else found.without(places)
-
-
-def norm(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool, order: float) -> View:
-    """A norm along axes: of order 1 the sum of sizes, of infinity the largest size, of others the root of a
-    sum of powers.
-    """
-    if order == 2:
-        return reduce(walk, node, source, "norm", places, keep)
-    size = apply(walk, within(node, "size"), source, Abs())
-    if math.isinf(order):
-        return reduce(walk, node, size, "max" if order > 0 else "min", places, keep)
-    if order == 1:
-        return reduce(walk, node, size, "sum", places, keep)
-    if order <= 0:
-        raise Unsupported(f"of order {order:g}")
-    powers = apply(walk, within(node, "powers"), size, Power(order))
-    total = reduce(walk, within(node, "sum"), powers, "sum", places, keep)
-    return apply(walk, node, total, Power(1 / order))
-
-
-def factors(walk: Walk, node: Node, source: Source, places: Collection[int], keep: bool) -> View:
-    """The product of the numbers along axes of few cells."""
-    found = walk.view(source)
-    for place in places:
-        found = _factors_along(walk, node, found, place)
-    return found if keep else found.without(places)
-
-
-def _factors_along(walk: Walk, node: Node, view: View, place: int) -> View:
-    """The product of the numbers along an axis, which stays with one cell."""
-    size = view.size(place)
-    if isinstance(size, Open) or not 0 < size <= moves.MOST_PARTS:
-        raise Unsupported(f"over an axis of open size, or of more than {moves.MOST_PARTS} cells")
-    cells = [moves.part(walk, within(node, "cell"), view, {place: slice(at, at + 1)}) for at in range(size)]
-    found = cells[0]
-    for at, cell in enumerate(cells[1:], 1):
-        found = pair(walk, node if at == size - 1 else within(node, "product"), "Mul", found, cell)
-    return found
-
-
-def glu(walk: Walk, node: Node, source: Reference, place: int) -> View:
-    """The first half of an axis, times the sigmoid of the second."""
-    size = walk.view(source).size(place)
-    if isinstance(size, Open) or size % 2:
-        raise Unsupported("over an axis that has no known halves")
-    first, second = (
-        moves.part(walk, node, source, {place: half})
-        for half in (slice(0, size // 2), slice(size // 2, size))
-    )
-    gate = walk.views.like(second, walk.builder.add(f"{node.name}:gate", Sigmoid(), second.value))
-    return of_values(walk, node, "Mul", (first, gate))
-
-
-def variance(
-    walk: Walk, node: Node, source: Reference, places: Collection[int], keep: bool, less: float
-) -> View:
-    """The mean square distance from the mean along axes, where `less` is taken from the count that it is
-    divided by; the root of it for an operator that is called `std`.
-    """
-    sizes = [walk.view(source).size(place) for place in places]
-    known = [size for size in sizes if isinstance(size, int)]
-    count = math.prod(known)
-    if less and (len(known) < len(sizes) or count <= less):
-        raise Unsupported("over axes of open sizes, or of one cell")
-    mean = reduce(walk, node, source, "mean", places, True)
-    apart = of_values(walk, node, "Sub", (source, mean))
-    found = reduce(walk, node, of_values(walk, node, "Mul", (apart, apart)), "mean", places, keep)
-    links: list[Op] = [Affine((count / (count - less),), (0.0,))] if less else []
-    links += [Sqrt()] if node.op.startswith("std") else []
-    return walk.views.like(found, walk.builder.chain(node.name, found.value, links))

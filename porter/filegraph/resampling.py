@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.filegraph.builder import CELLS, Value
-from porter.filegraph.dataflow import Node, Reference
+from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import Dim, Open, ratio, text
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.views import View
-from porter.filegraph.walk import Walk
+from porter.filegraph.walk import Source, Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, Resize, ResizeLike, Upsample
 from porter.graph.adaptive import alike, windows
 from porter.graph.ops import AXES, Function
@@ -54,7 +54,7 @@ def _steps(size: Dim, count: int) -> tuple[int, int] | None:
 def resize(
     walk: Walk,
     node: Node,
-    source: Reference,
+    source: Source,
     op: Resize,
     scales: Mapping[int, float],
     sizes: Mapping[int, Dim],

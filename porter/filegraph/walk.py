@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from porter.base.dtypes import is_floating
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.base.left_out import LeftOut
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, N, Node, Operand, Reference, Tensor
+from porter.filegraph.dataflow import Dataflow, N, Node, Operand, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, tried
 from porter.filegraph.patterns import ROLES, layers_by_kind
@@ -26,6 +26,9 @@ from porter.filegraph.views import OF_UNKNOWN_SHAPE, Aligned, T, View, Views
 from porter.graph import FurtherInput, GroupNorm, LayerNorm, Op, Rearrange, RmsNorm, axes_text
 from porter.graph.ops import AXES, Order
 from porter.padding import Size
+
+Source = Reference | View
+"""What a node reads, or what is made of that first."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Repeated:
         lacks: why it has none, see Unsupported.
     """
 
-    before: Reference
+    before: Source
     sizes: tuple[Dim, ...]
     view: View | None = None
     lacks: str = "of a constant"
@@ -57,8 +60,6 @@ class Zeros:
     lacks: str = ""
 
 
-Source = Reference | View
-"""What a node reads, or what is made of that first."""
 Read = View | Value | Numbers | Repeated | Zeros
 """What a node gives: a value as the file's tensor holds it, or in the file's own layout; or numbers that it
 states about sizes.
@@ -145,8 +146,8 @@ class NodeWalk(Generic[N]):
     views: Views = field(init=False)
     found: dict[Reference, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
-    repeated: dict[Reference, Repeated] = field(default_factory=dict)
-    blank: dict[Reference, tuple[Dim, ...]] = field(default_factory=dict)
+    repeated: dict[Source, Repeated] = field(default_factory=dict)
+    blank: dict[Source, tuple[Dim, ...]] = field(default_factory=dict)
     held: Callable[[N], Mapping[str, str]] | None = None
     repeats: Callable[[N], bool] = lambda node: False
     tap: Tap = own_name
@@ -181,13 +182,15 @@ class NodeWalk(Generic[N]):
             )
         return self.found[source]
 
-    def sizes(self, source: Reference) -> tuple[Dim, ...] | None:
+    def sizes(self, source: Source) -> tuple[Dim, ...] | None:
         """Of a tensor; None where they are unknown."""
+        if isinstance(source, View):
+            return source.sizes
         if source in self.blank:
             return self.blank[source]
         return self.view(source).sizes if self.flow.is_value(source) else self.flow.shape(source)
 
-    def known_sizes(self, source: Reference) -> tuple[Dim, ...]:
+    def known_sizes(self, source: Source) -> tuple[Dim, ...]:
         """As `sizes`.
 
         Raises:
@@ -239,36 +242,58 @@ class NodeWalk(Generic[N]):
             self._settled[source] = self.views.settled(source[0], view, self._tap_of(view, source))
         return self._settled[source]
 
-    def plain(self, source: Reference) -> View:
+    def plain(self, source: Source) -> View:
         """A value in the file's own layout, by an op if the tensor holds it in another way."""
         view = self.view(source)
         is_array = view.value.is_array or self.views.op(view) is None
         array = tried(lambda: self.array(source)) if is_array else None
         return array or self.views.of(self.value(source))
 
-    def is_value(self, source: Reference) -> bool:
-        """As Dataflow.is_value, where a constant that is repeated for each image is a constant."""
-        return source not in self.blank and self.flow.is_value(self.unrepeated(source))
+    def is_value(self, source: Source) -> bool:
+        """As `is_live`, where a constant that is repeated for each image is a constant."""
+        return source not in self.blank and self.is_live(self.unrepeated(source))
 
-    def unrepeated(self, source: Reference) -> Reference:
+    def is_live(self, source: Source) -> bool:
+        """As Dataflow.is_value."""
+        return isinstance(source, View) or self.flow.is_value(source)
+
+    def constant(self, source: Source) -> Numbers | None:
+        """As Dataflow.value."""
+        return None if isinstance(source, View) else self.flow.value(source)
+
+    def constant_shape(self, source: Source) -> tuple[int, ...] | None:
+        """As Dataflow.shape."""
+        return None if isinstance(source, View) else self.flow.shape(source)
+
+    def constant_number(self, source: Source) -> float | None:
+        """As Dataflow.number."""
+        return None if isinstance(source, View) else self.flow.number(source)
+
+    def weights(self, source: Source) -> StoredTensor | None:
+        """As Dataflow.weights."""
+        return None if isinstance(source, View) else self.flow.weights(source)
+
+    def unrepeated(self, source: Source) -> Source:
         """A constant before it is repeated for each image; another value as it is."""
+        if isinstance(source, View):
+            return source
         node = self.flow.nodes.get(source[0])
         if node is not None and node.name not in self.flow.live and self.repeats(node):
             return self.unrepeated(node.source)
         before = self.before(source)
-        return source if self.flow.is_value(before) else before
+        return source if self.is_live(before) else before
 
-    def before(self, source: Reference) -> Reference:
+    def before(self, source: Source) -> Source:
         """A value before its axes of one cell are repeated; another one as it is."""
         return self.repeated[source].before if source in self.repeated else source
 
-    def filling(self, source: Reference, place: int) -> tuple[Dim, float] | None:
+    def filling(self, source: Source, place: int) -> tuple[Dim, float] | None:
         """The size of an axis of a constant that is one number everywhere, and the number; None for other
         constants.
         """
         if source in self.blank:
             return self.blank[source][place_of(place, len(self.blank[source]))], 0.0
-        tensor = self.flow.weights(self.unrepeated(source))
+        tensor = self.weights(self.unrepeated(source))
         if tensor is None:
             return None
         shape = self.repeated[source].sizes if source in self.repeated else tensor.shape
@@ -420,14 +445,14 @@ class NodeWalk(Generic[N]):
             else self.plain(source)
         )
 
-    def by_cell(self, source: Reference, place: int = -1) -> View:
+    def by_cell(self, source: Source, place: int = -1) -> View:
         """As `kept`, but with the channels at a place: as an array, or as a map, where only these have them
         there.
         """
         view = self.kept(source)
         if self.views.has_channels(view, place):
             return view
-        turned = self._with_batch_within(source[0], view)
+        turned = self._with_batch_within(view.value.node if isinstance(source, View) else source[0], view)
         for found in (turned, self.plain(source)) if turned else (self.plain(source),):
             if self.views.has_channels(found, place):
                 return found
@@ -679,7 +704,7 @@ def read_pattern(walk: Walk, node: Node) -> View | None:
         op = layer.op(found) if found else None
         if found is None or op is None:
             continue
-        tensors: dict[str, Tensor] = {role: found[role] for role in ROLES if role in found}
+        tensors: dict[str, StoredTensor] = {role: found[role] for role in ROLES if role in found}
         view = walk.kept(found["x"])
         groups = (
             walk.views.normed_groups(view, found["#axes"])
@@ -698,6 +723,11 @@ def read_pattern(walk: Walk, node: Node) -> View | None:
         stored = {role: Stored(tensor.name) for role, tensor in tensors.items()}
         return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
     return None
+
+
+def within(node: N, name: str) -> N:
+    """The part of a node that gives a value of its own."""
+    return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
 
 
 def apply(walk: Walk, node: Node, source: Source, *ops: Op) -> View:

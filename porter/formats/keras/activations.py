@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.filegraph.arithmetic import LOG_SIGMOID
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.reductions import glu, softmax
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.functions import exp, glu, hard_shrink, log_sigmoid, relu, soft_shrink, sqrt
+from porter.filegraph.tensor import Tensor
 from porter.formats.keras.layer import Layer, axes_in, number, whole
 from porter.graph import Op, ops
 
@@ -72,31 +71,27 @@ ACTIVATIONS: Mapping[str, Op | Row | Callable[[Layer], Op]] = {
 
 _AT = 0.5
 """The threshold of a shrink, where nothing else is stated."""
-_HALF = ops.HardSigmoid(0.5, 0.5)
-_STEPS: Mapping[str, Sequence[Op]] = {
-    "exponential": (ops.Exp(),),
-    "hard_tanh": (ops.Clip(-1.0, 1.0),),
-    "log_sigmoid": LOG_SIGMOID,
-    "sparse_sigmoid": (_HALF,),
+
+
+def _half(x: Tensor) -> Tensor:
+    return x.each(ops.HardSigmoid(0.5, 0.5))
+
+
+_FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "exponential": exp,
+    "hard_shrink": lambda x: hard_shrink(x, _AT),
+    "hard_tanh": lambda x: x.each(ops.Clip(-1.0, 1.0)),
+    "log_sigmoid": log_sigmoid,
+    "soft_shrink": lambda x: soft_shrink(x, _AT),
+    "sparse_plus": lambda x: _half(x) ** 2.0 + relu(x - 1.0),
+    "sparse_sigmoid": _half,
+    "squareplus": lambda x: 0.5 * x + sqrt(0.25 * x**2.0 + 1.0),
+    "tanh_shrink": lambda x: x - x.each(ops.Tanh()),
 }
-"""Activations that are ops one after the other."""
-_LESS: Mapping[str, tuple[Sequence[Op], Sequence[Op]]] = {
-    "tanh_shrink": ((), (ops.Tanh(),)),
-    "soft_shrink": ((), (ops.Clip(-_AT, _AT),)),
-    "hard_shrink": ((ops.ThresholdedRelu(_AT),), (ops.Affine((-1.0,), (0.0,)), ops.ThresholdedRelu(_AT))),
-    "sparse_plus": (
-        (_HALF, ops.Power(2.0)),
-        (ops.Affine((1.0,), (-1.0,)), ops.Relu(), ops.Affine((-1.0,), (0.0,))),
-    ),
-    "squareplus": (
-        (ops.Affine((0.5,), (0.0,)),),
-        (ops.Power(2.0), ops.Affine((0.25,), (1.0,)), ops.Sqrt(), ops.Affine((-1.0,), (0.0,))),
-    ),
-}
-"""Activations that are one value less another one, each of ops one after the other
+"""Activations that are several of porter's ops, with Keras's own numbers
 (keras/src/backend/tensorflow/nn.py).
 """
-PARTS = frozenset({"glu", *_STEPS, *_LESS})
+PARTS = frozenset({"glu", *_FUNCTIONS})
 """Activations that porter says by several ops, or otherwise than Keras."""
 
 
@@ -113,31 +108,22 @@ def activation_name(value: Any) -> str | None:
     return value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
 
 
-def activated(layer: Layer) -> Read:
+def activated(layer: Layer, x: Tensor) -> Tensor:
     """The value of the activation that `layer.op` names.
 
     Raises:
         Unsupported: porter has no op for it.
     """
-    if layer.op in PARTS:
-        return _in_parts(layer)
+    arguments = layer.arguments
+    if layer.op in PARTS and (arguments.get("threshold", _AT) != _AT or arguments.get("b", 4) != 4):
+        raise Unsupported("with other numbers than its own")
+    if layer.op == "glu":
+        return glu(x, whole(arguments.get("axis", -1)))
+    if layer.op in _FUNCTIONS:
+        return _FUNCTIONS[layer.op](x)
     found = ACTIVATIONS.get(layer.op)
     if found is None:
-        raise Unsupported("that porter does not know")
+        raise Unsupported(f"with activation '{layer.op:.60}'")
     if isinstance(found, ops.Softmax | ops.LogSoftmax):
-        return softmax(layer.walk, layer, layer.source, *axes_in(layer), op=found)
-    return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))
-
-
-def _in_parts(layer: Layer) -> Read:
-    """An activation of PARTS, with Keras's own numbers."""
-    name, walk, arguments = layer.op, layer.walk, layer.arguments
-    if arguments.get("threshold", _AT) != _AT or arguments.get("b", 4) != 4:
-        raise Unsupported("with other numbers than its own")
-    if name == "glu":
-        return glu(walk, layer, layer.source, whole(arguments.get("axis", -1)))
-    if name in _STEPS:
-        return apply(walk, layer, layer.source, *_STEPS[name])
-    view, build = walk.kept(layer.source), layer.build
-    first, second = (build.chain(f"{layer.name}:part", view.value, links) for links in _LESS[name])
-    return walk.views.like(view, build.subtract(layer.name, first, second))
+        return x.softmax(*axes_in(layer, x), op=found)
+    return x.each(found if isinstance(found, Op) else found(layer))

@@ -18,9 +18,10 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Unsupported
 from porter.filegraph.names import expect_values
+from porter.filegraph.tensor import Tensor, reads
 from porter.filegraph.tensorflow import further_image
 from porter.filegraph.views import OF_UNKNOWN_SHAPE
-from porter.filegraph.walk import Image, Outputs, begin, read_nodes
+from porter.filegraph.walk import Image, Outputs, Reader, begin, read_nodes
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls
@@ -190,7 +191,7 @@ def _graph(
     walk = begin(flow_of, image, stored.arrays, tap, held=lambda layer: layer.tensors, further=further)
     given = {SOURCE.call: _IMAGE}
     for place, named in enumerate(calls):
-        for layer in _layers(named, walk, given, tensors, flow.keras):
+        for layer in _layers(named, given, tensors, flow.keras):
             if layer.name in layers:
                 raise FileError(
                     f"two layers have the name '{layer.name}'", where=where, next="save the model again"
@@ -211,7 +212,8 @@ def _graph(
 
     def read(walk: Walk, layer: Layer) -> Outputs:
         try:
-            return layer.read(layer)
+            reader: Reader[Layer] = reads(layer.read)
+            return reader(walk, layer)
         except _DAMAGED as error:
             if any(walk.flow.is_value(source) and walk.sizes(source) is None for source in layer.inputs):
                 raise Unsupported(OF_UNKNOWN_SHAPE) from None
@@ -275,7 +277,7 @@ class _Stored:
 
 
 def _layers(
-    named: Named, walk: Walk, given: Mapping[int, Reference], tensors: NamedArrays, keras: int
+    named: Named, given: Mapping[int, Reference], tensors: NamedArrays, keras: int
 ) -> Iterator[Layer]:
     """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls
     before it.
@@ -293,9 +295,8 @@ def _layers(
         return name, 0
 
     operands = tuple(_taken(operand, given, hold) for operand in operands_of(call)) if of_operands else ()
-    read = read_operation if operation else partial(_read_layer, call=call)
+    read = read_operation if operation else partial(_read_layer, call)
     layer = Layer(
-        walk,
         named.name,
         operation or call.kind,
         arguments,
@@ -313,9 +314,9 @@ def _layers(
         )
 
 
-def _read_layer(layer: Layer, call: Call) -> Outputs:
+def _read_layer(call: Call, layer: Layer, *values: Tensor) -> Any:
     _expect_plain_call(layer, call)
-    return read_layer(layer)
+    return read_layer(layer, *values)
 
 
 def _expect_plain_call(layer: Layer, call: Call) -> None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 
 from porter.base.errors import some
 from porter.base.left_out import LeftOut
-from porter.filegraph.arithmetic import clip, combine
-from porter.filegraph.dims import product
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.moves import concat, flatten, transpose
-from porter.filegraph.walk import Read, apply, leave_out
+from porter.filegraph.tensor import Tensor, called, concat, merged
+from porter.filegraph.walk import leave_out
 from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.config import is_foreign
 from porter.formats.keras.flow import Call
-from porter.formats.keras.layer import Layer, count, expect_kinds, number, whole
+from porter.formats.keras.layer import Layer, Reader, count, expect_kinds, number, whole
 from porter.formats.keras.versions import COSINE, modern
 from porter.formats.keras.windows import ROWS, WINDOWS, has_size, read_row, weights
 from porter.graph import ops
@@ -100,7 +98,7 @@ def is_in_training(call: Call) -> bool:
     )
 
 
-def read_layer(layer: Layer) -> Read:
+def read_layer(layer: Layer, *values: Tensor) -> Any:
     """What a layer is, without its `activation` argument if it is one of FUSING.
 
     Raises:
@@ -108,13 +106,13 @@ def read_layer(layer: Layer) -> Read:
         PaddingError: its numbers make no window.
         ValueError: the config lacks an argument that the layer needs, or has a wrong one.
     """
-    kind = layer.op
-    if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or has_size(layer)):
+    kind, x = layer.op, values[0]
+    if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or has_size(layer, x)):
         if kind not in _TRAINED:
-            return layer.walk.view(layer.source)
+            return x
         rates = (layer.arguments.get(name) for name in ("rate", "stddev", "drop_path_rate"))
         rate = next((float(each) for each in rates if isinstance(each, int | float)), None)
-        return leave_out(layer.walk, LeftOut(layer.name, kind, rate), layer.source)
+        return leave_out(x.walk, LeftOut(layer.name, kind, rate), x.reference)
     reader = _READERS.get(kind)
     if kind == "RandomCrop":
         raise Unsupported("that resizes in inference: call it with training=False and export the model")
@@ -126,7 +124,7 @@ def read_layer(layer: Layer) -> Read:
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
         raise Unsupported(f"that also has {some(others)}")
     expect_kinds(layer.arguments)
-    return reader(layer)
+    return called(reader, layer, *values)
 
 
 def _known(kind: str, held: Collection[str]) -> Collection[str]:
@@ -141,24 +139,19 @@ def holds_tensors(kind: str) -> bool:
     return kind in VARIABLES or kind not in _READERS.keys() | IDENTITY_AT_INFERENCE | {"InputLayer"}
 
 
-def _flatten(layer: Layer) -> Read:
+def _flatten(layer: Layer, x: Tensor) -> Tensor:
     """Of channels first, these come last (keras/src/layers/reshaping/flatten.py, `call`)."""
-    view, sizes = layer.walk.view(layer.source), layer.walk.sizes(layer.source) or ()
-    if layer.arguments.get("data_format") != "channels_first" or len(sizes) < 3:
-        return flatten(layer.walk, layer, layer.source, 1)
-    turned = view.transposed([0, *range(2, len(sizes)), 1])
-    return turned.reshaped([sizes[0], product(sizes[1:])])
+    if layer.arguments.get("data_format") != "channels_first" or x.rank < 3:
+        return x.flatten(1)
+    return x.transpose([0, *range(2, x.rank), 1]).flatten(1)
 
 
-def _dense(layer: Layer) -> Read:
-    tensors = weights(layer, layer.tensor("kernel", "IO"))
-    view = layer.walk.by_cell(layer.source)
-    return layer.walk.views.like(
-        view, layer.build.dense(layer.name, view.value, count(layer.arguments["units"]), tensors)
-    )
+def _dense(layer: Layer, x: Tensor) -> Tensor:
+    tensors = weights(layer, layer.stored("kernel", "IO"))
+    return x.linear(count(layer.arguments["units"]), tensors)
 
 
-def _relu(layer: Layer) -> Read:
+def _relu(layer: Layer, x: Tensor) -> Tensor:
     # Every Keras writes it, but a user's class with that name in an .h5 may not.
     if "max_value" not in layer.arguments:
         raise Unsupported("that is not Keras's own")
@@ -167,15 +160,15 @@ def _relu(layer: Layer) -> Read:
     if threshold and (slope or most is not None):
         raise Unsupported(f"with threshold {threshold:g} and another bound or slope")
     if threshold:
-        return apply(layer.walk, layer, layer.source, ops.ThresholdedRelu(threshold))
+        return x.each(ops.ThresholdedRelu(threshold))
     high = np.inf if most is None else number(most)
     if not slope:
-        return clip(layer.walk, layer, layer.source, 0.0, high)
+        return x.clip(0.0, high)
     bound = [] if most is None else [ops.Clip(-LARGEST_FLOAT32, high)]
-    return apply(layer.walk, layer, layer.source, ops.LeakyRelu(slope), *bound)
+    return x.each(ops.LeakyRelu(slope), *bound)
 
 
-def read_activation(layer: Layer) -> Read:
+def read_activation(layer: Layer, x: Tensor) -> Tensor:
     """The `activation` argument: a name, or since Keras 3 a layer that is an activation.
 
     Raises:
@@ -184,12 +177,9 @@ def read_activation(layer: Layer) -> Read:
     stated = layer.arguments.get("activation")
     name = activation_name(stated)
     if name == "linear":
-        return layer.walk.view(layer.source)
+        return x
     if name is not None:
-        try:
-            return activated(replace(layer, op=name, arguments={}))
-        except Unsupported as error:
-            raise Unsupported(f"with activation '{name:.60}' {error}") from error
+        return activated(replace(layer, op=name, arguments={}), x).saying(f"with activation '{name:.60}'")
     config = stated.get("config") if isinstance(stated, dict) else stated
     if (
         isinstance(stated, dict)
@@ -198,32 +188,39 @@ def read_activation(layer: Layer) -> Read:
         and not is_foreign(stated)
     ):
         kind, arguments = modern(stated["class_name"], config)
-        return read_layer(replace(layer, op=kind, arguments=arguments, tensors={}))
+        found: Tensor = read_layer(replace(layer, op=kind, arguments=arguments, tensors={}), x)
+        return found
     raise Unsupported(f"with activation of the user's own: {config!r:.60}")
 
 
-def _named(name: str) -> Callable[[Layer], Read]:
-    return lambda layer: activated(replace(layer, op=name))
+def _named(name: str) -> Reader:
+    return lambda layer, x: activated(replace(layer, op=name), x)
 
 
-def _combined(kind: str) -> Callable[[Layer], Read]:
-    return lambda layer: combine(layer.walk, layer, kind, layer.inputs)
+def _merged(kind: str) -> Reader:
+    return lambda layer, *values: merged(kind, values)
 
 
-def _custom_scale(layer: Layer) -> Read:
+def _custom_scale(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
     """Inception-ResNet's own layer: the first value, and the second one scaled."""
-    if layer.arguments.keys() - {"name", "trainable", "dtype"} != {"scale"} or len(layer.inputs) != 2:
+    if layer.arguments.keys() - {"name", "trainable", "dtype"} != {"scale"} or len(further) != 1:
         raise Unsupported("that is not keras.applications' own")
-    first, second = layer.walk.values(layer.inputs)
-    scaled = layer.build.affine(f"{layer.name}:scaled", second, (number(layer.arguments["scale"]),), (0.0,))
-    return layer.build.add(layer.name, ops.Add(), first, scaled)
+    return x + number(layer.arguments["scale"]) * further[0]
 
 
-def _layer_scale(layer: Layer) -> Read:
+def _layer_scale(layer: Layer, x: Tensor) -> Tensor:
     """ConvNeXt's own layer."""
     if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
         raise Unsupported("that is not keras.applications' own")
-    return layer.each(ops.ChannelScale(), gamma=layer.tensor(*layer.tensors))
+    return x.along([-1], ops.ChannelScale(), {"gamma": layer.stored(*layer.tensors)})
+
+
+def _reshape(layer: Layer, x: Tensor) -> Tensor:
+    """Other axes after the batch; -1 is what is left."""
+    sizes = layer.arguments["target_shape"]
+    if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
+        raise Unsupported(f"to {sizes!r:.40}")
+    return x.reshape([x.sizes[0], *sizes])
 
 
 _AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
@@ -244,17 +241,15 @@ SEVERAL = frozenset(
     }
 )
 """Layers of several values."""
-_READERS: Mapping[str, Callable[[Layer], Read]] = {
+_READERS: Mapping[str, Reader] = {
     **WINDOWS,
     **dict.fromkeys(ROWS, read_row),
     "Activation": read_activation,
-    "Add": _combined("Add"),
+    "Add": _merged("Add"),
     "Attention": arrays.read_plain_attention,
-    "Average": _combined("Mean"),
+    "Average": _merged("Mean"),
     "BatchNormalization": norms.read_batch_norm,
-    "Concatenate": lambda layer: concat(
-        layer.walk, layer, layer.inputs, whole(layer.arguments.get("axis", -1))
-    ),
+    "Concatenate": lambda layer, *values: concat(values, whole(layer.arguments.get("axis", -1))),
     "CustomScaleLayer": _custom_scale,
     COSINE: arrays.read_cosine,
     "Dense": _dense,
@@ -262,26 +257,24 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "ELU": _named("elu"),
     "EinsumDense": arrays.read_einsum,
     "Flatten": _flatten,
-    "GlobalAveragePooling1D": partial(arrays.read_pool, "mean"),
-    "GlobalMaxPooling1D": partial(arrays.read_pool, "max"),
+    "GlobalAveragePooling1D": lambda layer, x: x.mean([1], layer.keeps()),
+    "GlobalMaxPooling1D": lambda layer, x: x.max([1], layer.keeps()),
     "GroupNormalization": norms.read_group_norm,
     "LayerNormalization": norms.read_layer_norm,
     "LayerScale": _layer_scale,
-    "LeakyReLU": lambda layer: apply(
-        layer.walk, layer, layer.source, ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))
-    ),
-    "Maximum": _combined("Max"),
-    "Minimum": _combined("Min"),
+    "LeakyReLU": lambda layer, x: x.each(ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))),
+    "Maximum": _merged("Max"),
+    "Minimum": _merged("Min"),
     "MultiHeadAttention": arrays.read_attention,
-    "Multiply": _combined("Mul"),
+    "Multiply": _merged("Mul"),
     "Normalization": norms.read_normalization,
     "PReLU": norms.read_prelu,
-    "Permute": lambda layer: transpose(layer.walk, layer, layer.source, [0, *layer.arguments["dims"]]),
+    "Permute": lambda layer, x: x.transpose([0, *layer.arguments["dims"]]),
     "RMSNormalization": norms.read_rms_norm,
     "ReLU": _relu,
     "Rescaling": norms.read_rescaling,
-    "Reshape": lambda layer: layer.reshaped(layer.arguments["target_shape"]),
+    "Reshape": _reshape,
     "Softmax": _named("softmax"),
-    "Subtract": _combined("Sub"),
+    "Subtract": _merged("Sub"),
     "UnitNormalization": norms.read_unit_norm,
 }

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
-from porter.filegraph.arithmetic import combine_constant
 from porter.filegraph.dims import Dim, text
 from porter.filegraph.file_graph import Stored, Unsupported
+from porter.filegraph.functions import over_norm
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import over_norm
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.tensor import Tensor
 from porter.formats.keras.layer import Layer, axes_in, count, number
 from porter.formats.keras.scaling import Numbers, constant, normalising, statistics
 from porter.graph import ops
@@ -20,101 +18,91 @@ _LEAST_NORM = 1e-12
 """UnitNormalization's bound (keras/src/layers/normalization/unit_normalization.py, `call`)."""
 
 
-def read_batch_norm(layer: Layer) -> Read:
+def read_batch_norm(layer: Layer, x: Tensor) -> Tensor:
     if layer.arguments.get("renorm"):
         raise Unsupported("with renorm")
     if layer.arguments.get("mode", 0) != 0:
         raise Unsupported(f"in Keras 1's mode {layer.arguments['mode']!r:.20}")
-    tensors = _trained(layer) | {
-        "mean": layer.tensor("moving_mean"),
-        "variance": layer.tensor("moving_variance"),
-    }
+    tensors = _trained(layer)
+    tensors |= {"mean": layer.stored("moving_mean"), "variance": layer.stored("moving_variance")}
     # Rounded, because 1 - 0.999 is not 0.001 in binary.
     momentum = round(1 - number(layer.arguments.get("momentum", 0.99)), 12)
     op = ops.BatchNorm(number(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors)
-    return layer.along(_axis(layer), op, tensors, of_map=True)
+    return x.along(_axis(layer, x), op, tensors, of_map=True)
 
 
-def read_layer_norm(layer: Layer) -> Read:
+def read_layer_norm(layer: Layer, x: Tensor) -> Tensor:
     """A norm over any axes, of which several are one in porter. One without numbers of its own over all axes
     but one, such as the rows and columns of a map, is a norm of groups, which takes open sizes.
     """
     if layer.arguments.get("rms_scaling"):
         raise Unsupported("with rms_scaling")
-    epsilon, axes, tensors = number(layer.arguments["epsilon"]), axes_in(layer), _trained(layer)
-    view = layer.walk.kept(layer.source)
-    groups = layer.walk.views.normed_groups(view, axes) if not tensors and view.value.is_map else None
-    if groups:
-        op = ops.GroupNorm(groups, epsilon, False, False)
-        return layer.walk.views.like(view, layer.build.add(layer.name, op, view.value))
-    return layer.along(axes, ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors), tensors)
+    epsilon, axes, tensors = number(layer.arguments["epsilon"]), axes_in(layer, x), _trained(layer)
+    if not tensors and (groups := x.normed_groups(axes)):
+        return x.each(ops.GroupNorm(groups, epsilon, False, False))
+    return x.along(axes, ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors), tensors)
 
 
-def read_rms_norm(layer: Layer) -> Read:
+def read_rms_norm(layer: Layer, x: Tensor) -> Tensor:
     """A norm over the last axes: Keras multiplies these by the scales of any others (keras/src/ops/nn.py,
     `_rms_normalization`).
     """
-    axes, rank = axes_in(layer), len(layer.walk.sizes(layer.source) or ())
-    if sorted(place_of(axis, rank) for axis in axes) != [*range(rank - len(axes), rank)]:
+    axes = axes_in(layer, x)
+    if sorted(place_of(axis, x.rank) for axis in axes) != [*range(x.rank - len(axes), x.rank)]:
         raise Unsupported(f"over the axes {axes!r:.40}")
-    return layer.along(
-        axes, ops.RmsNorm(number(layer.arguments["epsilon"])), {"gamma": layer.tensor("scale")}
-    )
+    op = ops.RmsNorm(number(layer.arguments["epsilon"]))
+    return x.along(axes, op, {"gamma": layer.stored("scale")})
 
 
-def read_group_norm(layer: Layer) -> Read:
-    view, axes, tensors = layer.walk.kept(layer.source), _axis(layer), _trained(layer)
-    if not layer.walk.views.of_each_image(view):
+def read_group_norm(layer: Layer, x: Tensor) -> Tensor:
+    axes, tensors, stated = _axis(layer, x), _trained(layer), layer.arguments["groups"]
+    if not x.walk.views.of_each_image(x.view):
         raise Unsupported("over the batch")
-    stated, channels = layer.arguments["groups"], view.size(*axes)
-    groups = count(channels if stated == -1 else stated)
+    groups = count(x.size(*axes) if stated == -1 else stated)
     op = ops.GroupNorm(groups, number(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
-    return layer.along(axes, op, tensors, of_map=True)
+    return x.along(axes, op, tensors, of_map=True)
 
 
-def read_unit_norm(layer: Layer) -> Read:
-    return over_norm(layer.walk, layer, layer.source, axes_in(layer), _LEAST_NORM)
+def read_unit_norm(layer: Layer, x: Tensor) -> Tensor:
+    return over_norm(x, 2, axes_in(layer, x), _LEAST_NORM)
 
 
 def _trained(layer: Layer) -> dict[str, Stored]:
     stated = {"gamma": layer.flag("scale"), "beta": layer.flag("center")}
-    return {name: layer.tensor(name) for name, needed in stated.items() if needed}
+    return {name: layer.stored(name) for name, needed in stated.items() if needed}
 
 
-def _axis(layer: Layer) -> list[int]:
-    axes = axes_in(layer)
+def _axis(layer: Layer, x: Tensor) -> list[int]:
+    axes = axes_in(layer, x)
     if len(axes) != 1:
         raise Unsupported(f"over the axes {axes!r:.40}")
     return axes
 
 
-def read_prelu(layer: Layer) -> Read:
+def read_prelu(layer: Layer, x: Tensor) -> Tensor:
     """Slopes with cells of their own along some axes, which together are the channels of porter's op; one
     slope is that of a leaky ReLU.
     """
-    alpha, slopes = layer.tensor("alpha"), layer.arrays["alpha"]
-    wide, sizes = (
-        [place for place, size in enumerate(slopes.shape, 1) if size != 1],
-        layer.walk.sizes(layer.source) or (),
-    )
+    alpha, slopes, sizes = layer.stored("alpha"), layer.arrays["alpha"], x.sizes
+    wide = [place for place, size in enumerate(slopes.shape, 1) if size != 1]
     if len(slopes.shape) != len(sizes) - 1 or any(sizes[place] != slopes.shape[place - 1] for place in wide):
         raise Unsupported(f"of slopes {'x'.join(map(str, slopes.shape))} for {text(sizes[1:])}")
-    if not wide and layer.walk.kept(layer.source).value.channels != 1:
-        return apply(layer.walk, layer, layer.source, ops.LeakyRelu(number(float(slopes.ravel()[0]))))
-    return layer.along(wide or [-1], ops.PRelu(), {"alpha": alpha}, of_map=True)
+    if not wide and x.value.channels != 1:
+        return x.each(ops.LeakyRelu(number(float(slopes.ravel()[0]))))
+    return x.along(wide or [-1], ops.PRelu(), {"alpha": alpha}, of_map=True)
 
 
-def read_rescaling(layer: Layer) -> Read:
+def read_rescaling(layer: Layer, x: Tensor) -> Tensor:
     scale, offset = constant(layer.arguments["scale"]), constant(layer.arguments.get("offset", 0.0))
     if scale is None or offset is None:
         raise Unsupported("by something that is not one number per channel")
-    return _affine(layer, scale, offset)
+    return _affine(x, scale, offset)
 
 
-def read_normalization(layer: Layer) -> Read:
+def read_normalization(layer: Layer, x: Tensor) -> Tensor:
     """A normalisation by numbers along some axes, in the order of these."""
-    stated, sizes = layer.arguments.get("axis", -1), layer.walk.sizes(layer.source) or ()
-    places = [] if stated in (None, []) else sorted(place_of(axis, len(sizes)) for axis in axes_in(layer))
+    stated, sizes = layer.arguments.get("axis", -1), x.sizes
+    places = [] if stated in (None, []) else sorted(place_of(axis, x.rank) for axis in axes_in(layer, x))
     found = statistics(layer.arguments, layer.arrays)
     if found is None or 0 in places:
         raise Unsupported("without one mean and variance per channel")
@@ -123,7 +111,7 @@ def read_normalization(layer: Layer) -> Read:
     )
     if scale is None or offset is None:
         raise Unsupported(f"over axis {stated!r:.40}")
-    return _affine(layer, scale, offset, {variable: Stored(name) for variable, name in layer.tensors.items()})
+    return _affine(x, scale, offset, {variable: Stored(name) for variable, name in layer.tensors.items()})
 
 
 def _laid(numbers: Numbers, sizes: tuple[Dim, ...], places: Collection[int]) -> Numbers | None:
@@ -140,15 +128,9 @@ def _laid(numbers: Numbers, sizes: tuple[Dim, ...], places: Collection[int]) -> 
 
 
 def _affine(
-    layer: Layer, scale: Numbers, offset: Numbers, tensors: Mapping[str, Stored] | None = None
-) -> Read:
+    x: Tensor, scale: Numbers, offset: Numbers, tensors: Mapping[str, Stored] | None = None
+) -> Tensor:
     """x * scale + offset, by numbers along the last axes."""
-    view = layer.walk.kept(layer.source)
-    if layer.walk.views.names(view) and scale.ndim == offset.ndim == 1:
-        return layer.build.affine(layer.name, layer.input, scale, offset, tensors=tensors)
-    by, plus = (
-        layer.walk.flow.stated(f"{layer.name}:{what}", each)
-        for what, each in (("scale", scale), ("offset", offset))
-    )
-    scaled = combine_constant(layer.walk, replace(layer, name=f"{layer.name}:scaled"), "Mul", view, by)
-    return combine_constant(layer.walk, layer, "Add", scaled, plus)
+    if x.walk.views.names(x.walk.kept(x.source)) and scale.ndim == offset.ndim == 1:
+        return x.affine(scale, offset, tensors)
+    return x * x.scope.constant(scale) + x.scope.constant(offset)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from porter.filegraph.builder import Value
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.walk import Read
-from porter.formats.keras.layer import Layer, count, pair
+from porter.filegraph.tensor import Tensor
+from porter.formats.keras.layer import Layer, Reader, count, pair
 from porter.formats.keras.resizing import centred, evened, resize_of
 from porter.formats.limits import Members
 from porter.graph import ops
@@ -33,49 +32,43 @@ def _convention(layer: Layer, fill: float = 0.0) -> Convention:
 
 def _kernel(layer: Layer, variable: str, axes: str) -> Stored:
     """A kernel, which has no rows if its layer has one axis of places."""
-    return layer.tensor(variable, axes[-layer.arrays[variable].ndim :] if variable in layer.arrays else axes)
+    return layer.stored(variable, axes[-layer.arrays[variable].ndim :] if variable in layer.arrays else axes)
 
 
 def weights(layer: Layer, kernel: Stored) -> dict[str, Stored]:
-    return {"kernel": kernel, **({"bias": layer.tensor("bias")} if layer.flag("use_bias") else {})}
+    return {"kernel": kernel, **({"bias": layer.stored("bias")} if layer.flag("use_bias") else {})}
 
 
-def _conv(layer: Layer) -> Read:
+def _conv(layer: Layer, x: Tensor) -> Tensor:
     tensors = weights(layer, _kernel(layer, "kernel", "HWIO"))
     window, groups = _window(layer, "kernel_size", 1), count(layer.arguments.get("groups", 1))
     op = ops.Conv(count(layer.arguments["filters"]), window, _convention(layer), groups)
-    return layer.build.conv(layer.name, layer.input, op, tensors)
+    return x.conv(op, tensors)
 
 
-def _depthwise(layer: Layer) -> Read:
+def _depthwise(layer: Layer, x: Tensor) -> Tensor:
     """The kernel's shape has the number of channels. Keras 3 calls it `kernel`."""
     kernel = "depthwise_kernel" if "depthwise_kernel" in layer.tensors else "kernel"
-    return _by_channel(
-        layer, layer.name, weights(layer, _kernel(layer, kernel, "HWIM")), layer.arrays[kernel].shape
-    )
+    return _by_channel(layer, x, kernel, weights(layer, _kernel(layer, kernel, "HWIM")))
 
 
-def _by_channel(layer: Layer, name: str, tensors: Mapping[str, Stored], shape: tuple[int, ...]) -> Value:
+def _by_channel(layer: Layer, x: Tensor, kernel: str, tensors: Mapping[str, Stored]) -> Tensor:
+    shape = layer.arrays[kernel].shape
     if len(shape) not in (3, 4):
         raise Unsupported(f"with a kernel of {len(shape)} axes")
     filters = shape[-2] * count(layer.arguments.get("depth_multiplier", 1))
     op = ops.Conv(filters, _window(layer, "kernel_size", 1), _convention(layer), shape[-2])
-    return layer.build.conv(name, layer.input, op, tensors)
+    return x.conv(op, tensors)
 
 
-def _separable(layer: Layer) -> Read:
-    depthwise, tensors = (
-        _kernel(layer, "depthwise_kernel", "HWIM"),
-        weights(layer, _kernel(layer, "pointwise_kernel", "HWIO")),
-    )
-    between = _by_channel(
-        layer, f"{layer.name}:depthwise", {"kernel": depthwise}, layer.arrays["depthwise_kernel"].shape
-    )
+def _separable(layer: Layer, x: Tensor) -> Tensor:
+    depthwise = {"kernel": _kernel(layer, "depthwise_kernel", "HWIM")}
+    between = _by_channel(layer, x, "depthwise_kernel", depthwise)
     op = ops.Conv(count(layer.arguments["filters"]), Window((1, 1)), Convention())
-    return layer.build.conv(layer.name, between, op, tensors)
+    return between.conv(op, weights(layer, _kernel(layer, "pointwise_kernel", "HWIO")))
 
 
-def _transposed(layer: Layer) -> Read:
+def _transposed(layer: Layer, x: Tensor) -> Tensor:
     """Keras's transposed convolution: the gradient of a convolution whose input has the size that `_cut`
     leaves.
     """
@@ -89,9 +82,7 @@ def _transposed(layer: Layer) -> Read:
     ]
     tensors = weights(layer, _kernel(layer, "kernel", "HWIO"))
     filters = count(layer.arguments["filters"])
-    return layer.add(
-        ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors
-    )
+    return x.op(ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors)
 
 
 def _cut(same: bool, extent: int, stride: int, more: int | None) -> tuple[int, int]:
@@ -104,26 +95,16 @@ def _cut(same: bool, extent: int, stride: int, more: int | None) -> tuple[int, i
     return first, less - first
 
 
-def _pool(layer: Layer) -> Read:
+def _pool(layer: Layer, x: Tensor) -> Tensor:
     largest = layer.op.startswith("Max")
-    window, convention = (
-        _window(layer, "pool_size", layer.arguments["pool_size"]),
-        _convention(layer, LOWEST if largest else 0.0),
-    )
-    return layer.build.pool(layer.name, layer.input, "max" if largest else "mean", window, convention)
+    window = _window(layer, "pool_size", layer.arguments["pool_size"])
+    return x.pool("max" if largest else "mean", window, _convention(layer, LOWEST if largest else 0.0))
 
 
-def _global_pool(layer: Layer) -> Read:
-    keep = bool(layer.arguments.get("keepdims"))
-    op = ops.GlobalAvgPool(keep) if layer.op == "GlobalAveragePooling2D" else ops.GlobalMaxPool(keep)
-    return layer.build.add(layer.name, op, layer.input)
-
-
-def _adaptive_pool(layer: Layer) -> Read:
+def _adaptive_pool(layer: Layer, x: Tensor) -> Tensor:
     rows, columns = map(count, pair(layer.arguments["output_size"]))
-    return adaptive_pool(
-        layer.walk, layer, layer.input, "max" if "Max" in layer.op else "mean", (rows, columns)
-    )
+    function: ops.Function = "max" if "Max" in layer.op else "mean"
+    return x.made("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, (rows, columns)))
 
 
 def _sides(value: Any) -> Pads:
@@ -137,84 +118,66 @@ def _sides(value: Any) -> Pads:
     return Convention("explicit", (top, bottom, left, right)).pads
 
 
-def has_size(layer: Layer) -> bool:
-    """Whether the input has the size that a layer crops or resizes it to."""
-    return (layer.arguments["height"], layer.arguments["width"]) == _size(layer.input)
+def has_size(layer: Layer, x: Tensor) -> bool:
+    """Whether a map has the size that a layer crops or resizes it to."""
+    return (layer.arguments["height"], layer.arguments["width"]) == _size(x)
 
 
-def _size(value: Value) -> Size:
+def _size(x: Tensor) -> Size:
     """Rows and columns of a map."""
-    shape = value.shape or ()
+    shape = x.value.shape or ()
     return (shape[1], shape[2]) if len(shape) == 3 else (None, None)
 
 
-def _resized(layer: Layer) -> Read:
+def _resized(layer: Layer, x: Tensor) -> Tensor:
     """UpSampling2D and Resizing, which may first crop or pad to the aspect of its size."""
-    pads, fill = evened(layer.arguments, _size(layer.input))
-    value = layer.build.pad(f"{layer.name}:aspect", layer.input, pads, fill)
-    op = resize_of(layer.op, layer.arguments, _size(value))
+    padded = x.pad_map(*evened(layer.arguments, _size(x)))
+    op = resize_of(layer.op, layer.arguments, _size(padded))
     if op is None:
-        return value
+        return padded
     if op.mode == "nearest" and op.scale:
-        return layer.build.add(layer.name, ops.Upsample(int(op.scale[0]), int(op.scale[1])), value)
-    return layer.build.add(layer.name, op, value)
+        return padded.op(ops.Upsample(int(op.scale[0]), int(op.scale[1])))
+    return padded.op(op)
 
 
-def _center_crop(layer: Layer) -> Read:
+def _center_crop(layer: Layer, x: Tensor) -> Tensor:
     """A crop; of an image that is smaller, Keras's smart_resize."""
-    pads = centred(layer.arguments, _size(layer.input))
+    pads = centred(layer.arguments, _size(x))
     if pads is not None:
-        return layer.build.pad(layer.name, layer.input, pads)
-    return _resized(
-        replace(layer, op="Resizing", arguments=Members({**layer.arguments, "crop_to_aspect_ratio": True}))
-    )
+        return x.pad_map(pads)
+    arguments = Members({**layer.arguments, "crop_to_aspect_ratio": True})
+    return _resized(replace(layer, op="Resizing", arguments=arguments), x)
 
 
-WINDOWS: Mapping[str, Callable[[Layer], Read]] = {
+WINDOWS: Mapping[str, Reader] = {
     **dict.fromkeys(("AdaptiveAveragePooling2D", "AdaptiveMaxPooling2D"), _adaptive_pool),
     "AveragePooling2D": _pool,
     "CenterCrop": _center_crop,
     "Conv2D": _conv,
     "Conv2DTranspose": _transposed,
-    "Cropping2D": lambda layer: layer.build.add(
-        layer.name, ops.CropMap(_sides(layer.arguments["cropping"])), layer.input
-    ),
+    "Cropping2D": lambda layer, x: x.op(ops.CropMap(_sides(layer.arguments["cropping"]))),
     "DepthwiseConv2D": _depthwise,
-    "GlobalAveragePooling2D": _global_pool,
-    "GlobalMaxPooling2D": _global_pool,
+    "GlobalAveragePooling2D": lambda layer, x: x.op(ops.GlobalAvgPool(layer.keeps())),
+    "GlobalMaxPooling2D": lambda layer, x: x.op(ops.GlobalMaxPool(layer.keeps())),
     "MaxPooling2D": _pool,
     "Resizing": _resized,
     "SeparableConv2D": _separable,
     "UpSampling2D": _resized,
-    "ZeroPadding2D": lambda layer: layer.build.pad(
-        layer.name, layer.input, _sides(layer.arguments.get("padding", 1))
-    ),
+    "ZeroPadding2D": lambda layer, x: x.pad_map(_sides(layer.arguments.get("padding", 1))),
 }
 """Readers of layers of maps."""
 
 
-def read_row(layer: Layer) -> Read:
+def read_row(layer: Layer, x: Tensor) -> Tensor:
     """A layer of rows, such as Conv1D, as its layer of maps: a tensor N×L×C is a map of one row."""
-    wide = (
-        layer.walk.view(layer.source).with_axes([1])
-        if len(layer.walk.sizes(layer.source) or ()) == 3
-        else None
-    )
-    value = None if wide is None else layer.walk.views.settled(f"{layer.name}:row", wide)
-    if value is None or not value.is_map:
-        raise Unsupported("of what is no row of cells")
+    row, kind = x.row(), layer.op.replace("1D", "2D")
     arguments = Members({name: _of_row(name, stated) for name, stated in layer.arguments.items()})
     if arguments.get("padding") == "causal":
-        extent = Window(
-            pair(arguments["kernel_size"]), dilation=pair(arguments.get("dilation_rate") or 1)
-        ).extent(1)
-        value, arguments = (
-            layer.build.pad(f"{layer.name}:causal", value, (0, 0, extent - 1, 0)),
-            Members({**arguments, "padding": "valid"}),
-        )
-    kind = layer.op.replace("1D", "2D")
-    found = WINDOWS[kind](replace(layer, op=kind, given=value, arguments=arguments))
-    return layer.walk.views.of(found).without([1]) if isinstance(found, Value) else found
+        dilation = pair(arguments.get("dilation_rate") or 1)
+        extent = Window(pair(arguments["kernel_size"]), dilation=dilation).extent(1)
+        row, arguments = row.pad_map((0, 0, extent - 1, 0)), Members({**arguments, "padding": "valid"})
+    found: Tensor = WINDOWS[kind](replace(layer, op=kind, arguments=arguments), row)
+    return found.without([1])
 
 
 _OF_PLACES = frozenset(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
-from porter.filegraph import moves, products
-from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
+from porter.filegraph import functions, moves, products
+from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm
 from porter.filegraph.builder import CELLS
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
@@ -20,6 +20,7 @@ from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import log_softmax, reduce, softmax
+from porter.filegraph.tensor import expression
 from porter.filegraph.walk import Image, NodeWalk, Outputs, Read, Reader, always, apply, of_map, unary
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
@@ -411,7 +412,7 @@ READERS: Mapping[str, Reader[Node]] = {
     **{name: always(op) for name, op in OF_NUMBERS.items()},
     "rsqrt": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
     **dict.fromkeys(("_power_scalar", "_PowerScalar"), unary(_powered)),
-    "square": lambda walk, node: square(walk, node, node.source),
+    "square": expression(functions.square),
     "slice_axis": _cut,
     **{f"_{name}_scalar": unary(_step(1.0, "equal" in name)) for name in ("greater", "greater_equal")},
     **{f"_{name}_scalar": unary(_step(-1.0, "equal" in name)) for name in ("lesser", "lesser_equal")},

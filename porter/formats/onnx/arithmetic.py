@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from porter.filegraph import arithmetic
+from porter.filegraph import arithmetic, functions
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Operand, Reference
+from porter.filegraph.dataflow import Operand
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.products import Product, by_matrix, dense, matmul, with_matrices
-from porter.filegraph.reductions import reduce, variance
-from porter.filegraph.views import View
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
+from porter.filegraph.products import Product
+from porter.filegraph.tensor import Tensor, by_matrix, matmul, merged
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Affine, Gelu, HardSigmoid, LayerNorm, Op, Reciprocal, RmsNorm, Sigmoid, Sqrt, Swish
+from porter.graph import Gelu, HardSigmoid, Reciprocal, Sqrt, Swish
 
 _MEANS = "Squeeze", ("AveragePool", ("Pad", ("Reshape", ("Mul", "x", "x"))))
 _OF_ANY_NUMBER = frozenset({"Max", "Mean", "Min", "Sum"})
@@ -45,17 +45,19 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
     return (*node.inputs, *map(float, numbers))
 
 
-def read_binary(walk: Walk, node: OnnxNode) -> Read:
-    if len(node.inputs) != 2 and node.op not in _OF_ANY_NUMBER:
-        raise Unsupported(f"of {len(node.inputs)} values")
-    if node.op == "Div":
-        for means in (_MEANS, ("Reshape", _MEANS)):
-            found = arithmetic.response_norm(
-                walk, node, means, "AveragePool", partial(_channels_pooled, walk)
-            )
-            if found is not None:
-                return found
-    return arithmetic.combine(walk, node, "Add" if node.op == "Sum" else node.op, node.inputs)
+def _binary(node: OnnxNode, *tensors: Tensor) -> Tensor:
+    if len(tensors) != 2 and node.op not in _OF_ANY_NUMBER:
+        raise Unsupported(f"of {len(tensors)} values")
+    return merged("Add" if node.op == "Sum" else node.op, tensors)
+
+
+def _div(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor | Value:
+    walk = x.walk
+    for means in (_MEANS, ("Reshape", _MEANS)):
+        found = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_pooled, walk))
+        if found is not None:
+            return found
+    return x / other
 
 
 def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
@@ -64,7 +66,7 @@ def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
     """
     padded = walk.flow.nodes[pool.source[0]]
     squares, kernel = walk.view(padded.source), pool.integers("kernel_shape")
-    pads, fill = padded.stated(walk.flow, "pads", 1), padded.input(2)
+    pads, fill = _pads(walk, padded), padded.input(2)
     size = kernel[0] if kernel else 0
     along = (
         squares.sizes is not None
@@ -82,117 +84,113 @@ def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
     return size if along and plain and pads == around else None
 
 
-def read_clip(walk: Walk, node: OnnxNode) -> Read:
-    low, high = node.bound(walk.flow, "min", 1, -np.inf), node.bound(walk.flow, "max", 2, np.inf)
-    return arithmetic.clip(walk, node, node.source, low, high)
+def _pads(walk: Walk, node: OnnxNode) -> Sequence[int] | None:
+    """What a Pad states, as an attribute or as an input."""
+    if "pads" in node.attributes or len(node.inputs) < 2:
+        return [*node.integers("pads")]
+    return walk.flow.integers(node.inputs[1])
 
 
-def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
-    """BatchNormalization: x, scale, offset, mean, variance."""
+def _clip(node: OnnxNode, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    return x.clip(node.number("min", low, -math.inf), node.number("max", high, math.inf))
+
+
+def _batch_norm(
+    node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
+) -> Tensor:
     if node.integer("training_mode") or not node.integer("spatial", 1):
         raise Unsupported("in training mode" if node.integer("training_mode") else "of each cell")
-    tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:5], strict=True))
     # ONNX's is the weight of the old statistics, in 32 bits.
     momentum = round(1 - node.real("momentum", 1.0), 6)
-    return arithmetic.batch_norm(walk, node, node.source, tensors, node.real("epsilon", 1e-5), momentum)
+    epsilon = node.real("epsilon", 1e-5)
+    return x.batch_norm(epsilon, momentum, gamma=scale, beta=offset, mean=mean, variance=variance)
 
 
-def read_layer_norm(walk: Walk, node: OnnxNode) -> View | list[View]:
-    """LayerNormalization and RMSNormalization from an axis on: x, scale, offset. Further outputs are the mean
-    and one over the deviation.
+def _layer_norm(
+    node: OnnxNode, x: Tensor, scale: Tensor | None = None, offset: Tensor | None = None
+) -> Tensor | list[Tensor]:
+    """LayerNormalization and RMSNormalization from an axis on. Further outputs are the mean and one over the
+    deviation.
     """
-    axis = node.integer("axis", -1)
-    places = range(axis, 0) if axis < 0 else range(axis, len(walk.sizes(node.source) or ()))
-    tensors, epsilon = _affine(node), node.real("epsilon", 1e-5)
-    op = (
-        RmsNorm(epsilon)
-        if node.op == "RMSNormalization"
-        else LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors)
-    )
-    found = arithmetic.norm_of_cells(walk, node, node.source, op, tensors, places)
-    if node.outputs == 1:
-        return found
-    mean = reduce(walk, replace(node, name=f"{node.name}:mean"), node.source, "mean", places, True)
-    spread = variance(walk, replace(node, name=f"{node.name}:variance"), node.source, places, True, 0)
-    links = Affine((1.0,), (epsilon,)), Sqrt(), Reciprocal()
-    return [found, mean, apply(walk, node, spread, *links)]
+    axis, epsilon = node.integer("axis", -1), node.real("epsilon", 1e-5)
+    axes = range(axis, 0) if axis < 0 else range(axis, len(x.sizes))
+    if node.op == "RMSNormalization":
+        return x.rms_norm(axes, epsilon, scale)
+    found = x.layer_norm(axes, epsilon, gamma=scale, beta=offset)
+    spread = functions.variance(x, axes, True) + epsilon
+    return [found, x.mean(axes, True), spread.each(Sqrt(), Reciprocal())] if node.outputs > 1 else found
 
 
-def read_group_norm(walk: Walk, node: OnnxNode) -> Read:
-    """GroupNormalization: x, scale, offset; before opset 21 these have a number for each group."""
+def _group_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
+    """Before opset 21 scale and offset have a number for each group."""
     groups = node.integer("num_groups")
-    if node.opset < 21 and groups != walk.view(node.source).value.channels:
+    if node.opset < 21 and groups != x.view.value.channels:
         raise Unsupported("with numbers for each group")
-    return arithmetic.group_norm(walk, node, node.source, groups, _affine(node), node.real("epsilon", 1e-5))
+    return x.group_norm(groups, node.real("epsilon", 1e-5), gamma=scale, beta=offset)
 
 
-def read_instance_norm(walk: Walk, node: OnnxNode) -> Read:
-    """InstanceNormalization: x, scale, offset."""
-    return arithmetic.instance_norm(walk, node, node.source, _affine(node), node.real("epsilon", 1e-5))
+def _instance_norm(node: OnnxNode, x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
+    return x.instance_norm(node.real("epsilon", 1e-5), gamma=scale, beta=offset)
 
 
-def _affine(node: OnnxNode) -> dict[str, Reference]:
-    """A norm's scale and offset."""
-    return {
-        role: source
-        for role, place in (("gamma", 1), ("beta", 2))
-        if (source := node.input(place)) is not None
-    }
-
-
-def read_gemm(walk: Walk, node: OnnxNode) -> Read:
-    """Gemm: alpha * x @ kernel + beta * bias."""
+def _gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+    """alpha * x @ kernel + beta * bias."""
     axes, factors = (
         "OI" if node.integer("transB") else "IO",
         (node.real("alpha", 1.0), node.real("beta", 1.0)),
     )
-    product = Product(node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
-    return dense(walk, node, node.source, product)
+    added = None if bias is None else bias.reference
+    place = 0 if node.integer("transA") else -1
+    return x.dense(Product(kernel.reference, axes, added, factors, place))
 
 
-def read_matrix(walk: Walk, node: OnnxNode) -> Read:
-    if all(map(walk.is_value, node.inputs)):
-        return matmul(walk, node, node.inputs)
-    if not walk.is_value(node.source):
-        return by_matrix(walk, node, *node.inputs)
-    held = walk.flow.weights(node.inputs[1])
+def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
+    if x.is_value and other.is_value:
+        return matmul(x, other)
+    if not x.is_value:
+        return by_matrix(x, other)
+    held = x.walk.weights(other.source)
     if held is not None and len(held.shape) > 2:
-        return with_matrices(walk, node, node.source, held)
+        return x.with_matrices(held)
     if held is not None and len(held.shape) == 1:
-        numbers = np.asarray(walk.numbers(node.inputs[1]), np.float64)[:, None]
-        kernel = walk.flow.hold(f"{node.name}:kernel", numbers)
-        return dense(walk, node, node.source, Product((kernel.name, 0), "IO")).without([-1])
-    return dense(walk, node, node.source, Product(node.inputs[1], "IO"))
+        numbers = np.asarray(other.numbers(), np.float64)[:, None]
+        kernel = x.walk.flow.hold(f"{node.name}:kernel", numbers)
+        return x.dense(Product((kernel.name, 0), "IO")).without([-1])
+    return x.dense(Product(other.reference, "IO"))
 
 
-def selu(node: OnnxNode) -> Sequence[Op]:
-    return arithmetic.scaled_elu(
-        *_selu_numbers(node.real("alpha", arithmetic.SELU_ALPHA), node.real("gamma", arithmetic.SELU_GAMMA))
-    )
+def _selu(node: OnnxNode, x: Tensor) -> Tensor:
+    """A SELU with its paper's numbers, which float32 rounds, or with others."""
+    papers = SELU_ALPHA, SELU_GAMMA
+    stated = node.real("alpha", SELU_ALPHA), node.real("gamma", SELU_GAMMA)
+    return functions.scaled_elu(x, *(papers if np.allclose(stated, papers, rtol=1e-6) else stated))
 
 
-def _selu_numbers(alpha: float, gamma: float) -> tuple[float, float]:
-    """A SELU's numbers: those of its paper, which float32 rounds."""
-    papers = np.allclose((alpha, gamma), (arithmetic.SELU_ALPHA, arithmetic.SELU_GAMMA), rtol=1e-6)
-    return (arithmetic.SELU_ALPHA, arithmetic.SELU_GAMMA) if papers else (alpha, gamma)
+def _hard_sigmoid(node: OnnxNode, x: Tensor) -> Tensor:
+    """torch's slope is a sixth, which float32 rounds."""
+    stated = node.real("alpha", 0.2)
+    slope = 1 / 6 if np.float32(stated) == np.float32(1 / 6) else stated
+    return x.each(HardSigmoid(slope, node.real("beta", 0.5)))
 
 
-def gelu(node: OnnxNode) -> Op:
-    return Gelu(node.text("approximate", "none") == "tanh")
-
-
-def _hard_slope(stated: float) -> float:
-    """A hard sigmoid's slope: torch's is a sixth, which float32 rounds."""
-    return 1 / 6 if np.float32(stated) == np.float32(1 / 6) else stated
-
-
-def hard_sigmoid(node: OnnxNode) -> Op:
-    return HardSigmoid(_hard_slope(node.real("alpha", 0.2)), node.real("beta", 0.5))
-
-
-def read_swish(walk: Walk, node: OnnxNode) -> Read:
+def _swish(node: OnnxNode, x: Tensor) -> Tensor:
     """x * Sigmoid(alpha * x)."""
     alpha = node.real("alpha", 1.0)
-    if alpha == 1:
-        return apply(walk, node, node.source, Swish())
-    return arithmetic.gated(walk, node, node.source, Affine((alpha,), (0.0,)), Sigmoid())
+    return x.each(Swish()) if alpha == 1 else x * functions.sigmoid(alpha * x)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(("Add", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"), _binary),
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _layer_norm),
+    "BatchNormalization": _batch_norm,
+    "Clip": _clip,
+    "Div": _div,
+    "Gelu": lambda node, x: x.each(Gelu(node.text("approximate", "none") == "tanh")),
+    "Gemm": _gemm,
+    "GroupNormalization": _group_norm,
+    "HardSigmoid": _hard_sigmoid,
+    "InstanceNormalization": _instance_norm,
+    "MatMul": _matmul,
+    "Selu": _selu,
+    "Swish": _swish,
+}

@@ -6,15 +6,16 @@ nodes need none: a node is known by the name of its first output, as a stored te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from porter.base.errors import GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known
 from porter.filegraph.places import Items
+from porter.filegraph.tensor import Scope, Tensor, called, outputs
+from porter.filegraph.walk import Outputs, Reader
 from porter.formats.protobuf import Attributed
 
 Walk = walk.NodeWalk["OnnxNode"]
@@ -49,40 +50,37 @@ class OnnxNode(Attributed):
     def integers(self, name: str) -> tuple[int, ...]:
         return Items(self.attributes[name].ints) if name in self.attributes else ()
 
-    def stated(self, flow: Any, name: str, place: int) -> list[int] | None:
+    def whole(self, name: str, tensor: Tensor | None) -> list[int] | None:
         """Whole numbers that older operators have as an attribute and newer ones as an input; None where
         neither is there.
 
         Raises:
-            GraphError: the model computes the input as it runs.
+            Unsupported: the model computes the input as it runs.
         """
-        dims = self.dims(flow, name, place)
-        return None if dims is None else known(dims)
+        sizes = self.sizes(name, tensor)
+        return None if sizes is None else known(sizes)
 
-    def dims(self, flow: Any, name: str, place: int) -> list[Dim] | None:
-        """As `stated`, of sizes, which may be open."""
+    def sizes(self, name: str, tensor: Tensor | None) -> list[Dim] | None:
+        """As `whole`, of sizes, which may be open."""
         if name in self.attributes:
             return list(self.integers(name))
-        source = self.input(place)
-        if source is None:
-            return None
-        found: list[Dim] | None = flow.dims(source)
-        if found is None:
-            raise GraphError(f"{name} that the model computes as it runs")
-        return found
+        return None if tensor is None else tensor.dims()
 
-    def bound(self, flow: Any, name: str, place: int, default: float) -> float:
-        """As `stated`, for one number.
-
-        Raises:
-            GraphError: the input is not a single constant number.
-        """
+    def number(self, name: str, tensor: Tensor | None, default: float) -> float:
+        """As `whole`, of one number."""
         if name in self.attributes:
             return self.real(name, default)
-        source = self.input(place)
-        if source is None:
-            return default
-        found: float | None = flow.number(source)
-        if found is None:
-            raise GraphError(f"'{name}' that is not a constant number")
-        return found
+        return default if tensor is None else tensor.number()
+
+
+def reads(function: Callable[..., Any]) -> Reader[OnnxNode]:
+    """Reads a node as a function of the node, for what it states, and of the tensors that it reads; None for
+    one that it leaves out.
+    """
+
+    def read(walk: Walk, node: OnnxNode) -> Outputs:
+        scope = Scope(walk, node)
+        tensors = [None if source == MISSING else scope.tensor(source) for source in node.inputs]
+        return outputs(called(function, node, *tensors))
+
+    return read

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import Tensor
+from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.dims import Dim, Open, Undecided, known
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.layers import of_row, part, row
-from porter.filegraph.moves import cut, extend, pad
-from porter.filegraph.patches import map_of_patches
 from porter.filegraph.places import Items
 from porter.filegraph.products import along_channels
-from porter.filegraph.resampling import resize
+from porter.filegraph.tensor import Tensor
 from porter.filegraph.views import Piece, View
-from porter.filegraph.walk import COMPUTED, Read
-from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Abs, Conv, ConvTranspose, Power, Resize
+from porter.filegraph.walk import Read
+from porter.formats.onnx.nodes import OnnxNode
+from porter.graph import Conv, ConvTranspose, Power, Resize
 from porter.graph.ops import Coordinates, Mode, Nearest
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
@@ -38,19 +35,32 @@ _NEAREST: Mapping[str, Nearest] = {
 _RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": "valid"}
 
 
-def read_convolution(walk: Walk, node: OnnxNode) -> Read:
-    """Conv: a kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the
-    channels.
+def _conv(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the channels."""
+    kernel, tensors = _stored(weights, bias)
+    if len(kernel.shape) == 3 and (x.walk.sizes(x.source) or ())[1:2] == (1,) and _is_plain(node):
+        pads = node.integers("pads") or (0, 0)
+        return x.made("conv", lambda node: along_channels(x.walk, node, x.source, weights.reference, pads))
+    op = Conv(kernel.shape[0], _window(node, kernel.shape[2:]), _convention(node), node.integer("group", 1))
+    return _held(kernel.shape[2:], _map(x, len(kernel.shape) - 2).conv(op, tensors))
+
+
+def _stored(weights: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
+    """The kernel of a convolution, and its tensors by role.
+
+    Raises:
+        Unsupported: the kernel or the bias is computed, or the bias is no vector.
     """
-    kernel, sizes = walk.flow.weights(node.inputs[1]), walk.sizes(node.source) or ()
-    if kernel is not None and len(kernel.shape) == 3 and sizes[1:2] == (1,) and _is_plain(node):
-        return along_channels(walk, node, node.source, node.inputs[1], node.integers("pads") or (0, 0))
+    kernel = weights.walk.weights(weights.source)
     if kernel is None:
         raise Unsupported("with a kernel that the model computes as it runs")
-    value = _map(walk, node, len(kernel.shape) - 2)
-    tensors = _stored(walk, node, kernel)
-    op = Conv(kernel.shape[0], _window(node, kernel.shape[2:]), _convention(node), node.integer("group", 1))
-    return _held(walk, kernel.shape[2:], walk.builder.conv(node.name, value, op, tensors))
+    tensors = {"kernel": Stored(kernel.name, "OIHW" if len(kernel.shape) == 4 else "OIW")}
+    if bias is not None:
+        vector = bias.walk.weights(bias.source)
+        if vector is None or len(vector.shape) != 1:
+            raise Unsupported("with a bias that is not a stored vector")
+        tensors["bias"] = Stored(vector.name)
+    return kernel, tensors
 
 
 def _is_plain(node: OnnxNode) -> bool:
@@ -59,46 +69,38 @@ def _is_plain(node: OnnxNode) -> bool:
     return {*steps} == {1} and node.input(2) is None and node.text("auto_pad", "NOTSET") == "NOTSET"
 
 
-def _map(walk: Walk, node: OnnxNode, axes: int) -> Value:
+def _map(x: Tensor, axes: int) -> Tensor:
     """What a window over so many axes reads, as a map: a row of cells is one of one row.
 
     Raises:
         Unsupported: it is another value.
     """
     if axes == 1:
-        return row(walk, node, node.source)
-    value = walk.value(node.source)
-    if axes != 2 or not value.is_map:
+        return x.row()
+    if axes != 2 or not x.value.is_map:
         raise Unsupported(f"over {axes} axes of what is no map of them")
-    return value
+    return x
 
 
-def _held(walk: Walk, kernel: Sequence[int], value: Value) -> View | Value:
+def _held(kernel: Sequence[int], x: Tensor) -> Tensor:
     """What the window of a kernel gives, as the tensor has it."""
-    return value if len(kernel) == 2 else of_row(walk, value)
+    return x if len(kernel) == 2 else x.without([2])
 
 
-def read_transposed(walk: Walk, node: OnnxNode) -> Read:
+def _transposed(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """ConvTranspose: a kernel channels×filters/groups×rows×columns. What its pads cut off, `output_padding`
     gives back at the end; with `output_shape`, the odd cell is cut at the end for SAME_UPPER only
     (onnx/defs/nn/defs.cc, ConvTranspose). Where SAME asks for more cells than the kernels reach, onnxruntime
     gives fewer; an `output_shape` then has them behind.
     """
-    kernel = walk.flow.weights(node.inputs[1])
-    if kernel is None:
-        raise Unsupported("with a kernel that the model computes as it runs")
-    value = _map(walk, node, len(kernel.shape) - 2)
-    tensors = _stored(walk, node, kernel)
-    window, groups, rule = (
-        _window(node, kernel.shape[2:]),
-        node.integer("group", 1),
-        node.text("auto_pad", "NOTSET"),
-    )
+    kernel, tensors = _stored(weights, bias)
+    whole, groups = _map(x, len(kernel.shape) - 2), node.integer("group", 1)
+    window, rule = _window(node, kernel.shape[2:]), node.text("auto_pad", "NOTSET")
     more = (0, 0, *node.integers("output_padding"))[-2:]
     wanted = node.integers("output_shape")[2 - len(kernel.shape) :]
     wanted = (1, *wanted) if len(wanted) == 1 else wanted
     cut: list[int] = []
-    for axis, size in enumerate((value.shape or ())[1:]):
+    for axis, size in enumerate((whole.value.shape or ())[1:]):
         if wanted or rule in ("SAME_UPPER", "SAME_LOWER"):
             if wanted and size is None:
                 raise Unsupported("to a size that does not follow from its input's")
@@ -116,26 +118,12 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
         else:
             pads = _pads(node)
             cut += [pads[axis], pads[axis + 2] - more[axis]]
-    op = ConvTranspose(kernel.shape[1] * groups, window, (cut[0], cut[1], cut[2], cut[3]), groups)
-    return _held(walk, kernel.shape[2:], walk.builder.transposed(node.name, value, op, tensors))
+    off = cut[0], cut[1], cut[2], cut[3]
+    op = ConvTranspose(kernel.shape[1] * groups, window, off, groups, "bias" in tensors)
+    return _held(kernel.shape[2:], whole.op(op, **tensors))
 
 
-def _stored(walk: Walk, node: OnnxNode, kernel: Tensor) -> dict[str, Stored]:
-    """The kernel of a convolution, and its bias, if it has one.
-
-    Raises:
-        Unsupported: the bias is not a stored vector.
-    """
-    tensors = {"kernel": Stored(kernel.name, "OIHW" if len(kernel.shape) == 4 else "OIW")}
-    if (source := node.input(2)) is not None:
-        bias = walk.flow.weights(source)
-        if bias is None or len(bias.shape) != 1:
-            raise Unsupported("with a bias that is not a stored vector")
-        tensors["bias"] = Stored(bias.name)
-    return tensors
-
-
-def read_pool(walk: Walk, node: OnnxNode) -> Read:
+def _pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
     """MaxPool, whose pads take no part, and AveragePool, which divides by the real cells unless
     `count_include_pad`.
 
@@ -144,60 +132,47 @@ def read_pool(walk: Walk, node: OnnxNode) -> Read:
     """
     kernel = node.integers("kernel_shape")
     if len(kernel) == 3:
-        return _pool_of_first(walk, node, kernel)
-    value = _map(walk, node, len(kernel))
-    window = _window(node, kernel)
+        return _pool_of_first(node, x, kernel)
+    whole, window = _map(x, len(kernel)), _window(node, kernel)
     if node.op == "MaxPool":
-        return _held(
-            walk, kernel, walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST))
-        )
+        return _held(kernel, whole.pool("max", window, _convention(node, LOWEST)))
     average: Average = "real_cells"
     if node.integer("count_include_pad"):
         average = "clipped_window" if node.integer("ceil_mode") else "full_window"
-    return _held(
-        walk, kernel, walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average))
-    )
+    return _held(kernel, whole.pool("mean", window, _convention(node, average=average)))
 
 
-def read_norm_pool(walk: Walk, node: OnnxNode) -> Read:
+def _norm_pool(node: OnnxNode, x: Tensor) -> Tensor:
     """LpPool: the root of the sum of powers, of an average that counts every cell of the window."""
     kernel, order = node.integers("kernel_shape"), float(node.integer("p", 2))
-    value = _map(walk, node, len(kernel))
     if order < 1 or node.integer("ceil_mode"):
         raise Unsupported(f"of order {order:g}{' in ceil mode' if node.integer('ceil_mode') else ''}")
-    powers = walk.builder.chain(f"{node.name}:powers", value, (Abs(), Power(order)))
-    window, rule = _window(node, kernel), _convention(node, average="full_window")
-    mean = walk.builder.pool(f"{node.name}:mean", powers, "mean", window, rule)
-    total = walk.builder.affine(f"{node.name}:sum", mean, (float(math.prod(kernel)),), (0.0,))
-    return _held(walk, kernel, walk.builder.add(node.name, Power(1 / order), total))
+    powers = abs(_map(x, len(kernel))).each(Power(order))
+    mean = powers.pool("mean", _window(node, kernel), _convention(node, average="full_window"))
+    return _held(kernel, (math.prod(kernel) * mean).each(Power(1 / order)))
 
 
-def read_center(walk: Walk, node: OnnxNode) -> Read:
+def _center(node: OnnxNode, x: Tensor, shape: Tensor) -> Tensor:
     """CenterCropPad: what is too much is cropped around the middle, and zeros stand around what is too
     little; an odd cell is the last.
     """
-    source, wanted, stated = node.source, node.stated(walk.flow, "shape", 1), node.integers("axes")
-    sizes = walk.known_sizes(source)
-    if wanted is None:
-        raise Unsupported(COMPUTED)
+    wanted, stated, sizes = shape.integers(), node.integers("axes"), Items(x.sizes)
     less, more = dict[int, slice | int](), dict[int, tuple[int, int]]()
     for place, size in zip(stated or range(len(sizes)), wanted, strict=True):
-        (apart,) = known([size - Items(sizes)[place]])
+        (apart,) = known([size - sizes[place]])
         if apart < 0:
             less[place] = slice(-apart // 2, -apart // 2 + size)
         elif apart > 0:
             more[place] = apart // 2, apart - apart // 2
-    inner = (
-        part(walk, node, "middle", lambda walk, middle: cut(walk, middle, source, less)) if less else source
-    )
-    return pad(walk, node, inner, more) if more else walk.view(inner)
+    inner = x.cut(less) if less else x
+    return inner.pad(more) if more else inner
 
 
-def _pool_of_first(walk: Walk, node: OnnxNode, kernel: Sequence[int]) -> Read:
+def _pool_of_first(node: OnnxNode, x: Tensor, kernel: Sequence[int]) -> View | Value:
     """An average over the first of three axes, as torch.onnx has it in a LocalResponseNorm: porter has no op
     for it, but its sizes decide an If.
     """
-    view, found = walk.view(node.source), walk.foreign(node, "")
+    view, found = x.view, x.walk.foreign(node, "")
     if (
         view.axes is None
         or len(view.axes) != 5
@@ -231,69 +206,83 @@ def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cell
     return Convention.stated(pads, fill, average, rounding)
 
 
-def read_patches_map(walk: Walk, node: OnnxNode) -> Read:
+def _patches_map(node: OnnxNode, x: Tensor, image: Tensor, block: Tensor) -> Tensor:
     """Col2Im: the map whose patches a tensor N×(C·rows·columns)×patches has."""
-    size, kernel = node.dims(walk.flow, "image_shape", 1), node.stated(walk.flow, "block_shape", 2)
-    if not size or not kernel or len(size) != 2 or len(kernel) != 2:
+    size, kernel = image.dims(), block.integers()
+    if len(size) != 2 or len(kernel) != 2:
         raise Unsupported("of other maps than rows and columns")
     top, left, bottom, right = _pads(node)
-    pads = top, bottom, left, right
-    return map_of_patches(walk, node, node.source, size, _window(node, kernel), pads)
+    return x.map_of_patches(size, _window(node, kernel), (top, bottom, left, right))
 
 
-def read_pad(walk: Walk, node: OnnxNode) -> Read:
+def _pad(
+    node: OnnxNode,
+    x: Tensor,
+    pads: Tensor | None = None,
+    value: Tensor | None = None,
+    axes: Tensor | None = None,
+) -> Tensor:
     """Pad with one number, or with the map's own cells."""
-    mode, flow = node.text("mode", "constant"), walk.flow
-    numbers, axes = node.stated(flow, "pads", 1), node.stated(flow, "axes", 3)
+    mode, numbers, places = node.text("mode", "constant"), node.whole("pads", pads), node.whole("axes", axes)
     if numbers is None:
-        raise Unsupported(COMPUTED)
-    half, sizes = len(numbers) // 2, walk.sizes(node.source)
+        raise Unsupported("without pads")
+    half = len(numbers) // 2
     pairs = zip(numbers[:half], numbers[half:], strict=True)
-    by_place = dict(
-        zip(range(half if sizes is None else len(sizes)) if axes is None else axes, pairs, strict=True)
-    )
+    by_place = dict(zip(range(x.rank or half) if places is None else places, pairs, strict=True))
     if mode == "constant":
-        return pad(walk, node, node.source, by_place, node.bound(flow, "value", 2, 0.0))
+        return x.pad(by_place, node.number("value", value, 0.0))
     if mode not in _MODES:
         raise Unsupported(f"({mode})")
-    return extend(walk, node, node.source, by_place, _MODES[mode])
+    return x.extend(by_place, _MODES[mode])
 
 
-def read_resize(walk: Walk, node: OnnxNode) -> Read:
+def _resize(node: OnnxNode, x: Tensor, *further: Tensor | None) -> Tensor:
     """Resize and Upsample. Before opset 11 places are multiplied, and rounded down."""
     op, policy = _resizing(node), node.text("keep_aspect_ratio_policy", "stretch")
-    place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
-    source, wanted = node.input(place), node.input(3)
+    place = 0 if node.op == "Upsample" or node.opset < 11 else 1
+    given = dict(enumerate(further))
+    source, wanted = given.get(place), given.get(2)
     scales: list[float] = [*node.attributes["scales"].floats] if "scales" in node.attributes else []
-    if source is not None and (found := walk.flow.value(source)) is not None and found.size:
+    if source is not None and (found := x.walk.constant(source.source)) is not None and found.size:
         scales = found.ravel().tolist()
-    sizes = None if scales or wanted is None else walk.flow.dims(wanted)
+    sizes = None if scales or wanted is None else wanted.dims()
     if not scales and policy != "stretch":
         raise Unsupported(f"with keep_aspect_ratio_policy {policy}")
-    known, axes = walk.known_sizes(node.source), node.integers("axes")
+    own, axes = x.sizes, node.integers("axes")
     # The axes that scales and sizes are of.
     places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]
     if len({*places} & {*range(4)}) < len(places):
         raise Unsupported(f"along axes {list(axes)}")
-    if len(known) != 4 or len(places) != len(scales or sizes or ()):
-        raise Unsupported(f"of {len(known)} axes, or by other numbers than the axes have")
+    if len(own) != 4 or len(places) != len(scales or sizes or ()):
+        raise Unsupported(f"of {len(own)} axes, or by other numbers than the axes have")
     by, to = dict(zip(places, scales, strict=False)), dict(zip(places, sizes or (), strict=False))
-    less = any(scale < 1 for scale in by.values()) or any(
-        not _reaches(size, known[axis]) for axis, size in to.items()
-    )
+    _expect_as_onnxruntime(node, op, own, by, to)
+    return x.resize(op, by, to)
+
+
+def _expect_as_onnxruntime(
+    node: OnnxNode, op: Resize, own: Sequence[Dim], by: Mapping[int, float], to: Mapping[int, Dim]
+) -> None:
+    """Expects scales and sizes at which ONNX says the same as onnxruntime, and as porter's op.
+
+    Raises:
+        Unsupported: they are others.
+    """
     rule = node.text("coordinate_transformation_mode", "half_pixel")
+    less = any(scale < 1 for scale in by.values()) or any(
+        not _reaches(size, own[axis]) for axis, size in to.items()
+    )
     if node.integer("antialias") and (less or op.mode == "nearest"):  # onnxruntime runs none of the nearest
         raise Unsupported(f"({op.mode}) with antialias")
-    may_be_one = any(_may_be_one(known[axis], to.get(axis), by.get(axis, 1.0)) for axis in places)
+    may_be_one = any(_may_be_one(own[axis], to.get(axis), by.get(axis, 1.0)) for axis in {*by, *to})
     if rule == "pytorch_half_pixel" and less and may_be_one:
         raise Unsupported("by pytorch_half_pixel to one cell, which is then the first")
     parted = any(
-        scale * (1 if isinstance(size := known[axis], Open) else size) % 1 for axis, scale in by.items()
+        scale * (1 if isinstance(size := own[axis], Open) else size) % 1 for axis, scale in by.items()
     )
     # ONNX says that it counts, and onnxruntime counts none.
     if rule in ("align_corners", "half_pixel_symmetric") and parted:
         raise Unsupported(f"by {rule} and a scale that leaves a part of a cell")
-    return resize(walk, node, node.source, op, by, to)
 
 
 def _reaches(size: Dim, other: Dim) -> bool:
@@ -332,3 +321,15 @@ def _resizing(node: OnnxNode) -> Resize:
     if mode == "linear":
         return Resize("linear", coordinates=coordinates)
     return Resize("cubic", coordinates=coordinates, a=node.real("cubic_coeff_a", -0.75), inside=inside)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
+    **dict.fromkeys(("Resize", "Upsample"), _resize),
+    "CenterCropPad": _center,
+    "Col2Im": _patches_map,
+    "Conv": _conv,
+    "ConvTranspose": _transposed,
+    "LpPool": _norm_pool,
+    "Pad": _pad,
+}

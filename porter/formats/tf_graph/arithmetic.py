@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from porter.filegraph.arithmetic import batch_norm, clip, combine
+from porter.filegraph import functions
+from porter.filegraph.arithmetic import batch_norm, combine
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import band, by_number
-from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul, running_sums
-from porter.filegraph.reductions import factors, log_sum_exp, softmax, unit_of
+from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
+from porter.filegraph.reductions import softmax
+from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Read, apply
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import expect_layout
@@ -42,19 +43,19 @@ def kind_of(node: GraphNode) -> str:
     return "Mean" if node.op == "Mean" and node.flag("keep_dims") else _KINDS.get(node.op, node.op)
 
 
-def read_binary(walk: Walk, node: GraphNode) -> Read:
+def read_binary(node: GraphNode, *values: Tensor) -> Tensor | Read:
+    scope = values[0].scope
     if kind_of(node) == "Add":
         for keep, pattern in _LOG_SUMS:
-            if (found := walk.flow.match(node, pattern)) is not None:
-                return log_sum_exp(walk, node, found["x"], found["#axes"], keep)
+            if (found := scope.walk.flow.match(node, pattern)) is not None:
+                return functions.log_sum_exp(scope.tensor(found["x"]), found["#axes"], keep)
     expect_layout(node)
-    unit = unit_of(walk, node) if node.op == "Mul" else None
-    return combine(walk, node, kind_of(node), node.inputs) if unit is None else unit
+    unit = functions.unit(scope) if node.op == "Mul" else None
+    return unit or combine(scope.walk, node, kind_of(node), node.inputs)
 
 
-def read_clip(walk: Walk, node: GraphNode) -> Read:
-    low, high = (walk.number(bound) for bound in node.inputs[1:3])
-    return clip(walk, node, node.source, low, high)
+def read_clip(node: GraphNode, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    return x.clip(low.number(), high.number())
 
 
 def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
@@ -102,31 +103,25 @@ def read_einsum(walk: Walk, node: GraphNode) -> Read:
     return einsum(walk, node, node.text("equation", ""), node.inputs)
 
 
-def read_rounded(walk: Walk, node: GraphNode) -> Read:
+def read_rounded(node: GraphNode, x: Tensor, divisor: Tensor) -> Tensor:
     """A quotient by a number as a whole number, and what such a quotient leaves."""
-    mode = "floor" if node.op.startswith("Floor") else "trunc"
-    divisor = walk.flow.number(node.inputs[1])
-    return by_number(walk, node, node.source, divisor, mode, whole=node.op == "FloorDiv")
+    function = functions.whole_quotient if node.op == "FloorDiv" else functions.remainder
+    return function(x, divisor, "floor" if node.op.startswith("Floor") else "trunc")
 
 
-def read_running_sums(walk: Walk, node: GraphNode) -> Read:
+def read_running_sums(node: GraphNode, x: Tensor, axis: Tensor) -> Tensor:
     """Cumsum."""
-    axis = int(walk.number(node.inputs[1]))
-    return running_sums(walk, node, node.source, axis, node.flag("reverse"), node.flag("exclusive"))
+    return x.cumsum(int(axis.number()), node.flag("reverse"), node.flag("exclusive"))
 
 
-def read_product_along(walk: Walk, node: GraphNode) -> Read:
+def read_product_along(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
     """Prod over axes."""
-    places = walk.flow.integers(node.inputs[1])
-    if not places:
-        raise Unsupported("of everything")
-    return factors(walk, node, node.source, places, node.flag("keep_dims"))
+    return functions.prod(x, axes.integers(), node.flag("keep_dims"))
 
 
-def read_band(walk: Walk, node: GraphNode) -> Read:
+def read_band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
     """MatrixBandPart: so many diagonals below and above the main one; all of them where a number is below
     0.
     """
-    below, above = (walk.number(source) for source in node.inputs[1:3])
-    bounds = None if below < 0 else -int(below), None if above < 0 else int(above)
-    return band(walk, node, node.source, *bounds)
+    least, most = -int(below.number()), int(above.number())
+    return functions.band(x, None if least > 0 else least, None if most < 0 else most)

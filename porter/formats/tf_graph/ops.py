@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import neg
 from typing import Any
 
-from porter.filegraph import moves
-from porter.filegraph.arithmetic import negative, ones, square, squared_difference
+from porter.filegraph import functions, moves
 from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
-from porter.filegraph.choices import both, choice, comparison, either, is_truth, opposite
+from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, Numbers, of_sizes
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import equality, reader, there_and_back
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction, log_softmax, reduce, root, softmax
+from porter.filegraph.tensor import Tensor, expression, reads
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read, Reader, Repeated, Zeros, always, by_numbers, by_sizes, unary
@@ -60,16 +60,16 @@ def _sizes(walk: Walk, node: GraphNode) -> list[Numbers | None]:
     return [None if sizes is None else of_sizes(number(sizes)) for sizes in known]
 
 
-def _cast(walk: Walk, node: GraphNode) -> Read:
+def _cast(node: GraphNode, x: Tensor) -> Tensor:
     """Casts between single and double precision change nothing, and of truths to numbers; halves round. One
     to whole numbers and back cuts.
     """
-    source, kinds = node.source, (node.type("SrcT"), node.type("DstT"))
-    truth = kinds[0] == TRUTH and is_truth(walk, source)
-    if is_cast(node) and (truth or kinds[0] in WIDE_FLOATS or walk.flow.nodes[source[0]].op == "Cast"):
-        return walk.view(source)
+    kinds, before = (node.type("SrcT"), node.type("DstT")), x.walk.flow.nodes[node.source[0]]
+    truth = kinds[0] == TRUTH and functions.is_truth(x)
+    if is_cast(node) and (truth or kinds[0] in WIDE_FLOATS or before.op == "Cast"):
+        return x
     if kinds[1] in INTEGERS and (truth or kinds[0] in WIDE_FLOATS):
-        return there_and_back(walk, node, source, is_cast)
+        return functions.cut_to_whole(x, is_cast)
     raise Unsupported("to a type that rounds, or of numbers that are not real")
 
 
@@ -177,7 +177,7 @@ def _block(walk: Walk, node: GraphNode) -> Stated:
 
 def _space_to_depth(walk: Walk, node: GraphNode) -> Read:
     windows.expect_layout(node)
-    return moves.cells_as_channels(walk, node.source, node.integer("block_size"), False)
+    return moves.cells_as_channels(walk, node, node.source, node.integer("block_size"), False)
 
 
 _COMPARED = {
@@ -213,7 +213,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **{kind: always(op) for kind, op in PLAIN.items()},
     **dict.fromkeys(
         ("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum", "Pow"),
-        arithmetic.read_binary,
+        reads(arithmetic.read_binary),
     ),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), arithmetic.read_fused_norm),
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2"), arithmetic.read_matrix),
@@ -228,8 +228,8 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **dict.fromkeys(("BatchToSpace", "BatchToSpaceND"), put_together),
     "BatchNormWithGlobalNormalization": arithmetic.read_old_norm,
     "BroadcastTo": by_sizes(moves.expand),
-    "Cast": _cast,
-    "ClipByValue": arithmetic.read_clip,
+    "Cast": reads(_cast),
+    "ClipByValue": reads(arithmetic.read_clip),
     "ConcatV2": _concat,
     "Conv2DBackpropInput": windows.read_transposed,
     "DepthToSpace": _depth_to_space,
@@ -241,8 +241,8 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "LogSoftmax": lambda walk, node: log_softmax(walk, node, node.source, -1),
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
     "MirrorPad": windows.read_mirror,
-    "Neg": lambda walk, node: negative(walk, node, node.source),
-    "OnesLike": lambda walk, node: ones(walk, node, node.source),
+    "Neg": expression(neg),
+    "OnesLike": expression(functions.ones),
     "Pack": lambda walk, node: read_stack(walk, node, node.integer("axis")),
     "Reshape": by_sizes(_reshape),
     **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
@@ -257,20 +257,20 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "LogicalOr": either,
     "LogicalNot": opposite,
     **{
-        kind: reader(kind.lower())
+        kind: expression(functions.FUNCTIONS[kind.lower()])
         for kind in ("Acosh", "Asinh", "Atanh", "Cosh", "Erfc", "Expm1", "Log1p", "Sinh", "Tan")
     },
-    **dict.fromkeys(("FloorMod", "Mod", "TruncateMod", "FloorDiv"), arithmetic.read_rounded),
-    "Equal": equality(True),
-    "NotEqual": equality(False),
-    "Cumsum": arithmetic.read_running_sums,
-    "MatrixBandPart": arithmetic.read_band,
+    **dict.fromkeys(("FloorMod", "Mod", "TruncateMod", "FloorDiv"), reads(arithmetic.read_rounded)),
+    "Equal": expression(functions.equal),
+    "NotEqual": expression(functions.differs),
+    "Cumsum": reads(arithmetic.read_running_sums),
+    "MatrixBandPart": reads(arithmetic.read_band),
     "MatrixDiagPartV3": _diagonal,
-    "Prod": arithmetic.read_product_along,
+    "Prod": reads(arithmetic.read_product_along),
     "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
-    "Square": lambda walk, node: square(walk, node, node.source),
-    "SquaredDifference": lambda walk, node: squared_difference(walk, node, node.inputs),
+    "Square": expression(functions.square),
+    "SquaredDifference": expression(functions.squared_difference),
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.source, node.integers("squeeze_dims")),
     "Tile": by_sizes(moves.repeat),
     "Transpose": by_numbers(moves.transpose),

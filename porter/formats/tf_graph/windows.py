@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from porter.filegraph import tensorflow
-from porter.filegraph.dataflow import Reference, Tensor
+from porter.filegraph.dataflow import Reference, StoredTensor
 from porter.filegraph.dims import text
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.moves import extend, pad
@@ -119,7 +119,7 @@ def expect_layout(node: GraphNode) -> None:
         raise Unsupported(f"in {layout}")
 
 
-def _kernel(walk: Walk, source: Reference) -> Tensor:
+def _kernel(walk: Walk, source: Reference) -> StoredTensor:
     """Raises Unsupported if it is no stored kernel of four axes."""
     kernel = walk.flow.weights(source)
     if kernel is None or len(kernel.shape) != 4 or 0 in kernel.shape:

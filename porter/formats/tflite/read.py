@@ -10,29 +10,26 @@ from pathlib import Path
 
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
-from porter.filegraph import moves
-from porter.filegraph.arithmetic import combine, negative, slopes, square, squared_difference
+from porter.filegraph import functions, moves
+from porter.filegraph.arithmetic import combine, negative, slopes
 from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import FileGraph, Unsupported, completed
-from porter.filegraph.functions import by_number, equality
 from porter.filegraph.layers import part
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
-from porter.filegraph.products import Product, dense, matmul, running_sums
+from porter.filegraph.products import Product, dense, matmul
 from porter.filegraph.reductions import (
     Reduction,
-    factors,
     log_softmax,
-    over_norm,
     reduce,
     root,
     softmax,
-    unit_of,
 )
+from porter.filegraph.tensor import Scope, Tensor, expression, reads
 from porter.filegraph.tensorflow import further_image, read_slice, read_split, read_stack
 from porter.filegraph.views import View
 from porter.filegraph.walk import (
@@ -191,8 +188,8 @@ def _binary(walk: Walk, node: Operator) -> Read:
         filled = walk.flow.nodes[source]
         if node.op == "MUL" and filled.op == "FILL" and walk.flow.number(filled.inputs[1]) == 1:
             return moves.expand(walk, node, node.inputs[1 - place], walk.dims(filled.source))
-    unit = unit_of(walk, node) if node.op == "MUL" else None
-    return combine(walk, node, kind(node), node.inputs) if unit is None else unit
+    unit = functions.unit(Scope(walk, node)) if node.op == "MUL" else None
+    return combine(walk, node, kind(node), node.inputs) if unit is None else unit.outcome()
 
 
 def _reshape(walk: Walk, node: Operator) -> Read:
@@ -269,27 +266,21 @@ def _filled(walk: Walk, node: Operator) -> Read:
     return Zeros(tuple(walk.dims(node.source)))
 
 
-def _rounded(walk: Walk, node: Operator) -> Read:
+def _rounded(node: Operator, x: Tensor, divisor: Tensor) -> Tensor:
     """FLOOR_DIV and FLOOR_MOD."""
-    divisor = walk.flow.number(node.inputs[1])
-    return by_number(walk, node, node.source, divisor, "floor", whole=node.op == "FLOOR_DIV")
+    function = functions.whole_quotient if node.op == "FLOOR_DIV" else functions.remainder
+    return function(x, divisor, "floor")
 
 
-def _running_sums(walk: Walk, node: Operator) -> Read:
+def _running_sums(node: Operator, x: Tensor, axis: Tensor) -> Tensor:
     """CUMSUM, whose options are whether it leaves each number itself out, and whether it goes backwards."""
-    axis = walk.flow.number(node.inputs[1])
-    if axis is None:
-        raise Unsupported("along an axis that the model computes as it runs")
     exclusive, reverse = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
-    return running_sums(walk, node, node.source, int(axis), reverse, exclusive)
+    return x.cumsum(int(axis.number()), reverse, exclusive)
 
 
-def _factors(walk: Walk, node: Operator) -> Read:
+def _prod(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
     """REDUCE_PROD."""
-    places = walk.integers(node.inputs[1])
-    if not places:
-        raise Unsupported("over no axes")
-    return factors(walk, node, node.source, places, bool(node.scalar(0, "B")))
+    return functions.prod(x, axes.integers(), bool(node.scalar(0, "B")))
 
 
 def _cast(walk: Walk, node: Operator) -> View:
@@ -332,30 +323,30 @@ READERS: Mapping[str, Reader[Operator]] = {
     "CAST": _cast,
     "CEIL": always(ops.Ceil()),
     "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
-    "CUMSUM": _running_sums,
+    "CUMSUM": reads(_running_sums),
     "DEPTH_TO_SPACE": of_map(lambda node: ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
     "ELU": always(ops.Elu()),
-    "EQUAL": equality(True),
+    "EQUAL": expression(functions.equal),
     "EXP": always(ops.Exp()),
     "EXPAND_DIMS": by_numbers(moves.unsqueeze),
     "FILL": _filled,
     "FLOOR": always(ops.Floor()),
-    **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD"), _rounded),
+    **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD"), reads(_rounded)),
     "FULLY_CONNECTED": _dense,
     "GATHER": _gather,
     "GELU": unary(lambda node: ops.Gelu(bool(node.scalar(0, "B")))),
     "HARD_SWISH": always(ops.HardSwish()),
-    "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.source, [-1], _LEAST_NORM),
+    "L2_NORMALIZATION": expression(lambda x: functions.over_norm(x, 2, [-1], _LEAST_NORM)),
     "LEAKY_RELU": unary(lambda node: ops.LeakyRelu(float(node.scalar(0, "f")))),
     "LOCAL_RESPONSE_NORMALIZATION": of_map(_response_norm),
     "LOG": always(ops.Log()),
     "LOG_SOFTMAX": lambda walk, node: log_softmax(walk, node, node.source, -1),
     "LOGISTIC": always(ops.Sigmoid()),
-    "NOT_EQUAL": equality(False),
+    "NOT_EQUAL": expression(functions.differs),
     "NEG": lambda walk, node: negative(walk, node, node.source),
     "PACK": lambda walk, node: read_stack(walk, node, node.scalar(1, "i")),
     "PRELU": lambda walk, node: slopes(walk, node, node.source, node.inputs[1]),
-    "REDUCE_PROD": _factors,
+    "REDUCE_PROD": reads(_prod),
     "RELU": always(ops.Relu()),
     "RELU6": always(ops.Relu6()),
     "RELU_0_TO_1": always(ops.Clip(0.0, 1.0)),
@@ -367,11 +358,11 @@ READERS: Mapping[str, Reader[Operator]] = {
     "SOFTMAX": _softmax,
     "SPACE_TO_BATCH_ND": take_apart,
     "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(
-        walk, node.source, node.scalar(0, "i"), False
+        walk, node, node.source, node.scalar(0, "i"), False
     ),
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
-    "SQUARE": lambda walk, node: square(walk, node, node.source),
-    "SQUARED_DIFFERENCE": lambda walk, node: squared_difference(walk, node, node.inputs),
+    "SQUARE": expression(functions.square),
+    "SQUARED_DIFFERENCE": expression(functions.squared_difference),
     "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.source, stated_numbers(node)),
     "TANH": always(ops.Tanh()),
     "TILE": by_sizes(moves.repeat),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from porter.filegraph import moves, tensorflow
-from porter.filegraph.dataflow import Tensor
+from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
 from porter.filegraph.tensorflow import pads_of
@@ -20,7 +20,7 @@ KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _SAME = Items(("SAME", "VALID"))
 
 
-def stored(walk: NodeWalk[Operator], node: Operator, place: int) -> Tensor | None:
+def stored(walk: NodeWalk[Operator], node: Operator, place: int) -> StoredTensor | None:
     return walk.flow.weights(node.inputs[place]) if place < len(node.inputs) else None
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, is_floating
-from porter.filegraph import moves
-from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
+from porter.filegraph import functions, moves
+from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
@@ -20,6 +20,7 @@ from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import log_softmax, reduce, softmax
 from porter.filegraph.resampling import resize
+from porter.filegraph.tensor import expression
 from porter.filegraph.walk import Image, NodeWalk, Read, Reader, always, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
@@ -336,7 +337,7 @@ READERS: Mapping[str, Reader[Layer]] = {
     "SoftSign": always(ops.Softsign()),
     "Sigmoid": always(ops.Sigmoid()),
     "Tanh": always(ops.Tanh()),
-    "Square": lambda walk, layer: square(walk, layer, layer.source),
+    "Square": expression(functions.square),
     "MulConstant": unary(lambda layer: ops.Affine((layer.number("constant_scalar", 1.0),), (0.0,))),
     "AddConstant": unary(lambda layer: ops.Affine((1.0,), (layer.number("constant_scalar", 0.0),))),
     "SpatialZeroPadding": lambda walk, layer: moves.pad(walk, layer, layer.source, _pads(layer)),

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from porter.filegraph.dataflow import Reference
+from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, Program
-from porter.formats.torch_export.ops import VIEWS
 
 
 def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:

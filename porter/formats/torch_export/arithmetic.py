@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from porter.filegraph import arithmetic, functions
+from porter.filegraph import arithmetic, functions, products
 from porter.filegraph.builder import Value
-from porter.filegraph.choices import choose
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
-from porter.filegraph.products import Product, attention, bilinear, by_matrix, dense, matmul, with_matrices
-from porter.filegraph.reductions import norm, reduce
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.products import Product
+from porter.filegraph.tensor import Scope, Tensor, attention, compared, maximum, minimum, where
+from porter.filegraph.views import View
+from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
+from porter.formats.torch_export.reading import Function
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph import LARGEST_FLOAT32, Affine, Clip, LayerNorm, LeakyRelu, PRelu, RmsNorm
+from porter.graph import ops
 
 COMPARED = {"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual"}
 """Comparisons, as porter.filegraph.choices calls them."""
@@ -79,125 +81,19 @@ def operands(node: AtenNode) -> Sequence[Operand]:
     return (*node.inputs, float(axes[0])) if isinstance(axes, list) and len(axes) == 1 else node.inputs
 
 
-def read_binary(walk: Walk, node: AtenNode) -> Read:
-    """A sum, difference, product, quotient, bound or power: of values, or of a value and a constant."""
-    first, second = node.arguments["self"], node.arguments["exponent" if node.op == "pow" else "other"]
-    if node.arguments.get("alpha", 1) != 1:
-        raise Unsupported("with alpha")
-    if node.arguments.get("rounding_mode"):
-        return read_rounded(walk, node)
-    found = (
-        arithmetic.response_norm(walk, node, _MEANS, "avg_pool3d", partial(_channels_pooled, walk))
-        if node.op == "div"
-        else None
-    )
-    return found or arithmetic.combine(
-        walk, node, KINDS[node.op], (second, first) if node.op == "rsub" else (first, second)
-    )
+def _add(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:
+    return x + (other if alpha == 1 else alpha * other)
 
 
-def read_rounded(walk: Walk, node: AtenNode) -> Read:
-    """A quotient by a number that is rounded, and what such a quotient leaves."""
-    divisor = walk.flow.number(node.arguments["other"])
-    mode = node.arguments.get("rounding_mode") or ("trunc" if node.op == "fmod" else "floor")
-    whole = node.op not in ("remainder", "fmod")
-    return functions.by_number(walk, node, node.arguments["self"], divisor, mode, whole)
+def _sub(x: Tensor, other: Tensor, alpha: float = 1) -> Tensor:
+    return x - (other if alpha == 1 else alpha * other)
 
 
-def read_made(walk: Walk, node: AtenNode) -> Read:
-    """Functions of each number that are several of porter's ops, of their attributes."""
-    stated = node.arguments
-    match node.op:
-        case "softshrink":
-            maker = functions.soft_shrink(float(stated.get("lambd", 0.5)))
-        case "hardshrink":
-            maker = functions.hard_shrink(float(stated.get("lambd", 0.5)))
-        case "threshold":
-            maker = functions.threshold(float(stated["threshold"]), float(stated["value"]))
-        case "logit":
-            maker = functions.logit(None if stated.get("eps") is None else float(stated["eps"]))
-        case _:
-            maker = functions.MADE[_OTHER_NAMES.get(node.op, node.op)]
-    return functions.made(walk, node, stated["self"], maker)
-
-
-_OTHER_NAMES = {
-    "fix": "trunc",
-    "arcsinh": "asinh",
-    "arccosh": "acosh",
-    "arctanh": "atanh",
-    "special_expm1": "expm1",
-    "special_log1p": "log1p",
-    "special_erfc": "erfc",
-    "special_exp2": "exp2",
-}
-MADE = ("softshrink", "hardshrink", "threshold", "logit", *_OTHER_NAMES, *functions.MADE)
-"""What `read_made` reads."""
-
-
-def read_pair(walk: Walk, node: AtenNode) -> Read:
-    """Functions of two values."""
-    first, second = node.arguments["self"], node.arguments["other"]
-    if node.op == "hypot":
-        return functions.hypotenuse(walk, node, first, second)
-    if node.op == "logaddexp":
-        return functions.log_of_sum(walk, node, first, second)
-    return functions.equal(walk, node, first, second, holds=node.op == "eq")
-
-
-def read_between(walk: Walk, node: AtenNode) -> Read:
-    """lerp, whose share is a number or a value."""
-    share = node.arguments["weight"]
-    number = walk.flow.number(share)
-    if number is None and not walk.is_value(share):
-        raise Unsupported("by stored numbers of each place")
-    return functions.between(
-        walk, node, node.arguments["self"], node.arguments["end"], share if number is None else number
-    )
-
-
-def read_distance(walk: Walk, node: AtenNode) -> Read:
-    """pairwise_distance: a norm of the differences along the last axis, each with a small number added."""
-    first, second = node.arguments["x1"], node.arguments["x2"]
-    apart = functions.pair(walk, functions.within(node, "apart"), "Sub", first, second)
-    least = Affine((1.0,), (float(node.arguments.get("eps", 1e-6)),))
-    added = apply(walk, functions.within(node, "added"), apart, least)
-    order, keep = float(node.arguments.get("p", 2)), bool(node.arguments.get("keepdim"))
-    return norm(walk, node, added, [-1], keep, order)
-
-
-def read_cosine(walk: Walk, node: AtenNode) -> Read:
-    """cosine_similarity: the product of two values along an axis, over their norms, which are not below a
-    small number.
-    """
-    first, second = node.arguments["x1"], node.arguments["x2"]
-    places, least = [int(node.arguments.get("dim", 1))], float(node.arguments.get("eps", 1e-8))
-    product = functions.pair(walk, functions.within(node, "product"), "Mul", first, second)
-    found = reduce(walk, functions.within(node, "sum"), product, "sum", places, False)
-    for name, source in (("first", first), ("second", second)):
-        size = norm(walk, functions.within(node, f"{name}_norm"), source, places, False, 2)
-        bound = Clip(least, LARGEST_FLOAT32)
-        over = apply(walk, functions.within(node, f"{name}_bound"), size, bound)
-        last = node if name == "second" else functions.within(node, "quotient")
-        found = functions.pair(walk, last, "Div", found, over)
-    return found
-
-
-def _scaled_by(walk: Walk, node: AtenNode, factor: float, kind: str) -> Read:
-    """A value plus a factor times the product, or the quotient, of two others."""
-    inner = functions.within(node, "product")
-    product = functions.pair(walk, inner, kind, node.arguments["tensor1"], node.arguments["tensor2"])
-    scaled = apply(walk, functions.within(node, "scaled"), product, Affine((factor,), (0.0,)))
-    return functions.pair(walk, node, "Add", scaled, node.arguments["self"])
-
-
-def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
-    """addcmul and addcdiv; a constant plus the product of a constant and a value is a scale and offset."""
-    factor = float(node.arguments.get("value", 1))
-    if node.op == "addcdiv" or factor != 1 or walk.flow.is_value(node.arguments["self"]):
-        return _scaled_by(walk, node, factor, "Div" if node.op == "addcdiv" else "Mul")
-    product = arithmetic.combine(walk, node, "Mul", (node.arguments["tensor1"], node.arguments["tensor2"]))
-    return arithmetic.combine_constant(walk, node, "Add", walk.given(product), node.arguments["self"])
+def _div(scope: Scope, x: Tensor, other: Tensor, rounding_mode: str | None = None) -> Tensor | Value:
+    if rounding_mode is not None:
+        return functions.whole_quotient(x, other, rounding_mode)
+    pooled = partial(_channels_pooled, scope.walk)
+    return arithmetic.response_norm(scope.walk, scope.node, _MEANS, "avg_pool3d", pooled) or x / other
 
 
 def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
@@ -221,131 +117,198 @@ def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
     return size if fits else None
 
 
-def read_negative(walk: Walk, node: AtenNode) -> Read:
-    return arithmetic.negative(walk, node, node.arguments["self"])
+def _clamp(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    low, high = -math.inf if min is None else min.number(), math.inf if max is None else max.number()
+    return x.clip(low, high)
 
 
-def read_clip(walk: Walk, node: AtenNode) -> Read:
-    if node.op == "hardtanh":
-        low, high = (
-            float(node.arguments.get(name, default))
-            for name, default in (("min_val", -1.0), ("max_val", 1.0))
-        )
-        return arithmetic.clip(walk, node, node.arguments["self"], low, high)
-    bounds = {"min": -math.inf, "max": math.inf}
-    for name in bounds.keys() & node.arguments.keys():
-        if node.arguments[name] is not None:
-            bound = walk.flow.number(node.arguments[name])
-            if bound is None:
-                raise Unsupported("with computed bounds")
-            bounds[name] = bound
-    return arithmetic.clip(walk, node, node.arguments["self"], bounds["min"], bounds["max"])
+def _addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
+    product = tensor1 * tensor2
+    return x + (product if value == 1 else value * product)
 
 
-def read_batch_norm(walk: Walk, node: AtenNode) -> Read:
-    """batch_norm and its forms for inference, whose further outputs nothing reads."""
-    tensors = _given(node, gamma="weight", beta="bias", mean="running_mean", variance="running_var")
-    if not {"mean", "variance"} <= tensors.keys():
-        raise Unsupported("with the statistics of its input")
-    if node.arguments.get("training"):
+def _addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
+    quotient = tensor1 / tensor2
+    return x + (quotient if value == 1 else value * quotient)
+
+
+def _pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    return functions.norm(x1 - x2 + eps, p, [-1], keepdim)
+
+
+def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    return functions.cosine_similarity(x1, x2, [dim], eps)
+
+
+# Activations with attributes.
+
+
+def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    if input_scale != 1:
+        raise Unsupported("with scales")
+    return functions.scaled_elu(x, alpha, scale)
+
+
+def _rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
+    """The slope is outside of training the mean of its bounds."""
+    _expect_inference(training)
+    return x.each(ops.LeakyRelu((lower + upper) / 2))
+
+
+def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    op = softplus(threshold) if beta == 1 else None
+    if op is None:
+        raise Unsupported("with a beta or threshold")
+    return x.each(op)
+
+
+def _prelu(scope: Scope, x: Tensor, weight: Tensor) -> Tensor | View:
+    """One slope, or one for each channel, which are the second axis."""
+    walk, tensor = scope.walk, scope.walk.flow.tensor(weight.reference)
+    if tensor is None or len(tensor.shape) > 1:
+        raise Unsupported("with computed slopes")
+    view = walk.by_cell(x.source, 1)
+    if tensor.shape != (view.value.channels,) or not walk.views.has_channels(view, 1):
+        return x.prelu(weight)
+    stored = {"alpha": Stored(tensor.name)}
+    return walk.views.like(view, walk.builder.add(scope.node.name, ops.PRelu(), view.value, tensors=stored))
+
+
+def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
+    """A choice; a PReLU, as torch decomposes it, is where(x > 0, x, slopes * x)."""
+    flow = scope.walk.flow
+    product, test = (flow.nodes[each.reference[0]] for each in (other, condition))
+    found = flow.match(test, ("Greater", "x", 0))
+    slopes = [each for each in product.inputs if each != x.source]
+    if (
+        product.op == "mul"
+        and found is not None
+        and found["x"] == x.source
+        and len(slopes) == 1 < len(product.inputs)
+    ):
+        return x.prelu(scope.tensor(slopes[0]))
+    return where(condition, x, other)
+
+
+def _masked_fill(scope: Scope, x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
+    """A number where a comparison holds."""
+    return where(mask, value if isinstance(value, Tensor) else scope.constant(value), x)
+
+
+def _expect_inference(training: bool) -> None:
+    if training:
         raise Unsupported("in training mode (call model.eval() before torch.export.export)")
-    epsilon, momentum = (float(node.arguments[name]) for name in ("eps", "momentum"))
-    return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, epsilon, momentum)
 
 
-def read_layer_norm(walk: Walk, node: AtenNode) -> Read:
-    """layer_norm and rms_norm over the last axes."""
-    places = range(-len(node.arguments["normalized_shape"]), 0)
-    tensors = _given(node, gamma="weight", beta="bias")
-    op: LayerNorm | RmsNorm = LayerNorm(
-        float(node.arguments.get("eps", 1e-5)), "gamma" in tensors, "beta" in tensors
+# Norms, whose further outputs nothing reads.
+
+
+def _batch_norm(
+    x: Tensor,
+    eps: float,
+    momentum: float,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    training: bool = False,
+    cudnn_enabled: bool = False,
+) -> Tensor:
+    if running_mean is None or running_var is None:
+        raise Unsupported("with the statistics of its input")
+    _expect_inference(training)
+    return x.batch_norm(eps, momentum, gamma=weight, beta=bias, mean=running_mean, variance=running_var)
+
+
+def _instance_norm(
+    x: Tensor,
+    eps: float,
+    momentum: float,
+    use_input_stats: bool,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    cudnn_enabled: bool = False,
+) -> Tensor:
+    """Of each channel of an image, or by stored statistics."""
+    if use_input_stats:
+        return x.instance_norm(eps, gamma=weight, beta=bias)
+    return x.batch_norm(eps, momentum, gamma=weight, beta=bias, mean=running_mean, variance=running_var)
+
+
+def _layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = False,
+) -> Tensor:
+    return x.layer_norm(range(-len(normalized_shape), 0), eps, gamma=weight, beta=bias)
+
+
+def _rms_norm(x: Tensor, normalized_shape: Sequence[int], eps: float, weight: Tensor | None = None) -> Tensor:
+    return x.rms_norm(range(-len(normalized_shape), 0), eps, gamma=weight)
+
+
+def _group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = False,
+) -> Tensor:
+    return x.group_norm(num_groups, eps, gamma=weight, beta=bias)
+
+
+def _native_group_norm(
+    x: Tensor,
+    N: Any,
+    C: Any,
+    HxW: Any,
+    group: int,
+    eps: float,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    return x.group_norm(group, eps, gamma=weight, beta=bias)
+
+
+# Matrix products.
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return x.dense(Product(weight.reference, "OI", None if bias is None else bias.reference))
+
+
+def _bilinear(
+    scope: Scope, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Read:
+    sources = input1.source, input2.source
+    return products.bilinear(
+        scope.walk, scope.node, sources, weight.reference, None if bias is None else bias.reference
     )
-    if node.op == "rms_norm":
-        op = RmsNorm(node.arguments["eps"], "gamma" in tensors)
-    return arithmetic.norm_of_cells(walk, node, node.arguments["input"], op, tensors, places)
 
 
-def read_group_norm(walk: Walk, node: AtenNode) -> Read:
-    groups, epsilon = (
-        node.arguments[name]
-        for name in (("num_groups", "eps") if node.op == "group_norm" else ("group", "eps"))
-    )
-    tensors = _given(node, gamma="weight", beta="bias")
-    return arithmetic.group_norm(walk, node, node.arguments["input"], int(groups), tensors, float(epsilon))
+def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
+    walk, node, kernel = scope.walk, scope.node, other.source
+    if x.is_value and other.is_value:
+        return products.matmul(walk, node, (x.source, kernel))
+    if not x.is_value:
+        return products.by_matrix(walk, node, x.reference, kernel)
+    held = walk.weights(kernel)
+    matrix = x.dense(Product(*_matrix(walk, other.reference)))
+    if held is None or len(held.shape) < 3:
+        return matrix
+    return first_of(matrix.outcome, lambda: products.with_matrices(walk, node, x.source, held))
 
 
-def read_instance_norm(walk: Walk, node: AtenNode) -> Read:
-    """A norm of each channel of an image, or by stored statistics."""
-    tensors, epsilon = _given(node, gamma="weight", beta="bias"), float(node.arguments["eps"])
-    if node.arguments["use_input_stats"]:
-        return arithmetic.instance_norm(walk, node, node.arguments["input"], tensors, epsilon)
-    tensors |= _given(node, mean="running_mean", variance="running_var")
-    return arithmetic.batch_norm(
-        walk, node, node.arguments["input"], tensors, epsilon, float(node.arguments["momentum"])
-    )
-
-
-def _given(node: AtenNode, **roles: str) -> dict[str, Reference]:
-    """Arguments by role, without those that are not given."""
-    return {role: source for role, name in roles.items() if (source := node.arguments.get(name)) is not None}
-
-
-def read_linear(walk: Walk, node: AtenNode) -> Read:
-    product = Product(node.arguments["weight"], "OI", node.arguments.get("bias"))
-    return dense(walk, node, node.arguments["input"], product)
-
-
-def read_bilinear(walk: Walk, node: AtenNode) -> Read:
-    sources = [node.arguments[name] for name in ("input1", "input2")]
-    if None in sources:
-        raise ValueError("a product of nothing")
-    return bilinear(walk, node, sources, node.arguments["weight"], node.arguments.get("bias"))
-
-
-def read_product(walk: Walk, node: AtenNode) -> Read:
-    """mm, bmm, matmul and addmm, with a kernel."""
-    bias, factors = None, (1.0, 1.0)
-    if node.op == "addmm":
-        source, kernel, bias = (node.arguments[name] for name in ("mat1", "mat2", "self"))
-        factors = float(node.arguments.get("alpha", 1)), float(node.arguments.get("beta", 1))
-    else:
-        source, kernel = node.inputs
-        if walk.is_value(source) and walk.is_value(kernel):
-            return matmul(walk, node, node.inputs)
-        if not walk.is_value(source):
-            return by_matrix(walk, node, source, kernel)
-    held = walk.flow.weights(kernel)
-    matrix = Product(*_matrix(walk, kernel), bias, factors)
-    if held is None or len(held.shape) < 3 or bias is not None:
-        return dense(walk, node, source, matrix)
-    return first_of(
-        lambda: dense(walk, node, source, matrix), lambda: with_matrices(walk, node, source, held)
-    )
-
-
-def read_attention(walk: Walk, node: AtenNode) -> Read:
-    """scaled_dot_product_attention without dropout."""
-    if node.arguments.get("is_causal") or node.arguments.get("enable_gqa") or node.arguments.get("dropout_p"):
-        raise Unsupported("that is causal, of grouped queries or with dropout")
-    heads = [walk.array(node.arguments[name]) for name in ("query", "key", "value")]
-    return attention(walk, node, heads, _mask(walk, node), node.arguments.get("scale"))
-
-
-def _mask(walk: Walk, node: AtenNode) -> Reference | None:
-    """What is added to the scores. A constant of truths says which scores count: nothing is added where all
-    do, otherwise minus infinity to the others. transformers makes one for any model while it is exported, and
-    none otherwise (masking_utils.py, `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is
-    added as it is.
-    """
-    mask: Reference | None = node.arguments.get("attn_mask")
-    if mask is None or walk.flow.is_value(mask):
-        return mask
-    while (source := walk.flow.nodes[mask[0]]).op == "expand":
-        mask = source.source
-    counts = walk.flow.value(mask)
-    if counts is None or counts.dtype.kind != "b":
-        return mask
-    return None if counts.all() else walk.flow.stated(f"{node.name}:counted", np.where(counts, 0.0, -np.inf))
+def _addmm(scope: Scope, x: Tensor, mat1: Tensor, mat2: Tensor, alpha: float = 1, beta: float = 1) -> Tensor:
+    return mat1.dense(Product(*_matrix(scope.walk, mat2.reference), x.reference, (alpha, beta)))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
@@ -373,64 +336,123 @@ def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
     return (node.name, 0), axes
 
 
-def read_elu(walk: Walk, node: AtenNode) -> Read:
-    """scale * Elu(x), which a SELU is too."""
-    alpha, factor, inner = (float(node.arguments.get(name, 1)) for name in ("alpha", "scale", "input_scale"))
-    if inner != 1:
-        raise Unsupported("with scales")
-    return apply(walk, node, node.arguments["self"], *arithmetic.scaled_elu(alpha, factor))
+def _attention(
+    scope: Scope,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    if is_causal or enable_gqa or dropout_p:
+        raise Unsupported("that is causal, of grouped queries or with dropout")
+    mask = None if attn_mask is None else _added_to_scores(scope, attn_mask.reference)
+    return attention(query, key, value, mask, scale)
 
 
-def read_random_slope(walk: Walk, node: AtenNode) -> Read:
-    """rrelu, whose slope is outside of training the mean of its bounds."""
-    if node.arguments.get("training"):
-        raise Unsupported("in training mode (call model.eval() before torch.export.export)")
-    lower, upper = (
-        float(node.arguments.get(name, default)) for name, default in (("lower", 1 / 8), ("upper", 1 / 3))
-    )
-    return apply(walk, node, node.arguments["self"], LeakyRelu((lower + upper) / 2))
+def _added_to_scores(scope: Scope, mask: Reference) -> Reference | None:
+    """A constant of truths says which scores count: nothing is added where all do, otherwise minus infinity
+    to the others. transformers makes one for any model while it is exported, and none otherwise
+    (masking_utils.py, `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is.
+    """
+    flow = scope.walk.flow
+    if flow.is_value(mask):
+        return mask
+    while (source := flow.nodes[mask[0]]).op == "expand":
+        mask = source.source
+    counts = flow.value(mask)
+    if counts is None or counts.dtype.kind != "b":
+        return mask
+    return None if counts.all() else scope.constant(np.where(counts, 0.0, -np.inf)).reference
 
 
-def read_where(walk: Walk, node: AtenNode) -> Read:
-    """A choice; a PReLU, as torch decomposes it, is where(x > 0, x, slopes * x)."""
-    test, source, other = (node.arguments[name] for name in ("condition", "self", "other"))
-    product, found = walk.flow.nodes[other[0]], walk.flow.match(walk.flow.nodes[test[0]], ("Greater", "x", 0))
-    slopes = [each for each in product.inputs if each != source]
-    if (
-        found is None
-        or found["x"] != source
-        or product.op != "mul"
-        or len(product.inputs) != 2
-        or len(slopes) != 1
-    ):
-        return choose(walk, node, test, source, other)
-    return arithmetic.slopes(walk, node, source, slopes[0])
+_OTHER_NAMES = {
+    "fix": "trunc",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "special_expm1": "expm1",
+    "special_log1p": "log1p",
+    "special_erfc": "erfc",
+    "special_exp2": "exp2",
+}
 
 
-def read_masked(walk: Walk, node: AtenNode) -> Read:
-    """masked_fill: a number where a comparison holds."""
-    source, test, number = (node.arguments[name] for name in ("self", "mask", "value"))
-    if not isinstance(number, tuple):
-        number = walk.flow.stated(f"{node.name}:number", np.asarray(number, np.float64))
-    return choose(walk, node, test, number, source)
+def _of_each(function: functions.Function) -> Function:
+    return lambda x: function(x)
 
 
-def read_softplus(walk: Walk, node: AtenNode) -> Read:
-    op = softplus(node.arguments.get("threshold", 20)) if node.arguments.get("beta", 1) == 1 else None
-    if op is None:
-        raise Unsupported("with a beta or threshold")
-    return apply(walk, node, node.arguments["self"], op)
+def _comparison(kind: str) -> Function:
+    return lambda x, other: compared(kind, x, other)
 
 
-def read_prelu(walk: Walk, node: AtenNode) -> Read:
-    """One slope, or one for each channel, which are the second axis."""
-    source, alpha = node.arguments["self"], node.arguments["weight"]
-    tensor = walk.flow.tensor(alpha)
-    if tensor is None or len(tensor.shape) > 1:
-        raise Unsupported("with computed slopes")
-    view = walk.by_cell(source, 1)
-    if tensor.shape == (view.value.channels,) and walk.views.has_channels(view, 1):
-        return walk.views.like(
-            view, walk.builder.add(node.name, PRelu(), view.value, tensors={"alpha": Stored(tensor.name)})
-        )
-    return arithmetic.slopes(walk, node, source, alpha)
+FUNCTIONS: Mapping[str, Function] = {
+    **{kind: _of_each(function) for kind, function in functions.FUNCTIONS.items()},
+    **{name: _of_each(functions.FUNCTIONS[kind]) for name, kind in _OTHER_NAMES.items()},
+    **{op: _comparison(kind) for op, kind in COMPARED.items()},
+    "add": _add,
+    "addcdiv": _addcdiv,
+    "addcmul": _addcmul,
+    "addmm": _addmm,
+    "bilinear": _bilinear,
+    "clamp": _clamp,
+    "clamp_max": _clamp,
+    "clamp_min": _clamp,
+    "cosine_similarity": _cosine_similarity,
+    "div": _div,
+    "elu": _elu,
+    "eq": lambda x, other: functions.equal(x, other),
+    "floor_divide": lambda x, other: functions.whole_quotient(x, other, "floor"),
+    "fmod": lambda x, other: functions.remainder(x, other, "trunc"),
+    "full_like": lambda x, fill_value, dtype=None, pin_memory=None, memory_format=None: x.filled(fill_value),
+    "gelu": lambda x, approximate="none": x.each(ops.Gelu(approximate == "tanh")),
+    "group_norm": _group_norm,
+    "hardshrink": lambda x, lambd=0.5: functions.hard_shrink(x, lambd),
+    "hardsigmoid": lambda x: x.each(ops.HardSigmoid()),
+    "hardtanh": lambda x, min_val=-1.0, max_val=1.0: x.clip(min_val, max_val),
+    "hypot": lambda x, other: functions.hypot(x, other),
+    "instance_norm": _instance_norm,
+    "lerp": lambda x, end, weight: x + weight * (end - x),
+    "linear": _linear,
+    "log_sigmoid": lambda x: functions.log_sigmoid(x),
+    "logaddexp": lambda x, other: functions.log_add_exp(x, other),
+    "logit": lambda x, eps=None: functions.logit(x, eps),
+    "masked_fill": _masked_fill,
+    "maximum": lambda x, other: maximum(x, other),
+    "minimum": lambda x, other: minimum(x, other),
+    "mul": lambda x, other: x * other,
+    "native_group_norm": _native_group_norm,
+    "ne": lambda x, other: functions.differs(x, other),
+    "neg": lambda x: -x,
+    "ones_like": lambda x, dtype=None, pin_memory=None, memory_format=None: x.filled(1.0),
+    "pairwise_distance": _pairwise_distance,
+    "pow": lambda x, exponent: x**exponent,
+    "remainder": lambda x, other: functions.remainder(x, other, "floor"),
+    "rms_norm": _rms_norm,
+    "rrelu": _rrelu,
+    "rsqrt": lambda x: x.each(ops.Sqrt(), ops.Reciprocal()),
+    "rsub": lambda x, other, alpha=1: _sub(other, x, alpha),
+    "scaled_dot_product_attention": _attention,
+    "softplus": _softplus,
+    "softshrink": lambda x, lambd=0.5: functions.soft_shrink(x, lambd),
+    "square": lambda x: x * x,
+    "sub": _sub,
+    "threshold": lambda x, threshold, value: functions.threshold(x, threshold, value),
+    "where": _where,
+    **dict.fromkeys(("_prelu_kernel", "prelu"), _prelu),
+    **dict.fromkeys(("bmm", "mm"), lambda scope, x, mat2: _matmul(scope, x, mat2)),
+    "matmul": _matmul,
+    **dict.fromkeys(("layer_norm", "native_layer_norm"), _layer_norm),
+    **dict.fromkeys(
+        (
+            "_native_batch_norm_legit",
+            "_native_batch_norm_legit_no_training",
+            "batch_norm",
+            "native_batch_norm",
+        ),
+        _batch_norm,
+    ),
+}

@@ -2,66 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
+from typing import Any
 
 import numpy as np
 
 from porter.base.left_out import LeftOut
-from porter.filegraph import moves
-from porter.filegraph.arithmetic import combine
-from porter.filegraph.dataflow import Reference
+from porter.filegraph import functions
 from porter.filegraph.dims import Dim, known, ratio
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.functions import band, within
 from porter.filegraph.places import place_of
-from porter.filegraph.products import running_sums
-from porter.filegraph.reductions import (
-    Reduction,
-    factors,
-    glu,
-    log_softmax,
-    log_sum_exp,
-    norm,
-    reduce,
-    softmax,
-    variance,
-)
-from porter.filegraph.resampling import resize
+from porter.filegraph.reductions import Reduction
+from porter.filegraph.tensor import Scope, Tensor, concat, maximum, minimum, stack
 from porter.filegraph.views import View
-from porter.filegraph.walk import Read, Zeros, leave_out
+from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
-from porter.formats.torch_export.constants import EXACT_TYPES
-from porter.formats.torch_export.nodes import AtenNode, Walk
-from porter.formats.torch_export.sizes import sizes_of, whole_numbers
-from porter.graph import Resize
+from porter.formats.torch_export.constants import COPIES, EXACT_TYPES, SAME
+from porter.formats.torch_export.reading import Function
+from porter.graph import LogSoftmax, Resize, Softmax
 from porter.graph.ops import Mode
 
 _MODES: Mapping[str, Mode] = {
     "reflect": "reflect",
-    "reflection": "reflect",
     "replicate": "edge",
-    "replication": "edge",
     "circular": "wrap",
 }
-_FUNCTIONS: Mapping[str, Reduction] = {
-    "mean": "mean",
-    "amax": "max",
-    "amin": "min",
-    "sum": "sum",
-}
-
-
-def taken(node: AtenNode) -> Reference:
-    """The value that a node works on.
-
-    Raises:
-        ValueError: it works on something else.
-    """
-    found = node.arguments["self" if "self" in node.arguments else "input"]
-    if not isinstance(found, tuple):
-        raise ValueError(f"it works on {found!r:.40}")
-    return found
 
 
 DROPOUTS: Mapping[str, str] = {
@@ -73,354 +40,264 @@ DROPOUTS: Mapping[str, str] = {
 """Of torch, by the names of their ops."""
 
 
-def read_dropout(walk: Walk, node: AtenNode) -> Read:
-    read_same(walk, node)
-    layer = LeftOut(node.module or node.name, DROPOUTS[node.op], float(node.arguments["p"]))
-    return leave_out(walk, layer, taken(node))
-
-
-def read_same(walk: Walk, node: AtenNode) -> Read:
-    """Casts between real numbers, copies, and what does nothing in inference."""
-    if node.arguments.get("dtype") not in EXACT_TYPES:
-        raise Unsupported(f"to {_type(node)}, which rounds")
-    if node.arguments.get("train"):
+def _dropout(scope: Scope, x: Tensor, p: float, train: bool) -> View:
+    if train:
         raise Unsupported("in training mode (call model.eval() before torch.export.export)")
-    return walk.view(taken(node))
+    node = scope.node
+    return leave_out(scope.walk, LeftOut(node.module or node.name, DROPOUTS[node.op], float(p)), x.reference)
 
 
-def _type(node: AtenNode) -> str:
-    """The number type that an op states, in words."""
-    stated = node.arguments["dtype"]
+def _same(
+    x: Tensor,
+    dtype: int | None = None,
+    other: Tensor | None = None,
+    memory_format: Any = None,
+    copy: bool = False,
+    non_blocking: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Casts between real numbers, copies, and what does nothing in inference."""
+    if dtype not in EXACT_TYPES:
+        raise Unsupported(f"to {_type_name(dtype)}, which rounds")
+    return x
+
+
+def _type_name(stated: Any) -> str:
+    """A number type that an op states, in words."""
     name = TYPES.get(stated, "another type") if isinstance(stated, int) else "another type"
     return f"half precision ({name})" if name in ("float16", "bfloat16") else name
 
 
-def read_blank(walk: Walk, node: AtenNode) -> Read:
-    """zeros_like."""
-    return Zeros(walk.known_sizes(taken(node)))
-
-
-def read_reshape(walk: Walk, node: AtenNode) -> Read:
-    source = taken(node)
-    return moves.reshape(
-        walk, node, source, sizes_of(walk, node, "shape" if node.op == "reshape" else "size", source)
-    )
-
-
-def read_reshape_as(walk: Walk, node: AtenNode) -> Read:
-    return moves.reshape(walk, node, taken(node), walk.known_sizes(node.arguments["other"]))
-
-
-def read_roll(walk: Walk, node: AtenNode) -> Read:
-    shifts, dims = whole_numbers(walk, node, "shifts"), node.arguments.get("dims")
-    if not dims:
+def _roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    if dims in ([], ()):
         raise Unsupported("of all axes as one")
-    return moves.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True)))
+    return x.roll(dict(zip(_listed(dims), _listed(shifts), strict=True)))
 
 
-def read_places(walk: Walk, node: AtenNode) -> Read:
-    places = walk.integers(node.arguments["index"])
-    return moves.gather(walk, node, taken(node), node.arguments["dim"], places)
+def _listed(stated: Any) -> list[Any]:
+    """One number or several as a list."""
+    return stated if isinstance(stated, list) else [stated]
 
 
-def read_index(walk: Walk, node: AtenNode) -> Read:
+def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Places of one axis, as `x[:, [2, 0, 1]]` takes them; the others are None."""
-    stated = node.arguments["indices"]
-    axes = [axis for axis, index in enumerate(stated) if index is not None]
-    places = walk.flow.integers(stated[axes[0]]) if len(axes) == 1 else None
-    shape = walk.flow.shape(stated[axes[0]]) if places else None
-    if places is None or shape is None or len(shape) != 1:
+    ((axis, places), *more) = ((axis, each) for axis, each in enumerate(indices) if each is not None)
+    shape = x.walk.constant_shape(places.source)
+    if more or shape is None or len(shape) != 1:
         raise Unsupported("of several axes, or by indices that the model computes")
-    return moves.gather(walk, node, taken(node), axes[0], places)
+    return x.gather(axis, places.integers())
 
 
-def read_unshuffle(walk: Walk, node: AtenNode) -> Read:
-    return moves.cells_as_channels(
-        walk, taken(node), int(node.arguments["downscale_factor"]), True, outer=True
-    )
+def _var(
+    x: Tensor,
+    dim: Sequence[int] = (),
+    correction: float | None = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+) -> Tensor:
+    """`unbiased`, the older spelling, is a correction of 1."""
+    _expect_axes(dim)
+    return functions.variance(x, dim, keepdim, float(unbiased) if correction is None else correction)
 
 
-def read_glu(walk: Walk, node: AtenNode) -> Read:
-    return glu(walk, node, taken(node), int(node.arguments.get("dim", -1)))
+@wraps(_var)
+def _std(x: Tensor, **stated: Any) -> Tensor:
+    return functions.sqrt(_var(x, **stated))
 
 
-def read_variance(walk: Walk, node: AtenNode) -> View | list[View]:
-    """var, std and their forms that give the mean too. `unbiased`, the older spelling, is a correction of
-    1.
-    """
-    stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
-    if not stated:
-        raise Unsupported("of all images together")
-    correction = node.arguments.get("correction")
-    less = float(node.arguments.get("unbiased", True)) if correction is None else float(correction)
-    found = variance(walk, node, taken(node), stated, keep, less)
-    if not node.op.endswith("_mean"):
-        return found
-    return [found, reduce(walk, within(node, "mean"), taken(node), "mean", stated, keep)]
+def _with_mean(spread: Callable[..., Tensor]) -> Function:
+    """var_mean and std_mean."""
+
+    @wraps(spread)
+    def both(x: Tensor, **stated: Any) -> list[Tensor]:
+        return [spread(x, **stated), x.mean(stated.get("dim", ()), stated.get("keepdim", False))]
+
+    return both
 
 
-def read_flip(walk: Walk, node: AtenNode) -> Read:
-    return moves.turned_round(walk, node, taken(node), node.arguments["dims"])
+def _unflatten(x: Tensor, dim: int, sizes: Sequence[Dim]) -> Tensor:
+    axis = place_of(dim, len(x.sizes))
+    return x.reshape([*x.sizes[:axis], *sizes, *x.sizes[axis + 1 :]])
 
 
-def read_flatten(walk: Walk, node: AtenNode) -> Read:
-    return moves.flatten(
-        walk, node, taken(node), node.arguments.get("start_dim", 0), node.arguments.get("end_dim", -1)
-    )
-
-
-def read_unflatten(walk: Walk, node: AtenNode) -> Read:
-    source, place = taken(node), node.arguments["dim"]
-    sizes = walk.view(source).known_sizes
-    place = place_of(place, len(sizes))
-    return moves.reshape(
-        walk, node, source, [*sizes[:place], *sizes_of(walk, node, "sizes", source), *sizes[place + 1 :]]
-    )
-
-
-def read_squeeze(walk: Walk, node: AtenNode) -> Read:
+def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
     """Axes of several cells stay, also those that are named."""
-    sizes, stated = walk.view(taken(node)).known_sizes, node.arguments.get("dim")
-    places = range(len(sizes)) if stated is None else stated if isinstance(stated, list) else [stated]
-    gone = [place for place in places if sizes[place] == 1]
-    return moves.squeeze(walk, node, taken(node), gone) if gone else walk.view(taken(node))
+    sizes = x.view.known_sizes
+    gone = [axis for axis in (range(len(sizes)) if dim is None else _listed(dim)) if sizes[axis] == 1]
+    return x.squeeze(gone) if gone else x
 
 
-def read_copies(walk: Walk, node: AtenNode) -> Read:
-    """repeat and tile: whole copies of an axis, one after the other; tile may leave out the first axes."""
-    times = sizes_of(walk, node, "dims" if node.op == "tile" else "repeats", taken(node))
-    rank = len(walk.sizes(taken(node)) or ())
-    times = [*[1] * (rank - len(times)), *times] if node.op == "tile" else times
-    if len(times) != rank:
-        raise Unsupported(f"of {rank} axes by {len(times)} numbers")
-    return moves.repeat(walk, node, taken(node), times)
+def _repeat(x: Tensor, repeats: Sequence[Dim]) -> Tensor:
+    """Whole copies of an axis, one after the other."""
+    if len(repeats) != x.rank:
+        raise Unsupported(f"of {x.rank} axes by {len(repeats)} numbers")
+    return x.repeat(repeats)
 
 
-def read_repeated(walk: Walk, node: AtenNode) -> Read:
-    """repeat_interleave: each cell of an axis several times."""
-    times, place = node.arguments["repeats"], node.arguments.get("dim")
-    rank = len(walk.view(taken(node)).axes or ())
-    if not isinstance(times, int) or place is None:
+def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, output_size: Any = None) -> Tensor:
+    """Each cell of an axis several times."""
+    if not isinstance(repeats, int) or dim is None:
         raise Unsupported("by numbers of each cell, or of a flat tensor")
-    if place in (0, -rank):
-        return moves.each_image(walk, node, taken(node), times)
-    return moves.interleave(walk, node, taken(node), place, times)
+    return x.each_image(repeats) if dim in (0, -x.rank) else x.interleave(dim, repeats)
 
 
-def read_unsqueeze(walk: Walk, node: AtenNode) -> Read:
-    return moves.unsqueeze(walk, node, taken(node), [node.arguments["dim"]])
+def _exchanged(x: Tensor, first: int, second: int) -> Tensor:
+    order = [*range(len(x.view.known_axes))]
+    one, other = place_of(first, len(order)), place_of(second, len(order))
+    order[one], order[other] = order[other], order[one]
+    return x.transpose(order)
 
 
-def read_permute(walk: Walk, node: AtenNode) -> Read:
-    return moves.transpose(walk, node, taken(node), node.arguments["dims"])
+def _slice(
+    x: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: Dim | None = None
+) -> Tensor:
+    return x.cut({dim: slice(start, end, step)})
 
 
-def read_transpose(walk: Walk, node: AtenNode) -> Read:
-    """Two axes exchanged."""
-    order = [*range(len(walk.view(taken(node)).known_axes))]
-    stated = (
-        node.arguments.get(f"dim{place}", node.arguments.get(f"axis{place}", place)) for place in (0, 1)
-    )
-    first, second = (place_of(place, len(order)) for place in stated)
-    order[first], order[second] = order[second], order[first]
-    return moves.transpose(walk, node, taken(node), order)
-
-
-def read_expand(walk: Walk, node: AtenNode) -> Read:
-    """expand and expand_as."""
-    sizes = (
-        walk.known_sizes(node.arguments["other"])
-        if node.op == "expand_as"
-        else sizes_of(walk, node, "size", taken(node))
-    )
-    return moves.expand(walk, node, taken(node), sizes)
-
-
-def read_slice(walk: Walk, node: AtenNode) -> Read:
-    (place,) = [0] if node.arguments.get("dim") is None else whole_numbers(walk, node, "dim")
-    start, end, step = (_number(walk, node, name) for name in ("start", "end", "step"))
-    return moves.cut(walk, node, taken(node), {place: slice(start, end, step)})
-
-
-def read_select(walk: Walk, node: AtenNode) -> Read:
-    return moves.cut(walk, node, taken(node), {node.arguments["dim"]: int(node.arguments["index"])})
-
-
-def read_narrow(walk: Walk, node: AtenNode) -> Read:
+def _narrow(x: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
     """A start below 0 counts from the end, as where the cells end."""
-    start, length = _number(walk, node, "start") or 0, _number(walk, node, "length") or 0
     end = start + length
-    return moves.cut(
-        walk,
-        node,
-        taken(node),
-        {node.arguments["dim"]: slice(start, None if end == 0 and start != 0 else end)},
-    )
+    return x.cut({dim: slice(start, None if end == 0 and start != 0 else end)})
 
 
-def read_split(walk: Walk, node: AtenNode) -> list[View]:
-    """split and chunk, into equal parts or into as many cells as are stated, and unbind."""
-    source, place = taken(node), node.arguments.get("dim", 0)
-    sizes = walk.view(source).known_sizes
-    name = next((name for name in ("split_size", "split_sizes", "chunks") if name in node.arguments), "")
-    if not name:
-        return moves.split(walk, node, source, place, [1] * node.outputs, keep=False)
-    parts = whole_numbers(walk, node, name)
-    if not isinstance(node.arguments[name], list):
-        (size,) = known([sizes[place]])
-        most = -(-size // parts[0]) if name == "chunks" else parts[0]
-        parts = [min(most, size - start) for start in range(0, size, most)][: node.outputs + 1]
-    return moves.split(walk, node, source, place, parts)
+def _split(x: Tensor, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> list[Tensor]:
+    """Into parts of so many cells, of which the last may have fewer, or of stated sizes."""
+    stated = split_size if split_sizes is None else split_sizes
+    return x.split(dim, stated if isinstance(stated, list) else _pieces(x, dim, stated))
 
 
-def read_concat(walk: Walk, node: AtenNode) -> Read:
-    return moves.concat(walk, node, node.arguments["tensors"], node.arguments.get("dim", 0))
+def _chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
+    (size,) = known([x.view.known_sizes[dim]])
+    return x.split(dim, _pieces(x, dim, -(-size // chunks)))
 
 
-def read_stack(walk: Walk, node: AtenNode) -> Read:
-    return moves.stack(walk, node, node.arguments["tensors"], node.arguments.get("dim", 0))
+def _pieces(x: Tensor, axis: int, most: Dim) -> list[int]:
+    """Parts of an axis that have so many cells, but the last one fewer."""
+    size, largest = known([x.view.known_sizes[axis], most])
+    if largest < 1 or size > largest * x.scope.node.outputs:
+        raise Unsupported(f"of {size} cells into parts of {largest}")
+    return [min(largest, size - start) for start in range(0, size, largest)]
 
 
-def read_pad(walk: Walk, node: AtenNode) -> Read:
+def _unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
+    return x.split(dim, [1] * x.scope.node.outputs, keep=False)
+
+
+def _padded(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float = 0.0) -> Tensor:
     """Cells before and after those of axes, the last axis first: one number, or the map's own cells."""
-    numbers = whole_numbers(walk, node, "pad" if "pad" in node.arguments else "padding", taken(node))
+    numbers = known(pad)
     pairs = {-1 - place: (numbers[2 * place], numbers[2 * place + 1]) for place in range(len(numbers) // 2)}
-    mode = node.arguments.get("mode", node.op.removesuffix("_pad2d"))
-    if mode in _MODES:
-        return moves.extend(walk, node, taken(node), pairs, _MODES[mode])
-    return moves.pad(walk, node, taken(node), pairs, float(node.arguments.get("value") or 0))
+    return x.extend(pairs, _MODES[mode]) if mode in _MODES else x.pad(pairs, float(value))
 
 
-def read_reduce(walk: Walk, node: AtenNode) -> Read:
-    """mean, amax, amin, linalg_vector_norm and sum over axes."""
-    stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
-    if not stated:
+def _expect_axes(dim: Any) -> None:
+    """Raises Unsupported for a reduction over all axes, the batch's among them."""
+    if dim in ([], ()):
         raise Unsupported("of all images together")
-    if node.arguments.get("dtype") not in EXACT_TYPES:
-        raise Unsupported(f"in {_type(node)}")
-    if node.op == "linalg_vector_norm":
-        return norm(walk, node, taken(node), stated, keep, float(node.arguments.get("ord", 2)))
-    return reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
 
 
-def read_largest(walk: Walk, node: AtenNode) -> Read | list[View | None]:
+def _expect_type(dtype: int | None) -> None:
+    """Raises Unsupported for a type that rounds."""
+    if dtype not in EXACT_TYPES:
+        raise Unsupported(f"in {_type_name(dtype)}")
+
+
+def _reduced(function: Reduction) -> Function:
+    def reduced(x: Tensor, dim: Any = (), keepdim: bool = False, dtype: int | None = None) -> Tensor:
+        _expect_axes(dim)
+        _expect_type(dtype)
+        return x.reduce(function, dim, keepdim)
+
+    return reduced
+
+
+def _vector_norm(
+    x: Tensor, ord: float = 2, dim: Any = (), keepdim: bool = False, dtype: int | None = None
+) -> Tensor:
+    _expect_axes(dim)
+    _expect_type(dtype)
+    return functions.norm(x, ord, dim, keepdim)
+
+
+def _largest(function: Reduction, pair: Callable[[Tensor, Tensor], Tensor]) -> Function:
     """max or min of two values, or over an axis, which gives the places too."""
-    function: Reduction = "min" if node.op == "min" else "max"
-    if "other" in node.arguments:
-        return combine(walk, node, function.capitalize(), (node.arguments["self"], node.arguments["other"]))
-    if "dim" not in node.arguments:
-        raise Unsupported("of all images together")
-    found = reduce(
-        walk, node, taken(node), function, [node.arguments["dim"]], bool(node.arguments.get("keepdim"))
-    )
-    return [found, None]
+
+    def largest(
+        x: Tensor, other: Tensor | None = None, dim: int | None = None, keepdim: bool = False
+    ) -> Tensor | list[Tensor | None]:
+        if other is not None:
+            return pair(x, other)
+        _expect_axes([] if dim is None else [dim])
+        return [x.reduce(function, [dim or 0], keepdim), None]
+
+    return largest
 
 
-def read_log_sum(walk: Walk, node: AtenNode) -> Read:
-    """logsumexp."""
-    return log_sum_exp(walk, node, taken(node), node.arguments["dim"], bool(node.arguments.get("keepdim")))
+def _prod(x: Tensor, dim: int | None = None, keepdim: bool = False, dtype: int | None = None) -> Tensor:
+    _expect_axes([] if dim is None else [dim])
+    _expect_type(dtype)
+    return functions.prod(x, [dim or 0], keepdim)
 
 
-def read_product_along(walk: Walk, node: AtenNode) -> Read:
-    """prod over an axis."""
-    if "dim" not in node.arguments:
-        raise Unsupported("of all images together")
-    if node.arguments.get("dtype") not in EXACT_TYPES:
-        raise Unsupported(f"in {_type(node)}")
-    return factors(walk, node, taken(node), [node.arguments["dim"]], bool(node.arguments.get("keepdim")))
+def _cumsum(x: Tensor, dim: int, dtype: int | None = None) -> Tensor:
+    _expect_type(dtype)
+    return x.cumsum(dim)
 
 
-def read_running_sums(walk: Walk, node: AtenNode) -> Read:
-    """cumsum."""
-    if node.arguments.get("dtype") not in EXACT_TYPES:
-        raise Unsupported(f"in {_type(node)}")
-    return running_sums(walk, node, taken(node), node.arguments["dim"])
+def _softmax(op: Softmax | LogSoftmax) -> Function:
+    def softmax(x: Tensor, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Tensor:
+        if half_to_float:
+            raise Unsupported("of half precision")
+        _expect_type(dtype)
+        return x.softmax(dim, op=op)
+
+    return softmax
 
 
-def read_moved_axes(walk: Walk, node: AtenNode) -> Read:
-    """movedim: some axes at other places, between the others in their order."""
-    rank = len(walk.sizes(taken(node)) or ())
-    before, after = (
-        [place_of(place, rank) for place in (stated if isinstance(stated, list) else [stated])]
-        for stated in (node.arguments["source"], node.arguments["destination"])
-    )
-    rest = iter(axis for axis in range(rank) if axis not in before)
+def _movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
+    """Some axes at other places, between the others in their order."""
+    before, after = ([place_of(axis, x.rank) for axis in _listed(stated)] for stated in (source, destination))
+    rest = iter(axis for axis in range(x.rank) if axis not in before)
     at = dict(zip(after, before, strict=True))
-    order = [at[place] if place in at else next(rest) for place in range(rank)]
-    return moves.transpose(walk, node, taken(node), order)
+    return x.transpose([at[axis] if axis in at else next(rest) for axis in range(x.rank)])
 
 
-def read_windows(walk: Walk, node: AtenNode) -> Read:
-    """unfold: parts of an axis."""
-    (size,), (step,) = (whole_numbers(walk, node, name) for name in ("size", "step"))
-    return moves.windows(walk, node, taken(node), node.arguments["dimension"], size, step)
+def _upsample(how: Resize) -> Function:
+    """By scales, which hold where they are stated, or at a size."""
+
+    def upsample(
+        x: Tensor,
+        output_size: Sequence[Dim] = (),
+        scale_factors: Sequence[float] = (),
+        align_corners: bool = False,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Tensor:
+        sizes, op = x.view.known_sizes, replace(how, coordinates="align_corners") if align_corners else how
+        stated = [*scale_factors] or [each for each in (scales_h, scales_w) if each is not None]
+        scales = dict(enumerate(stated, 2)) if len(stated) == 2 else {}
+        wanted = {} if scales else dict(enumerate(output_size, 2))
+        if x.scope.node.op.endswith("_aa"):
+            less = [axis for axis, scale in scales.items() if scale < 1]
+            less += [axis for axis, size in wanted.items() if size < sizes[axis]]
+            if less or align_corners:
+                raise Unsupported("with antialias")
+        if op == _NEAREST:
+            for axis in (2, 3):
+                scale = scales.get(axis) or ratio(wanted[axis], sizes[axis])
+                if sizes[axis] != 1 and scale is not None and _moves_cells(scale):
+                    raise Unsupported(
+                        f"by {scale:g}, where torch's rounding moves cells: mode='nearest-exact' repeats "
+                        "all alike"
+                    )
+        return x.resize(op, scales, wanted)
+
+    return upsample
 
 
-def read_diagonal(walk: Walk, node: AtenNode) -> Read:
-    (first,), (second,), (offset,) = (
-        whole_numbers(walk, node, name) if name in node.arguments else [default]
-        for name, default in (("dim1", 0), ("dim2", 1), ("offset", 0))
-    )
-    return moves.diagonal(walk, node, taken(node), (first, second), offset)
-
-
-def read_quarter_turns(walk: Walk, node: AtenNode) -> Read:
-    """rot90."""
-    first, second = node.arguments.get("dims", [0, 1])
-    return moves.quarter_turns(walk, node, taken(node), (first, second), int(node.arguments.get("k", 1)))
-
-
-def read_triangle(walk: Walk, node: AtenNode) -> Read:
-    """tril and triu."""
-    offset = int(node.arguments.get("diagonal", 0))
-    bounds = (offset, None) if node.op == "triu" else (None, offset)
-    return band(walk, node, taken(node), *bounds)
-
-
-def read_softmax(walk: Walk, node: AtenNode) -> Read:
-    if node.arguments.get("half_to_float"):
-        raise Unsupported("of half precision")
-    if node.arguments.get("dtype") not in EXACT_TYPES:
-        raise Unsupported(f"in {_type(node)}")
-    return (log_softmax if "log" in node.op else softmax)(walk, node, taken(node), node.arguments["dim"])
-
-
-def read_upsample(walk: Walk, node: AtenNode) -> Read:
-    """The upsample ops: by scales, which hold where they are stated, or at a size."""
-    sizes, op = walk.view(taken(node)).known_sizes, _UPSAMPLES[node.op]
-    if node.arguments.get("align_corners"):
-        op = replace(op, coordinates="align_corners")
-    stated = node.arguments.get("scale_factors") or [
-        node.arguments.get(name) for name in ("scales_h", "scales_w")
-    ]
-    scales = {} if None in stated else dict(enumerate(stated, 2))
-    wanted = {} if scales else dict(enumerate(sizes_of(walk, node, "output_size", taken(node)), 2))
-    if node.op.endswith("_aa"):
-        less = any(scale < 1 for scale in scales.values()) or any(
-            size < sizes[axis] for axis, size in wanted.items()
-        )
-        if less or op.coordinates == "align_corners":
-            raise Unsupported("with antialias")
-    if node.op == "upsample_nearest2d":
-        by = [
-            scales.get(axis) or ratio(wanted[axis], cells)
-            for axis, cells in enumerate(sizes)
-            if axis > 1 and cells != 1
-        ]
-        moving = [
-            round(scale)
-            for scale in by
-            if scale is not None and scale == round(scale) and not _repeats(round(scale))
-        ]
-        if moving:
-            raise Unsupported(
-                f"by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"
-            )
-    return resize(walk, node, taken(node), op, scales, wanted)
-
-
+_NEAREST = Resize("nearest", coordinates="asymmetric", rounding="floor")
 _UPSAMPLES: Mapping[str, Resize] = {
-    "upsample_nearest2d": Resize("nearest", coordinates="asymmetric", rounding="floor"),
+    "upsample_nearest2d": _NEAREST,
     "_upsample_nearest_exact2d": Resize("nearest", rounding="round_prefer_ceil"),
     "upsample_bilinear2d": Resize("linear"),
     "upsample_bicubic2d": Resize("cubic"),
@@ -428,16 +305,80 @@ _UPSAMPLES: Mapping[str, Resize] = {
     "_upsample_bicubic2d_aa": Resize("cubic", a=-0.5, inside=True),
 }
 """How each computes cells (aten/src/ATen/native/UpSample.h); with antialias, where the map gets no fewer."""
-UPSAMPLES = tuple(_UPSAMPLES)
 
 
-def _repeats(factor: int) -> bool:
-    """Whether torch repeats every cell equally often. Its mode `nearest` takes the cell floor(place * scale)
-    in float32 (aten/src/ATen/native/UpSample.h), so that at 41, 47, 55 and others the first place of a cell
-    rounds down to the cell before.
+def _moves_cells(factor: float) -> bool:
+    """Whether torch does not repeat every cell equally often. Its mode `nearest` takes the cell floor(place *
+    scale) in float32 (aten/src/ATen/native/UpSample.h), so that at 41, 47, 55 and others the first place of a
+    cell rounds down to the cell before.
     """
-    return factor < 1 or bool(np.float32(factor) * np.float32(1 / factor) >= 1)
+    whole = factor == round(factor) >= 1
+    return whole and bool(np.float32(factor) * np.float32(1 / factor) < 1)
 
 
-def _number(walk: Walk, node: AtenNode, name: str) -> Dim | None:
-    return None if node.arguments.get(name) is None else sizes_of(walk, node, name, taken(node))[0]
+VIEWS: Mapping[str, Function] = {
+    **dict.fromkeys((*SAME, "to"), _same),
+    **dict.fromkeys(DROPOUTS, _dropout),
+    **dict.fromkeys(("_unsafe_view", "view"), lambda x, size: x.reshape(_listed(size))),
+    **dict.fromkeys(("reshape_as", "view_as"), lambda x, other: x.reshape(other.sizes)),
+    **dict.fromkeys(("split", "split_with_sizes"), _split),
+    "chunk": _chunk,
+    "diagonal": lambda x, offset=0, dim1=0, dim2=1: x.diagonal((dim1, dim2), offset),
+    "expand": lambda x, size, implicit=False: x.expand(_listed(size)),
+    "expand_as": lambda x, other: x.expand(other.sizes),
+    "flatten": lambda x, start_dim=0, end_dim=-1: x.flatten(start_dim, end_dim),
+    "movedim": _movedim,
+    "narrow": _narrow,
+    "permute": lambda x, dims: x.transpose(dims),
+    "reshape": lambda x, shape: x.reshape(_listed(shape)),
+    "select": lambda x, dim, index: x.cut({dim: int(index)}),
+    "slice": _slice,
+    "squeeze": _squeeze,
+    "swapaxes": lambda x, axis0, axis1: _exchanged(x, axis0, axis1),
+    "t": lambda x: _exchanged(x, 0, 1),
+    "transpose": lambda x, dim0, dim1: _exchanged(x, dim0, dim1),
+    "unbind": _unbind,
+    "unflatten": _unflatten,
+    "unfold": lambda x, dimension, size, step: x.windows(dimension, *known([size, step])),
+    "unsqueeze": lambda x, dim: x.unsqueeze([dim]),
+}
+"""Ops whose values may be the memory of what they take."""
+FUNCTIONS: Mapping[str, Function] = {
+    **VIEWS,
+    **dict.fromkeys((*COPIES, "_to_copy"), _same),
+    **dict.fromkeys(("cat", "concat"), lambda tensors, dim=0: concat(tensors, dim)),
+    **dict.fromkeys(("constant_pad_nd", "pad"), _padded),
+    **dict.fromkeys(("log_softmax", "_log_softmax"), _softmax(LogSoftmax())),
+    **dict.fromkeys(("softmax", "_softmax"), _softmax(Softmax())),
+    **{name: _upsample(op) for name, op in _UPSAMPLES.items()},
+    "amax": _reduced("max"),
+    "amin": _reduced("min"),
+    "cumsum": _cumsum,
+    "flip": lambda x, dims: x.flip(dims),
+    "glu": lambda x, dim=-1: functions.glu(x, dim),
+    "index": _index,
+    "index_select": lambda x, dim, index: x.gather(dim, index.integers()),
+    "linalg_vector_norm": _vector_norm,
+    "logsumexp": lambda x, dim, keepdim=False: functions.log_sum_exp(x, dim, keepdim),
+    "max": _largest("max", maximum),
+    "mean": _reduced("mean"),
+    "min": _largest("min", minimum),
+    "pixel_unshuffle": lambda x, downscale_factor: x.cells_as_channels(downscale_factor, True, outer=True),
+    "prod": _prod,
+    "reflection_pad2d": lambda x, padding: _padded(x, padding, "reflect"),
+    "repeat": _repeat,
+    "repeat_interleave": _repeat_interleave,
+    "replication_pad2d": lambda x, padding: _padded(x, padding, "replicate"),
+    "roll": _roll,
+    "rot90": lambda x, k=1, dims=(0, 1): x.rot90((dims[0], dims[1]), k),
+    "stack": lambda tensors, dim=0: stack(tensors, dim),
+    "std": _std,
+    "std_mean": _with_mean(_std),
+    "sum": _reduced("sum"),
+    "tile": lambda x, dims: _repeat(x, [*[1] * (x.rank - len(dims)), *dims]),
+    "tril": lambda x, diagonal=0: functions.band(x, None, diagonal),
+    "triu": lambda x, diagonal=0: functions.band(x, diagonal, None),
+    "var": _var,
+    "var_mean": _with_mean(_var),
+    "zeros_like": lambda x, dtype=None, pin_memory=None, memory_format=None: Zeros(x.sizes),
+}

@@ -22,7 +22,8 @@ from porter.formats.limits import MOST_NODES, Members
 
 Walk = walk.NodeWalk["AtenNode"]
 Sizes = tuple[int | str, ...]
-_OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
+OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
+"""Arguments whose numbers are constants of the program's own."""
 _AUTOCAST = "higher_order.wrap_with_autocast"
 _WRAPPERS = (_AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
 """Ops that run a program in the program. Its ops are the program's own, in other types where automatic
@@ -191,7 +192,7 @@ class _Reader:
         # Run in another type, the program would be another function.
         if op == "rms_norm" and arguments.get("eps") is None:
             arguments["eps"] = float(np.finfo(np.float64 if self.types[name] == _DOUBLE else np.float32).eps)
-        for key in (*_OPERANDS, *(["weight"] if op == "lerp" else [])):
+        for key in (*OPERANDS, *(["weight"] if op == "lerp" else [])):
             if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
                 constant = AtenNode(f"{name}.{key}", "number")
                 self.add(constant)

@@ -3,191 +3,209 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from porter.filegraph.dataflow import Tensor
-from porter.filegraph.file_graph import Stored, Unsupported, first_of
-from porter.filegraph.layers import both_sides, of_row, row
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import Node, StoredTensor
+from porter.filegraph.dims import Dim
+from porter.filegraph.file_graph import Stored, Unsupported
+from porter.filegraph.layers import both_sides
 from porter.filegraph.products import along_channels
-from porter.filegraph.reductions import reduce
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.stacks import stacked, unstacked
+from porter.filegraph.tensor import Tensor
 from porter.filegraph.views import View
-from porter.filegraph.walk import Read, apply
-from porter.formats.torch_export.nodes import AtenNode, Walk
-from porter.formats.torch_export.sizes import sizes_of, whole_numbers
-from porter.graph import Affine, Conv, ConvTranspose
-from porter.graph.ops import Function
-from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
+from porter.filegraph.walk import Read
+from porter.formats.torch_export.reading import Function
+from porter.graph import Conv, ConvTranspose
+from porter.graph.ops import Function as Reduced
+from porter.padding import LOWEST, Average, Convention, Pads, Window
 
-_STEPS = (("stride", 1), ("dilation", 1), ("padding", 0), ("groups", 1))
+Pair = Sequence[int] | int
+"""Rows and columns, or one number for both."""
 
 
-def read_convolution(walk: Walk, node: AtenNode) -> Read:
-    """convolution, conv2d and conv_transpose2d. A kernel is filters×channels/groups×rows×columns, a
-    transposed one channels×filters/groups×rows×columns.
+def _convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Pair | str = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    transposed: bool = False,
+    output_padding: Pair = 0,
+) -> Tensor:
+    """A kernel is filters×channels/groups×rows×columns, a transposed one
+    channels×filters/groups×rows×columns. A convolution over one axis is one along the channels, or one over a
+    map of one row.
     """
-    source, kernel = node.arguments["input"], walk.flow.weights(node.arguments["weight"])
-    bias = node.arguments.get("bias")
-    vector = None if bias is None else walk.flow.weights(bias)
+    kernel, tensors = _stored(weight, bias)
+    if len(kernel.shape) not in (3, 4):
+        raise Unsupported(f"of {len(kernel.shape) - 2} axes")
+    if len(kernel.shape) == 3:
+        if transposed or isinstance(padding, str):
+            raise Unsupported("of 1 axis that is transposed or has pads by a rule")
+        (_, step), (_, apart), (_, pad) = (_pair(each) for each in (stride, dilation, padding))
+        window = Window((1, kernel.shape[2]), (1, step), (1, apart))
+        op = Conv(kernel.shape[0], window, Convention.stated((0, 0, pad, pad), 0.0), groups)
+        in_row = x.row().conv(op, tensors).without([2])
+        if (step, apart, groups) != (1, 1, 1) or bias is not None:
+            return in_row
+        along = x.made(
+            "conv", lambda node: along_channels(x.walk, node, x.source, weight.reference, (pad, pad))
+        )
+        return along.or_else(in_row)
+    window = Window((kernel.shape[2], kernel.shape[3]), _pair(stride), _pair(dilation))
+    pads = _pads(window, padding)
+    if not transposed:
+        return x.made("conv", lambda node: _conv(x, node, window, pads, (kernel.shape[0], groups), tensors))
+    more = _pair(output_padding)
+    cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
+    return _map(x).op(
+        ConvTranspose(kernel.shape[1] * groups, window, cut, groups, "bias" in tensors), **tensors
+    )
+
+
+def _stored(weight: Tensor, bias: Tensor | None) -> tuple[StoredTensor, dict[str, Stored]]:
+    """The kernel of a convolution, and its tensors by role."""
+    kernel = weight.walk.weights(weight.source)
+    vector = None if bias is None else bias.walk.weights(bias.source)
     if kernel is None:
         raise Unsupported("with a kernel that is computed")
     if bias is not None and (vector is None or len(vector.shape) != 1):
         raise Unsupported("with a bias that is computed")
-    if len(kernel.shape) == 3:
-        return first_of(lambda: _along_channels(walk, node), lambda: _of_row(walk, node, kernel, vector))
-    if len(kernel.shape) != 4:
-        raise Unsupported(f"of {len(kernel.shape) - 2} axes")
-    tensors = {"kernel": Stored(kernel.name, "OIHW"), **({"bias": Stored(vector.name)} if vector else {})}
-    stride, dilation = (_pair(walk, node, key, 1) for key in ("stride", "dilation"))
-    window, groups = (
-        Window((kernel.shape[2], kernel.shape[3]), stride, dilation),
-        int(node.arguments.get("groups", 1)),
-    )
-    padding = node.arguments.get("padding")
-    if isinstance(padding, str):
-        # The odd cell comes last, as in TensorFlow (torch/nn/modules/conv.py).
-        around = [(window.extent(axis) - 1 if padding == "same" else 0) for axis in (0, 1)]
-        pads: Pads = (around[0] // 2, around[0] - around[0] // 2, around[1] // 2, around[1] - around[1] // 2)
-    else:
-        pads = both_sides(_pair(walk, node, "padding", 0))
-    turned = node.arguments.get("transposed") or node.op == "conv_transpose2d"
-    stack = None if turned else stacked(walk, node, walk.view(source), window, pads)
-    if stack is not None:
-        op = Conv(kernel.shape[0], window, _explicit(stack.pads), groups)
-        return unstacked(walk, node, stack, walk.builder.conv(node.name, stack.value, op, tensors))
-    value = walk.value(source)
-    if not (value.is_map or value.shape is None):
+    held = {} if vector is None else {"bias": Stored(vector.name)}
+    return kernel, {"kernel": Stored(kernel.name, "OIW" if len(kernel.shape) == 3 else "OIHW"), **held}
+
+
+def _pads(window: Window, padding: Pair | str) -> Pads:
+    if not isinstance(padding, str):
+        return both_sides(_pair(padding))
+    # The odd cell comes last, as in TensorFlow (torch/nn/modules/conv.py).
+    rows, columns = (window.extent(axis) - 1 if padding == "same" else 0 for axis in (0, 1))
+    return rows // 2, rows - rows // 2, columns // 2, columns - columns // 2
+
+
+def _map(x: Tensor) -> Tensor:
+    """Raises Unsupported for what is no map."""
+    if not (x.value.is_map or x.value.shape is None):
         raise Unsupported("of what is no map")
-    if turned:
-        more = _pair(walk, node, "output_padding", 0)
-        cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
-        return walk.builder.transposed(
-            node.name, value, ConvTranspose(kernel.shape[1] * groups, window, cut, groups), tensors
-        )
-    return walk.builder.conv(
-        node.name, value, Conv(kernel.shape[0], window, _explicit(pads), groups), tensors
-    )
+    return x
 
 
-def _along_channels(walk: Walk, node: AtenNode) -> View:
-    """conv1d, or what decompositions make of it."""
-    steps = [
-        _pair(walk, node, name, default) for name, default in (("stride", 1), ("dilation", 1), ("groups", 1))
-    ]
-    pads = node.arguments.get("padding")
-    if (
-        steps != [(1, 1)] * 3
-        or node.arguments.get("bias")
-        or node.arguments.get("transposed")
-        or isinstance(pads, str)
-    ):
-        raise Unsupported("along the channels with steps, groups, a bias or pads by a rule")
-    return along_channels(
-        walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0)
-    )
-
-
-def _of_row(walk: Walk, node: AtenNode, kernel: Tensor, bias: Tensor | None) -> View:
-    """A convolution over one axis, as one over a map of one row."""
-    value, padding = row(walk, node, node.arguments["input"]), node.arguments.get("padding")
-    if node.arguments.get("transposed") or isinstance(padding, str):
-        raise Unsupported("of 1 axis that is transposed or has pads by a rule")
-    stride, dilation, pad, groups = (_pair(walk, node, name, n)[0] for name, n in _STEPS)
-    window = Window((1, kernel.shape[2]), (1, stride), (1, dilation))
-    tensors = {"kernel": Stored(kernel.name, "OIW"), **({"bias": Stored(bias.name)} if bias else {})}
-    op = Conv(kernel.shape[0], window, _explicit((0, 0, pad, pad)), groups)
-    return of_row(walk, walk.builder.conv(node.name, value, op, tensors))
-
-
-def read_row_pool(walk: Walk, node: AtenNode) -> Read:
-    """avg_pool1d without pads, as a pool over a map of one row."""
-    value = row(walk, node, node.arguments["self"])
-    kernel = _pair(walk, node, "kernel_size", 1)[0]
-    stride = _pair(walk, node, "stride", 1)[0] if node.arguments.get("stride") else kernel
-    if any(whole_numbers(walk, node, "padding") if node.arguments.get("padding") else ()):
-        raise Unsupported("with pads")
-    window = Window((1, kernel), (1, stride))
-    convention = _explicit((0, 0, 0, 0), rounding=_rounding(node))
-    return of_row(walk, walk.builder.pool(node.name, value, "mean", window, convention))
-
-
-def read_max_pool(walk: Walk, node: AtenNode) -> Read:
-    """max_pool2d, whose pads take no part. Of a pool with places, nothing reads the places."""
-    convention = _explicit(both_sides(_pair(walk, node, "padding", 0)), LOWEST, rounding=_rounding(node))
-    return _pool(walk, node, node.name, "max", _pooled(walk, node), convention)
-
-
-def read_average_pool(walk: Walk, node: AtenNode) -> Read:
-    """avg_pool2d, which divides by all cells of a window and of the pads in it, or by the real ones, or by a
-    number.
-    """
-    window, divisor = _pooled(walk, node), node.arguments.get("divisor_override")
-    rounding = _rounding(node)
-    average: Average = "real_cells"
-    if divisor:
-        average = "full_window"
-    elif node.arguments.get("count_include_pad", True):
-        average = "clipped_window" if rounding == "ceil" else "full_window"
-    convention = _explicit(both_sides(_pair(walk, node, "padding", 0)), average=average, rounding=rounding)
-    factor = math.prod(window.kernel) / divisor if divisor else 1.0
-    name = node.name if factor == 1 else f"{node.name}:mean"
-    found = _pool(walk, node, name, "mean", window, convention)
-    return found if factor == 1 else apply(walk, node, found, Affine((factor,), (0.0,)))
-
-
-def _pool(
-    walk: Walk, node: AtenNode, name: str, function: Function, window: Window, convention: Convention
-) -> View:
-    """A pool of a map, or without pads of several maps of each image."""
-    view, plain = (
-        walk.view(node.arguments["self"]),
-        not any(convention.pads) and convention.rounding == "floor",
-    )
-    stack = stacked(walk, node, view, window, convention.pads) if plain else None
+def _conv(
+    x: Tensor, node: Node, window: Window, pads: Pads, sizes: tuple[int, int], tensors: Mapping[str, Stored]
+) -> View | Value:
+    """A convolution of a map, or of several maps of each image, with so many filters and groups."""
+    filters, groups = sizes
+    stack, conv = stacked(x.walk, node, x.view, window, pads), x.walk.builder.conv
     if stack is None:
-        value = walk.value(node.arguments["self"])
-        return walk.views.of(walk.builder.pool(name, value, function, window, convention))
+        op = Conv(filters, window, Convention.stated(pads, 0.0), groups)
+        return conv(node.name, _map(x).value, op, tensors)
+    op = Conv(filters, window, Convention.stated(stack.pads, 0.0), groups)
+    return unstacked(x.walk, node, stack, conv(node.name, stack.value, op, tensors))
+
+
+def _max_pool(
+    x: Tensor,
+    kernel_size: Pair,
+    stride: Pair = (),
+    padding: Pair = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The pads take no part. Of a pool with places, nothing reads the places."""
+    pads = both_sides(_pair(padding))
+    convention = Convention.stated(pads, LOWEST, rounding="ceil" if ceil_mode else "floor")
+    window = Window(_pair(kernel_size), _pair(stride or kernel_size), _pair(dilation))
+    return x.made("pool", lambda node: _pool(x, node, "max", window, convention))
+
+
+def _avg_pool(
+    x: Tensor,
+    kernel_size: Pair,
+    stride: Pair = (),
+    padding: Pair = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """It divides by all cells of a window and of the pads in it, or by the real ones, or by a number."""
+    window = Window(_pair(kernel_size), _pair(stride or kernel_size))
+    average: Average = "real_cells"
+    if divisor_override:
+        average = "full_window"
+    elif count_include_pad:
+        average = "clipped_window" if ceil_mode else "full_window"
+    pads = both_sides(_pair(padding))
+    convention = Convention.stated(pads, 0.0, average, "ceil" if ceil_mode else "floor")
+    found = x.made("mean", lambda node: _pool(x, node, "mean", window, convention))
+    factor = math.prod(window.kernel) / divisor_override if divisor_override else 1.0
+    return found if factor == 1 else factor * found
+
+
+def _avg_pool1d(
+    x: Tensor,
+    kernel_size: Pair,
+    stride: Pair = (),
+    padding: Pair = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Without pads, as a pool over a map of one row."""
+    if any(_pair(padding)):
+        raise Unsupported("with pads")
+    (_, cells), (_, step) = _pair(kernel_size), _pair(stride or kernel_size)
+    convention = Convention.stated((0, 0, 0, 0), 0.0, rounding="ceil" if ceil_mode else "floor")
+    return x.row().pool("mean", Window((1, cells), (1, step)), convention).without([2])
+
+
+def _pool(x: Tensor, node: Node, function: Reduced, window: Window, convention: Convention) -> Read:
+    """A pool of a map, or without pads of several maps of each image."""
+    plain = not any(convention.pads) and convention.rounding == "floor"
+    stack = stacked(x.walk, node, x.view, window, convention.pads) if plain else None
+    pool = x.walk.builder.pool
+    if stack is None:
+        return pool(node.name, x.value, function, window, convention)
     convention = replace(convention, rule="explicit", pads=stack.pads)
-    return unstacked(walk, node, stack, walk.builder.pool(name, stack.value, function, window, convention))
+    return unstacked(x.walk, node, stack, pool(node.name, stack.value, function, window, convention))
 
 
-def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
-    """adaptive_avg_pool2d and adaptive_max_pool2d."""
-    function: Function = "max" if "max" in node.op else "mean"
-    value = walk.value(node.arguments["self"])
-    if not value.is_map:
-        raise Unsupported("of what is no map")
-    stated = sizes_of(walk, node, "output_size")
-    return adaptive_pool(walk, node, value, function, (stated[0], stated[-1]))
+def _adaptive(function: Reduced) -> Function:
+    def adaptive(x: Tensor, output_size: Sequence[Dim]) -> Tensor:
+        if not x.value.is_map:
+            raise Unsupported("of what is no map")
+        counts = output_size[0], output_size[-1]
+        return x.made("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, counts))
+
+    return adaptive
 
 
-def read_adaptive_row(walk: Walk, node: AtenNode) -> Read:
-    """adaptive_avg_pool1d and adaptive_max_pool1d to one number."""
-    if node.arguments["output_size"] != [1]:
-        raise Unsupported("to more than one number")
-    return reduce(walk, node, node.arguments["self"], "max" if "max" in node.op else "mean", [-1], True)
+def _to_one_number(function: Reduced) -> Function:
+    def adaptive(x: Tensor, output_size: Sequence[int]) -> Tensor:
+        if output_size != [1]:
+            raise Unsupported("to more than one number")
+        return x.reduce(function, [-1], True)
+
+    return adaptive
 
 
-def _pooled(walk: Walk, node: AtenNode) -> Window:
-    kernel = _pair(walk, node, "kernel_size", 1)
-    stride = _pair(walk, node, "stride", 1) if node.arguments.get("stride") else kernel
-    return Window(kernel, stride, _pair(walk, node, "dilation", 1))
+def _pair(stated: Pair) -> tuple[int, int]:
+    numbers = [stated] if isinstance(stated, int) else stated
+    return numbers[0], numbers[-1]
 
 
-def _pair(walk: Walk, node: AtenNode, name: str, default: int) -> tuple[int, int]:
-    """Rows and columns of an argument, which may state both by one number."""
-    stated = node.arguments.get(name)
-    numbers: Sequence[int] = [default] if stated is None else whole_numbers(walk, node, name)
-    return (numbers[0], numbers[-1])
-
-
-def _rounding(node: AtenNode) -> Rounding:
-    return "ceil" if node.arguments.get("ceil_mode") else "floor"
-
-
-def _explicit(
-    pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor"
-) -> Convention:
-    return Convention.stated(pads, fill, average, rounding)
+FUNCTIONS: Mapping[str, Function] = {
+    **dict.fromkeys(("conv1d", "conv2d", "convolution"), _convolution),
+    **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), _max_pool),
+    **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d"), _adaptive("mean")),
+    "adaptive_avg_pool1d": _to_one_number("mean"),
+    "adaptive_max_pool1d": _to_one_number("max"),
+    "adaptive_max_pool2d": _adaptive("max"),
+    "avg_pool1d": _avg_pool1d,
+    "avg_pool2d": _avg_pool,
+    "conv_transpose2d": partial(_convolution, transposed=True),
+}

@@ -11,8 +11,8 @@ from typing import Any
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import Members
 from porter.formats.torch_export.constants import EXACT_TYPES
+from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, Program, Sizes
-from porter.formats.torch_export.ops import VIEWS
 
 _WRITES = {
     "aten.copy_.default": "src",

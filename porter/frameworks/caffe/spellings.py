@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.base.errors import GraphError
-from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
+from porter.filegraph.functions import SELU_ALPHA, SELU_GAMMA
 from porter.frameworks.caffe.maker import NONE, CaffeNode, Parameter, norm_name
 from porter.frameworks.caffe.sites import sides
 from porter.frameworks.numpy.nets import Held

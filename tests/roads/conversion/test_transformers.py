@@ -5,6 +5,7 @@ what porter wrote.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import pytest
 
 import porter
 from porter.base.errors import PorterError
-from porter.filegraph.products import Equation, Kernel, attention, with_kernel
-from porter.filegraph.views import View
+from porter.filegraph.products import Equation, Kernel
+from porter.filegraph.tensor import Tensor, attention
 from porter.formats.keras import arrays
 from porter.frameworks.tf.runtime import import_keras
 
@@ -98,37 +99,30 @@ Planted = Callable[[pytest.MonkeyPatch], None]
 def _keys_for_queries(patch: pytest.MonkeyPatch) -> None:
     right, other = arrays._part, {"query": "key", "key": "query"}
 
-    def wrong(layer: Any, part: str, *given: Any) -> View:
-        return right(layer, other.get(part, part), *given)
+    def wrong(layer: Any, part: str, x: Tensor, equation: Equation) -> Tensor:
+        return right(layer, other.get(part, part), x, equation)
 
     patch.setattr(arrays, "_part", wrong)
 
 
 def _heads_for_channels(patch: pytest.MonkeyPatch) -> None:
-    def wrong(walk: Any, name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
-        return with_kernel(
-            walk, name, view, Equation(*(axes.replace("chd", "cdh") for axes in equation)), kernel
-        )
+    right = Tensor.with_kernel
 
-    patch.setattr(arrays, "with_kernel", wrong)
+    def wrong(x: Tensor, equation: Equation, kernel: Kernel) -> Tensor:
+        return right(x, Equation(*(axes.replace("chd", "cdh") for axes in equation)), kernel)
+
+    patch.setattr(Tensor, "with_kernel", wrong)
 
 
 def _heads_in_another_order(patch: pytest.MonkeyPatch) -> None:
-    right = arrays._attending
+    def wrong(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attention(query, key, value.transpose([0, 2, 1, 3]).reshape(value.sizes))
 
-    def wrong(layer: Any, part: str, view: View, order: list[int], count: int) -> View:
-        found = right(layer, part, view, order, count)
-        turned = found.transposed([0, 2, 1, 3]).reshaped(found.known_sizes)
-        return layer.walk.as_array("turned", turned) if part == "value" else found
-
-    patch.setattr(arrays, "_attending", wrong)
+    patch.setattr(arrays, "attention", wrong)
 
 
 def _no_scale(patch: pytest.MonkeyPatch) -> None:
-    right = attention
-    patch.setattr(
-        arrays, "attention", lambda walk, node, heads, mask, scale: right(walk, node, heads, mask, 1.0)
-    )
+    patch.setattr(arrays, "attention", partial(attention, scale=1.0))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
+from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import NodeWalk
 from porter.graph import Flatten, Op
 from porter.graph.ops import Order
@@ -53,6 +54,18 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
         walk.give(node, given)
         sources = [(name, place) for place in range(len(given))]
     return builder.finish(walk.values(sources))
+
+
+def of_image(
+    function: Callable[[Tensor], Tensor], channels: int, size: tuple[int, int], order: Order = "HWC"
+) -> FileGraph:
+    """The graph of a function of an image."""
+    builder, node = Builder(channels, size, order), Node("end", "function")
+    flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], node.name}, Arrays({}), lambda node: node.op)
+    walk: NodeWalk[Node] = NodeWalk(builder, flow)
+    walk.found[IMAGE] = walk.views.of(builder.input)
+    walk.give(node, [function(Scope(walk, node).tensor(IMAGE)).outcome()])
+    return builder.finish([walk.value((node.name, 0))])
 
 
 def expect_in_both_layouts(last: Sequence[Step], first: Sequence[Step], ops: Sequence[Op | Foreign]) -> None:

@@ -17,6 +17,7 @@ import torch
 import porter
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
+from porter.filegraph.tensor import Tensor
 from porter.filegraph.to_graph import to_graph
 from porter.filegraph.walk import ReaderFault
 from porter.formats.keras.graph import read_graph
@@ -280,7 +281,7 @@ def test_a_layer_that_porter_has_an_op_for(
         ("MyLayer", {}, {"it/0": np.ones(3)}, "MyLayer"),
         ("ReLU", {"max_value": 6.0, "threshold": 1.0}, {},
             "ReLU with threshold 1 and another bound or slope"),
-        ("Activation", {"activation": "sparsemax"}, {}, "Activation with activation 'sparsemax' that"),
+        ("Activation", {"activation": "sparsemax"}, {}, "Activation with activation 'sparsemax'"),
         ("PReLU", {"shared_axes": [2, 3]}, {"it/alpha": np.ones((3, 1, 1))},
             "PReLU of slopes 3x1x1 for 8x8x3"),
         ("UpSampling2D", {"size": 2, "interpolation": "lanczos3"}, {},
@@ -971,7 +972,7 @@ def test_configs_with_anything_anywhere() -> None:
 
 @pytest.mark.parametrize("fault", [KeyError("it"), IndexError("it"), TypeError("it")])
 def test_a_fault_of_porters_is_no_damage(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(layer: Layer) -> None:
+    def fail(layer: Layer, x: Tensor) -> None:
         raise fault
 
     with pytest.raises(FileError, match="'it' cannot be read: ValueError it lacks 'cropping'"):

@@ -67,7 +67,7 @@ def test_a_random_crop_that_the_reader_leaves_out_though_it_resizes_is_refused(
     keras.Model(given, found).save(tmp_path / "net.keras")
     monkeypatch.setattr(
         "porter.formats.keras.layers.has_size",
-        lambda layer: layer.arguments["height"] == windows._size(layer.input)[0],
+        lambda layer, x: layer.arguments["height"] == windows._size(x)[0],
     )
     with pytest.raises(porter.PorterError, match=r"the file gives 'random_crop.*', for which porter takes"):
         porter.convert(tmp_path / "net.keras", out=tmp_path / "port")

@@ -185,7 +185,9 @@ def test_a_split_into_more_parts_than_there_are_is_not_counted_out(tmp_path: Pat
         for name, op, stated, reads in LINES
     ]
     graph = read_checkpoint(write_mxnet(tmp_path / "model", lines, arrays())).graph
-    assert graph is not None and graph.by_name["parts"].op == Foreign("SliceChannel of 8 cells into 1099511627776 parts")
+    assert graph is not None and graph.by_name["parts"].op == Foreign(
+        "SliceChannel of 8 cells into 1099511627776 parts"
+    )
 
 
 def test_operators_of_one_name_are_told_apart() -> None:

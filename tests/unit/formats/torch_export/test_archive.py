@@ -464,7 +464,8 @@ def test_what_an_op_that_porter_lacks_may_have_changed_is_named_too(tmp_path: Pa
         return value.logcumsumexp(1).relu_(), value + 1
 
     with pytest.raises(
-        MappingError, match=r"'logcumsumexp' .*, 'add' \(add since 'add' uses a value that 'relu_' .* has changed\)"
+        MappingError,
+        match=r"'logcumsumexp' .*, 'add' \(add since 'add' uses a value that 'relu_' .* has changed\)",
     ):
         open_source(find(export(Reads(call), torch.randn(1, 3, 4, 4), tmp_path)[0]))
 

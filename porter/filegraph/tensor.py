@@ -1,0 +1,591 @@
+"""Tensors with numpy's operations: the reader of an operator says what the operator computes as an
+expression.
+
+An operation becomes nodes of the graph when something reads its value. The one that a reader returns has the
+operator's name; those within it have that and a word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from inspect import Parameter, signature
+from typing import Any, Concatenate, Literal, ParamSpec
+
+import numpy as np
+
+from porter.filegraph import arithmetic, choices, layers, moves, patches, products, reductions, resampling
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import ELEMENTWISE, N, Node, Reference
+from porter.filegraph.dims import Dim, Numbers, Open, product
+from porter.filegraph.file_graph import Stored, Unsupported, first_of
+from porter.filegraph.places import place_of
+from porter.filegraph.views import View
+from porter.filegraph.walk import NodeWalk, Outputs, Read, Reader, Source, Walk, apply, within
+from porter.graph import Op, ops
+from porter.padding import Convention, Pads, Window
+
+Arithmetic = Literal["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"]
+Axes = Collection[int]
+"""Places of axes in the tensor as the file has it, from either end."""
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """A node that is being read, and what has been read before it."""
+
+    walk: Walk
+    node: Any
+
+    def tensor(self, source: Source) -> Tensor:
+        """A value or a constant that the node reads."""
+        return Tensor(self, "", lambda node: self.walk.view(source), source)
+
+    def constant(self, numbers: Numbers | float) -> Tensor:
+        """Numbers that the node states itself."""
+        array = np.asarray(numbers, np.float64)
+        name = repr(array.item()) if array.size == 1 else f"numbers {len(self.walk.flow.computed)}"
+        return self.tensor(self.walk.flow.stated(f"{self.node.name}:{name}", array))
+
+
+def _operation(
+    function: Callable[Concatenate[Walk, Node, Source, P], Read],
+) -> Callable[Concatenate[Tensor, P], Tensor]:
+    """A method that is an operation of another module."""
+
+    def operation(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
+        return x.made(function.__name__, lambda node: function(x.walk, node, x.source, *arguments, **named))
+
+    operation.__doc__ = function.__doc__
+    return operation
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """What an operator reads or gives: a value of the network, a constant of the file, or what operations
+    make of such tensors.
+
+    Attributes:
+        scope: the node in whose reading it is computed.
+        word: what it is called among the parts of that node.
+        make: adds what gives it, as the node that it is called with.
+        given: the value, if it is none that an operation makes.
+    """
+
+    scope: Scope
+    word: str
+    make: Callable[[Node], Read]
+    given: Source | None = None
+
+    @property
+    def walk(self) -> Walk:
+        return self.scope.walk
+
+    @cached_property
+    def source(self) -> Source:
+        """The value, as an operand of another operation."""
+        if self.given is not None:
+            return self.given
+        found = self.make(within(self.scope.node, self.word))
+        if isinstance(found, np.ndarray):
+            return self.walk.flow.stated(f"{self.scope.node.name}:{self.word}", found)
+        return self.walk.given(found)
+
+    def outcome(self) -> Read:
+        """The value, as what the operator gives."""
+        if self.given is not None or "source" in self.__dict__:
+            return self.walk.view(self.source)
+        return self.make(self.scope.node)
+
+    def made(self, word: str, make: Callable[[Node], Read]) -> Tensor:
+        """Another tensor of the same scope."""
+        return Tensor(self.scope, word, make)
+
+    def or_else(self, other: Tensor) -> Tensor:
+        """The same, or another one where porter has no op for it."""
+        return replace(self, make=lambda node: first_of(lambda: self.make(node), lambda: other.make(node)))
+
+    def saying(self, words: str) -> Tensor:
+        """The same, of which a refusal has these words first."""
+
+        def make(node: Node) -> Read:
+            try:
+                return self.make(node)
+            except Unsupported as error:
+                raise Unsupported(f"{words} {error}") from error
+
+        return replace(self, make=make)
+
+    # What is known of it.
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it depends on the pixels of the input."""
+        return self.walk.is_value(self.source)
+
+    @property
+    def reference(self) -> Reference:
+        """Raises Unsupported for a value that the operator computes itself."""
+        if isinstance(self.source, View):
+            raise Unsupported("of a value that it computes itself")
+        return self.source
+
+    @property
+    def view(self) -> View:
+        return self.walk.view(self.source)
+
+    @property
+    def value(self) -> Value:
+        """The value as a map or features."""
+        return self.walk.value(self.source)
+
+    @property
+    def sizes(self) -> tuple[Dim, ...]:
+        """Raises Unsupported for a value of unknown shape."""
+        return self.walk.known_sizes(self.source)
+
+    @property
+    def rank(self) -> int:
+        """The number of its axes; 0 for a value of unknown shape."""
+        return len(self.walk.sizes(self.source) or ())
+
+    def size(self, axis: int) -> Dim:
+        """Raises ValueError if the tensor has no such axis."""
+        return self.view.size(axis)
+
+    def number(self) -> float:
+        """Raises Unsupported if it is no single number that the file states."""
+        return self.walk.number(self.reference)
+
+    def integers(self) -> list[int]:
+        """Raises Unsupported if these are no whole numbers that the file states."""
+        return self.walk.integers(self.reference)
+
+    def dims(self) -> list[Dim]:
+        """As `integers`, of sizes, which may be open."""
+        return self.walk.dims(self.reference)
+
+    def numbers(self) -> Numbers:
+        """Raises Unsupported if the model computes it as it runs."""
+        return self.walk.numbers(self.reference)
+
+    # Each number.
+
+    def each(self, *links: Op) -> Tensor:
+        """Ops of each number, one after the other."""
+        word = links[-1].name if links else "same"
+        return self.made(word, lambda node: apply(self.walk, node, self.source, *links))
+
+    def __add__(self, other: Operand) -> Tensor:
+        return combined("sum", "Add", self, other)
+
+    def __radd__(self, other: float) -> Tensor:
+        return combined("sum", "Add", self, other)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return combined("difference", "Sub", self, other)
+
+    def __rsub__(self, other: float) -> Tensor:
+        return combined("difference", "Sub", self.scope.constant(other), self)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        return combined("product", "Mul", self, other)
+
+    def __rmul__(self, other: float) -> Tensor:
+        return combined("product", "Mul", self, other)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return combined("quotient", "Div", self, other)
+
+    def __rtruediv__(self, other: float) -> Tensor:
+        return combined("quotient", "Div", self.scope.constant(other), self)
+
+    def __pow__(self, other: Operand) -> Tensor:
+        return combined("power", "Pow", self, other)
+
+    def __abs__(self) -> Tensor:
+        return self.each(ops.Abs())
+
+    def __gt__(self, other: Operand) -> Tensor:
+        return compared("Greater", self, other)
+
+    def __ge__(self, other: Operand) -> Tensor:
+        return compared("GreaterOrEqual", self, other)
+
+    def __lt__(self, other: float) -> Tensor:
+        return compared("Less", self, other)
+
+    def __le__(self, other: float) -> Tensor:
+        return compared("LessOrEqual", self, other)
+
+    __neg__ = _operation(arithmetic.negative)
+    clip = _operation(arithmetic.clip)
+    filled = _operation(arithmetic.filled)
+
+    def prelu(self, slopes: Tensor) -> Tensor:
+        """The numbers below 0 times one slope, or one for each channel."""
+        return self.made(
+            "prelu", lambda node: arithmetic.slopes(self.walk, node, self.source, slopes.reference)
+        )
+
+    # Along axes. They stay with one cell if `keep`.
+
+    reduce = _operation(reductions.reduce)
+    softmax = _operation(reductions.softmax)
+    cumsum = _operation(products.running_sums)
+
+    def sum(self, axes: Axes, keep: bool = False) -> Tensor:
+        return self.reduce("sum", axes, keep)
+
+    def mean(self, axes: Axes, keep: bool = False) -> Tensor:
+        return self.reduce("mean", axes, keep)
+
+    def max(self, axes: Axes, keep: bool = False) -> Tensor:
+        return self.reduce("max", axes, keep)
+
+    def min(self, axes: Axes, keep: bool = False) -> Tensor:
+        return self.reduce("min", axes, keep)
+
+    # The axes themselves.
+
+    cells_as_channels = _operation(moves.cells_as_channels)
+    cut = _operation(moves.cut)
+    diagonal = _operation(moves.diagonal)
+    each_image = _operation(moves.each_image)
+    expand = _operation(moves.expand)
+    extend = _operation(moves.extend)
+    flatten = _operation(moves.flatten)
+    flip = _operation(moves.turned_round)
+    gather = _operation(moves.gather)
+    gather_cells = _operation(moves.gather_cells)
+    interleave = _operation(moves.interleave)
+    pad = _operation(moves.pad)
+    repeat = _operation(moves.repeat)
+    reshape = _operation(moves.reshape)
+    roll = _operation(moves.roll)
+    rot90 = _operation(moves.quarter_turns)
+    squeeze = _operation(moves.squeeze)
+    take = _operation(moves.take)
+    transpose = _operation(moves.transpose)
+    unsqueeze = _operation(moves.unsqueeze)
+    windows = _operation(moves.windows)
+
+    def split(self, axis: int, sizes: Sequence[Dim], keep: bool = True) -> list[Tensor]:
+        """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell,
+        and lose the axis.
+        """
+        parts = moves.split_sizes(self.size(axis), sizes)
+        starts = [sum(parts[:at]) for at in range(len(parts))]
+        cells = [slice(at, at + part) if keep else at for at, part in zip(starts, parts, strict=True)]
+        return [self.cut({axis: each}) for each in cells]
+
+    def without(self, axes: Axes) -> Tensor:
+        """Without axes of one cell."""
+        return self.made("squeezed", lambda node: self.view.without(axes))
+
+    # Layers, by stored tensors.
+
+    dense = _operation(products.dense)
+    with_kernel = _operation(products.with_kernel)
+    with_matrices = _operation(products.with_matrices)
+    map_of_patches = _operation(patches.map_of_patches)
+    patches = _operation(patches.patches)
+    resize = _operation(resampling.resize)
+
+    def op(self, op: Op, **tensors: Stored) -> Tensor:
+        """An op of a map or features."""
+        return self.made(
+            op.name, lambda node: self.walk.builder.add(node.name, op, self.value, tensors=tensors)
+        )
+
+    def affine(self, scale: Numbers, offset: Numbers, tensors: Mapping[str, Stored] | None = None) -> Tensor:
+        """A map or features times a number or one for each channel, and such a number more. The file may have
+        these as tensors, by role.
+        """
+        return self.made(
+            "affine",
+            lambda node: self.walk.builder.affine(node.name, self.value, scale, offset, tensors),
+        )
+
+    def normed_groups(self, axes: Axes) -> int | None:
+        """The groups of a map's channels that a norm over these axes is of; None if it is of none."""
+        view = self.walk.kept(self.source)
+        return self.walk.views.normed_groups(view, axes) if view.value.is_map else None
+
+    def linear(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
+        """A dense layer over the last axis."""
+
+        def make(node: Node) -> View:
+            view = self.walk.by_cell(self.source)
+            return self.walk.views.like(view, self.walk.builder.dense(node.name, view.value, units, tensors))
+
+        return self.made("dense", make)
+
+    def conv(self, op: ops.Conv, tensors: Mapping[str, Stored]) -> Tensor:
+        return self.made("conv", lambda node: self.walk.builder.conv(node.name, self.value, op, tensors))
+
+    def pool(self, function: ops.Function, window: Window, convention: Convention) -> Tensor:
+        return self.made(
+            "pool", lambda node: self.walk.builder.pool(node.name, self.value, function, window, convention)
+        )
+
+    def pad_map(self, pads: Pads, fill: float = 0.0) -> Tensor:
+        """Pads around a map, which the window behind them may take in; negative ones crop it."""
+        return self.made("pad", lambda node: self.walk.builder.pad(node.name, self.value, pads, fill))
+
+    def row(self) -> Tensor:
+        """A tensor N×C×L, or N×L×C, as a map of one row."""
+        return self.made("row", lambda node: layers.row(self.walk, node, self.source))
+
+    def along(
+        self, axes: Axes, op: Op, tensors: Mapping[str, Stored] | None = None, of_map: bool = False
+    ) -> Tensor:
+        """An op of each cell, where these axes together are the channels, in their order in the tensor.
+
+        Args:
+            of_map: the op takes no arrays, whose cells are then put on a map.
+        """
+        held = tensors or {}
+        return self.made(op.name, lambda node: _along(self.walk, node, self.source, axes, op, held, of_map))
+
+    def batch_norm(self, epsilon: float, momentum: float = 0.0, **tensors: Tensor | None) -> Tensor:
+        """By stored vectors; a momentum as in torch, and 0 where the file does not state it."""
+        stored = _stored(tensors)
+        return self.made(
+            "norm",
+            lambda node: arithmetic.batch_norm(self.walk, node, self.source, stored, epsilon, momentum),
+        )
+
+    def layer_norm(self, axes: Axes, epsilon: float, **tensors: Tensor | None) -> Tensor:
+        """Over the last axes."""
+        stored = _stored(tensors)
+        op = ops.LayerNorm(epsilon, "gamma" in stored, "beta" in stored)
+        return self._norm(op, stored, axes)
+
+    def rms_norm(self, axes: Axes, epsilon: float, gamma: Tensor | None = None) -> Tensor:
+        """Over the last axes."""
+        return self._norm(ops.RmsNorm(epsilon, gamma is not None), _stored({"gamma": gamma}), axes)
+
+    def _norm(self, op: ops.LayerNorm | ops.RmsNorm, stored: Mapping[str, Reference], axes: Axes) -> Tensor:
+        return self.made(
+            "norm", lambda node: arithmetic.norm_of_cells(self.walk, node, self.source, op, stored, axes)
+        )
+
+    def group_norm(self, groups: int, epsilon: float, **tensors: Tensor | None) -> Tensor:
+        """Over all cells of each group of channels."""
+        stored = _stored(tensors)
+        return self.made(
+            "norm",
+            lambda node: arithmetic.group_norm(self.walk, node, self.source, groups, stored, epsilon),
+        )
+
+    def instance_norm(self, epsilon: float, **tensors: Tensor | None) -> Tensor:
+        """Over all axes but the first two, which are the batch and the channels, or groups of channels."""
+        stored = _stored(tensors)
+        return self.made(
+            "norm", lambda node: arithmetic.instance_norm(self.walk, node, self.source, stored, epsilon)
+        )
+
+
+def _stored(tensors: Mapping[str, Tensor | None]) -> dict[str, Reference]:
+    """Tensors by role, without those that are not given."""
+    return {role: tensor.reference for role, tensor in tensors.items() if tensor is not None}
+
+
+def _along(
+    walk: Walk,
+    node: Node,
+    source: Source,
+    axes: Axes,
+    op: Op,
+    tensors: Mapping[str, Stored],
+    of_map: bool,
+) -> View:
+    def added(view: View, held: Mapping[str, Stored]) -> View:
+        cells = walk.on_map(f"{node.name}:cells", view) if of_map else view
+        return walk.views.like(cells, walk.builder.add(node.name, op, cells.value, tensors=held))
+
+    view = walk.kept(source)
+    sizes = view.sizes or ()
+    places = sorted(place_of(axis, len(sizes)) for axis in axes)
+    if places == [len(sizes) - 1]:
+        return added(walk.by_cell(source), tensors)
+    if len(places) == 1 and walk.views.has_channels(view, *places) and not view.value.is_array:
+        return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=tensors))
+    order = [*(place for place in range(len(sizes)) if place not in places), *places]
+    wide = [sizes[place] for place in places]
+    if order[0] != 0 or any(isinstance(size, Open) for size in wide):
+        raise Unsupported(f"over the axes {[*axes]!r:.40}")
+    turned = view.transposed(order)
+    flat = turned.reshaped([*turned.known_sizes[: -len(places)], product(wide)])
+    joined = {role: replace(stored, axes="O" * len(places)) for role, stored in tensors.items()}
+    given = added(walk.as_array(f"{node.name}:flat", flat), joined)
+    found = given.reshaped(turned.known_sizes).restored(order)
+    return walk.views.as_held(f"{node.name}:map", found, view)
+
+
+Operand = Tensor | float
+
+
+def combined(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
+    """Arithmetic with two tensors, of which one may be a number; of constants a constant."""
+    first = next(each for each in operands if isinstance(each, Tensor))
+    tensors = [each if isinstance(each, Tensor) else first.scope.constant(each) for each in operands]
+
+    def make(node: Node) -> Read:
+        sources = [each.source for each in tensors]
+        numbers = [first.walk.constant(each) for each in sources if not first.walk.is_live(each)]
+        if len(numbers) == len(sources) and all(each is not None for each in numbers):
+            return np.asarray(ELEMENTWISE[kind](*numbers))
+        return arithmetic.combine(first.walk, node, kind, sources)
+
+    return first.made(word, make)
+
+
+def compared(kind: str, first: Tensor, second: Operand) -> Tensor:
+    """1 where a comparison holds, 0 elsewhere."""
+    other = second if isinstance(second, Tensor) else first.scope.constant(second)
+    return first.made(
+        kind.lower(), lambda node: choices.compare(first.walk, node, kind, (first.source, other.source))
+    )
+
+
+def maximum(first: Tensor, second: Operand) -> Tensor:
+    return combined("larger", "Max", first, second)
+
+
+def minimum(first: Tensor, second: Operand) -> Tensor:
+    return combined("smaller", "Min", first, second)
+
+
+def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """The first value where a comparison holds, otherwise the second."""
+    return test.made(
+        "chosen",
+        lambda node: choices.choose(test.walk, node, test.source, first.source, second.source),
+    )
+
+
+def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors one after the other along an axis."""
+    first = tensors[0]
+    return first.made(
+        "joined", lambda node: moves.concat(first.walk, node, [each.source for each in tensors], axis)
+    )
+
+
+def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Values one after the other along a new axis."""
+    first = tensors[0]
+    if not all(each.is_value for each in tensors):
+        raise Unsupported("with a constant")
+    return first.made(
+        "stack", lambda node: moves.stack(first.walk, node, [each.source for each in tensors], axis)
+    )
+
+
+def einsum(equation: str, *tensors: Tensor) -> Tensor:
+    first = tensors[0]
+    return first.made(
+        "product",
+        lambda node: products.einsum(first.walk, node, equation, [each.source for each in tensors]),
+    )
+
+
+def matmul(first: Tensor, second: Tensor, turned: Sequence[bool] = (False, False)) -> Tensor:
+    """The product of two values over their last two axes, or over these axes `turned`."""
+    return first.made(
+        "product",
+        lambda node: products.matmul(first.walk, node, (first.source, second.source), turned),
+    )
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Reference | None = None,
+    scale: float | None = None,
+    cap: float = 0.0,
+) -> Tensor:
+    """softmax(scale * q @ k^T + mask) @ v over the last two axes; the usual scale is one over the root of q's
+    channels. Under a `cap`, scores are cap * tanh(score / cap).
+    """
+    walk = query.walk
+
+    def make(node: Node) -> View:
+        heads = [
+            walk.as_array(f"{node.name}:{word}", each.view)
+            if isinstance(each.source, View)
+            else walk.array(each.source)
+            for word, each in (("query", query), ("key", key), ("value", value))
+        ]
+        return products.attention(walk, node, heads, mask, scale, cap)
+
+    return query.made("attention", make)
+
+
+def by_matrix(matrix: Tensor, x: Tensor) -> Tensor:
+    """A stored matrix times the matrices of a value."""
+    return x.made("product", lambda node: products.by_matrix(x.walk, node, matrix.reference, x.source))
+
+
+def merged(kind: str, tensors: Sequence[Tensor]) -> Tensor:
+    """A sum, product, mean or extreme of several tensors."""
+    first = tensors[0]
+    return first.made(
+        kind.lower(),
+        lambda node: arithmetic.combine(first.walk, node, kind, [each.source for each in tensors]),
+    )
+
+
+def outputs(found: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
+    """What an operator gives, from what its reader returns."""
+    if isinstance(found, Tensor):
+        return found.outcome()
+    if isinstance(found, Sequence):
+        return [each.outcome() if isinstance(each, Tensor) else each for each in found]
+    return found
+
+
+def expression(function: Callable[..., Tensor]) -> Reader[N]:
+    """Reads a node as a function of the tensors that it reads."""
+
+    def read(walk: NodeWalk[N], node: N) -> Outputs:
+        return outputs(called(function, *map(Scope(walk, node).tensor, node.inputs)))
+
+    return read
+
+
+def reads(function: Callable[..., Any]) -> Reader[N]:
+    """Reads a node as a function of the node, for what it states, and of the tensors that it reads."""
+
+    def read(walk: NodeWalk[N], node: N) -> Outputs:
+        return outputs(called(function, node, *map(Scope(walk, node).tensor, node.inputs)))
+
+    return read
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of values gives, of which a file may state any number.
+
+    Raises:
+        Unsupported: the function takes another number of them.
+    """
+    least, most = _counts(function)
+    if not least <= len(arguments) <= most:
+        values = [each for each in arguments if isinstance(each, Tensor)]
+        raise Unsupported(f"of {len(values)} value{'s' * (len(values) != 1)}")
+    return function(*arguments)
+
+
+@cache
+def _counts(function: Callable[..., Any]) -> tuple[int, float]:
+    """The least and the most that a function takes."""
+    taken = [each for each in signature(function).parameters.values() if each.kind != Parameter.KEYWORD_ONLY]
+    listed = [each for each in taken if each.kind == Parameter.VAR_POSITIONAL]
+    needed = [each for each in taken if each not in listed and each.default is Parameter.empty]
+    return len(needed), math.inf if listed else len(taken)

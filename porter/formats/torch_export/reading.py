@@ -1,0 +1,87 @@
+"""Readers of ATen's ops as functions of their arguments, under the names that torch's schemas give these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from inspect import Parameter, signature
+from typing import Any
+
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.tensor import Scope, Tensor, outputs
+from porter.filegraph.walk import Outputs
+from porter.formats.torch_export.nodes import OPERANDS, AtenNode, Walk
+from porter.formats.torch_export.plain import Row
+from porter.formats.torch_export.sizes import SIZES, sizes_of
+
+Reader = Callable[[Walk, AtenNode], Outputs]
+Function = Callable[..., Tensor | Outputs | Sequence[Tensor | None]]
+_NAMES = {"self": "x", "input": "x"}
+"""What parameters are called for arguments of these names."""
+
+
+@cache
+def _parameters(function: Function) -> Mapping[str, Parameter]:
+    return signature(function).parameters
+
+
+def reads(function: Function) -> Reader:
+    """A reader by a function, whose parameter `x` is the op's first value, and `scope` the node that is being
+    read. It is given values as tensors, sizes as sizes, and only what is not None.
+
+    An argument that the function does not take is refused by its name, because the op would be another one
+    without it.
+    """
+    known = _parameters(function)
+
+    def read(walk: Walk, node: AtenNode) -> Outputs:
+        scope = Scope(walk, node)
+        stated = {
+            _NAMES.get(name, name): _given(scope, name, each)
+            for name, each in node.arguments.items()
+            if each is not None
+        }
+        for name in stated.keys() - known.keys():
+            raise Unsupported(f"with {name}")
+        for name, parameter in known.items():
+            if name == "scope":
+                stated[name] = scope
+            elif name not in stated and parameter.default is Parameter.empty:
+                raise ValueError(f"it lacks the argument '{name}'")
+        return outputs(function(**stated))
+
+    return read
+
+
+def _given(scope: Scope, name: str, stated: Any) -> Any:
+    """An argument, with its values as tensors; with sizes of values as numbers."""
+    several = stated if isinstance(stated, list) else [stated]
+    nodes = scope.walk.flow.nodes
+    if name not in OPERANDS and any(_is_size(nodes, each) for each in several):
+        numbers = sizes_of(scope.walk, scope.node, name, first_value(scope.node))
+        return numbers if isinstance(stated, list) else numbers[0]
+    found = [scope.tensor(each) if isinstance(each, tuple) else each for each in several]
+    return found if isinstance(stated, list) else found[0]
+
+
+def _is_size(nodes: Mapping[str, AtenNode], stated: Any) -> bool:
+    return isinstance(stated, tuple) and nodes[stated[0]].op in SIZES
+
+
+def first_value(node: AtenNode) -> Reference | None:
+    """The value that a node works on; None where it works on something else."""
+    found = node.arguments.get("self", node.arguments.get("input"))
+    return found if isinstance(found, tuple) else None
+
+
+def reads_row(row: Row) -> Reader:
+    """A reader of an op of each number."""
+
+    def read(walk: Walk, node: AtenNode) -> Outputs:
+        source = first_value(node)
+        if source is None:
+            raise ValueError("it works on no value")
+        return Scope(walk, node).tensor(source).each(row.read(node)).outcome()
+
+    return read
