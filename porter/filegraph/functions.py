@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import reduce
-from operator import mul
+from operator import add, mul
 
 import numpy as np
 
@@ -181,6 +181,47 @@ def _distance(x: Tensor, other: Tensor) -> Tensor:
         if not each.is_value and not np.isfinite(each.numbers()).all():
             raise Unsupported("to numbers that are not finite")
     return abs(x - other)
+
+
+def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """The first value where a comparison holds, otherwise the second: a sum, since a comparison is 1 where it
+    holds and 0 elsewhere. Either may be a constant.
+    """
+    if not test.walk.is_live(test.source):
+        return _by_stored(test, first, second)
+    zeros = [test.walk.blank.get(each.source) == test.view.sizes for each in (first, second)]
+    # Only the other value is left of the sum.
+    if zeros[0]:
+        return _share(1.0 - test, second)
+    return _share(test, first) if zeros[1] else _share(test, first) + _share(1.0 - test, second)
+
+
+def _share(test: Tensor, x: Tensor) -> Tensor:
+    numbers = None if x.walk.is_live(x.source) else x.walk.constant(x.source)
+    if numbers is not None and not np.isfinite(numbers).all():
+        raise Unsupported("of numbers that are not finite")
+    return test * x
+
+
+def _by_stored(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """As `where`, by truths that the file stores: each value times ones and zeros."""
+    walk = test.walk
+    truths = walk.constant(walk.unrepeated(test.source))
+    if truths is None or truths.dtype.kind != "b":
+        raise Unsupported("by what the file stores")
+    values, added = list[Tensor](), np.zeros(())
+    for x, share in ((first, truths), (second, ~truths)):
+        if x.is_value:
+            values.append(x * test.scope.constant(share))
+            continue
+        numbers = walk.constant(walk.unrepeated(x.source))
+        if numbers is None:
+            raise Unsupported("by what the file stores")
+        added = added + np.where(share, numbers, 0.0)
+    if not values:
+        raise Unsupported("of what the file stores")
+    found = reduce(add, values)
+    return found + test.scope.constant(added) if np.any(added) else found
 
 
 # Along axes.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.arithmetic import with_stored
+from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import Dim, Numbers, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
@@ -259,23 +260,6 @@ def _slice(part: slice, size: Dim) -> slice:
     return slice(start, stop, part.step)
 
 
-def split(
-    walk: Walk, node: Node, source: Source, place: int, sizes: Sequence[Dim], keep: bool = True
-) -> list[View]:
-    """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and
-    lose the axis.
-    """
-    view = walk.kept(source)
-    wanted = split_sizes(view.size(place), sizes)
-    found = list[View]()
-    for index, part in enumerate(wanted):
-        start = sum(wanted[:index])
-        name = f"{node.name}:{index}" if index else node.name
-        cells = slice(start, start + part) if keep else start
-        found.append(_cut(walk, name, view, {place: cells}))
-    return found
-
-
 def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[int]:
     """The sizes of the parts of an axis, of which -1 is what is left.
 
@@ -289,16 +273,6 @@ def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[int]:
     if sum(wanted) != size:
         raise Unsupported(f"of {size} cells into {text(stated)}")
     return wanted
-
-
-def split_evenly(
-    walk: Walk, node: Node, source: Source, place: int, count: int, keep: bool = True
-) -> list[View]:
-    """As `split`, into `count` parts of one size."""
-    size = walk.known_sizes(source)[place]
-    if not isinstance(size, int) or not 0 < count <= size:
-        raise Unsupported(f"of {text([size])} cells into {count} parts")
-    return split(walk, node, source, place, [size // count] * count, keep)
 
 
 def gather(walk: Walk, node: Node, source: Source, place: int, places: Sequence[int]) -> View:
@@ -753,3 +727,21 @@ def cells_as_channels(
     return apart.transposed(order).reshaped(
         [images, whole, *ends] if channels_first else [images, *ends, whole]
     )
+
+
+def row(walk: Walk, node: Node, source: Source) -> Value:
+    """A tensor of one axis beside batch and channels as a map of one row, for windows over that axis.
+
+    Raises:
+        Unsupported: it has other axes.
+    """
+    view = walk.view(source)
+    if len(view.known_axes) == 3:
+        value = walk.views.settled(f"{node.name}:row", view.with_axes([_rows(walk)]))
+        if value.is_map:
+            return value
+    raise Unsupported("of one axis of what is no row of cells")
+
+
+def _rows(walk: Walk) -> int:
+    return walk.views.layout().index("rows")

@@ -150,11 +150,6 @@ def _softmax_of_last(walk: Walk, node: Node, whole: View, last: Sequence[int], o
     return apart.restored(order)
 
 
-def log_softmax(walk: Walk, node: Node, source: Source, place: int) -> View:
-    """As `softmax`, of its logarithm."""
-    return softmax(walk, node, source, place, op=LogSoftmax())
-
-
 def root(walk: NodeWalk[N], node: N, keeps: Callable[[N], bool]) -> View:
     """A root, which may be the last op of a norm.
 

@@ -16,10 +16,10 @@ from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 
-from porter.filegraph import arithmetic, choices, layers, moves, patches, products, reductions, resampling
-from porter.filegraph.builder import Value
+from porter.filegraph import arithmetic, moves, patches, products, reductions, resampling
+from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import ELEMENTWISE, N, Node, Reference
-from porter.filegraph.dims import Dim, Numbers, Open, product
+from porter.filegraph.dims import Dim, Numbers, Open, product, text
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
@@ -140,6 +140,8 @@ class Tensor:
     @property
     def value(self) -> Value:
         """The value as a map or features."""
+        if isinstance(self.source, View):
+            return self.walk.views.settled(f"{self.scope.node.name}:{self.word}", self.source)
         return self.walk.value(self.source)
 
     @property
@@ -209,17 +211,19 @@ class Tensor:
     def __abs__(self) -> Tensor:
         return self.each(ops.Abs())
 
+    # A comparison is 1 where it holds and 0 elsewhere, by the sign of a difference, which is exact.
+
     def __gt__(self, other: Operand) -> Tensor:
-        return compared("Greater", self, other)
+        return (self - other).each(ops.Step())
 
     def __ge__(self, other: Operand) -> Tensor:
-        return compared("GreaterOrEqual", self, other)
+        return (self - other).each(ops.Step(True))
 
     def __lt__(self, other: float) -> Tensor:
-        return compared("Less", self, other)
+        return (other - self).each(ops.Step())
 
     def __le__(self, other: float) -> Tensor:
-        return compared("LessOrEqual", self, other)
+        return (other - self).each(ops.Step(True))
 
     __neg__ = _operation(arithmetic.negative)
     clip = _operation(arithmetic.clip)
@@ -282,6 +286,13 @@ class Tensor:
         cells = [slice(at, at + part) if keep else at for at, part in zip(starts, parts, strict=True)]
         return [self.cut({axis: each}) for each in cells]
 
+    def split_evenly(self, axis: int, count: int, keep: bool = True) -> list[Tensor]:
+        """As `split`, into parts of one size."""
+        size = self.sizes[axis]
+        if not isinstance(size, int) or not 0 < count <= size:
+            raise Unsupported(f"of {text([size])} cells into {count} parts")
+        return self.split(axis, [size // count] * count, keep)
+
     def without(self, axes: Axes) -> Tensor:
         """Without axes of one cell."""
         return self.made("squeezed", lambda node: self.view.without(axes))
@@ -324,6 +335,16 @@ class Tensor:
 
         return self.made("dense", make)
 
+    def fully_connected(self, units: int, tensors: Mapping[str, Stored]) -> Tensor:
+        """A dense layer of features, or over the channels of a map."""
+        return self.made("dense", lambda node: self.walk.builder.dense(node.name, self.value, units, tensors))
+
+    def global_pool(self, function: ops.Function) -> Tensor:
+        """A map with one cell."""
+        return self.made(
+            function, lambda node: self.walk.builder.reduce(node.name, self.value, function, CELLS)
+        )
+
     def conv(self, op: ops.Conv, tensors: Mapping[str, Stored]) -> Tensor:
         return self.made("conv", lambda node: self.walk.builder.conv(node.name, self.value, op, tensors))
 
@@ -338,7 +359,11 @@ class Tensor:
 
     def row(self) -> Tensor:
         """A tensor N×C×L, or N×L×C, as a map of one row."""
-        return self.made("row", lambda node: layers.row(self.walk, node, self.source))
+        return self.made("row", lambda node: moves.row(self.walk, node, self.source))
+
+    def of_row(self) -> Tensor:
+        """The tensor that such a map is."""
+        return self.made("of_row", lambda node: self.view.without([self.walk.views.layout().index("rows")]))
 
     def along(
         self, axes: Axes, op: Op, tensors: Mapping[str, Stored] | None = None, of_map: bool = False
@@ -445,28 +470,12 @@ def combined(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
     return first.made(word, make)
 
 
-def compared(kind: str, first: Tensor, second: Operand) -> Tensor:
-    """1 where a comparison holds, 0 elsewhere."""
-    other = second if isinstance(second, Tensor) else first.scope.constant(second)
-    return first.made(
-        kind.lower(), lambda node: choices.compare(first.walk, node, kind, (first.source, other.source))
-    )
-
-
 def maximum(first: Tensor, second: Operand) -> Tensor:
     return combined("larger", "Max", first, second)
 
 
 def minimum(first: Tensor, second: Operand) -> Tensor:
     return combined("smaller", "Min", first, second)
-
-
-def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """The first value where a comparison holds, otherwise the second."""
-    return test.made(
-        "chosen",
-        lambda node: choices.choose(test.walk, node, test.source, first.source, second.source),
-    )
 
 
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:

@@ -5,17 +5,14 @@ transposed convolutions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
-from porter.filegraph import moves
-from porter.filegraph.dataflow import MOST_OF_SIZES, Node, Reference
+from porter.filegraph.dataflow import MOST_OF_SIZES, Reference
 from porter.filegraph.dims import Dim, Numbers, known, ratio
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.resampling import resize
-from porter.filegraph.views import View
-from porter.filegraph.walk import Image, Read, Walk
+from porter.filegraph.tensor import Tensor
+from porter.filegraph.walk import Image
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
 from porter.padding import ANY, Pads, Size, Window
@@ -116,59 +113,23 @@ def further_image(
     return Image(source, channels, ANY if (rows, columns) == cells else (rows, columns)) if channels else None
 
 
-def read_slice(
-    walk: Walk, node: Node, index: Callable[[int, list[list[Dim]]], Sequence[slice | int | None]]
-) -> Read:
-    """A Slice or a StridedSlice; `index` is what it takes of so many axes by its bounds, as numpy's."""
-    bounds = [walk.dims(source) for source in node.inputs[1:]]
-    sizes = walk.known_sizes(node.source)
-    if len(bounds) != (2 if node.op.upper() == "SLICE" else 3):
-        raise ValueError(f"{len(bounds)} bounds")
-    return moves.take(walk, node, node.source, index(len(sizes), bounds))
-
-
-def read_split(
-    walk: Walk, node: Node, kind: Literal["Split", "SplitV", "Unpack"], axis: int, count: int
-) -> list[View]:
-    """Split (axis, value), SplitV (value, sizes, axis) and Unpack, whose `axis` is an attribute, into `count`
-    parts.
-    """
-    source, place = {"Split": node.inputs[::-1], "SplitV": (node.source, node.inputs[-1])}.get(
-        kind, (node.source, None)
-    )
-    stated = axis if place is None else walk.number(place)
-    if kind != "SplitV":
-        return moves.split_evenly(walk, node, source, int(stated), count, kind == "Split")
-    return moves.split(walk, node, source, int(stated), walk.dims(node.inputs[1]))
-
-
-def read_stack(walk: Walk, node: Node, axis: int) -> View:
-    if not all(map(walk.is_value, node.inputs)):
-        raise Unsupported("with a constant")
-    return moves.stack(walk, node, node.inputs, axis)
-
-
-def pads_of(walk: Walk, node: Node) -> dict[int, tuple[int, int]]:
-    """The cells before and after of a pad, by axis.
-
-    Raises:
-        Unsupported: they depend on pixels.
-    """
-    table = walk.numbers(node.inputs[1])
-    if table.ndim != 2:
+def pads_of(table: Tensor) -> dict[int, tuple[int, int]]:
+    """The cells before and after of a pad, by axis."""
+    numbers = table.numbers()
+    if numbers.ndim != 2:
         raise ValueError("pads that are no pairs")
-    return {place: (before, after) for place, (before, after) in enumerate(table.tolist())}
+    return {place: (before, after) for place, (before, after) in enumerate(numbers.tolist())}
 
 
-def read_resize(walk: Walk, node: Node, how: Callable[[Sequence[int]], Resize]) -> View:
+def resized(x: Tensor, sizes: Tensor, how: Callable[[Sequence[int]], Resize]) -> Tensor:
     """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`,
     by their factors.
     """
-    sizes, wanted = walk.known_sizes(node.source), walk.dims(node.inputs[1])
-    if len(sizes) != 4 or len(wanted) != 2:
-        raise Unsupported(f"of {len(sizes)} axes")
-    op = how([ratio(new, old) or 0 for new, old in zip(wanted, sizes[1:3], strict=True)])
-    return resize(walk, node, node.source, op, {}, {1: wanted[0], 2: wanted[1]})
+    own, wanted = x.sizes, sizes.dims()
+    if len(own) != 4 or len(wanted) != 2:
+        raise Unsupported(f"of {len(own)} axes")
+    op = how([ratio(new, old) or 0 for new, old in zip(wanted, own[1:3], strict=True)])
+    return x.resize(op, {}, {1: wanted[0], 2: wanted[1]})
 
 
 def numbers_from(start: Numbers, limit: Numbers, step: Numbers) -> Numbers:

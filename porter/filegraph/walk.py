@@ -489,10 +489,6 @@ class NodeWalk(Generic[N]):
             None if names is None else ([view.value for view in views], partial(self.views.laid, names=names))
         )
 
-    def first(self, node: N) -> Value:
-        """A node's first value, as a map or features."""
-        return self.value(node.source)
-
     def values(self, sources: Iterable[Reference]) -> list[Value]:
         return [self.value(source) for source in sources]
 
@@ -736,34 +732,9 @@ def apply(walk: Walk, node: Node, source: Source, *ops: Op) -> View:
     return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))
 
 
-def by_numbers(move: Callable[[NodeWalk[N], N, Reference, list[int]], Read]) -> Reader[N]:
-    """Reads a move of the first value by the whole numbers of the second, if these are not computed from
-    pixels.
-    """
-
-    def read(walk: NodeWalk[N], node: N) -> Read:
-        return move(walk, node, node.source, walk.integers(node.inputs[1]))
-
-    return read
-
-
-def by_sizes(move: Callable[[NodeWalk[N], N, Reference, list[Dim]], Read]) -> Reader[N]:
-    """As `by_numbers`, of a move by sizes, which may be open."""
-
-    def read(walk: NodeWalk[N], node: N) -> Read:
-        return move(walk, node, node.source, walk.dims(node.inputs[1]))
-
-    return read
-
-
 def always(op: Op) -> Reader[N]:
     """Reads a node of one value as this op."""
     return unary(lambda node: op)
-
-
-def of_map(make: Callable[[N], Op]) -> Reader[N]:
-    """Reads a node of one map as this op."""
-    return lambda walk, node: walk.builder.add(node.name, make(node), walk.first(node))
 
 
 def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:

@@ -15,6 +15,7 @@ import pytest
 import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.tensor import reads
 from porter.filegraph.walk import Reader, always
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
@@ -103,7 +104,10 @@ MISTAKES: Mapping[str, tuple[str, Any]] = {
     "another slope": ("READERS", _stated("leaky_relu", slope=0.11)),
     "a sum that is not divided": ("READERS", _stated("lrn", alpha=0.9)),
     "no bound": ("READERS", {**read.READERS, "relu6": always(Relu())}),
-    "the other order": ("READERS", {**read.READERS, "flatten": read._op(Flatten(5, 6, "HWC"))}),
+    "the other order": (
+        "READERS",
+        {**read.READERS, "flatten": reads(lambda layer, x: x.op(Flatten(5, 6, "HWC")))},
+    ),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,25 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError
-from porter.filegraph import moves
-from porter.filegraph.arithmetic import batch_norm, clip, combine
-from porter.filegraph.builder import CELLS
+from porter.filegraph import functions
+from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dims import known
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
-from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
+from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.reductions import softmax
-from porter.filegraph.walk import Image, NodeWalk, Outputs, Read, Reader, always, apply, unary
+from porter.filegraph.tensor import Tensor, concat, merged, reads
+from porter.filegraph.walk import Image, Reader, always
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_bounded
 from porter.formats.protobuf import MOST_BYTES
-from porter.graph import ops
+from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Size, Window
-
-Walk = NodeWalk[Layer]
 
 _NET, _WEIGHTS = ".prototxt", ".caffemodel"
 _MOST_TEXT = 8 << 20
@@ -217,26 +215,22 @@ def _held(layer: Layer, axes: str) -> dict[str, Stored]:
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias else {})}
 
 
-def _conv(walk: Walk, layer: Layer) -> Read:
+def _conv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
     if layer.parameters.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
-    filters, stated = walk.flow.constants.declared(layer.blobs[0]) or (), layer.parameters
-    depthwise = layer.op != "Convolution"
+    (filters, *_), stated = known(kernel.sizes), layer.parameters
     window, pads = _window(stated)
-    op = ops.Conv(
-        filters[0], window, Convention.stated(pads), filters[0] if depthwise else stated.count("group", 1)
-    )
-    return walk.builder.conv(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
+    groups = stated.count("group", 1) if layer.op == "Convolution" else filters
+    return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _held(layer, "OIHW"))
 
 
-def _deconv(walk: Walk, layer: Layer) -> Read:
-    _, width, *_ = walk.flow.constants.declared(layer.blobs[0]) or ()
-    groups = layer.parameters.count("group", 1)
-    op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups)
-    return walk.builder.transposed(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
+def _deconv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+    (_, width, *_), groups = known(kernel.sizes), layer.parameters.count("group", 1)
+    op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups, bool(bias))
+    return x.op(op, **_held(layer, "OIHW"))
 
 
-def _pool(walk: Walk, layer: Layer) -> Read:
+def _pool(layer: Layer, x: Tensor) -> Tensor:
     """Caffe rounds up, unless the net says otherwise: by `round_mode`, or by the `ceil_mode` of forks, which
     OpenCV reads too. A last window that would begin in the pads behind is left out (pooling_layer.cpp), but
     one that would begin behind a map without pads is not.
@@ -246,87 +240,85 @@ def _pool(walk: Walk, layer: Layer) -> Read:
         raise Unsupported(f"of kind {kind}")
     function: ops.Function = "max" if kind in ("MAX", "0") else "mean"
     if stated.flag("global_pooling", False):
-        return walk.builder.reduce(layer.name, walk.first(layer), function, CELLS)
+        return x.global_pool(function)
     window, pads = _window(stated)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
         raise Unsupported("whose windows stand further apart than they are large")
     floors = stated.word("round_mode") in ("FLOOR", "1") or not stated.flag("ceil_mode", True)
-    return pool(walk, layer, function, (window, pads), "floor" if floors else "ceil")
+    return pool(x, function, (window, pads), "floor" if floors else "ceil")
 
 
-def _dense(walk: Walk, layer: Layer) -> Read:
+def _dense(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor:
     stated = layer.parameters
     if stated.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
-    features = part(walk, layer, "flatten", lambda walk, flat: moves.flatten(walk, flat, flat.source, 1))
     held = _held(layer, "IO" if stated.flag("transpose", False) else "OI")
-    return walk.builder.dense(layer.name, walk.value(features), stated.count("num_output", 0), held)
+    return x.flatten(1).fully_connected(stated.count("num_output", 0), held)
 
 
-def _norm(walk: Walk, layer: Layer) -> Read:
+def _norm(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor:
     stated = layer.parameters
     if not stated.flag("use_global_stats", True):
         raise Unsupported("with the statistics of the batch")
-    tensors = {
-        role: (name, 0)
-        for role, name in zip(("mean", "variance", "gamma", "beta"), layer.blobs, strict=False)
-    }
+    roles = dict(zip(("mean", "variance", "gamma", "beta"), tensors, strict=False))
     momentum = round(1 - stated.number("moving_average_fraction", 0.999), 9)
-    return batch_norm(walk, layer, layer.source, tensors, stated.number("eps", 1e-5), momentum)
+    return x.batch_norm(stated.number("eps", 1e-5), momentum, **roles)
 
 
-def _scale(walk: Walk, layer: Layer) -> Read:
+def _scale(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
     """By trained numbers, or by another value."""
-    stated = layer.parameters
+    stated, builder = layer.parameters, x.walk.builder
     if layer.values == 2 and not layer.blobs and stated.count("axis", 1) in (0, 1):
-        value, factors = (walk.value(source) for source in layer.inputs)
-        if not value.is_map or factors.is_map or factors.is_array or stated.count("axis", 1):
-            return combine(walk, layer, "Mul", list(layer.inputs))
-        return walk.builder.add(
-            layer.name, ops.Multiply(), value, walk.builder.add(f"{layer.name}:factors", ops.AsMap(), factors)
-        )
+        (factors,) = tensors
+        other = factors.value
+        if not x.value.is_map or other.is_map or other.is_array or stated.count("axis", 1):
+            return x * factors
+        as_map = builder.add(f"{layer.name}:factors", ops.AsMap(), other)
+        return builder.add(layer.name, ops.Multiply(), x.value, as_map)
     if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
         raise Unsupported("over other axes than the channels'")
     gamma, *beta = layer.blobs
-    scaled = walk.builder.scale(
-        layer.name if not beta else f"{layer.name}:scale", walk.first(layer), Stored(gamma)
-    )
-    found = walk.builder.bias(layer.name, scaled, Stored(beta[0])) if beta else scaled
+    name = f"{layer.name}:scale" if beta else layer.name
+    scaled = builder.scale(name, x.value, Stored(gamma))
+    found = builder.bias(layer.name, scaled, Stored(beta[0])) if beta else scaled
     if found is None:
         raise Unsupported("with a bias behind something else than a scale")
     return found
 
 
-def _eltwise(walk: Walk, layer: Layer) -> Read:
+def _bias(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor:
+    if layer.values != 2:
+        raise Unsupported(f"of {layer.values} value")
+    return x + tensors[0]
+
+
+def _eltwise(layer: Layer, *values: Tensor) -> Tensor:
     stated = layer.parameters
     kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(stated.word("operation", "SUM"), "Add")
     factors = [float(word) for word in stated.words("coeff")] if kind == "Add" else []
     if all(factor == 1 for factor in factors):
-        return combine(walk, layer, kind, layer.inputs)
-    if len(factors) != len(layer.inputs):
+        return merged(kind, values)
+    if len(factors) != len(values):
         raise Unsupported("with another number of coefficients than of values")
-    scaled = [
-        walk.builder.affine(f"{layer.name}:{place}", walk.value(source), (factor,), (0.0,))
-        for place, (factor, source) in enumerate(zip(factors, layer.inputs, strict=True))
-    ]
-    return walk.builder.add(layer.name, ops.Add(), *scaled)
+    return merged(kind, [factor * each for factor, each in zip(factors, values, strict=True)])
 
 
-def _power(walk: Walk, layer: Layer) -> Read:
-    stated = layer.parameters
+def _line(x: Tensor, scale: float, shift: float) -> Tensor:
+    return x if (scale, shift) == (1, 0) else x.each(ops.Affine((scale,), (shift,)))
+
+
+def _power(layer: Layer, x: Tensor) -> Tensor:
     power, scale, shift = (
-        stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
+        layer.parameters.number(name, default)
+        for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
     )
-    if power not in (1, -1):
-        return apply(walk, layer, layer.source, ops.Affine((scale,), (shift,)), ops.Power(power))
-    if power == 1:
-        return walk.builder.affine(layer.name, walk.first(layer), (scale,), (shift,))
-    one = walk.builder.affine(f"{layer.name}:one", walk.first(layer), (0.0,), (1.0,))
-    below = walk.builder.affine(f"{layer.name}:of", walk.first(layer), (scale,), (shift,))
-    return walk.builder.add(layer.name, ops.Divide(), one, below)
+    line = _line(x, scale, shift)
+    if power == -1:
+        return functions.ones(x) / line
+    return line if power == 1 else line.each(ops.Power(power))
 
 
-def _lrn(walk: Walk, layer: Layer) -> Read:
+def _lrn(layer: Layer, x: Tensor) -> Tensor:
     stated = layer.parameters
     size, alpha, beta = (
         stated.count("local_size", 5),
@@ -334,51 +326,42 @@ def _lrn(walk: Walk, layer: Layer) -> Read:
         stated.number("beta", 0.75),
     )
     if stated.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
-        op = ops.LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0))
-        return walk.builder.add(layer.name, op, walk.first(layer))
-    return _lrn_within(walk, layer, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
+        return x.op(ops.LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0)))
+    return _lrn_within(x, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
 
 
-def _lrn_within(walk: Walk, layer: Layer, size: int, op: ops.LocalResponseNorm) -> Read:
+def _lrn_within(x: Tensor, size: int, op: ops.LocalResponseNorm) -> Tensor:
     """Over the cells around each: a convolution of single ones makes them channels, of which the middle one
     is the cell itself. Caffe does not read its `k` (lrn_layer.cpp).
     """
-    value, cells = walk.first(layer), size**2
-    channels = value.channels
-    if size % 2 == 0 or not channels or not value.is_map:
+    channels, cells = x.value.channels, size**2
+    if size % 2 == 0 or not channels or not x.value.is_map:
         raise Unsupported("within channels of this shape")
     if channels * cells**2 > _MOST_ONES:
         raise Unsupported(f"within {channels} channels over {size}x{size} cells")
     kernel = np.tile(np.eye(cells).reshape(cells, 1, size, size), (channels, 1, 1, 1))
-    held = walk.flow.hold(f"{layer.name}:cells", kernel)
+    held = x.walk.flow.hold(f"{x.scope.node.name}:cells", kernel)
     conv = ops.Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
-    around = walk.builder.conv(f"{layer.name}:around", value, conv, {"kernel": Stored(held.name, "OIHW")})
-    normed = walk.builder.add(f"{layer.name}:normed", op, around)
-    return walk.builder.add(layer.name, ops.SliceChannels(cells // 2, channels * cells, cells), normed)
+    around = x.conv(conv, {"kernel": Stored(held.name, "OIHW")})
+    return around.op(op).op(ops.SliceChannels(cells // 2, channels * cells, cells))
 
 
 def _axis(layer: Layer, older: str) -> int:
     return layer.parameters.count("axis", layer.parameters.count(older, 1))
 
 
-def _slice(walk: Walk, layer: Layer) -> Outputs:
+def _slice(layer: Layer, x: Tensor) -> list[Tensor]:
     axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
-    whole = walk.view(layer.source).size(axis)
+    (whole,) = known([x.size(axis)])
     ends = (
         [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
     )
-    return moves.split(
-        walk,
-        layer,
-        layer.source,
-        axis,
-        [end - start for start, end in zip([0, *ends], ends, strict=False)],
-    )
+    return x.split(axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
 
 
-def _crop(walk: Walk, layer: Layer) -> Read:
+def _crop(layer: Layer, x: Tensor, like: Tensor) -> Tensor:
     """A value cut to the size of another from an axis on, at offsets."""
-    sizes, wanted = walk.known_sizes(layer.source), walk.known_sizes(layer.inputs[1])
+    sizes, wanted = x.sizes, like.sizes
     axis, offsets = layer.parameters.count("axis", 2), layer.parameters.counts("offset")
     if len(sizes) != len(wanted):
         raise Unsupported(f"of {len(sizes)} axes by a value of {len(wanted)}")
@@ -388,53 +371,41 @@ def _crop(walk: Walk, layer: Layer) -> Read:
     )
     if any(start + wanted[place] > sizes[place] for place, start in starts.items()):
         raise Unsupported("beyond the map")
-    return moves.cut(
-        walk,
-        layer,
-        layer.source,
-        {place: slice(start, start + wanted[place]) for place, start in starts.items()},
-    )
+    return x.cut({place: slice(start, start + wanted[place]) for place, start in starts.items()})
 
 
-def _flatten(walk: Walk, layer: Layer) -> Read:
-    first, last = layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1)
-    return moves.flatten(walk, layer, layer.source, first, last)
+def _flatten(layer: Layer, x: Tensor) -> Tensor:
+    return x.flatten(layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1))
 
 
-def _reshape(walk: Walk, layer: Layer) -> Read:
+def _reshape(layer: Layer, x: Tensor) -> Tensor:
     """0 keeps a size."""
-    sizes, wanted = walk.sizes(layer.source), layer.parameters.part("shape").counts("dim")
-    if sizes is None or layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
+    sizes, wanted = x.sizes, layer.parameters.part("shape").counts("dim")
+    if layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
         raise Unsupported("of a part of the axes")
-    return moves.reshape(
-        walk, layer, layer.source, [size or sizes[place] for place, size in enumerate(wanted)]
-    )
+    return x.reshape([size or sizes[place] for place, size in enumerate(wanted)])
 
 
-def _relu(layer: Layer) -> Any:
+def _relu(layer: Layer, x: Tensor) -> Tensor:
     slope = layer.parameters.number("negative_slope", 0.0)
-    return ops.LeakyRelu(slope) if slope else ops.Relu()
+    return x.each(ops.LeakyRelu(slope) if slope else ops.Relu())
 
 
-def _clip(walk: Walk, layer: Layer) -> Read:
-    low, high = (
-        layer.parameters.number(name, default) for name, default in (("min", -math.inf), ("max", math.inf))
-    )
-    return clip(walk, layer, layer.source, low, high)
+def _clip(layer: Layer, x: Tensor) -> Tensor:
+    return x.clip(layer.parameters.number("min", -math.inf), layer.parameters.number("max", math.inf))
 
 
-def _exponential(walk: Walk, layer: Layer) -> Read:
+def _exponential(layer: Layer, x: Tensor) -> Tensor:
     """base ** (scale * x + shift); a base of -1 is e (caffe/src/caffe/layers/exp_layer.cpp)."""
     base, scale, shift = _logarithmic(layer)
     factor = 1.0 if base == -1 else math.log(base)
-    return apply(walk, layer, layer.source, ops.Affine((factor * scale,), (factor * shift,)), ops.Exp())
+    return functions.exp(_line(x, factor * scale, factor * shift))
 
 
-def _logarithm(walk: Walk, layer: Layer) -> Read:
+def _logarithm(layer: Layer, x: Tensor) -> Tensor:
     """log(scale * x + shift) to a base, as of Exp."""
     base, scale, shift = _logarithmic(layer)
-    by = ops.Affine((1.0 if base == -1 else 1 / math.log(base),), (0.0,))
-    return apply(walk, layer, layer.source, ops.Affine((scale,), (shift,)), ops.Log(), by)
+    return (1.0 if base == -1 else 1 / math.log(base)) * functions.log(_line(x, scale, shift))
 
 
 def _logarithmic(layer: Layer) -> tuple[float, float, float]:
@@ -447,13 +418,7 @@ def _logarithmic(layer: Layer) -> tuple[float, float, float]:
     return base, scale, shift
 
 
-def _bias(walk: Walk, layer: Layer) -> Read:
-    if layer.values != 2:
-        raise Unsupported(f"of {layer.values} values")
-    return combine(walk, layer, "Add", [layer.source, layer.inputs[1]])
-
-
-READERS: Mapping[str, Reader[Layer]] = {
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"), _conv),
     "Deconvolution": _deconv,
     "Pooling": _pool,
@@ -464,24 +429,28 @@ READERS: Mapping[str, Reader[Layer]] = {
     "Eltwise": _eltwise,
     "Power": _power,
     "LRN": _lrn,
-    "PReLU": lambda walk, layer: slopes(walk, layer, layer.blobs[0]),
-    "Concat": lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(layer, "concat_dim")),
+    "PReLU": lambda layer, x, alpha: slopes(x, layer.blobs[0]),
+    "Concat": lambda layer, *values: concat(values, _axis(layer, "concat_dim")),
     "Slice": _slice,
     "Crop": _crop,
     "Flatten": _flatten,
     "Reshape": _reshape,
     "Clip": _clip,
-    "ReLU": unary(_relu),
-    "ReLU6": always(ops.Relu6()),
-    "ELU": unary(lambda layer: ops.Elu(layer.parameters.number("alpha", 1.0))),
-    "Sigmoid": always(ops.Sigmoid()),
-    "TanH": always(ops.Tanh()),
-    "Threshold": unary(
-        lambda layer: (ops.Affine((1.0,), (-layer.parameters.number("threshold", 0.0),)), ops.Step())
-    ),
-    "BNLL": always(ops.Softplus()),
-    "AbsVal": always(ops.Abs()),
+    "ReLU": _relu,
+    "ELU": lambda layer, x: x.each(ops.Elu(layer.parameters.number("alpha", 1.0))),
+    "Threshold": lambda layer, x: x > layer.parameters.number("threshold", 0.0),
     "Exp": _exponential,
     "Log": _logarithm,
-    "Softmax": lambda walk, layer: softmax(walk, layer, layer.source, layer.parameters.count("axis", 1)),
+    "Softmax": lambda layer, x: x.softmax(layer.parameters.count("axis", 1)),
+}
+_PLAIN: Mapping[str, Op] = {
+    "AbsVal": ops.Abs(),
+    "BNLL": ops.Softplus(),
+    "ReLU6": ops.Relu6(),
+    "Sigmoid": ops.Sigmoid(),
+    "TanH": ops.Tanh(),
+}
+READERS: Mapping[str, Reader[Layer]] = {
+    **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
+    **{kind: always(op) for kind, op in _PLAIN.items()},
 }

@@ -23,7 +23,6 @@ from porter.filegraph.tensor import (
     maximum,
     minimum,
     stack,
-    where,
 )
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
 from porter.formats.keras.layer import (
@@ -439,7 +438,7 @@ _READERS: Mapping[str, Reader] = {
     "transpose": _transpose,
     "true_divide": _of_operands(operator.truediv),
     "unstack": _unstack,
-    "where": _of_operands(where, 3),
+    "where": _of_operands(functions.where, 3),
 }
 OPERATIONS = frozenset(_READERS.keys() | ACTIVATIONS.keys() | PARTS)
 """Names in keras.ops of the operations that porter knows, and of some that only TensorFlow has."""

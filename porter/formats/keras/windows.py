@@ -177,7 +177,7 @@ def read_row(layer: Layer, x: Tensor) -> Tensor:
         extent = Window(pair(arguments["kernel_size"]), dilation=dilation).extent(1)
         row, arguments = row.pad_map((0, 0, extent - 1, 0)), Members({**arguments, "padding": "valid"})
     found: Tensor = WINDOWS[kind](replace(layer, op=kind, arguments=arguments), row)
-    return found.without([1])
+    return found.of_row()
 
 
 _OF_PLACES = frozenset(

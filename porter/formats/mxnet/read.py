@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
-from porter.filegraph import functions, moves, products
-from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm
-from porter.filegraph.builder import CELLS
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
+from porter.filegraph.dataflow import Arrays, Dataflow, depending
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
-from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
+from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.reductions import log_softmax, reduce, softmax
-from porter.filegraph.tensor import expression
-from porter.filegraph.walk import Image, NodeWalk, Outputs, Read, Reader, always, apply, of_map, unary
+from porter.filegraph.products import Product
+from porter.filegraph.tensor import Tensor, concat, merged, reads
+from porter.filegraph.walk import Image, Reader, always
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
@@ -29,8 +28,6 @@ from porter.formats.mxnet.plain import OF_NUMBERS
 from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Size, Window
-
-Walk = NodeWalk[Node]
 
 _SYMBOL = "-symbol.json"
 _EPOCH = re.compile(r"-\d{4}\.params$")
@@ -166,75 +163,67 @@ def _window(node: Node) -> tuple[Window, Pads]:
     return window, both_sides(stated.pair("pad", 0))
 
 
-def _conv(walk: Walk, node: Node) -> Read:
+def _conv(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
     window, pads = _window(node)
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
         raise Unsupported("of other maps than N×C×H×W")
-    op = ops.Conv(
-        node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1)
-    )
-    return walk.builder.conv(node.name, walk.first(node), op, _held(node, "OIHW"))
+    filters, groups = node.stated.count("num_filter", 0), node.stated.count("num_group", 1)
+    return x.conv(ops.Conv(filters, window, Convention.stated(pads), groups), _held(node, "OIHW"))
 
 
-def _deconv(walk: Walk, node: Node) -> Read:
+def _deconv(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
     window, pads = _window(node)
     if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
         raise Unsupported("to a stated size")
-    op = ops.ConvTranspose(
-        node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1)
-    )
-    return walk.builder.transposed(node.name, walk.first(node), op, _held(node, "OIHW"))
+    held, groups = _held(node, "OIHW"), node.stated.count("num_group", 1)
+    op = ops.ConvTranspose(node.stated.count("num_filter", 0), window, pads, groups, "bias" in held)
+    return x.op(op, **held)
 
 
-def _pool(walk: Walk, node: Node) -> Read:
+def _pool(node: Node, x: Tensor) -> Tensor:
     """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
     stated, kind = node.stated, node.stated.word("pool_type", "max")
     if kind not in ("max", "avg"):
         raise Unsupported(f"of type {kind}")
     function: ops.Function = "max" if kind == "max" else "mean"
     if stated.flag("global_pool"):
-        return walk.builder.reduce(node.name, walk.first(node), function, CELLS)
+        return x.global_pool(function)
     rounding = stated.word("pooling_convention", "valid")
     if rounding not in ("valid", "full"):
         raise Unsupported(f"by the convention {rounding}")
     counted = stated.flag("count_include_pad", True)
-    return pool(walk, node, function, _window(node), "full" if rounding == "full" else "floor", counted)
+    return pool(x, function, _window(node), "full" if rounding == "full" else "floor", counted)
 
 
-def _dense(walk: Walk, node: Node) -> Read:
+def _dense(node: Node, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     if not node.stated.flag("flatten", True):
-        bias = None if node.stated.flag("no_bias") else node.inputs[2]
-        return products.dense(walk, node, node.source, products.Product(node.inputs[1], "OI", bias))
-    source = part(walk, node, "flatten", _features)
-    return walk.builder.dense(
-        node.name, walk.value(source), node.stated.count("num_hidden", 0), _held(node, "OI")
-    )
+        added = None if node.stated.flag("no_bias") or bias is None else bias.reference
+        return x.dense(Product(kernel.reference, "OI", added))
+    return _features(x, kernel).fully_connected(node.stated.count("num_hidden", 0), _held(node, "OI"))
 
 
-def _features(walk: Walk, node: Node) -> Read:
+def _features(x: Tensor, kernel: Tensor) -> Tensor:
     """A kernel with as many columns as a map of open size has channels says that it has one cell."""
-    shape, kernel = walk.first(node).shape, walk.sizes(node.inputs[1])
-    if shape is not None and None in shape[1:] and kernel is not None and shape[0] == kernel[-1]:
-        return moves.squeeze(walk, node, node.source, (2, 3))
-    return moves.flatten(walk, node, node.source, 1)
+    shape, columns = x.value.shape, kernel.sizes[-1]
+    if shape is not None and None in shape[1:] and shape[0] == columns:
+        return x.squeeze((2, 3))
+    return x.flatten(1)
 
 
-def _norm(walk: Walk, node: Node) -> Read:
+def _norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """With `fix_gamma`, its default, the stored gamma is read as 1 (src/operator/nn/batch_norm.cc)."""
     stated = node.stated
     if stated.count("axis", 1) != 1:
         raise Unsupported("over another axis than the channels'")
-    roles = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
-    if stated.flag("fix_gamma", True):
-        del roles["gamma"]
-    momentum = round(1 - stated.number("momentum", 0.9), 9)
-    return batch_norm(walk, node, node.source, roles, stated.number("eps", 1e-3), momentum)
+    scale = None if stated.flag("fix_gamma", True) else gamma
+    epsilon, momentum = stated.number("eps", 1e-3), round(1 - stated.number("momentum", 0.9), 9)
+    return x.batch_norm(epsilon, momentum, gamma=scale, beta=beta, mean=mean, variance=variance)
 
 
-def _leaky(walk: Walk, node: Node) -> Read:
+def _leaky(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
     kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
     if kind == "prelu":
-        return slopes(walk, node, node.inputs[1][0])
+        return slopes(x, node.inputs[1][0])
     made: Mapping[str, Op] = {
         "leaky": ops.LeakyRelu(slope),
         "elu": ops.Elu(slope),
@@ -243,77 +232,69 @@ def _leaky(walk: Walk, node: Node) -> Read:
     }
     if kind not in made:
         raise Unsupported(f"of type {kind}")
-    return apply(walk, node, node.source, made[kind])
+    return x.each(made[kind])
 
 
-def _activation(walk: Walk, node: Node) -> Read:
+def _activation(node: Node, x: Tensor) -> Tensor:
     kind = node.stated.word("act_type")
     if kind not in _IN_PLACE:
         raise Unsupported(f"of type {kind}")
-    return apply(walk, node, node.source, _IN_PLACE[kind])
+    return x.each(_IN_PLACE[kind])
 
 
-def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
-    """By a number that the operator states: its scale and its offset."""
-
-    def op(node: Node) -> Op:
-        scale, offset = numbers(node.stated.number("scalar", 0.0))
-        return ops.Affine((scale,), (offset,))
-
-    return unary(op)
+def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[Node, Tensor], Tensor]:
+    """A function of a value and of the number that the operator states."""
+    return lambda node, x: function(x, node.stated.number("scalar", 0.0))
 
 
-def _lrn(node: Node) -> Op:
+def _lrn(node: Node, x: Tensor) -> Tensor:
     stated, size = node.stated, node.stated.count("nsize", 0)
-    alpha = stated.number("alpha", 1e-4) / size
-    return ops.LocalResponseNorm(size, alpha, stated.number("beta", 0.75), stated.number("knorm", 2.0))
+    alpha, beta = stated.number("alpha", 1e-4) / size, stated.number("beta", 0.75)
+    return x.op(ops.LocalResponseNorm(size, alpha, beta, stated.number("knorm", 2.0)))
 
 
-def _split(walk: Walk, node: Node) -> Outputs:
+def _split(node: Node, x: Tensor) -> list[Tensor]:
     count, axis = node.stated.count("num_outputs", 1), node.stated.count("axis", 1)
-    return moves.split_evenly(walk, node, node.source, axis, count, not node.stated.flag("squeeze_axis"))
+    return x.split_evenly(axis, count, not node.stated.flag("squeeze_axis"))
 
 
-def _cut(walk: Walk, node: Node) -> Read:
+def _cut(node: Node, x: Tensor) -> Tensor:
     stated = node.stated
     start, end = stated.count("begin", 0), stated.word("end", "None")
-    part = slice(start, None if end == "None" else int(end))
-    return moves.cut(walk, node, node.source, {stated.count("axis", 0): part})
+    return x.cut({stated.count("axis", 0): slice(start, None if end == "None" else int(end))})
 
 
-def _reshape(walk: Walk, node: Node) -> Read:
+def _reshape(node: Node, x: Tensor) -> Tensor:
     """0 keeps a size, -1 is what is left; other codes are refused."""
-    sizes, wanted = walk.sizes(node.source), node.stated.counts("shape")
-    if sizes is None or not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
+    sizes, wanted = x.sizes, node.stated.counts("shape")
+    if not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
         raise Unsupported(f"to {node.stated.word('shape')}")
-    return moves.reshape(walk, node, node.source, [size or sizes[place] for place, size in enumerate(wanted)])
+    return x.reshape([size or sizes[place] for place, size in enumerate(wanted)])
 
 
-def _reduce(walk: Walk, node: Node) -> Read:
+def _reduce(node: Node, x: Tensor) -> Tensor:
     axes = node.stated.counts("axis")
     if not axes or node.stated.flag("exclude"):
         raise Unsupported("over other axes than stated ones")
-    return reduce(
-        walk, node, node.source, "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims")
-    )
+    return x.reduce("mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims"))
 
 
-def _pad(walk: Walk, node: Node) -> Read:
+def _pad(node: Node, x: Tensor) -> Tensor:
     widths, mode = node.stated.counts("pad_width"), node.stated.word("mode")
     pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
     if mode == "constant":
-        return moves.pad(walk, node, node.source, pairs, node.stated.number("constant_value", 0.0))
-    return moves.extend(walk, node, node.source, pairs, "reflect" if mode == "reflect" else "edge")
+        return x.pad(pairs, node.stated.number("constant_value", 0.0))
+    return x.extend(pairs, "reflect" if mode == "reflect" else "edge")
 
 
-def _upsample(walk: Walk, node: Node) -> Read:
+def _upsample(node: Node, *values: Tensor) -> Tensor:
     scale = node.stated.count("scale", 1)
-    if node.stated.word("sample_type") != "nearest" or len(node.inputs) != 1:
+    if node.stated.word("sample_type") != "nearest" or len(values) != 1:
         raise Unsupported("that is not the nearest cell of one map")
-    return walk.builder.add(node.name, ops.Upsample(scale, scale), walk.first(node))
+    return values[0].op(ops.Upsample(scale, scale))
 
 
-def _softmax(walk: Walk, node: Node) -> Read:
+def _softmax(node: Node, x: Tensor, *labels: Tensor) -> Tensor:
     """Over a stated axis; those that state none take the last axis, the channels, or all numbers of an image
     (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
     """
@@ -326,16 +307,15 @@ def _softmax(walk: Walk, node: Node) -> Read:
         axis = 1
     elif node.op == "SoftmaxActivation" or stated.flag("preserve_shape"):
         axis = -1
-    elif len(walk.sizes(node.source) or ()) == 2:
+    elif x.rank == 2:
         axis = 1
     else:
         raise Unsupported("of all numbers of an image")
-    return (log_softmax if node.op == "log_softmax" else softmax)(walk, node, node.source, axis)
+    return x.softmax(axis, op=ops.LogSoftmax() if node.op == "log_softmax" else ops.Softmax())
 
 
-def _instance_norm(walk: Walk, node: Node) -> Read:
-    roles: dict[str, Reference] = dict(zip(("gamma", "beta"), node.inputs[1:], strict=True))
-    return instance_norm(walk, node, node.source, roles, node.stated.number("eps", 1e-3))
+def _instance_norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    return x.instance_norm(node.stated.number("eps", 1e-3), gamma=gamma, beta=beta)
 
 
 _SUMS = (
@@ -360,32 +340,23 @@ _KINDS: Mapping[str, str] = {
 """MXNet's operators of several values, as porter.filegraph.arithmetic calls them."""
 
 
-def _powered(node: Node) -> Op:
-    return ops.Power(node.stated.number("scalar", 1.0))
-
-
-def _step(sign: float, inclusive: bool) -> Callable[[Node], Sequence[Op]]:
-    """1 where a value is above a number, or below it."""
-
-    def read(node: Node) -> Sequence[Op]:
-        return ops.Affine((sign,), (-sign * node.stated.number("scalar", 0.0),)), ops.Step(inclusive)
-
-    return read
-
-
-READERS: Mapping[str, Reader[Node]] = {
-    **dict.fromkeys(_KINDS, lambda walk, node: combine(walk, node, _KINDS[node.op], node.inputs)),
-    **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _scaled(lambda number: (1.0, number))),
-    **dict.fromkeys(("_minus_scalar", "_MinusScalar"), _scaled(lambda number: (1.0, -number))),
-    **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _scaled(lambda number: (-1.0, number))),
-    **dict.fromkeys(("_mul_scalar", "_MulScalar"), _scaled(lambda number: (number, 0.0))),
-    **dict.fromkeys(("_div_scalar", "_DivScalar"), _scaled(lambda number: (1 / number, 0.0))),
-    **dict.fromkeys(("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation", "log_softmax"), _softmax),
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(_KINDS, lambda node, *values: merged(_KINDS[node.op], values)),
+    **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _by_number(operator.add)),
+    **dict.fromkeys(("_minus_scalar", "_MinusScalar"), _by_number(operator.sub)),
+    **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _by_number(lambda x, number: number - x)),
+    **dict.fromkeys(("_mul_scalar", "_MulScalar"), _by_number(operator.mul)),
+    **dict.fromkeys(("_div_scalar", "_DivScalar"), _by_number(operator.truediv)),
     **dict.fromkeys(
-        ("Concat", "concat"),
-        lambda walk, node: moves.concat(walk, node, node.inputs, node.stated.count("dim", 1)),
+        ("_power_scalar", "_PowerScalar"), lambda node, x: x ** node.stated.number("scalar", 1.0)
     ),
-    **dict.fromkeys(("Flatten", "flatten"), lambda walk, node: moves.flatten(walk, node, node.source, 1)),
+    "_greater_scalar": _by_number(operator.gt),
+    "_greater_equal_scalar": _by_number(operator.ge),
+    "_lesser_scalar": _by_number(operator.lt),
+    "_lesser_equal_scalar": _by_number(operator.le),
+    **dict.fromkeys(("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation", "log_softmax"), _softmax),
+    **dict.fromkeys(("Concat", "concat"), lambda node, *values: concat(values, node.stated.count("dim", 1))),
+    **dict.fromkeys(("Flatten", "flatten"), lambda node, x: x.flatten(1)),
     **dict.fromkeys(("Reshape", "reshape"), _reshape),
     **dict.fromkeys(("SliceChannel", "split"), _split),
     **dict.fromkeys(("Pad", "pad"), _pad),
@@ -396,26 +367,22 @@ READERS: Mapping[str, Reader[Node]] = {
     "FullyConnected": _dense,
     "BatchNorm": _norm,
     "InstanceNorm": _instance_norm,
-    "LRN": of_map(_lrn),
+    "LRN": _lrn,
     "Activation": _activation,
     "LeakyReLU": _leaky,
-    "LogisticRegressionOutput": always(ops.Sigmoid()),
-    "relu": always(ops.Relu()),
-    "sigmoid": always(ops.Sigmoid()),
-    "tanh": always(ops.Tanh()),
-    "hard_sigmoid": unary(
-        lambda node: ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))
+    "LogisticRegressionOutput": lambda node, x, *labels: x.each(ops.Sigmoid()),
+    "hard_sigmoid": lambda node, x: x.each(
+        ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))
     ),
-    "clip": lambda walk, node: clip(
-        walk, node, node.source, node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)
-    ),
-    **{name: always(op) for name, op in OF_NUMBERS.items()},
-    "rsqrt": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
-    **dict.fromkeys(("_power_scalar", "_PowerScalar"), unary(_powered)),
-    "square": expression(functions.square),
+    "clip": lambda node, x: x.clip(node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)),
+    "rsqrt": lambda node, x: x.each(ops.Sqrt(), ops.Reciprocal()),
+    "square": lambda node, x: x * x,
     "slice_axis": _cut,
-    **{f"_{name}_scalar": unary(_step(1.0, "equal" in name)) for name in ("greater", "greater_equal")},
-    **{f"_{name}_scalar": unary(_step(-1.0, "equal" in name)) for name in ("lesser", "lesser_equal")},
-    "transpose": lambda walk, node: moves.transpose(walk, node, node.source, node.stated.counts("axes")),
+    "transpose": lambda node, x: x.transpose(node.stated.counts("axes")),
     "UpSampling": _upsample,
+}
+READERS: Mapping[str, Reader[Node]] = {
+    **{name: reads(function) for name, function in _FUNCTIONS.items()},
+    **{name: always(_IN_PLACE[name]) for name in ("relu", "sigmoid", "tanh")},
+    **{name: always(op) for name, op in OF_NUMBERS.items()},
 }

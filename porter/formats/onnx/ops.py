@@ -13,7 +13,7 @@ from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Axes, Tensor, concat, einsum, expression, maximum, where
+from porter.filegraph.tensor import Axes, Tensor, concat, einsum, expression, maximum
 from porter.filegraph.walk import Reader, Zeros, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.attention import read_attention
@@ -243,7 +243,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "Not": functions.opposite,
     "Or": maximum,
     "PRelu": lambda x, slopes: x.prelu(slopes),
-    "Where": where,
+    "Where": functions.where,
 }
 """Of the tensors alone."""
 READERS: Mapping[str, Reader[OnnxNode]] = {

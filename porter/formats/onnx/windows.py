@@ -84,7 +84,7 @@ def _map(x: Tensor, axes: int) -> Tensor:
 
 def _held(kernel: Sequence[int], x: Tensor) -> Tensor:
     """What the window of a kernel gives, as the tensor has it."""
-    return x if len(kernel) == 2 else x.without([2])
+    return x if len(kernel) == 2 else x.of_row()
 
 
 def _transposed(node: OnnxNode, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:

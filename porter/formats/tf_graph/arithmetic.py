@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from porter.filegraph import functions
-from porter.filegraph.arithmetic import batch_norm, combine
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
-from porter.filegraph.reductions import softmax
-from porter.filegraph.tensor import Tensor
-from porter.filegraph.walk import Read, apply
-from porter.formats.tf_graph.nodes import GraphNode, Walk
+from porter.filegraph.products import Product
+from porter.filegraph.tensor import Tensor, by_matrix, einsum, matmul, merged
+from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.windows import expect_layout
-from porter.graph import Exp
 
 _KINDS = {
     "AddV2": "Add",
@@ -43,7 +41,7 @@ def kind_of(node: GraphNode) -> str:
     return "Mean" if node.op == "Mean" and node.flag("keep_dims") else _KINDS.get(node.op, node.op)
 
 
-def read_binary(node: GraphNode, *values: Tensor) -> Tensor | Read:
+def _binary(node: GraphNode, *values: Tensor) -> Tensor:
     scope = values[0].scope
     if kind_of(node) == "Add":
         for keep, pattern in _LOG_SUMS:
@@ -51,77 +49,85 @@ def read_binary(node: GraphNode, *values: Tensor) -> Tensor | Read:
                 return functions.log_sum_exp(scope.tensor(found["x"]), found["#axes"], keep)
     expect_layout(node)
     unit = functions.unit(scope) if node.op == "Mul" else None
-    return unit or combine(scope.walk, node, kind_of(node), node.inputs)
+    return unit or merged(kind_of(node), values)
 
 
-def read_clip(node: GraphNode, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    return x.clip(low.number(), high.number())
-
-
-def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
-    """FusedBatchNorm, V2 and V3: x, scale, offset, mean, variance. The default of is_training is True
-    (nn_ops.cc).
-    """
+def _fused_norm(
+    node: GraphNode, x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
+) -> Tensor:
+    """FusedBatchNorm, V2 and V3. The default of is_training is True (nn_ops.cc)."""
     if node.flag("is_training", True):
         raise Unsupported("in training mode")
-    tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
     expect_layout(node)
-    return batch_norm(walk, node, node.source, tensors, node.real("epsilon", _FUSED_EPSILON))
+    epsilon = node.real("epsilon", _FUSED_EPSILON)
+    return x.batch_norm(epsilon, gamma=scale, beta=offset, mean=mean, variance=variance)
 
 
-def read_old_norm(walk: Walk, node: GraphNode) -> Read:
-    """BatchNormWithGlobalNormalization: t, m, v, beta, gamma (tensorflow/core/ops/nn_ops.cc)."""
+def _old_norm(
+    node: GraphNode, x: Tensor, mean: Tensor, variance: Tensor, beta: Tensor, gamma: Tensor
+) -> Tensor:
+    """BatchNormWithGlobalNormalization (tensorflow/core/ops/nn_ops.cc)."""
     if not node.flag("scale_after_normalization"):
         raise Unsupported("without scale_after_normalization")
-    tensors = dict(zip(("mean", "variance", "beta", "gamma"), node.inputs[1:], strict=True))
-    return batch_norm(walk, node, node.source, tensors, node.real("variance_epsilon", 0.0))
+    epsilon = node.real("variance_epsilon", 0.0)
+    return x.batch_norm(epsilon, gamma=gamma, beta=beta, mean=mean, variance=variance)
 
 
-def read_matrix(walk: Walk, node: GraphNode) -> Read:
+def _matmul(node: GraphNode, x: Tensor, other: Tensor) -> Tensor:
     """MatMul and BatchMatMul of values, or with a kernel."""
     turned = [node.flag("transpose_a") or node.flag("adj_x"), node.flag("transpose_b") or node.flag("adj_y")]
-    if all(map(walk.is_value, node.inputs)):
-        return matmul(walk, node, node.inputs, turned)
-    if not any(turned) and not walk.is_value(node.source):
-        return by_matrix(walk, node, *node.inputs)
+    if x.is_value and other.is_value:
+        return matmul(x, other, turned)
+    if not any(turned) and not x.is_value:
+        return by_matrix(x, other)
     if turned[0]:
         raise Unsupported(f"with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}")
-    return dense(walk, node, node.source, Product(node.inputs[1], "OI" if turned[1] else "IO"))
+    return x.dense(Product(other.reference, "OI" if turned[1] else "IO"))
 
 
-def read_exponential(walk: Walk, node: GraphNode) -> Read:
+def _exponential(node: GraphNode, x: Tensor) -> Tensor:
     """An Exp, which may be the last op of a softmax over several axes, as Keras writes it."""
-    found = walk.flow.match(node, _SOFTMAX)
-    return (
-        apply(walk, node, node.source, Exp())
-        if found is None
-        else softmax(walk, node, found["x"], *found["#axes"])
-    )
+    found = x.walk.flow.match(node, _SOFTMAX)
+    return functions.exp(x) if found is None else x.scope.tensor(found["x"]).softmax(*found["#axes"])
 
 
-def read_einsum(walk: Walk, node: GraphNode) -> Read:
-    return einsum(walk, node, node.text("equation", ""), node.inputs)
-
-
-def read_rounded(node: GraphNode, x: Tensor, divisor: Tensor) -> Tensor:
+def _rounded(node: GraphNode, x: Tensor, divisor: Tensor) -> Tensor:
     """A quotient by a number as a whole number, and what such a quotient leaves."""
     function = functions.whole_quotient if node.op == "FloorDiv" else functions.remainder
     return function(x, divisor, "floor" if node.op.startswith("Floor") else "trunc")
 
 
-def read_running_sums(node: GraphNode, x: Tensor, axis: Tensor) -> Tensor:
+def _running_sums(node: GraphNode, x: Tensor, axis: Tensor) -> Tensor:
     """Cumsum."""
     return x.cumsum(int(axis.number()), node.flag("reverse"), node.flag("exclusive"))
 
 
-def read_product_along(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
+def _product_along(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
     """Prod over axes."""
     return functions.prod(x, axes.integers(), node.flag("keep_dims"))
 
 
-def read_band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
+def _band(node: GraphNode, x: Tensor, below: Tensor, above: Tensor) -> Tensor:
     """MatrixBandPart: so many diagonals below and above the main one; all of them where a number is below
     0.
     """
     least, most = -int(below.number()), int(above.number())
     return functions.band(x, None if least > 0 else least, None if most < 0 else most)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
+    **dict.fromkeys(
+        ("Add", "AddN", "AddV2", "BiasAdd", "Div", "Maximum", "Minimum", "Mul", "Pow", "RealDiv", "Sub"),
+        _binary,
+    ),
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "MatMul"), _matmul),
+    **dict.fromkeys(("FloorDiv", "FloorMod", "Mod", "TruncateMod"), _rounded),
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _fused_norm),
+    "BatchNormWithGlobalNormalization": _old_norm,
+    "ClipByValue": lambda node, x, low, high: x.clip(low.number(), high.number()),
+    "Cumsum": _running_sums,
+    "Einsum": lambda node, *tensors: einsum(node.text("equation", ""), *tensors),
+    "Exp": _exponential,
+    "MatrixBandPart": _band,
+    "Prod": _product_along,
+}

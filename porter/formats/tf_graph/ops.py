@@ -5,22 +5,19 @@ do.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from operator import neg
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from porter.filegraph import functions, moves
+from porter.filegraph import functions
 from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
-from porter.filegraph.choices import both, choice, comparison, either, opposite
-from porter.filegraph.dataflow import Reference
-from porter.filegraph.dims import Dim, Numbers, of_sizes
+from porter.filegraph.dims import Numbers, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import Reduction, log_softmax, reduce, root, softmax
-from porter.filegraph.tensor import Tensor, expression, reads
-from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
-from porter.filegraph.views import View
-from porter.filegraph.walk import Read, Reader, Repeated, Zeros, always, by_numbers, by_sizes, unary
+from porter.filegraph.reductions import Reduction, root
+from porter.filegraph.tensor import Tensor, concat, expression, maximum, reads, stack
+from porter.filegraph.tensorflow import sliced, strided
+from porter.filegraph.walk import Reader, Repeated, Zeros, always
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import INTEGERS, TRUTH, WIDE_FLOATS, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
@@ -35,6 +32,7 @@ from porter.graph import (
     LeakyRelu,
     LocalResponseNorm,
     Log,
+    LogSoftmax,
     Op,
     Reciprocal,
     Relu,
@@ -50,12 +48,12 @@ from porter.graph import (
     Tanh,
 )
 
-_FUNCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Min": "min", "Sum": "sum"}
+_REDUCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Min": "min", "Sum": "sum"}
 
 
-def _sizes(walk: Walk, node: GraphNode) -> list[Numbers | None]:
+def _sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
     """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
-    known = [walk.sizes(source) for source in node.inputs]
+    known = [each.walk.sizes(each.source) for each in values]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
     return [None if sizes is None else of_sizes(number(sizes)) for sizes in known]
 
@@ -73,99 +71,56 @@ def _cast(node: GraphNode, x: Tensor) -> Tensor:
     raise Unsupported("to a type that rounds, or of numbers that are not real")
 
 
-def _reduce(walk: Walk, node: GraphNode) -> Read:
+def _reduce(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:
     """Mean, Max, Min and Sum."""
-    source, places, keep = node.source, walk.integers(node.inputs[1]), node.flag("keep_dims")
+    places = axes.integers()
     if not places:
         raise Unsupported("over no axes")
-    return reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
+    return x.reduce(_REDUCTIONS[node.op], places, node.flag("keep_dims"))
 
 
-def _concat(walk: Walk, node: GraphNode) -> Read:
-    *sources, last = node.inputs
-    return moves.concat(walk, node, sources, int(walk.number(last)))
-
-
-def _slice(walk: Walk, node: GraphNode) -> Read:
+def _slice(node: GraphNode, x: Tensor, *bounds: Tensor) -> Tensor:
     """StridedSlice, and Slice by begins and sizes."""
-    return read_slice(
-        walk,
-        node,
-        lambda rank, bounds: (
-            sliced(*bounds) if node.op == "Slice" else strided(masks_of(node), rank, *bounds)
-        ),
-    )
+    numbers = [each.dims() for each in bounds]
+    if len(numbers) != (2 if node.op == "Slice" else 3):
+        raise Unsupported(f"by {len(numbers)} bounds")
+    index = sliced(*numbers) if node.op == "Slice" else strided(masks_of(node), len(x.sizes), *numbers)
+    return x.take(index)
 
 
-def _split(walk: Walk, node: GraphNode) -> list[View]:
-    if node.op == "Unpack":
-        return read_split(walk, node, "Unpack", node.integer("axis"), node.integer("num", 1))
-    return read_split(
-        walk, node, "SplitV" if node.op == "SplitV" else "Split", 0, node.integer("num_split", 1)
-    )
-
-
-def _roll(walk: Walk, node: GraphNode) -> Read:
-    """Roll: value, shifts, axes."""
-    shifts, places = (walk.integers(source) for source in node.inputs[1:])
-    return moves.roll(walk, node, node.source, dict(zip(places, shifts, strict=True)))
-
-
-def _gather(walk: Walk, node: GraphNode) -> Read:
+def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = None) -> Tensor:
     """GatherV2 of places of an axis, which goes where there is a single one."""
-    places, axis = (
-        walk.flow.integers(node.inputs[1]),
-        walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0,
-    )
-    shape, sizes = walk.flow.shape(node.inputs[1]), walk.sizes(node.source)
-    if (
-        not places
-        or axis is None
-        or shape is None
-        or len(shape) > 1
-        or sizes is None
-        or node.integer("batch_dims")
-    ):
+    places, place = index.integers(), 0 if axis is None else int(axis.number())
+    shape = x.walk.constant_shape(index.source)
+    if not places or shape is None or len(shape) > 1 or node.integer("batch_dims"):
         raise Unsupported("of several places")
-    if not shape:
-        return moves.cut(walk, node, node.source, {int(axis): places[0]})
-    return moves.gather(walk, node, node.source, place_of(int(axis), len(sizes)), places)
+    return x.gather(place_of(place, len(x.sizes)), places) if shape else x.cut({place: places[0]})
 
 
-def _diagonal(walk: Walk, node: GraphNode) -> Read:
-    """MatrixDiagPartV3 of one diagonal: value, its place, what fills up shorter ones."""
-    offset = walk.flow.number(node.inputs[1])
-    if offset is None:
-        raise Unsupported("of several diagonals")
-    return moves.diagonal(walk, node, node.source, (-2, -1), int(offset))
-
-
-def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -> Read:
+def _reshape(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor | Repeated:
     """A Reshape; of a constant that is repeated for each image, with a batch of its own, as tf.repeat writes
     a class token.
     """
-    before = walk.unrepeated(source)
-    if before != source:
-        return Repeated(before, tuple(sizes))
-    return moves.reshape(walk, node, source, sizes)
+    before = x.walk.unrepeated(x.source)
+    return x.reshape(sizes.dims()) if before == x.source else Repeated(before, tuple(sizes.dims()))
 
 
-def _depth_to_space(walk: Walk, node: GraphNode) -> Read:
+def _depth_to_space(node: GraphNode, x: Tensor) -> Tensor:
     windows.expect_layout(node)
-    return walk.builder.add(node.name, DepthToSpace(node.integer("block_size"), "DCR"), walk.first(node))
+    return x.op(DepthToSpace(node.integer("block_size"), "DCR"))
 
 
-def _response_norm(walk: Walk, node: GraphNode) -> Read:
+def _response_norm(node: GraphNode, x: Tensor) -> Tensor:
     """The defaults are those of core/ops/nn_ops.cc."""
     size = 2 * node.integer("depth_radius", 5) + 1
-    op = LocalResponseNorm(size, node.real("alpha", 1.0), node.real("beta", 0.5), node.real("bias", 1.0))
-    return walk.builder.add(node.name, op, walk.value(node.source))
+    alpha, beta = node.real("alpha", 1.0), node.real("beta", 0.5)
+    return x.op(LocalResponseNorm(size, alpha, beta, node.real("bias", 1.0)))
 
 
-def _fill(walk: Walk, node: GraphNode) -> Read:
+def _fill(node: GraphNode, sizes: Tensor, number: Tensor) -> Repeated | Zeros:
     """One number, of sizes that are computed from open ones."""
-    sizes = tuple(walk.dims(node.source))
-    return Repeated(node.inputs[1], sizes) if walk.number(node.inputs[1]) else Zeros(sizes)
+    wanted = tuple(sizes.dims())
+    return Repeated(number.reference, wanted) if number.number() else Zeros(wanted)
 
 
 def _block(walk: Walk, node: GraphNode) -> Stated:
@@ -175,17 +130,15 @@ def _block(walk: Walk, node: GraphNode) -> Stated:
     return [node.integer("block_size")] * 2, walk.flow.dims(node.inputs[1])
 
 
-def _space_to_depth(walk: Walk, node: GraphNode) -> Read:
+def _space_to_depth(node: GraphNode, x: Tensor) -> Tensor:
     windows.expect_layout(node)
-    return moves.cells_as_channels(walk, node, node.source, node.integer("block_size"), False)
+    return x.cells_as_channels(node.integer("block_size"), False)
 
 
-_COMPARED = {
-    "Greater": "Greater",
-    "GreaterEqual": "GreaterOrEqual",
-    "Less": "Less",
-    "LessEqual": "LessOrEqual",
-}
+def _roll(node: GraphNode, x: Tensor, shifts: Tensor, axes: Tensor) -> Tensor:
+    return x.roll(dict(zip(axes.integers(), shifts.integers(), strict=True)))
+
+
 PLAIN: Mapping[str, Op] = {
     "Elu": Elu(),
     "Relu": Relu(),
@@ -209,70 +162,65 @@ PLAIN: Mapping[str, Op] = {
     "Rint": Round(),
 }
 """Ops of one value that are one op of porter's."""
-READERS: Mapping[str, Reader[GraphNode]] = {
-    **{kind: always(op) for kind, op in PLAIN.items()},
-    **dict.fromkeys(
-        ("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum", "Pow"),
-        reads(arithmetic.read_binary),
-    ),
-    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), arithmetic.read_fused_norm),
-    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2"), arithmetic.read_matrix),
-    **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), windows.read_convolution),
-    **dict.fromkeys(("MaxPool", "AvgPool"), windows.read_pool),
-    **dict.fromkeys(("Pad", "PadV2"), windows.read_pad),
-    **dict.fromkeys(_FUNCTIONS, _reduce),
-    **dict.fromkeys(("StridedSlice", "Slice"), _slice),
-    **dict.fromkeys(("Split", "SplitV", "Unpack"), _split),
-    **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), _sizes),
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **arithmetic.FUNCTIONS,
+    **windows.FUNCTIONS,
+    **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(("Gather", "GatherV2"), _gather),
-    **dict.fromkeys(("BatchToSpace", "BatchToSpaceND"), put_together),
-    "BatchNormWithGlobalNormalization": arithmetic.read_old_norm,
-    "BroadcastTo": by_sizes(moves.expand),
-    "Cast": reads(_cast),
-    "ClipByValue": reads(arithmetic.read_clip),
-    "ConcatV2": _concat,
-    "Conv2DBackpropInput": windows.read_transposed,
+    **dict.fromkeys(("Rank", "Shape", "ShapeN", "Size"), _sizes),
+    **dict.fromkeys(("Slice", "StridedSlice"), _slice),
+    "BroadcastTo": lambda node, x, sizes: x.expand(sizes.dims()),
+    "Cast": _cast,
+    "ConcatV2": lambda node, *tensors: concat(tensors[:-1], int(tensors[-1].number())),
     "DepthToSpace": _depth_to_space,
-    "Einsum": arithmetic.read_einsum,
-    "Exp": arithmetic.read_exponential,
-    "ExpandDims": by_numbers(moves.unsqueeze),
+    "ExpandDims": lambda node, x, axes: x.unsqueeze(axes.integers()),
     "Fill": _fill,
     "LRN": _response_norm,
-    "LogSoftmax": lambda walk, node: log_softmax(walk, node, node.source, -1),
-    "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
-    "MirrorPad": windows.read_mirror,
-    "Neg": expression(neg),
-    "OnesLike": expression(functions.ones),
-    "Pack": lambda walk, node: read_stack(walk, node, node.integer("axis")),
-    "Reshape": by_sizes(_reshape),
-    **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
+    "LeakyRelu": lambda node, x: x.each(LeakyRelu(node.real("alpha", 0.2))),
+    "LogSoftmax": lambda node, x: x.softmax(-1, op=LogSoftmax()),
+    "MatrixDiagPartV3": lambda node, x, offset, fill: x.diagonal((-2, -1), int(offset.number())),
+    "Pack": lambda node, *values: stack(values, node.integer("axis")),
+    "Reshape": _reshape,
+    "ReverseV2": lambda node, x, axes: x.flip(axes.integers()),
     "Roll": _roll,
-    "Softmax": lambda walk, node: softmax(walk, node, node.source, -1),
-    "ReverseV2": by_numbers(moves.turned_round),
-    **dict.fromkeys(("SpaceToBatch", "SpaceToBatchND"), lambda walk, node: take_apart(walk, node, _block)),
+    "Softmax": lambda node, x: x.softmax(-1),
     "SpaceToDepth": _space_to_depth,
-    **dict.fromkeys(("Select", "SelectV2"), choice),
-    **{op: comparison(kind) for op, kind in _COMPARED.items()},
-    "LogicalAnd": both,
-    "LogicalOr": either,
-    "LogicalNot": opposite,
+    "Split": lambda node, axis, x: x.split_evenly(int(axis.number()), node.integer("num_split", 1)),
+    "SplitV": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
+    "Squeeze": lambda node, x: x.squeeze(node.integers("squeeze_dims")),
+    "Tile": lambda node, x, times: x.repeat(times.dims()),
+    "Transpose": lambda node, x, order: x.transpose(order.integers()),
+    "Unpack": lambda node, x: x.split_evenly(node.integer("axis"), node.integer("num", 1), keep=False),
+    "ZerosLike": lambda node, x: Zeros(x.sizes),
+}
+"""Of the node and the tensors that it reads."""
+_EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     **{
-        kind: expression(functions.FUNCTIONS[kind.lower()])
+        kind: functions.FUNCTIONS[kind.lower()]
         for kind in ("Acosh", "Asinh", "Atanh", "Cosh", "Erfc", "Expm1", "Log1p", "Sinh", "Tan")
     },
-    **dict.fromkeys(("FloorMod", "Mod", "TruncateMod", "FloorDiv"), reads(arithmetic.read_rounded)),
-    "Equal": expression(functions.equal),
-    "NotEqual": expression(functions.differs),
-    "Cumsum": reads(arithmetic.read_running_sums),
-    "MatrixBandPart": reads(arithmetic.read_band),
-    "MatrixDiagPartV3": _diagonal,
-    "Prod": reads(arithmetic.read_product_along),
-    "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
+    **dict.fromkeys(("Select", "SelectV2"), functions.where),
+    "Equal": functions.equal,
+    "Greater": operator.gt,
+    "GreaterEqual": operator.ge,
+    "Less": operator.lt,
+    "LessEqual": operator.le,
+    "LogicalAnd": operator.mul,
+    "LogicalNot": functions.opposite,
+    "LogicalOr": maximum,
+    "Neg": operator.neg,
+    "NotEqual": functions.differs,
+    "OnesLike": functions.ones,
+    "Rsqrt": lambda x: x.each(Sqrt(), Reciprocal()),
+    "Square": functions.square,
+    "SquaredDifference": functions.squared_difference,
+}
+"""Of the tensors alone."""
+READERS: Mapping[str, Reader[GraphNode]] = {
+    **{kind: always(op) for kind, op in PLAIN.items()},
+    **{kind: reads(function) for kind, function in _FUNCTIONS.items()},
+    **{kind: expression(function) for kind, function in _EXPRESSIONS.items()},
+    **dict.fromkeys(("BatchToSpace", "BatchToSpaceND"), put_together),
+    **dict.fromkeys(("SpaceToBatch", "SpaceToBatchND"), lambda walk, node: take_apart(walk, node, _block)),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
-    "Square": expression(functions.square),
-    "SquaredDifference": expression(functions.squared_difference),
-    "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.source, node.integers("squeeze_dims")),
-    "Tile": by_sizes(moves.repeat),
-    "Transpose": by_numbers(moves.transpose),
-    "ZerosLike": lambda walk, node: Zeros(walk.known_sizes(node.source)),
 }

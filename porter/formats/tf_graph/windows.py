@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from porter.filegraph import tensorflow
-from porter.filegraph.dataflow import Reference, StoredTensor
+from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.dims import text
 from porter.filegraph.file_graph import Stored, Unsupported
-from porter.filegraph.moves import extend, pad
-from porter.filegraph.walk import Read
+from porter.filegraph.tensor import Tensor
 from porter.formats.tensorflow import has_cubic_shares
-from porter.formats.tf_graph.nodes import GraphNode, Walk
+from porter.formats.tf_graph.nodes import GraphNode
 from porter.graph import Conv, ConvTranspose, Resize
-from porter.graph.ops import Mode
+from porter.graph.ops import Coordinates, Mode
 from porter.padding import LOWEST, Convention, Window
 
 _LAYOUT = "NHWC"
 
 
-def read_convolution(walk: Walk, node: GraphNode) -> Read:
+def _convolution(node: GraphNode, x: Tensor, weights: Tensor) -> Tensor:
     """Conv2D, whose kernel is rows×columns×channels/groups×filters, and DepthwiseConv2dNative,
     rows×columns×channels×multiplier.
 
@@ -27,69 +26,54 @@ def read_convolution(walk: Walk, node: GraphNode) -> Read:
     Conv2D's shape).
     """
     expect_layout(node)
-    x, weights = node.inputs
-    kernel, stride, dilation = _kernel(walk, weights), _pair(node, "strides"), _pair(node, "dilations")
+    kernel, stride, dilation = _kernel(weights), _pair(node, "strides"), _pair(node, "dilations")
     rows, columns, taken, last = kernel.shape
-    value, convention = walk.value(x), _convention(node)
-    channels = value.channels or taken
+    channels = x.value.channels or taken
     depthwise = node.op == "DepthwiseConv2dNative"
     if channels % taken or (depthwise and channels != taken):
         raise Unsupported(f"of {channels} channels by a kernel of {taken}")
     groups, filters = (taken, taken * last) if depthwise else (channels // taken, last)
-    tensors = {"kernel": Stored(kernel.name, "HWIM" if depthwise else "HWIO")}
-    op = Conv(filters, Window((rows, columns), stride, dilation), convention, groups)
-    return walk.builder.conv(node.name, value, op, tensors)
+    op = Conv(filters, Window((rows, columns), stride, dilation), _convention(node), groups)
+    return x.conv(op, {"kernel": Stored(kernel.name, "HWIM" if depthwise else "HWIO")})
 
 
-def read_transposed(walk: Walk, node: GraphNode) -> Read:
+def _transposed(node: GraphNode, wanted: Tensor, weights: Tensor, x: Tensor) -> Tensor:
     """Conv2DBackpropInput: the sizes of its value, a kernel rows×columns×filters×channels, and what it
     spreads.
     """
     expect_layout(node)
-    wanted, weights, x = node.inputs
-    kernel, stride, dilation = _kernel(walk, weights), _pair(node, "strides"), _pair(node, "dilations")
-    sizes, value, rule = walk.dims(wanted), walk.value(x), node.text("padding", "")
-    known = walk.views.of(value).known_sizes
+    kernel, stride, dilation = _kernel(weights), _pair(node, "strides"), _pair(node, "dilations")
+    sizes, rule, known = wanted.dims(), node.text("padding", ""), x.walk.views.of(x.value).known_sizes
     if len(known) != 4 or len(sizes) not in (2, 4) or rule not in ("SAME", "VALID"):
         raise Unsupported(f"of {len(known)} axes to {len(sizes)} with padding '{rule}'")
     if known[3] != kernel.shape[3]:
         raise Unsupported(f"of {text(known[3:])} channels by a kernel of {kernel.shape[3]}")
     window = Window((kernel.shape[0], kernel.shape[1]), stride, dilation)
-    op = ConvTranspose(
-        kernel.shape[2],
-        window,
-        tensorflow.cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule),
-    )
-    return walk.builder.transposed(node.name, value, op, {"kernel": Stored(kernel.name, "HWIO")})
+    cut = tensorflow.cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule)
+    return x.op(ConvTranspose(kernel.shape[2], window, cut), kernel=Stored(kernel.name, "HWIO"))
 
 
-def read_pool(walk: Walk, node: GraphNode) -> Read:
+def _pool(node: GraphNode, x: Tensor) -> Tensor:
     """MaxPool and AvgPool. TensorFlow's averages do not count cells outside the input; cells of a pad node
     count.
     """
     expect_layout(node)
-    kernel, stride = _pair(node, "ksize"), _pair(node, "strides")
-    largest = node.op == "MaxPool"
-    convention = _convention(node, LOWEST if largest else 0.0)
-    value = walk.value(node.source)
-    return walk.builder.pool(
-        node.name, value, "max" if largest else "mean", Window(kernel, stride), convention
-    )
+    window, largest = Window(_pair(node, "ksize"), _pair(node, "strides")), node.op == "MaxPool"
+    return x.pool("max" if largest else "mean", window, _convention(node, LOWEST if largest else 0.0))
 
 
-def read_pad(walk: Walk, node: GraphNode) -> Read:
+def _pad(node: GraphNode, x: Tensor, pads: Tensor, fill: Tensor | None = None) -> Tensor:
     """Pad and PadV2 with one number."""
-    fill = walk.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
-    return pad(walk, node, node.source, tensorflow.pads_of(walk, node), fill)
+    return x.pad(tensorflow.pads_of(pads), 0.0 if fill is None else fill.number())
 
 
-def read_mirror(walk: Walk, node: GraphNode) -> Read:
+def _mirror(node: GraphNode, x: Tensor, pads: Tensor) -> Tensor:
     """MirrorPad: with the map mirrored without its edge, or with it."""
     mode: Mode = "reflect" if node.text("mode", "") == "REFLECT" else "symmetric"
-    return extend(walk, node, node.source, tensorflow.pads_of(walk, node), mode)
+    return x.extend(tensorflow.pads_of(pads), mode)
 
 
-def read_resize(walk: Walk, node: GraphNode) -> Read:
+def _resize(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor:
     """ResizeNearestNeighbor, ResizeBilinear and ResizeBicubic (core/kernels/image/): by half pixels a cubic
     one has another coefficient, and gives cells beyond the map no share.
     """
@@ -102,14 +86,10 @@ def read_resize(walk: Walk, node: GraphNode) -> Read:
             raise Unsupported(
                 "by other factors than powers of two, whose shares TensorFlow takes from a table"
             )
-        return Resize(
-            "cubic",
-            coordinates="half_pixel" if half else "asymmetric",
-            a=-0.5 if half else -0.75,
-            inside=half,
-        )
+        coordinates: Coordinates = "half_pixel" if half else "asymmetric"
+        return Resize("cubic", coordinates=coordinates, a=-0.5 if half else -0.75, inside=half)
 
-    return tensorflow.read_resize(walk, node, how)
+    return tensorflow.resized(x, sizes, how)
 
 
 def expect_layout(node: GraphNode) -> None:
@@ -119,9 +99,9 @@ def expect_layout(node: GraphNode) -> None:
         raise Unsupported(f"in {layout}")
 
 
-def _kernel(walk: Walk, source: Reference) -> StoredTensor:
+def _kernel(weights: Tensor) -> StoredTensor:
     """Raises Unsupported if it is no stored kernel of four axes."""
-    kernel = walk.flow.weights(source)
+    kernel = weights.walk.weights(weights.source)
     if kernel is None or len(kernel.shape) != 4 or 0 in kernel.shape:
         raise Unsupported("with a kernel that is computed, or has other axes than four")
     return kernel
@@ -148,3 +128,13 @@ def _convention(node: GraphNode, fill: float = 0.0) -> Convention:
     if len(numbers) != 8 or any(numbers[:2]) or any(numbers[6:]) or min(numbers) < 0:
         raise Unsupported(f"with explicit_paddings {[*numbers]}")
     return Convention("explicit", (numbers[2], numbers[3], numbers[4], numbers[5]), fill)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
+    **dict.fromkeys(("AvgPool", "MaxPool"), _pool),
+    **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), _convolution),
+    **dict.fromkeys(("Pad", "PadV2"), _pad),
+    **dict.fromkeys(("ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor"), _resize),
+    "Conv2DBackpropInput": _transposed,
+    "MirrorPad": _mirror,
+}

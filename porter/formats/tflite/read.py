@@ -4,60 +4,38 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
-from porter.filegraph import functions, moves
-from porter.filegraph.arithmetic import combine, negative, slopes
+from porter.filegraph import functions
 from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import FileGraph, Unsupported, completed
-from porter.filegraph.layers import part
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
-from porter.filegraph.products import Product, dense, matmul
-from porter.filegraph.reductions import (
-    Reduction,
-    log_softmax,
-    reduce,
-    root,
-    softmax,
-)
-from porter.filegraph.tensor import Scope, Tensor, expression, reads
-from porter.filegraph.tensorflow import further_image, read_slice, read_split, read_stack
-from porter.filegraph.views import View
-from porter.filegraph.walk import (
-    Image,
-    NodeWalk,
-    Read,
-    Reader,
-    Zeros,
-    always,
-    begin,
-    by_numbers,
-    by_sizes,
-    of_map,
-    read_nodes,
-    unary,
-)
+from porter.filegraph.products import Product
+from porter.filegraph.reductions import Reduction, root
+from porter.filegraph.tensor import Tensor, concat, expression, matmul, maximum, merged, reads, stack
+from porter.filegraph.tensorflow import further_image
+from porter.filegraph.walk import Image, NodeWalk, Reader, Zeros, always, begin, read_nodes
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
 from porter.formats.tflite.constants import EVALUATORS, RESHAPES, index_of, is_cast, kind, stated_numbers
 from porter.formats.tflite.model import EXPECTED, IMAGE, Model, Operator, Unread, read_model
-from porter.formats.tflite.windows import stored
 from porter.graph import Op, ops
 from porter.graph.walks import in_order
 from porter.padding import Size
 
 Walk = NodeWalk[Operator]
-
+_BINARY = ("ADD", "ADD_N", "DIV", "MAXIMUM", "MINIMUM", "MUL", "POW", "SUB")
 _LEAST_NORM = 1e-6
 """What an L2_NORMALIZATION divides by where the norm is smaller (tensorflow/lite/kernels/l2norm.cc)."""
 _ROUNDED = (
@@ -160,60 +138,67 @@ def _beside(model: Model) -> dict[str, Image | None]:
     }
 
 
-def _dense(walk: Walk, node: Operator) -> Read:
+def _dense(node: Operator, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
-    kernel, source, sizes = stored(walk, node, 1), node.source, walk.sizes(node.source)
-    if kernel is None or len(kernel.shape) != 2 or node.scalar(1, "b"):
+    held = windows.stored(kernel, 2)
+    if node.scalar(1, "b"):
         raise Unsupported("whose kernel is not stored row by row")
-    rows = [-1, kernel.shape[1]]
-    if not node.scalar(2, "B") and sizes is not None and len(sizes) != 2:
-        source = part(walk, node, "flatten", lambda walk, flat: moves.reshape(walk, flat, flat.source, rows))
-    return dense(
-        walk, node, source, Product(node.inputs[1], "OI", node.inputs[2] if len(node.inputs) > 2 else None)
+    if not node.scalar(2, "B") and x.rank not in (0, 2):
+        x = x.reshape([-1, held.shape[1]])
+    return x.dense(Product(kernel.reference, "OI", None if bias is None else bias.reference))
+
+
+def _matmul(node: Operator, x: Tensor, other: Tensor) -> Tensor:
+    turned = [bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))]
+    if x.is_value and other.is_value:
+        return matmul(x, other, turned)
+    if turned[0]:
+        raise Unsupported("with adj_x")
+    return x.dense(Product(other.reference, "OI" if turned[1] else "IO"))
+
+
+def _binary(node: Operator, *values: Tensor) -> Tensor:
+    """Of values; a MUL by ones of sizes is how onnx2tf repeats a value."""
+    scope = values[0].scope
+    if node.op == "MUL":
+        for place, (source, _) in enumerate(node.inputs[:2]):
+            filled = scope.walk.flow.nodes[source]
+            if filled.op == "FILL" and scope.walk.flow.number(filled.inputs[1]) == 1:
+                return values[1 - place].expand(scope.walk.dims(filled.source))
+    unit = functions.unit(scope) if node.op == "MUL" else None
+    return unit or merged(kind(node), values)
+
+
+def _reshape(node: Operator, x: Tensor, sizes: Tensor | None = None) -> Tensor:
+    return x.reshape([*stated_numbers(node)] if sizes is None else sizes.dims())
+
+
+_REDUCTIONS: Mapping[str, Reduction] = {
+    "MEAN": "mean",
+    "REDUCE_MAX": "max",
+    "REDUCE_MIN": "min",
+    "SUM": "sum",
+}
+
+
+def _reduce(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
+    places, keep = axes.integers(), bool(node.scalar(0, "B"))
+    if not places:
+        raise Unsupported("over no axes")
+    return (
+        functions.prod(x, places, keep)
+        if node.op == "REDUCE_PROD"
+        else x.reduce(_REDUCTIONS[node.op], places, keep)
     )
 
 
-def _product(walk: Walk, node: Operator) -> Read:
-    turned = [bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))]
-    if all(map(walk.is_value, node.inputs)):
-        return matmul(walk, node, node.inputs, turned)
-    if turned[0]:
-        raise Unsupported("with adj_x")
-    return dense(walk, node, node.source, Product(node.inputs[1], "OI" if turned[1] else "IO"))
-
-
-def _binary(walk: Walk, node: Operator) -> Read:
-    """Of values; a MUL by ones of sizes is how onnx2tf repeats a value."""
-    for place, (source, _) in enumerate(node.inputs[:2]):
-        filled = walk.flow.nodes[source]
-        if node.op == "MUL" and filled.op == "FILL" and walk.flow.number(filled.inputs[1]) == 1:
-            return moves.expand(walk, node, node.inputs[1 - place], walk.dims(filled.source))
-    unit = functions.unit(Scope(walk, node)) if node.op == "MUL" else None
-    return combine(walk, node, kind(node), node.inputs) if unit is None else unit.outcome()
-
-
-def _reshape(walk: Walk, node: Operator) -> Read:
-    sizes = walk.dims(node.inputs[1]) if len(node.inputs) > 1 else [*stated_numbers(node)]
-    return moves.reshape(walk, node, node.source, sizes)
-
-
-_FUNCTIONS: Mapping[str, Reduction] = {"MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "SUM": "sum"}
-
-
-def _reduce(walk: Walk, node: Operator) -> Read:
-    places, keep = walk.integers(node.inputs[1]), bool(node.scalar(0, "B"))
-    if not places:
-        raise Unsupported("over no axes")
-    return reduce(walk, node, node.source, _FUNCTIONS[node.op], places, keep)
-
-
-def _slice(walk: Walk, node: Operator) -> Read:
-    batch = _before_zeros(walk, node) if node.op == "SLICE" else None
+def _slice(node: Operator, x: Tensor, *bounds: Tensor) -> Tensor:
+    batch = _before_zeros(x.walk, node) if node.op == "SLICE" else None
     if batch is not None:
-        return walk.view(batch)
+        return x.scope.tensor(batch)
     if node.scalar(5, "B"):
         raise Unsupported("whose ends are offsets")
-    return read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
+    return x.take(index_of(node, len(x.sizes), [each.dims() for each in bounds]))
 
 
 def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
@@ -230,40 +215,26 @@ def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
     return batch if one and sizes and bounds == [[0] * len(sizes), [*sizes]] else None
 
 
-def _gather(walk: Walk, node: Operator) -> Read:
-    places, shape = walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
+def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
+    places, shape = index.integers(), x.walk.constant_shape(index.source)
     if not places or shape is None or len(shape) > 1 or node.scalar(1, "i"):
-        raise Unsupported("by indices that the model computes as it runs, or that differ by image")
+        raise Unsupported("by indices that differ by image")
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
-        return moves.cut(walk, node, node.source, {axis: slice(place, place + 1 or None) if shape else place})
-    return moves.gather(walk, node, node.source, place_of(axis, len(walk.sizes(node.source) or ())), places)
+        return x.cut({axis: slice(place, place + 1 or None) if shape else place})
+    return x.gather(place_of(axis, x.rank), places)
 
 
-def _reverse(walk: Walk, node: Operator) -> Read:
-    return moves.turned_round(walk, node, node.source, walk.integers(node.inputs[1]))
-
-
-def _split(walk: Walk, node: Operator) -> list[View]:
-    if node.op == "UNPACK":
-        return read_split(walk, node, "Unpack", node.scalar(1, "i"), len(node.gives))
-    return read_split(walk, node, "Split" if node.op == "SPLIT" else "SplitV", 0, len(node.gives))
-
-
-def _response_norm(node: Operator) -> Op:
+def _response_norm(node: Operator, x: Tensor) -> Tensor:
     bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
-    return ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias)
+    return x.op(ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias))
 
 
-def _sizes(walk: Walk, node: Operator) -> Read:
-    return of_sizes(walk.known_sizes(node.source))
-
-
-def _filled(walk: Walk, node: Operator) -> Read:
+def _filled(node: Operator, sizes: Tensor, number: Tensor) -> Zeros:
     """Zeros of sizes, of which some are open."""
-    if walk.number(node.inputs[1]) != 0:
+    if number.number() != 0:
         raise Unsupported("by another number than 0 to open sizes")
-    return Zeros(tuple(walk.dims(node.source)))
+    return Zeros(tuple(sizes.dims()))
 
 
 def _rounded(node: Operator, x: Tensor, divisor: Tensor) -> Tensor:
@@ -272,101 +243,102 @@ def _rounded(node: Operator, x: Tensor, divisor: Tensor) -> Tensor:
     return function(x, divisor, "floor")
 
 
-def _running_sums(node: Operator, x: Tensor, axis: Tensor) -> Tensor:
-    """CUMSUM, whose options are whether it leaves each number itself out, and whether it goes backwards."""
+def _cumsum(node: Operator, x: Tensor, axis: Tensor) -> Tensor:
+    """Its options are whether it leaves each number itself out, and whether it goes backwards."""
     exclusive, reverse = bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))
     return x.cumsum(int(axis.number()), reverse, exclusive)
 
 
-def _prod(node: Operator, x: Tensor, axes: Tensor) -> Tensor:
-    """REDUCE_PROD."""
-    return functions.prod(x, axes.integers(), bool(node.scalar(0, "B")))
-
-
-def _cast(walk: Walk, node: Operator) -> View:
+def _cast(node: Operator, x: Tensor) -> Tensor:
     if not is_cast(node) or node.scalar(0, "b") not in (0, 3):
         raise Unsupported("to a type that rounds, or of numbers that are not real")
-    return walk.view(node.source)
+    return x
 
 
-def _softmax(walk: Walk, node: Operator) -> View:
+def _softmax(node: Operator, x: Tensor) -> Tensor:
     if node.scalar(0, "f", 1.0) != 1:
         raise Unsupported("with a beta")
-    return softmax(walk, node, node.source, -1)
+    return x.softmax(-1)
 
 
-READERS: Mapping[str, Reader[Operator]] = {
-    **dict.fromkeys(("ADD", "ADD_N", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "POW"), _binary),
-    **dict.fromkeys(windows.KERNELS, windows.read_conv),
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), windows.read_pool),
-    **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), windows.read_pad),
-    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), _reduce),
-    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), windows.read_resize),
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **windows.FUNCTIONS,
+    **dict.fromkeys(_BINARY, _binary),
+    **dict.fromkeys(("REDUCE_PROD", *_REDUCTIONS), _reduce),
     **dict.fromkeys(("SLICE", "STRIDED_SLICE"), _slice),
-    **dict.fromkeys(("SPLIT", "SPLIT_V", "UNPACK"), _split),
-    **dict.fromkeys(("SELECT", "SELECT_V2"), choice),
-    **{
-        op: comparison(op.title().replace("_", "Or"))
-        for op in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")
-    },
-    "LOGICAL_AND": both,
-    "LOGICAL_OR": either,
-    "LOGICAL_NOT": opposite,
-    "COS": always(ops.Cos()),
-    "ROUND": always(ops.Round()),
-    "SIGN": always(ops.Sign()),
-    "SIN": always(ops.Sin()),
-    "ABS": always(ops.Abs()),
-    "BATCH_MATMUL": _product,
-    "BATCH_TO_SPACE_ND": put_together,
-    "BROADCAST_TO": by_sizes(moves.expand),
+    **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD"), _rounded),
+    "BATCH_MATMUL": _matmul,
+    "BROADCAST_TO": lambda node, x, sizes: x.expand(sizes.dims()),
     "CAST": _cast,
-    "CEIL": always(ops.Ceil()),
-    "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
-    "CUMSUM": reads(_running_sums),
-    "DEPTH_TO_SPACE": of_map(lambda node: ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
-    "ELU": always(ops.Elu()),
-    "EQUAL": expression(functions.equal),
-    "EXP": always(ops.Exp()),
-    "EXPAND_DIMS": by_numbers(moves.unsqueeze),
+    "CONCATENATION": lambda node, *values: concat(values, node.scalar(0, "i")),
+    "CUMSUM": _cumsum,
+    "DEPTH_TO_SPACE": lambda node, x: x.op(ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
+    "EXPAND_DIMS": lambda node, x, axes: x.unsqueeze(axes.integers()),
     "FILL": _filled,
-    "FLOOR": always(ops.Floor()),
-    **dict.fromkeys(("FLOOR_DIV", "FLOOR_MOD"), reads(_rounded)),
     "FULLY_CONNECTED": _dense,
     "GATHER": _gather,
-    "GELU": unary(lambda node: ops.Gelu(bool(node.scalar(0, "B")))),
-    "HARD_SWISH": always(ops.HardSwish()),
-    "L2_NORMALIZATION": expression(lambda x: functions.over_norm(x, 2, [-1], _LEAST_NORM)),
-    "LEAKY_RELU": unary(lambda node: ops.LeakyRelu(float(node.scalar(0, "f")))),
-    "LOCAL_RESPONSE_NORMALIZATION": of_map(_response_norm),
-    "LOG": always(ops.Log()),
-    "LOG_SOFTMAX": lambda walk, node: log_softmax(walk, node, node.source, -1),
-    "LOGISTIC": always(ops.Sigmoid()),
-    "NOT_EQUAL": expression(functions.differs),
-    "NEG": lambda walk, node: negative(walk, node, node.source),
-    "PACK": lambda walk, node: read_stack(walk, node, node.scalar(1, "i")),
-    "PRELU": lambda walk, node: slopes(walk, node, node.source, node.inputs[1]),
-    "REDUCE_PROD": reads(_prod),
-    "RELU": always(ops.Relu()),
-    "RELU6": always(ops.Relu6()),
-    "RELU_0_TO_1": always(ops.Clip(0.0, 1.0)),
-    "RELU_N1_TO_1": always(ops.Clip(-1.0, 1.0)),
+    "GELU": lambda node, x: x.each(ops.Gelu(bool(node.scalar(0, "B")))),
+    "LEAKY_RELU": lambda node, x: x.each(ops.LeakyRelu(float(node.scalar(0, "f")))),
+    "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
+    "LOG_SOFTMAX": lambda node, x: x.softmax(-1, op=ops.LogSoftmax()),
+    "PACK": lambda node, *values: stack(values, node.scalar(1, "i")),
     "RESHAPE": _reshape,
-    "REVERSE_V2": _reverse,
-    "RSQRT": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
-    "SHAPE": _sizes,
+    "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
+    "SHAPE": lambda node, x: of_sizes(x.sizes),
     "SOFTMAX": _softmax,
+    "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i"), False),
+    "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
+    "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
+    "SQUEEZE": lambda node, x: x.squeeze(stated_numbers(node)),
+    "TILE": lambda node, x, times: x.repeat(times.dims()),
+    "TRANSPOSE": lambda node, x, order: x.transpose(order.integers()),
+    "UNPACK": lambda node, x: x.split_evenly(node.scalar(1, "i"), len(node.gives), keep=False),
+    "ZEROS_LIKE": lambda node, x: Zeros(x.sizes),
+}
+"""Of the operator and the tensors that it reads."""
+_EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
+    **dict.fromkeys(("SELECT", "SELECT_V2"), functions.where),
+    "EQUAL": functions.equal,
+    "GREATER": operator.gt,
+    "GREATER_EQUAL": operator.ge,
+    "L2_NORMALIZATION": lambda x: functions.over_norm(x, 2, [-1], _LEAST_NORM),
+    "LESS": operator.lt,
+    "LESS_EQUAL": operator.le,
+    "LOGICAL_AND": operator.mul,
+    "LOGICAL_NOT": functions.opposite,
+    "LOGICAL_OR": maximum,
+    "NEG": operator.neg,
+    "NOT_EQUAL": functions.differs,
+    "PRELU": lambda x, slopes: x.prelu(slopes),
+    "RSQRT": lambda x: x.each(ops.Sqrt(), ops.Reciprocal()),
+    "SQUARE": functions.square,
+    "SQUARED_DIFFERENCE": functions.squared_difference,
+}
+"""Of the tensors alone."""
+_PLAIN: Mapping[str, Op] = {
+    "ABS": ops.Abs(),
+    "CEIL": ops.Ceil(),
+    "COS": ops.Cos(),
+    "ELU": ops.Elu(),
+    "EXP": ops.Exp(),
+    "FLOOR": ops.Floor(),
+    "HARD_SWISH": ops.HardSwish(),
+    "LOG": ops.Log(),
+    "LOGISTIC": ops.Sigmoid(),
+    "RELU": ops.Relu(),
+    "RELU6": ops.Relu6(),
+    "RELU_0_TO_1": ops.Clip(0.0, 1.0),
+    "RELU_N1_TO_1": ops.Clip(-1.0, 1.0),
+    "ROUND": ops.Round(),
+    "SIGN": ops.Sign(),
+    "SIN": ops.Sin(),
+    "TANH": ops.Tanh(),
+}
+READERS: Mapping[str, Reader[Operator]] = {
+    **{name: always(op) for name, op in _PLAIN.items()},
+    **{name: reads(function) for name, function in _FUNCTIONS.items()},
+    **{name: expression(function) for name, function in _EXPRESSIONS.items()},
+    "BATCH_TO_SPACE_ND": put_together,
     "SPACE_TO_BATCH_ND": take_apart,
-    "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(
-        walk, node, node.source, node.scalar(0, "i"), False
-    ),
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
-    "SQUARE": expression(functions.square),
-    "SQUARED_DIFFERENCE": expression(functions.squared_difference),
-    "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.source, stated_numbers(node)),
-    "TANH": always(ops.Tanh()),
-    "TILE": by_sizes(moves.repeat),
-    "TRANSPOSE": by_numbers(moves.transpose),
-    "TRANSPOSE_CONV": windows.read_transposed,
-    "ZEROS_LIKE": lambda walk, node: Zeros(walk.known_sizes(node.source)),
 }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from porter.filegraph import moves, tensorflow
+from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
+from porter.filegraph.tensor import Tensor
 from porter.filegraph.tensorflow import pads_of
-from porter.filegraph.views import View
-from porter.filegraph.walk import NodeWalk, Read
 from porter.formats.tflite.model import Operator
 from porter.graph import ops
 from porter.graph.ops import LARGEST_FLOAT32
@@ -20,19 +20,21 @@ KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _SAME = Items(("SAME", "VALID"))
 
 
-def stored(walk: NodeWalk[Operator], node: Operator, place: int) -> StoredTensor | None:
-    return walk.flow.weights(node.inputs[place]) if place < len(node.inputs) else None
+def stored(kernel: Tensor, axes: int) -> StoredTensor:
+    """Raises Unsupported for a kernel that is computed, or has other axes."""
+    found = kernel.walk.weights(kernel.source)
+    if found is None or len(found.shape) != axes or 0 in found.shape:
+        raise Unsupported("whose kernel is not stored")
+    return found
 
 
-def _held(walk: NodeWalk[Operator], node: Operator, axes: str, bias: int = 2) -> dict[str, Stored] | None:
-    """A kernel of four axes, and a bias if the operator reads one; None where they are not stored."""
-    kernel, vector = stored(walk, node, 1), stored(walk, node, bias)
-    if kernel is None or len(kernel.shape) != 4 or (len(node.inputs) > bias and vector is None):
-        return None
-    return {
-        "kernel": Stored(kernel.name, axes),
-        **({"bias": Stored(vector.name)} if vector is not None else {}),
-    }
+def _held(kernel: StoredTensor, bias: Tensor | None, axes: str) -> dict[str, Stored]:
+    """A kernel, and a bias if the operator reads one."""
+    vector = None if bias is None else bias.walk.weights(bias.source)
+    if bias is not None and vector is None:
+        raise Unsupported("whose bias is not stored")
+    held = {} if vector is None else {"bias": Stored(vector.name)}
+    return {"kernel": Stored(kernel.name, axes), **held}
 
 
 def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
@@ -43,56 +45,60 @@ def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tu
     return Window(sides, stride, by), Convention("valid" if node.scalar(0, "b") else "same")
 
 
-def read_conv(walk: NodeWalk[Operator], node: Operator) -> Read:
+def _conv(node: Operator, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
     """Kernels are filters×rows×columns×channels/groups, those by channel 1×rows×columns×filters."""
-    by_channel, kernel, value = node.op == "DEPTHWISE_CONV_2D", stored(walk, node, 1), walk.first(node)
-    held = _held(walk, node, "IHWO" if by_channel else "OHWI")
-    if held is None or kernel is None or 0 in kernel.shape:
-        raise Unsupported("whose kernel is not stored")
-    filters, channels = kernel.shape[3 if by_channel else 0], value.channels or kernel.shape[3]
+    by_channel, kernel = node.op == "DEPTHWISE_CONV_2D", stored(weights, 4)
+    filters, channels = kernel.shape[3 if by_channel else 0], x.value.channels or kernel.shape[3]
     groups = channels if by_channel else channels // kernel.shape[3]
     window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
-    return walk.builder.conv(node.name, value, ops.Conv(filters, window, convention, groups), held)
+    held = _held(kernel, bias, "IHWO" if by_channel else "OHWI")
+    return x.conv(ops.Conv(filters, window, convention, groups), held)
 
 
-def read_transposed(walk: NodeWalk[Operator], node: Operator) -> Read:
+def _transposed(
+    node: Operator, sizes: Tensor, weights: Tensor, x: Tensor, bias: Tensor | None = None
+) -> Tensor:
     """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
-    wanted, kernel = walk.flow.dims(node.source), stored(walk, node, 1)
-    held, value = _held(walk, node, "IHWO", 3), walk.value(node.inputs[2])
-    known = walk.views.of(value).sizes or ()
-    if held is None or kernel is None or wanted is None or len(wanted) != 4 or len(known) != 4:
+    wanted, kernel, known = sizes.dims(), stored(weights, 4), x.walk.views.of(x.value).known_sizes
+    if len(wanted) != 4 or len(known) != 4:
         raise Unsupported("to a size that is not stated")
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
     pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
-    return walk.builder.transposed(node.name, value, ops.ConvTranspose(kernel.shape[0], window, pads), held)
+    held = _held(kernel, bias, "IHWO")
+    return x.op(ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held), **held)
 
 
-def read_pool(walk: NodeWalk[Operator], node: Operator) -> Read:
+def _pool(node: Operator, x: Tensor) -> Tensor:
     """An average does not count cells outside its map. For a largest number, pads of float32's lowest are
     pads of -inf.
     """
-    largest, before = node.op == "MAX_POOL_2D", walk.flow.nodes[node.source[0]]
+    largest, flow = node.op == "MAX_POOL_2D", x.walk.flow
     window, convention = _window(node, (node.scalar(4, "i"), node.scalar(3, "i")), None)
-    convention = replace(convention, fill=LOWEST) if largest else convention
-    value = None
-    if largest and before.op == "PADV2" and walk.flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
-        padded = moves.pad(
-            walk, replace(node, name=f"{node.name}:pad"), before.source, pads_of(walk, before), LOWEST
-        )
-        value = padded.value if isinstance(padded, View) else None
-    return walk.builder.pool(
-        node.name, value or walk.first(node), "max" if largest else "mean", window, convention
-    )
+    if not largest:
+        return x.pool("mean", window, convention)
+    before = flow.nodes[node.source[0]]
+    if before.op == "PADV2" and flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
+        whole, pads = (x.scope.tensor(source) for source in before.inputs[:2])
+        x = whole.pad(pads_of(pads), LOWEST)
+    return x.pool("max", window, replace(convention, fill=LOWEST))
 
 
-def read_pad(walk: NodeWalk[Operator], node: Operator) -> Read:
-    pairs, fill = pads_of(walk, node), walk.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
+def _pad(node: Operator, x: Tensor, pads: Tensor, fill: Tensor | None = None) -> Tensor:
     if node.op == "MIRROR_PAD":
-        return moves.extend(walk, node, node.source, pairs, "symmetric" if node.scalar(0, "b") else "reflect")
-    return moves.pad(walk, node, node.source, pairs, fill)
+        return x.extend(pads_of(pads), "symmetric" if node.scalar(0, "b") else "reflect")
+    return x.pad(pads_of(pads), 0.0 if fill is None else fill.number())
 
 
-def read_resize(walk: NodeWalk[Operator], node: Operator) -> Read:
+def _resize(node: Operator, x: Tensor, sizes: Tensor) -> Tensor:
     linear = node.op == "RESIZE_BILINEAR"
     ends, half = (bool(node.scalar(field, "B")) for field in ((2, 3) if linear else (0, 1)))
-    return tensorflow.read_resize(walk, node, lambda by: tensorflow.nearest_or_linear(linear, by, half, ends))
+    return tensorflow.resized(x, sizes, lambda by: tensorflow.nearest_or_linear(linear, by, half, ends))
+
+
+FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
+    **dict.fromkeys(KERNELS, _conv),
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), _pool),
+    **dict.fromkeys(("MIRROR_PAD", "PAD", "PADV2"), _pad),
+    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _resize),
+    "TRANSPOSE_CONV": _transposed,
+}

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, is_floating
-from porter.filegraph import functions, moves
-from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm
-from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import Stored, Unsupported
+from porter.filegraph.functions import softplus
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.reductions import log_softmax, reduce, softmax
-from porter.filegraph.resampling import resize
-from porter.filegraph.tensor import expression
-from porter.filegraph.walk import Image, NodeWalk, Read, Reader, always, of_map, unary
+from porter.filegraph.tensor import Tensor, concat, merged, reads
+from porter.filegraph.walk import Image, Reader, always
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
 from porter.formats.torch7.objects import names_of_outputs, read_objects
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Rounding, Size, Window
-
-Walk = NodeWalk[Layer]
 
 _CONVOLUTIONS = ("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedConvolution")
 
@@ -102,13 +97,11 @@ def _computed(network: Network) -> NamedArrays:
     return found
 
 
-def _held(walk: Walk, layer: Layer, axes: str) -> dict[str, Stored]:
+def _held(layer: Layer, x: Tensor, axes: str) -> dict[str, Stored]:
     computed = f"{layer.name}:kernel"
-    kernel = layer.tensors["weight"] if walk.flow.constants.declared(computed) is None else computed
-    return {
-        "kernel": Stored(kernel, axes),
-        **({"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {}),
-    }
+    kernel = layer.tensors["weight"] if x.walk.flow.constants.declared(computed) is None else computed
+    bias = {"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {}
+    return {"kernel": Stored(kernel, axes), **bias}
 
 
 def _window(layer: Layer) -> tuple[Window, Pads]:
@@ -118,115 +111,110 @@ def _window(layer: Layer) -> tuple[Window, Pads]:
     return window, both_sides(layer.pair("padH", "padW", layer.count("padding", 0)))
 
 
-def _conv(walk: Walk, layer: Layer) -> Read:
+def _conv(layer: Layer, x: Tensor) -> Tensor:
     window, pads = _window(layer)
     op = ops.Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
-    return walk.builder.conv(layer.name, walk.first(layer), op, _held(walk, layer, "OIHW"))
+    return x.conv(op, _held(layer, x, "OIHW"))
 
 
-def _transposed(walk: Walk, layer: Layer) -> Read:
+def _transposed(layer: Layer, x: Tensor, *further: Tensor) -> Tensor:
     window, (top, bottom, left, right) = _window(layer)
-    if len(layer.inputs) != 1:
+    if further:
         raise Unsupported("to the size of another value")
     down, across = layer.pair("adjH", "adjW", 0)
-    pads = top, bottom - down, left, right - across
-    op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, layer.count("groups", 1))
-    return walk.builder.transposed(layer.name, walk.first(layer), op, _held(walk, layer, "OIHW"))
+    pads, held = (top, bottom - down, left, right - across), _held(layer, x, "OIHW")
+    groups = layer.count("groups", 1)
+    op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, groups, "bias" in held)
+    return x.op(op, **held)
 
 
-def _pool(walk: Walk, layer: Layer) -> Read:
+def _pool(layer: Layer, x: Tensor) -> Tensor:
     """With ceil_mode the last window is left out if it would begin in the pads behind
     (THNN/generic/SpatialMaxPooling.c).
     """
     window, pads = _window(layer)
     rounding: Rounding = "ceil" if layer.flag("ceil_mode") else "floor"
     if layer.op.endswith("MaxPooling"):
-        return pool(walk, layer, "max", (window, pads), rounding)
+        return pool(x, "max", (window, pads), rounding)
     without = layer.stated.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
-    found = pool(
-        walk, layer, "mean", (window, pads), rounding, layer.flag("count_include_pad", True) and not without
-    )
+    counted = layer.flag("count_include_pad", True) and not without
+    found = pool(x, "mean", (window, pads), rounding, counted)
     if layer.flag("divide", True):
         return found
     if any(pads) or rounding == "ceil":
         raise Unsupported("as a sum of windows that reach over the edge")
-    return walk.builder.affine(f"{layer.name}:sum", found, (float(math.prod(window.kernel)),), (0.0,))
+    return math.prod(window.kernel) * found
 
 
-def _whole(walk: Walk, layer: Layer) -> Read:
+def _whole(layer: Layer, x: Tensor) -> Tensor:
     """SpatialAdaptive pools to one cell."""
     if layer.pair("H", "W", 1) != (1, 1):
         raise Unsupported("to more than one cell")
-    function: ops.Function = "max" if "Max" in layer.op else "mean"
-    return walk.builder.reduce(layer.name, walk.first(layer), function, CELLS)
+    return x.global_pool("max" if "Max" in layer.op else "mean")
 
 
-def _dense(walk: Walk, layer: Layer) -> Read:
-    units, _ = walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
-    return walk.builder.dense(layer.name, walk.first(layer), units, _held(walk, layer, "OI"))
+def _dense(layer: Layer, x: Tensor) -> Tensor:
+    units, _ = x.walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
+    return x.fully_connected(units, _held(layer, x, "OI"))
 
 
-def _norm(walk: Walk, layer: Layer) -> Read:
+def _norm(layer: Layer, x: Tensor) -> Tensor:
     """Without stored statistics those of the batch are meant."""
     variance = layer.tensors.get("running_var", f"{layer.name}:variance")
-    if "running_mean" not in layer.tensors or walk.flow.constants.declared(variance) is None:
+    if "running_mean" not in layer.tensors or x.walk.flow.constants.declared(variance) is None:
         raise Unsupported("with the statistics of the batch")
-    roles = {"mean": layer.tensors["running_mean"], "variance": variance}
-    roles |= {
-        role: layer.tensors[name]
-        for role, name in (("gamma", "weight"), ("beta", "bias"))
-        if name in layer.tensors
-    }
-    sources: dict[str, Reference] = {role: (name, 0) for role, name in roles.items()}
-    return batch_norm(
-        walk, layer, layer.source, sources, layer.number("eps", 1e-5), layer.number("momentum", 0.1)
-    )
+    roles = {"mean": layer.tensors["running_mean"], "variance": variance, **_trained(layer)}
+    tensors = {role: x.scope.tensor((name, 0)) for role, name in roles.items()}
+    return x.batch_norm(layer.number("eps", 1e-5), layer.number("momentum", 0.1), **tensors)
 
 
-def _instance_norm(walk: Walk, layer: Layer) -> Read:
+def _trained(layer: Layer) -> dict[str, str]:
+    roles = {"gamma": "weight", "beta": "bias"}
+    return {role: layer.tensors[name] for role, name in roles.items() if name in layer.tensors}
+
+
+def _instance_norm(layer: Layer, x: Tensor) -> Tensor:
     """fast-neural-style's."""
-    roles: dict[str, Reference] = {"gamma": (layer.tensors["weight"], 0), "beta": (layer.tensors["bias"], 0)}
-    return instance_norm(walk, layer, layer.source, roles, layer.number("eps", 1e-5))
+    gamma, beta = (x.scope.tensor((layer.tensors[name], 0)) for name in ("weight", "bias"))
+    return x.instance_norm(layer.number("eps", 1e-5), gamma=gamma, beta=beta)
 
 
-def _shaved(walk: Walk, layer: Layer) -> Read:
+def _shaved(layer: Layer, x: Tensor) -> Tensor:
     """fast-neural-style's: without so many rows and columns on each side."""
     cells = layer.count("size", 0)
-    return moves.pad(walk, layer, layer.source, {2: (-cells, -cells), 3: (-cells, -cells)})
+    return x.pad({2: (-cells, -cells), 3: (-cells, -cells)})
 
 
-def _axis(walk: Walk, layer: Layer) -> int:
+def _axis(layer: Layer, x: Tensor) -> int:
     """A place from 1 on; of one image's axes where `nInputDims` has one less than the value."""
-    place, rank = layer.count("dimension", 1), len(walk.sizes(layer.source) or ())
-    return place - 1 + (layer.count("nInputDims", 0) == rank - 1) if place > 0 else place
+    place = layer.count("dimension", 1)
+    return place - 1 + (layer.count("nInputDims", 0) == x.rank - 1) if place > 0 else place
 
 
-def _deep_concat(walk: Walk, layer: Layer) -> Read:
+def _deep_concat(layer: Layer, *values: Tensor) -> Tensor:
     """Maps along the channels; smaller ones get zeros around them, the odd cell behind."""
-    values = walk.values(layer.inputs)
     cells = [
-        value.shape[1:]
-        for value in values
-        if value.is_map and value.shape is not None and None not in value.shape
+        shape[1:]
+        for each in values
+        if each.value.is_map and (shape := each.value.shape) is not None and None not in shape
     ]
     if len(cells) < len(values):
         raise Unsupported("of maps of open sizes")
     rows, columns = (max(size[axis] or 0 for size in cells) for axis in (0, 1))
-    padded = list[Value]()
-    for place, (value, size) in enumerate(zip(values, cells, strict=True)):
+    padded = list[Tensor]()
+    for each, size in zip(values, cells, strict=True):
         down, across = rows - (size[0] or 0), columns - (size[1] or 0)
-        pads = (down // 2, down - down // 2, across // 2, across - across // 2)
-        padded.append(walk.builder.pad(f"{layer.name}:{place}", value, pads))
-    return walk.builder.concat(layer.name, *padded)
+        padded.append(each.pad_map((down // 2, down - down // 2, across // 2, across - across // 2)))
+    return concat(padded, 1)
 
 
-def _view(walk: Walk, layer: Layer) -> Read:
+def _view(layer: Layer, x: Tensor) -> Tensor:
     """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
-    sizes, known = layer.counts("size"), walk.known_sizes(layer.source)
+    sizes, known = layer.counts("size"), x.sizes
     if not sizes:
         raise Unsupported("to no sizes")
     of_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
-    return moves.reshape(walk, layer, layer.source, [known[0], *(sizes[1:] if of_batch else sizes)])
+    return x.reshape([known[0], *(sizes[1:] if of_batch else sizes)])
 
 
 def _pads(layer: Layer) -> dict[int, tuple[int, int]]:
@@ -234,66 +222,53 @@ def _pads(layer: Layer) -> dict[int, tuple[int, int]]:
     return {2: (top, bottom), 3: (left, right)}
 
 
-def _padding(walk: Walk, layer: Layer) -> Read:
+def _padding(layer: Layer, x: Tensor) -> Tensor:
     """Cells before an axis, if it is below zero, or behind it."""
     cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
     if layer.count("index", 1) != 1:
         raise Unsupported("within an axis")
-    axis = layer.count("dim", 1) - 1 + (0 < rank < len(walk.sizes(layer.source) or ()))
-    return moves.pad(
-        walk, layer, layer.source, {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0)
-    )
+    axis = layer.count("dim", 1) - 1 + (0 < rank < x.rank)
+    return x.pad({axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
 
 
-def _threshold(walk: Walk, layer: Layer) -> Read:
+def _threshold(layer: Layer, x: Tensor) -> Tensor:
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
         raise Unsupported("to another number")
-    return clip(walk, layer, layer.source, least, math.inf)
+    return x.clip(least, math.inf)
 
 
-def _lrn(layer: Layer) -> Op:
+def _lrn(layer: Layer, x: Tensor) -> Tensor:
     size, alpha = layer.count("size", 5), layer.number("alpha", 1e-4)
-    return ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0))
+    return x.op(ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0)))
 
 
-def _upsample(layer: Layer) -> Op:
-    return ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1))
+def _upsample(layer: Layer, x: Tensor) -> Tensor:
+    return x.op(ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1)))
 
 
-def _bilinear(walk: Walk, layer: Layer) -> Read:
+def _bilinear(layer: Layer, x: Tensor) -> Tensor:
     """Between the corners (THNN/generic/SpatialUpSamplingBilinear.c)."""
-    known, factor = walk.sizes(layer.source), layer.count("scale_factor", 0)
-    if known is None or factor < 1:
+    factor = layer.count("scale_factor", 0)
+    if factor < 1:
         raise Unsupported("to a stated size")
-    sizes = {place: known[place] * factor for place in (2, 3)}
-    return resize(walk, layer, layer.source, ops.Resize("linear", coordinates="align_corners"), {}, sizes)
+    sizes = {place: x.sizes[place] * factor for place in (2, 3)}
+    return x.resize(ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 
 
-def _softplus(layer: Layer) -> Sequence[Op]:
+def _softplus(layer: Layer, x: Tensor) -> Tensor:
     beta = layer.number("beta", 1.0)
-    return (
-        (ops.Softplus(),)
-        if beta == 1
-        else (ops.Affine((beta,), (0.0,)), ops.Softplus(), ops.Affine((1 / beta,), (0.0,)))
-    )
+    return softplus(x) if beta == 1 else softplus(beta * x) / beta
 
 
-def _dropout(layer: Layer) -> Op:
-    """Of the first kind, which does not scale what it keeps in training."""
-    return ops.Affine((1 - layer.number("p", 0.5),), (0.0,))
-
-
-def _narrow(walk: Walk, layer: Layer) -> Read:
+def _narrow(layer: Layer, x: Tensor) -> Tensor:
     start = layer.count("index", 1) - 1
-    return moves.cut(
-        walk, layer, layer.source, {_axis(walk, layer): slice(start, start + layer.count("length", 1))}
-    )
+    return x.cut({_axis(layer, x): slice(start, start + layer.count("length", 1))})
 
 
-def _reduce(walk: Walk, layer: Layer) -> Read:
+def _reduce(layer: Layer, x: Tensor) -> Tensor:
     function: ops.Function = "mean" if layer.op == "Mean" else "max"
-    return reduce(walk, layer, layer.source, function, [_axis(walk, layer)], not layer.flag("squeeze", True))
+    return x.reduce(function, [_axis(layer, x)], not layer.flag("squeeze", True))
 
 
 _KINDS = {
@@ -304,52 +279,50 @@ _KINDS = {
     "CMaxTable": "Max",
     "CMinTable": "Min",
 }
-READERS: Mapping[str, Reader[Layer]] = {
-    **dict.fromkeys(_KINDS, lambda walk, layer: combine(walk, layer, _KINDS[layer.op], layer.inputs)),
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(_KINDS, lambda layer, *values: merged(_KINDS[layer.op], values)),
     **dict.fromkeys(_CONVOLUTIONS, _conv),
     **dict.fromkeys(("SpatialMaxPooling", "SpatialAveragePooling"), _pool),
     **dict.fromkeys(("SpatialAdaptiveMaxPooling", "SpatialAdaptiveAveragePooling"), _whole),
     **dict.fromkeys(("SpatialBatchNormalization", "BatchNormalization"), _norm),
-    **dict.fromkeys(
-        ("Concat", "JoinTable"),
-        lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(walk, layer)),
-    ),
+    **dict.fromkeys(("Concat", "JoinTable"), lambda layer, *values: concat(values, _axis(layer, values[0]))),
     **dict.fromkeys(("View", "Reshape"), _view),
-    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda walk, layer: softmax(walk, layer, layer.source, 1)),
-    "LogSoftMax": lambda walk, layer: log_softmax(walk, layer, layer.source, 1),
+    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda layer, x: x.softmax(1)),
     **dict.fromkeys(("Mean", "Max"), _reduce),
-    **dict.fromkeys(("Dropout", "SpatialDropout"), unary(_dropout)),
+    # Of the first kind, which does not scale what it keeps in training.
+    **dict.fromkeys(("Dropout", "SpatialDropout"), lambda layer, x: (1 - layer.number("p", 0.5)) * x),
+    "LogSoftMax": lambda layer, x: x.softmax(1, op=ops.LogSoftmax()),
     "InstanceNormalization": _instance_norm,
     "ShaveImage": _shaved,
     "SpatialFullConvolution": _transposed,
     "Linear": _dense,
     "DepthConcat": _deep_concat,
-    "PReLU": lambda walk, layer: slopes(walk, layer, layer.tensors["weight"]),
-    "ReLU": always(ops.Relu()),
-    "ReLU6": always(ops.Relu6()),
+    "PReLU": lambda layer, x: slopes(x, layer.tensors["weight"]),
     "Threshold": _threshold,
-    "HardTanh": lambda walk, layer: clip(
-        walk, layer, layer.source, layer.number("min_val", -1.0), layer.number("max_val", 1.0)
-    ),
-    "LeakyReLU": unary(lambda layer: ops.LeakyRelu(layer.number("negval", 0.01))),
-    "ELU": unary(lambda layer: ops.Elu(layer.number("alpha", 1.0))),
-    "SoftPlus": unary(_softplus),
-    "SoftSign": always(ops.Softsign()),
-    "Sigmoid": always(ops.Sigmoid()),
-    "Tanh": always(ops.Tanh()),
-    "Square": expression(functions.square),
-    "MulConstant": unary(lambda layer: ops.Affine((layer.number("constant_scalar", 1.0),), (0.0,))),
-    "AddConstant": unary(lambda layer: ops.Affine((1.0,), (layer.number("constant_scalar", 0.0),))),
-    "SpatialZeroPadding": lambda walk, layer: moves.pad(walk, layer, layer.source, _pads(layer)),
-    "SpatialReflectionPadding": lambda walk, layer: moves.extend(
-        walk, layer, layer.source, _pads(layer), "reflect"
-    ),
-    "SpatialReplicationPadding": lambda walk, layer: moves.extend(
-        walk, layer, layer.source, _pads(layer), "edge"
-    ),
+    "HardTanh": lambda layer, x: x.clip(layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
+    "LeakyReLU": lambda layer, x: x.each(ops.LeakyRelu(layer.number("negval", 0.01))),
+    "ELU": lambda layer, x: x.each(ops.Elu(layer.number("alpha", 1.0))),
+    "SoftPlus": _softplus,
+    "Square": lambda layer, x: x * x,
+    "MulConstant": lambda layer, x: layer.number("constant_scalar", 1.0) * x,
+    "AddConstant": lambda layer, x: x + layer.number("constant_scalar", 0.0),
+    "SpatialZeroPadding": lambda layer, x: x.pad(_pads(layer)),
+    "SpatialReflectionPadding": lambda layer, x: x.extend(_pads(layer), "reflect"),
+    "SpatialReplicationPadding": lambda layer, x: x.extend(_pads(layer), "edge"),
     "Padding": _padding,
-    "SpatialCrossMapLRN": of_map(_lrn),
-    "SpatialUpSamplingNearest": of_map(_upsample),
+    "SpatialCrossMapLRN": _lrn,
+    "SpatialUpSamplingNearest": _upsample,
     "SpatialUpSamplingBilinear": _bilinear,
     "Narrow": _narrow,
+}
+_PLAIN: Mapping[str, Op] = {
+    "ReLU": ops.Relu(),
+    "ReLU6": ops.Relu6(),
+    "Sigmoid": ops.Sigmoid(),
+    "SoftSign": ops.Softsign(),
+    "Tanh": ops.Tanh(),
+}
+READERS: Mapping[str, Reader[Layer]] = {
+    **{name: reads(function) for name, function in _FUNCTIONS.items()},
+    **{name: always(op) for name, op in _PLAIN.items()},
 }

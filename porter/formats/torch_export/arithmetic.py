@@ -15,7 +15,7 @@ from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
 from porter.filegraph.products import Product
-from porter.filegraph.tensor import Scope, Tensor, attention, compared, maximum, minimum, where
+from porter.filegraph.tensor import Scope, Tensor, attention, maximum, minimum
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -23,10 +23,11 @@ from porter.formats.torch_export.reading import Function
 from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph import ops
 
-COMPARED = {"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual"}
-"""Comparisons, as porter.filegraph.choices calls them."""
 KINDS = {
-    **COMPARED,
+    "ge": "GreaterOrEqual",
+    "gt": "Greater",
+    "le": "LessOrEqual",
+    "lt": "Less",
     "add": "Add",
     "sub": "Sub",
     "rsub": "Sub",
@@ -189,12 +190,12 @@ def _where(scope: Scope, condition: Tensor, x: Tensor, other: Tensor) -> Tensor:
         and len(slopes) == 1 < len(product.inputs)
     ):
         return x.prelu(scope.tensor(slopes[0]))
-    return where(condition, x, other)
+    return functions.where(condition, x, other)
 
 
 def _masked_fill(scope: Scope, x: Tensor, mask: Tensor, value: Tensor | float) -> Tensor:
     """A number where a comparison holds."""
-    return where(mask, value if isinstance(value, Tensor) else scope.constant(value), x)
+    return functions.where(mask, value if isinstance(value, Tensor) else scope.constant(value), x)
 
 
 def _expect_inference(training: bool) -> None:
@@ -385,14 +386,9 @@ def _of_each(function: functions.Function) -> Function:
     return lambda x: function(x)
 
 
-def _comparison(kind: str) -> Function:
-    return lambda x, other: compared(kind, x, other)
-
-
 FUNCTIONS: Mapping[str, Function] = {
     **{kind: _of_each(function) for kind, function in functions.FUNCTIONS.items()},
     **{name: _of_each(functions.FUNCTIONS[kind]) for name, kind in _OTHER_NAMES.items()},
-    **{op: _comparison(kind) for op, kind in COMPARED.items()},
     "add": _add,
     "addcdiv": _addcdiv,
     "addcmul": _addcmul,
@@ -405,6 +401,10 @@ FUNCTIONS: Mapping[str, Function] = {
     "div": _div,
     "elu": _elu,
     "eq": lambda x, other: functions.equal(x, other),
+    "ge": lambda x, other: x >= other,
+    "gt": lambda x, other: x > other,
+    "le": lambda x, other: x <= other,
+    "lt": lambda x, other: x < other,
     "floor_divide": lambda x, other: functions.whole_quotient(x, other, "floor"),
     "fmod": lambda x, other: functions.remainder(x, other, "trunc"),
     "full_like": lambda x, fill_value, dtype=None, pin_memory=None, memory_format=None: x.filled(fill_value),

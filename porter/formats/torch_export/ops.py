@@ -11,7 +11,7 @@ from porter.formats.torch_export.reading import Function, Reader, reads, reads_r
 from porter.formats.torch_export.sizes import SIZES, read_size
 from porter.graph import ChannelShuffle, DepthToSpace
 
-_FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: Mapping[str, Function] = {
     **arithmetic.FUNCTIONS,
     **moves.FUNCTIONS,
     **patches.FUNCTIONS,
@@ -25,7 +25,7 @@ _FUNCTIONS: Mapping[str, Function] = {
 }
 READERS: Mapping[str, Reader] = {
     **{name: reads_row(row) for name, row in PLAIN.items()},
-    **{name: reads(function) for name, function in _FUNCTIONS.items()},
+    **{name: reads(function) for name, function in FUNCTIONS.items()},
     **dict.fromkeys(SIZES, read_size),
 }
 INNER = frozenset({"avg_pool3d"})

@@ -51,7 +51,7 @@ def _convolution(
         (_, step), (_, apart), (_, pad) = (_pair(each) for each in (stride, dilation, padding))
         window = Window((1, kernel.shape[2]), (1, step), (1, apart))
         op = Conv(kernel.shape[0], window, Convention.stated((0, 0, pad, pad), 0.0), groups)
-        in_row = x.row().conv(op, tensors).without([2])
+        in_row = x.row().conv(op, tensors).of_row()
         if (step, apart, groups) != (1, 1, 1) or bias is not None:
             return in_row
         along = x.made(
@@ -160,7 +160,7 @@ def _avg_pool1d(
         raise Unsupported("with pads")
     (_, cells), (_, step) = _pair(kernel_size), _pair(stride or kernel_size)
     convention = Convention.stated((0, 0, 0, 0), 0.0, rounding="ceil" if ceil_mode else "floor")
-    return x.row().pool("mean", Window((1, cells), (1, step)), convention).without([2])
+    return x.row().pool("mean", Window((1, cells), (1, step)), convention).of_row()
 
 
 def _pool(x: Tensor, node: Node, function: Reduced, window: Window, convention: Convention) -> Read:

@@ -13,8 +13,8 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign, Unsupported
 from porter.filegraph.places import Reading
-from porter.filegraph.tensor import Scope, Tensor
-from porter.filegraph.walk import NodeWalk
+from porter.filegraph.tensor import Scope, Tensor, outputs
+from porter.filegraph.walk import NodeWalk, Outputs
 from porter.graph import Flatten, Op
 from porter.graph.ops import Order
 
@@ -54,6 +54,13 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
         walk.give(node, given)
         sources = [(name, place) for place in range(len(given))]
     return builder.finish(walk.values(sources))
+
+
+def split(
+    walk: NodeWalk[Node], node: Node, source: Reference, axis: int, sizes: Sequence[int], keep: bool = True
+) -> Outputs:
+    """The parts of an axis."""
+    return outputs(Scope(walk, node).tensor(source).split(axis, sizes, keep))
 
 
 def of_image(

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from porter.base.errors import FileError
-from porter.filegraph.arithmetic import batch_norm
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dims import known
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.layers import read_graph
 from porter.filegraph.places import Reading
-from porter.filegraph.walk import Image, NodeWalk, Read, Reader, always, of_map, unary
+from porter.filegraph.tensor import Tensor, concat, reads
+from porter.filegraph.walk import Image, Reader, always
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.npz.read import read_npz
 from porter.graph import (
-    Add,
-    ConcatChannels,
     Conv,
     ConvTranspose,
     Flatten,
@@ -115,61 +114,52 @@ def _held(layer: Layer, axes: str) -> dict[str, Stored]:
     return {"kernel": Stored(names[0], axes)} | ({"bias": Stored(names[1])} if len(names) > 1 else {})
 
 
-def _conv(walk: NodeWalk[Layer], layer: Layer) -> Read:
-    filters, _, *sides = walk.flow.constants.declared(layer.inputs[1][0]) or ()
+def _conv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+    filters, _, *sides = known(kernel.sizes)
     window, convention = _window(layer, (sides[0], sides[1]))
     op = Conv(filters, window, convention, layer.stated.get("groups", 1))
-    return walk.builder.conv(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
+    return x.conv(op, _held(layer, "OIHW"))
 
 
-def _deconv(walk: NodeWalk[Layer], layer: Layer) -> Read:
+def _deconv(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
     """Its kernel is that of the convolution that it is the gradient of."""
-    _, width, *sides = walk.flow.constants.declared(layer.inputs[1][0]) or ()
+    _, width, *sides = known(kernel.sizes)
     window, groups = _window(layer, (sides[0], sides[1]))[0], layer.stated.get("groups", 1)
     top, bottom, left, right = layer.stated.get("pads", (0, 0, 0, 0))
-    op = ConvTranspose(groups * width, window, (top, bottom, left, right), groups)
-    return walk.builder.transposed(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
+    op = ConvTranspose(groups * width, window, (top, bottom, left, right), groups, bool(bias))
+    return x.op(op, **_held(layer, "OIHW"))
 
 
-def _pool(walk: NodeWalk[Layer], layer: Layer) -> Read:
+def _pool(layer: Layer, x: Tensor) -> Tensor:
     side, largest = layer.stated["side"], layer.op == "max_pool"
     window, convention = _window(layer, (side, side))
     convention = replace(convention, rounding="ceil" if layer.stated.get("ceil") else "floor")
-    convention = (
-        replace(convention, fill=LOWEST) if largest else replace(convention, average=layer.stated["divisor"])
-    )
-    return walk.builder.pool(layer.name, walk.first(layer), "max" if largest else "mean", window, convention)
+    if largest:
+        return x.pool("max", window, replace(convention, fill=LOWEST))
+    return x.pool("mean", window, replace(convention, average=layer.stated["divisor"]))
 
 
-def _norm(walk: NodeWalk[Layer], layer: Layer) -> Read:
-    source, *held = layer.inputs
-    tensors = dict(zip(("mean", "variance", "gamma", "beta"), held, strict=True))
-    return batch_norm(walk, layer, source, tensors, layer.stated["epsilon"])
+def _norm(layer: Layer, x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    return x.batch_norm(layer.stated["epsilon"], mean=mean, variance=variance, gamma=gamma, beta=beta)
 
 
-def _dense(walk: NodeWalk[Layer], layer: Layer) -> Read:
-    units, _ = walk.flow.constants.declared(layer.inputs[1][0]) or ()
-    return walk.builder.dense(layer.name, walk.first(layer), units, _held(layer, "OI"))
+def _dense(layer: Layer, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+    units, _ = known(kernel.sizes)
+    return x.fully_connected(units, _held(layer, "OI"))
 
 
-def _flatten(walk: NodeWalk[Layer], layer: Layer) -> Read:
+def _flatten(layer: Layer, x: Tensor) -> Tensor:
     """The numbers of a map in the order in which the file has them."""
-    _, rows, columns = walk.first(layer).shape or (None, None, None)
-    return walk.builder.add(
-        layer.name, Flatten(rows or 1, columns or 1, walk.builder.order), walk.first(layer)
-    )
+    _, rows, columns = x.value.shape or (None, None, None)
+    return x.op(Flatten(rows or 1, columns or 1, x.walk.builder.order))
 
 
-def _op(op: Op) -> Reader[Layer]:
-    return lambda walk, layer: walk.builder.add(layer.name, op, *walk.values(layer.inputs))
-
-
-def _lrn(layer: Layer) -> Op:
+def _lrn(layer: Layer, x: Tensor) -> Tensor:
     size, stated = layer.stated["size"], layer.stated
-    return LocalResponseNorm(size, stated["alpha"] / size, stated["beta"], stated["bias"])
+    return x.op(LocalResponseNorm(size, stated["alpha"] / size, stated["beta"], stated["bias"]))
 
 
-READERS: Mapping[str, Reader[Layer]] = {
+FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
     "conv": _conv,
     "deconv": _deconv,
     "max_pool": _pool,
@@ -177,15 +167,21 @@ READERS: Mapping[str, Reader[Layer]] = {
     "norm": _norm,
     "dense": _dense,
     "flatten": _flatten,
-    "lrn": of_map(_lrn),
-    "upsample": of_map(lambda layer: Upsample(layer.stated["factor"], layer.stated["factor"])),
-    "add": _op(Add()),
-    "concat": _op(ConcatChannels()),
-    "mean": _op(GlobalAvgPool()),
-    "relu": always(Relu()),
-    "relu6": always(Relu6()),
-    "leaky_relu": unary(lambda layer: LeakyRelu(layer.stated["slope"])),
-    "sigmoid": always(Sigmoid()),
-    "tanh": always(Tanh()),
-    "softmax": always(Softmax()),
+    "lrn": _lrn,
+    "upsample": lambda layer, x: x.op(Upsample(layer.stated["factor"], layer.stated["factor"])),
+    "add": lambda layer, x, other: x + other,
+    "concat": lambda layer, *values: concat(values, values[0].walk.views.channels_place),
+    "mean": lambda layer, x: x.op(GlobalAvgPool()),
+    "leaky_relu": lambda layer, x: x.each(LeakyRelu(layer.stated["slope"])),
+}
+PLAIN: Mapping[str, Op] = {
+    "relu": Relu(),
+    "relu6": Relu6(),
+    "sigmoid": Sigmoid(),
+    "tanh": Tanh(),
+    "softmax": Softmax(),
+}
+READERS: Mapping[str, Reader[Layer]] = {
+    **{kind: reads(function) for kind, function in FUNCTIONS.items()},
+    **{kind: always(op) for kind, op in PLAIN.items()},
 }

@@ -28,7 +28,7 @@ from porter.graph import (
     SliceChannels,
 )
 from porter.padding import LOWEST, Convention, Window
-from tests.support.filegraph.steps import Cases, expect_in_both_layouts, moved
+from tests.support.filegraph.steps import Cases, expect_in_both_layouts, moved, split
 
 HALF = MaxPool(Window((1, 1), (2, 1)), Convention(fill=LOWEST))
 
@@ -63,12 +63,12 @@ CASES: Cases = {
     ),
     "parts in another order of axes": (
         [
-            (moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (moves.split, 1, (1, -1)),
+            (moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (split, 1, (1, -1)),
                 (moves.concat, 1),
             (reductions.reduce, "mean", (2, 3), False),
         ],
         [
-            (moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (moves.split, 3, (1, -1)),
+            (moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (split, 3, (1, -1)),
                 (moves.concat, 3),
             (reductions.reduce, "mean", (1, 2), False),
         ],
@@ -103,10 +103,10 @@ CASES: Cases = {
             PadAxis(0, 2, 0)],
     ),
     "parts of an array, one after the other": (
-        [(moves.reshape, (-1, 48, 4)), (moves.split, 1, (40, -1)), (moves.concat, 1),
+        [(moves.reshape, (-1, 48, 4)), (split, 1, (40, -1)), (moves.concat, 1),
             (moves.gather, 1, (1, 0))],
         [
-            (moves.flatten, 2), (moves.transpose, (0, 2, 1)), (moves.split, 1, (40, 8)),
+            (moves.flatten, 2), (moves.transpose, (0, 2, 1)), (split, 1, (40, 8)),
                 (moves.concat, -2),
             (moves.gather, -2, (1, 0)),
         ],

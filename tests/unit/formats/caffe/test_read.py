@@ -146,7 +146,8 @@ def test_every_layer_is_what_opencv_computes(net: str, legacy: bool, tmp_path: P
         and made.verdict.ok
         and made.verdict.proof.reference == "the file's own graph"
     )
-    steps = {"sum_1", "fc_flatten", "within_around", "within_normed", "over_one", "over_of"}
+    steps = {"sum_product", "fc_flatten", "over_affine", "over_filled"}
+    steps |= {"within_conv", "within_local_response_norm"}
     assert {*made.verdict.proof.uncompared} <= steps, "which are steps within a layer"
     assert [warning.partition("squares: ")[2] for warning in made.warnings] == [
         "the model's own layers take no other size"
