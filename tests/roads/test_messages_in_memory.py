@@ -175,20 +175,20 @@ CASES = {
         lambda net, images: functional.group_norm(functional.conv2d(images, net.kernel), 4),
     ),
     "autocast of everything": Case(
-        lowered, rf"'conv' \(conv2d in half precision, by torch\.autocast\) \({HALF}\)$", _plain
+        lowered, rf"'conv' \(torch\.autocast\.conv2d in half precision\) \({HALF}\)$", _plain
     ),
-    "autocast and back": Case(lowered_and_back, rf"by torch\.autocast.*{HALF}", _plain),
+    "autocast and back": Case(lowered_and_back, rf"torch\.autocast\..*{HALF}", _plain),
     "autocast of a part": Case(
         lowered_in_part,
-        rf"'conv[\w/]*' \(conv2d in half precision, by torch\.autocast.*{HALF}; outputs=",
+        rf"'conv[\w/]*' \(torch\.autocast\.conv2d in half precision.*{HALF}; outputs=",
         CUT,
     ),
     "autocast of one of two outputs": Case(
         lowered_beside,
-        rf"\(conv2d in half precision, by torch\.autocast.*{HALF}; outputs=\"value_conv2d",
+        rf"\(torch\.autocast\.conv2d in half precision.*{HALF}; outputs=\"value_conv2d",
         CUT,
     ),
-    "autocast over a change in place": Case(lowered_in_place, rf"by torch\.autocast.*{HALF}", _plain),
+    "autocast over a change in place": Case(lowered_in_place, rf"torch\.autocast\..*{HALF}", _plain),
     "constants only": Case(
         lambda net, images: net.conv(torch.ones(1, 3, 8, 8)),
         "no output of the program depends on the cells of its image .port a model that computes its",

@@ -58,7 +58,7 @@ def _same(
 ) -> Tensor:
     """Casts between real numbers, copies, and what does nothing in inference."""
     if dtype not in EXACT_TYPES:
-        raise Unsupported(f"to {_type_name(dtype)}, which rounds")
+        raise Unsupported(f"as a cast to {_type_name(dtype)}, which rounds")
     return x
 
 

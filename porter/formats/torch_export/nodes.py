@@ -29,7 +29,7 @@ _WRAPPERS = (_AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
 """Ops that run a program in the program. Its ops are the program's own, in other types where automatic
 precision is on.
 """
-LOWERED = "autocast."
+LOWERED = "torch.autocast."
 """What the ops begin with that run with automatic precision, which no op of porter's computes."""
 _DOUBLE = 8
 """ScalarType."""
