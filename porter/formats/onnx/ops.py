@@ -24,6 +24,8 @@ from porter.graph import DepthToSpace, LocalResponseNorm, LogSoftmax, Softmax
 
 _LEAST_NORM = 1.2e-38
 """So that a vector of zeros stays one."""
+_LEAST_DEVIATION = 1e-9
+"""What MeanVarianceNormalization adds to a standard deviation (onnx/defs/nn/defs.cc)."""
 _GLOBAL: Mapping[str, Reduction] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
 
 
@@ -63,9 +65,19 @@ def _over_norm(node: OnnxNode, x: Tensor) -> Tensor:
     return functions.over_norm(x, node.integer("p", 2), [node.integer("axis", -1)], _LEAST_NORM)
 
 
+def _over_deviation(node: OnnxNode, x: Tensor) -> Tensor:
+    """MeanVarianceNormalization: what is apart from the mean, over the standard deviation."""
+    axes = node.integers("axes") or (0, 2, 3)
+    apart = x - x.mean(axes, True)
+    return apart / (functions.sqrt(functions.square(apart).mean(axes, True)) + _LEAST_DEVIATION)
+
+
 def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
     """All axes behind the channels."""
-    return x.reduce(_GLOBAL[node.op], range(2, len(x.sizes)), True)
+    axes = range(2, len(x.sizes))
+    if node.op == "GlobalLpPool":
+        return functions.norm(x, node.integer("p", 2), axes, True)
+    return x.reduce(_GLOBAL[node.op], axes, True)
 
 
 def _reduce(node: OnnxNode, x: Tensor, axes: Tensor | None = None) -> Tensor:
@@ -197,7 +209,7 @@ _TRUTH = 9
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **arithmetic.FUNCTIONS,
     **windows.FUNCTIONS,
-    **dict.fromkeys(_GLOBAL, _global_pool),
+    **dict.fromkeys((*_GLOBAL, "GlobalLpPool"), _global_pool),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     "Attention": read_attention,
     "Cast": _cast,
@@ -213,6 +225,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "LRN": _response_norm,
     "LogSoftmax": _softmax(LogSoftmax()),
     "LpNormalization": _over_norm,
+    "MeanVarianceNormalization": _over_deviation,
     "Mod": _remainder,
     "Reshape": _reshape,
     "Shape": lambda node, x: stated_sizes(node, x.sizes),

@@ -16,6 +16,8 @@ in every opset. Wrong in onnx 1.23, with the distance from onnxruntime (relative
   GoogLeNet); AveragePool with VALID and a dilation.
 - LpNormalization of order 1 divides by the sum of the numbers, not of their sizes (0.99).
 - GlobalMaxPool is over other axes where its input has more or fewer than four.
+- GlobalLpPool is missing, and MeanVarianceNormalization adds a number of float32 to one of double precision,
+  which fails.
 - Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize
   before 11 always; a later Resize calls Python for each cell.
 - Attention takes the root of its scale in float32: 2e-8.
@@ -100,6 +102,15 @@ def _run(operator: Operator, *inputs: Any, **attributes: Any) -> tuple[Array]:
 def _over_norm(x: Numbers, axis: int, p: int) -> Any:
     size = np.linalg.norm(x, p, axis, keepdims=True)
     return np.divide(x, size, out=np.zeros_like(x), where=size != 0)
+
+
+def _over_deviation(x: Numbers, axes: Sequence[int]) -> Any:
+    apart = x - x.mean(tuple(axes), keepdims=True)
+    return apart / (apart.std(tuple(axes), keepdims=True) + 1e-9)
+
+
+def _global_norm(x: Numbers, p: int) -> Any:
+    return (np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
 
 
 def _from_axis(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: int) -> Any:
@@ -272,6 +283,8 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "GroupNormalization": (_group_norm, _NEVER),
     "LRN": (values.response_norm, _NEVER),
     "LpNormalization": (_over_norm, _NEVER),
+    "MeanVarianceNormalization": (_over_deviation, _NEVER),
+    "GlobalLpPool": (_global_norm, _NEVER),
     "GlobalMaxPool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), _NEVER),
     "Erf": (values.erf, _NEVER),
     "Gelu": (lambda x, approximate: values.gelu(x, approximate == "tanh"), _NEVER),

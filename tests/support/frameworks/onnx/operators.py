@@ -521,6 +521,10 @@ def _in_parts() -> Iterator[Case]:
         stated = f"kernel_shape=[3, 2], p={order}, strides=[2, 1], pads=[1, 1, 0, 0]"
         yield Case("LpPool", f"a = Abs (x) y = LpPool <{stated}> (a)", until=21)
         yield Case("LpPool", f"y = LpPool <{stated}> (x)", until=21)
+    for order in (1, 2, 3):
+        yield Case("GlobalLpPool", f"y = GlobalLpPool <p={order}> (x)", until=21)
+    for axes in ("1, 2, 3", "2, 3", "-1"):
+        yield Case("MeanVarianceNormalization", f"y = MeanVarianceNormalization <axes=[{axes}]> (x)", 9)
     yield Case("CenterCropPad", "y = CenterCropPad <axes=[2, 3]> (x, middle)", 18)
     yield Case("Attention", "y = Attention <scale=0.5> (x, x, x)", 23)
     # As torch writes an adaptive pool.
