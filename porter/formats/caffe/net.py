@@ -60,6 +60,7 @@ _PARAMETERS = {
     **dict.fromkeys(_CONVOLUTIONS, "convolution_param"),
     "InnerProduct": "inner_product_param",
     "BatchNorm": "batch_norm_param",
+    "Normalize": "norm_param",
 }
 
 
@@ -171,7 +172,7 @@ def _blobs(op: str, layer: Message) -> int:
         return 1 + layer.part(_PARAMETERS[op]).flag("bias_term", True)
     if op == "Scale":
         return (len(layer.words("bottom")) == 1) + layer.part("scale_param").flag("bias_term", False)
-    return {"BatchNorm": 3, "PReLU": 1, "Bias": 2 - len(layer.words("bottom"))}.get(op, 0)
+    return {"BatchNorm": 3, "PReLU": 1, "Normalize": 1, "Bias": 2 - len(layer.words("bottom"))}.get(op, 0)
 
 
 def _dims(net: Message) -> list[Sequence[int | None]]:

@@ -286,10 +286,50 @@ def _scale(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor | Value:
     return found
 
 
-def _bias(layer: Layer, x: Tensor, *tensors: Tensor) -> Tensor:
-    if layer.values != 2:
-        raise Unsupported(f"of {layer.values} value")
-    return x + tensors[0]
+def _bias(layer: Layer, x: Tensor, other: Tensor) -> Tensor | Value:
+    """By a trained number for each channel, or by another value."""
+    if layer.values == 2:
+        return x + other
+    if layer.parameters.count("axis", 1) != 1 or layer.parameters.count("num_axes", 1) != 1:
+        raise Unsupported("over other axes than the channels'")
+    biased = x.walk.builder.bias(layer.name, x.value, Stored(layer.blobs[0]))
+    return biased or x + _by_channel(x, other)
+
+
+def _by_channel(x: Tensor, stored: Tensor) -> Tensor:
+    """A stored number for each channel of a value, or one for all."""
+    return x.scope.constant(stored.numbers().reshape(-1, *[1] * (x.rank - 2)))
+
+
+def _over_deviation(layer: Layer, x: Tensor) -> Tensor:
+    """MVN: what is apart from the mean of a channel, or of all, over the standard deviation
+    (mvn_layer.cpp).
+    """
+    stated = layer.parameters
+    axes = (1, 2, 3) if stated.flag("across_channels", False) else (2, 3)
+    apart = x - x.mean(axes, True)
+    if not stated.flag("normalize_variance", True):
+        return apart
+    deviation = functions.sqrt(functions.square(apart).mean(axes, True))
+    return apart / (deviation + stated.number("eps", 1e-9))
+
+
+def _over_norm(layer: Layer, x: Tensor, scale: Tensor) -> Tensor:
+    """SSD's Normalize: a value over its norm along the channels, or along all axes, times a number for each
+    channel or one (normalize_layer.cpp in github.com/weiliu89/caffe).
+    """
+    axes = (1, 2, 3) if layer.parameters.flag("across_spatial", True) else (1,)
+    total = functions.square(x).sum(axes, True) + layer.parameters.number("eps", 1e-10)
+    normed = x / functions.sqrt(total)
+    if layer.parameters.flag("channel_shared", True):
+        return normed * _by_channel(x, scale)
+    return normed.op(ops.ChannelScale(), gamma=Stored(layer.blobs[0]))
+
+
+def _permute(layer: Layer, x: Tensor) -> Tensor:
+    """SSD's: axes that it does not name come last."""
+    order = layer.parameters.counts("order")
+    return x.transpose([*order, *(place for place in range(x.rank) if place not in order)])
 
 
 def _eltwise(layer: Layer, *values: Tensor) -> Tensor:
@@ -441,6 +481,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Threshold": lambda layer, x: x > layer.parameters.number("threshold", 0.0),
     "Exp": _exponential,
     "Log": _logarithm,
+    "MVN": _over_deviation,
+    "Normalize": _over_norm,
+    "Permute": _permute,
     "Softmax": lambda layer, x: x.softmax(layer.parameters.count("axis", 1)),
 }
 _PLAIN: Mapping[str, Op] = {

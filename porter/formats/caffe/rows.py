@@ -151,6 +151,23 @@ def _response(stated: Settings, x: Numbers) -> Any:
     return values.response_norm(x, size, alpha, beta, stated.number("k", 1.0))
 
 
+def _standardised(stated: Settings, x: Numbers) -> Any:
+    axes = (1, 2, 3) if stated.flag("across_channels") else (2, 3)
+    apart = x - x.mean(axes, keepdims=True)
+    by = apart.std(axes, keepdims=True) + stated.number("eps", 1e-9)
+    return apart / by if stated.flag("normalize_variance", True) else apart
+
+
+def _normalised(stated: Settings, x: Numbers, scale: Numbers) -> Any:
+    total = (x**2).sum((1, 2, 3) if stated.flag("across_spatial", True) else 1, keepdims=True)
+    return x / np.sqrt(total + stated.number("eps", 1e-10)) * scale.reshape(-1, 1, 1)
+
+
+def _permuted(stated: Settings, x: Numbers) -> Any:
+    order = stated.counts("order")
+    return x.transpose([*order, *sorted({*range(x.ndim)} - {*order})])
+
+
 def _exponential(stated: Settings, x: Numbers) -> Any:
     inner, base = x * stated.number("scale", 1.0) + stated.number("shift", 0.0), stated.number("base", -1.0)
     return np.exp(inner) if base == -1 else base**inner
@@ -192,5 +209,8 @@ _ROWS: Mapping[str, Row] = {
     "Exp": row(_exponential),
     "Log": row(_logarithm),
     "BNLL": each(lambda x: np.logaddexp(x, 0)),
+    "MVN": row(_standardised),
+    "Normalize": row(_normalised),
+    "Permute": row(_permuted),
     "Softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", 1))),
 }

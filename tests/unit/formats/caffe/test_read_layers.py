@@ -1,6 +1,7 @@
 """Every layer of Caffe's with its parameters, by the reader's graph and by porter's own engine, held to what
 OpenCV computes: the two could share a mistake. OpenCV does not read the `transpose` of an InnerProduct, the
-`k` of an LRN, the dilation of a Deconvolution, the parameters of a Log, nor a Slice without points.
+`k` of an LRN, the dilation of a Deconvolution, the parameters of a Log, the `eps` of an MVN, a Bias, nor a
+Slice without points.
 """
 
 from __future__ import annotations
@@ -166,6 +167,14 @@ CASES = {
         )
         for place in range(count)
     },
+    "deviation of channels": Case("MVN"),
+    "deviation of all": Case("MVN", "mvn_param { across_channels: true }"),
+    "mean of channels": Case("MVN", "mvn_param { normalize_variance: false }"),
+    "norm of all of SSD": Case("Normalize", "", ((1,),)),
+    "norm of each cell of SSD": Case(
+        "Normalize", "norm_param { across_spatial: false channel_shared: false }", ((4,),)
+    ),
+    "axes in another order": Case("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }"),
     "crop": both("Crop", "crop_param { axis: 2 offset: 1 }", POOL),
     "crop at two offsets": both("Crop", "crop_param { axis: 2 offset: 1 offset: 2 }", POOL),
     "crop of columns": both("Crop", "crop_param { axis: 3 offset: 1 }", ROW),
@@ -206,3 +215,21 @@ def test_a_layer_is_what_opencv_computes(name: str, tmp_path: Path) -> None:
     run = run_reference(net, batch.astype(np.float64), {"end": "end"})["end"]
     for found in (read, run):
         assert found.shape == wanted.shape and distance(found, wanted) <= 1e-6
+
+
+@pytest.mark.parametrize("before", ["data", "conv"])
+def test_a_bias_is_added_to_each_channel(before: str, tmp_path: Path) -> None:
+    """Behind a convolution without one it becomes the convolution's."""
+    kernel, beta, batch = numbers("kernel", (4, 4, 1, 1)), numbers("beta", (4,)), images().astype(np.float64)
+    conv = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+        convolution_param { num_output: 4 kernel_size: 1 bias_term: false } }\n"""
+    net = Case("Bias", "", ((4,),), conv if before == "conv" else "", before).net
+    blobs = {"end": [beta], **({"conv": [kernel]} if before == "conv" else {})}
+    checkpoint = read_checkpoint(write_caffe(tmp_path / "model", net, blobs))
+    graph = checkpoint.graph
+    assert graph is not None and len(graph.nodes) == 1
+    product = np.einsum("nchw,fc->nfhw", batch, kernel[:, :, 0, 0]) if before == "conv" else batch
+    wanted = product + beta[:, None, None]
+    read = values_of(graph, checkpoint.tensors, batch)[graph.given["end"]]
+    run = run_reference(build_file(checkpoint, "float64", graph.size), batch, {"end": "end"})["end"]
+    assert distance(read, wanted) <= 1e-6 and distance(run, wanted) <= 1e-6
