@@ -69,17 +69,20 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
     return found
 
 
-def tap_names(member: Member, graph: Graph) -> Mapping[str, str]:
+def tap_names(member: Member, graph: Graph, layers: NodeNames | None = None) -> Mapping[str, str]:
     """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of
     `layer_names`.
 
     A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its
     values. A bare parameter is not a layer.
 
+    Args:
+        layers: those of `layer_names`, where they are known.
+
     Raises:
         RecipeError: as `layer_names`.
     """
-    layers = layer_names(member, graph)
+    layers = layer_names(member, graph) if layers is None else layers
     taps = {path: layer.name for path, layer in _named(member, graph, member.zoo.taps, layers)[0].items()}
     own = {
         path: layer.name

@@ -106,7 +106,7 @@ def _member(known: Member) -> ExpandedVariant:
     faults.tried(expect_head, recipe, graph)
     names = faults.tried(layer_names, known, graph)
     if zoo.taps:
-        faults.tried(tap_names, known, graph)
+        faults.tried(tap_names, known, graph, names)
     for label in zoo.generations:
         with faults.kept():
             older = known.at(label)
