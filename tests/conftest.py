@@ -20,7 +20,7 @@ from porter.recipe.find import KnownVariant
 from porter.source.ranking import rank as ranking
 from tests.support.durations import Recorder, longest_first
 from tests.support.fixtures import Cli, FineTunedMaker, Ran, SlimMaker, WeightsMaker
-from tests.support.quick import NoPython, Quick, skip_frameworks
+from tests.support.quick import FRAMEWORKS, NoPython, Quick, skip_frameworks
 
 if TYPE_CHECKING:
     from tests.support.finetuned_keras import FineTuned
@@ -79,11 +79,12 @@ def one_python(pytestconfig: pytest.Config) -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def let_go() -> Iterator[None]:
     """Models refer to themselves, so that only a collection frees them; what a module leaves is not looked at
-    again.
+    again. Without a framework, as in the quick tier, there are no models.
     """
     yield
-    gc.collect()
-    gc.freeze()
+    if not FRAMEWORKS.isdisjoint(sys.modules):
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
