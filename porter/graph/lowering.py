@@ -142,11 +142,13 @@ def parts_of(
     """
     shapes = dict(known)
 
-    def nodes(node: Node) -> tuple[Node, ...]:
-        lowering, parts = row_of(LOWERINGS, type(node.op)), Parts(node, lacks, shapes)
-        if lowering is not None and lacks(node.op):
-            lowering(parts, node.op)
-        return tuple(each for part in parts.made for each in nodes(part)) or (node,)
+    def made_of(node: Node) -> tuple[Node, ...]:
+        lowering = row_of(LOWERINGS, type(node.op))
+        if lowering is None or not lacks(node.op):
+            return (node,)
+        parts = Parts(node, lacks, shapes)
+        lowering(parts, node.op)
+        return tuple(each for part in parts.made for each in made_of(part)) or (node,)
 
-    found = {node.path: nodes(node) for node in graph.nodes}
-    return {path: parts for path, parts in found.items() if parts != (graph.by_path[path],)}
+    found = ((node, made_of(node)) for node in graph.nodes)
+    return {node.path: parts for node, parts in found if parts[-1] is not node}

@@ -63,6 +63,8 @@ class Plan:
     @cached_property
     def lowered(self) -> Graph:
         """The graph in the destination's own ops, as far as others can be made of these."""
+        if not self.parts:
+            return self.graph
         nodes = tuple(part for node in self.graph.nodes for part in self.parts.get(node.path, (node,)))
         return replace(self.graph, nodes=nodes)
 
@@ -95,11 +97,13 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             next=f"give {INPUT_SIZE} the size that the model was trained at",
         )
     try:
-        plan = Plan(graph, {}, None, parts=parts_of(graph, shapes(graph, size), capabilities.lacks))
-        known = shapes(plan.lowered, size)
+        known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
+        plan = Plan(graph, {}, None, parts=parts_of(graph, known, capabilities.lacks))
+        if plan.parts:
+            known = shapes(plan.lowered, size)
+            nonnegative |= nonnegative_paths(plan.lowered)
     except GraphError as error:
         raise error.at(error.where, error.next or f"give {INPUT_SIZE} a size that the model takes") from None
-    nonnegative = nonnegative_paths(graph) | nonnegative_paths(plan.lowered)
     realisations: dict[str, Realisation] = {}
     for node in plan.lowered.nodes:
         site = site_of(node.op)
