@@ -346,7 +346,9 @@ class Dataflow(Generic[N]):
         origin = self.origin(source)
         shape = self.constants.declared(origin)
         found = None if shape is None or source[0] in self.live else StoredTensor(origin, shape)
-        return found if found and (found.is_vector or self._uncast.get(source[0]) == origin) else None
+        return (
+            found if found and (found.is_vector or self._uncast.get(source[0], source[0]) == origin) else None
+        )
 
     def weights(self, source: Reference) -> StoredTensor | None:
         """As `tensor`, or what numpy computes from stored tensors, in float64: a kernel that a model

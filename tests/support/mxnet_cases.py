@@ -273,7 +273,9 @@ CASES: dict[str, Case] = {
     "reshape": one("Reshape", shape=(0, -1)),
     "reshape to rows": one("Reshape", shape=(0, 2, 2, 0, -1)),
     "reshape with a code": one("Reshape", shape=(0, 0, -3)),
-    "reshape the rest": one("Reshape", shape=(0, -2)),
+    "reshape the rest": Case(
+        [("one", "tanh", {}, ["data"]), ("op", "Reshape", {"shape": (0, -2)}, ["one"])]
+    ),
     "reshape in reverse": one("Reshape", shape=(0, -1, 6), reverse=True),
     **{
         f"part {place} of {op}": Case(
@@ -305,6 +307,57 @@ CASES: dict[str, Case] = {
     "cut from the end": one("slice_axis", axis=-1, begin=-4, end=-1),
     "slice": one("slice", begin="(None, 1, 0, 2)", end="(None, 3, None, 5)"),
     "crop": one("Crop", num_args=1, h_w=(3, 4), offset=(1, 2)),
+    "crop in the middle": one("Crop", num_args=1, h_w=(2, 3), center_crop=True),
+    **{
+        f"crop {name}to another map": Case(
+            [
+                ("most", "Pooling", {"kernel": (2, 3), "pool_type": "max"}, ["data"]),
+                ("op", "Crop", {"num_args": 2, **stated}, ["data", "most"]),
+            ]
+        )
+        for name, stated in (
+            ("", {}),
+            ("at an offset ", {"offset": (1, 2)}),
+            ("in the middle ", {"center_crop": True}),
+        )
+    },
+    "slice with steps": one("slice", begin="(None, 0, 1, 0)", end="(None, 4, None, 6)", step="(1, 2, 1, 3)"),
+    "min of rows": one("min", axis=2, keepdims=True),
+    "sum that excludes": one("sum", axis=(0, 3), exclude=True),
+    "global sum pool": pool(pool_type="sum", global_pool=True),
+    "sum pool of pads": pool(pool_type="sum", pad=(1, 0), stride=(2, 1)),
+    "sum pool full": pool(pool_type="sum", stride=(2, 2), pooling_convention="full"),
+    "lp pool of order 3": pool(pool_type="lp", p_value=3, pad=(1, 1)),
+    "lp pool of pads": pool(pool_type="lp", p_value=2, pad=(1, 1), stride=(2, 2)),
+    **{
+        f"adaptive mean to {size}": one("_contrib_AdaptiveAvgPooling2D", output_size=size)
+        for size in ("(2, 3)", "(3, 4)", "1", "()")
+    },
+    **{
+        f"bilinear resize {name}": one("_contrib_BilinearResize2D", **stated)
+        for name, stated in {
+            "to a size": {"height": 9, "width": 7},
+            "to a size by half cells": {"height": 9, "width": 7, "align_corners": False},
+            "to less": {"height": 3, "width": 4, "align_corners": False},
+            "by scales": {"scale_height": 2, "scale_width": 3},
+            "by parts of cells": {"scale_height": 1.5, "scale_width": 0.6, "align_corners": False},
+            "by scales by half cells": {"scale_height": 2, "scale_width": 3, "align_corners": False},
+            "to odd sizes": {"mode": "to_odd_up", "height": 1, "width": 1},
+        }.items()
+    },
+    "bilinear resize like another map": Case(
+        [
+            ("most", "Pooling", {"kernel": (2, 2), "stride": (2, 2), "pool_type": "max"}, ["data"]),
+            ("op", "_contrib_BilinearResize2D", {"mode": "like"}, ["most", "data"]),
+        ]
+    ),
+    # In double precision MXNet computes an axis with a stride and a dilation otherwise than in float32.
+    "deconv dilated with adj": deconv(stride=(3, 1), adj=(2, 0), dilate=(1, 2), pad=(1, 1)),
+    "deconv to an odd cut": deconv(stride=(2, 2), target_shape=(9, 11)),
+    "bilinear by three": one(
+        "UpSampling", {"weight": (CHANNELS, 1, 5, 5)}, scale=3, sample_type="bilinear", num_args=2,
+        num_filter=CHANNELS,
+    ),
     "transpose": one("transpose", axes=(0, 2, 3, 1)),
     "transpose and back": Case(
         [

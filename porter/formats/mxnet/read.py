@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections import defaultdict
@@ -12,14 +13,19 @@ from typing import Any
 
 from porter.base.dtypes import NamedArrays, is_floating
 from porter.base.errors import FileError
+from porter.filegraph import functions
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, depending
+from porter.filegraph.dims import Dim, known, product
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
+from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
-from porter.filegraph.tensor import Tensor, concat, merged, reads
+from porter.filegraph.reductions import Reduction
+from porter.filegraph.resampling import adaptive_pool
+from porter.filegraph.tensor import Tensor, concat, maximum, merged, minimum, reads
 from porter.filegraph.walk import Image, Reader, always
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
@@ -27,7 +33,7 @@ from porter.formats.mxnet.arrays import read_arrays
 from porter.formats.mxnet.plain import OF_NUMBERS
 from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
 from porter.graph import Op, ops
-from porter.padding import Convention, Pads, Size, Window
+from porter.padding import Convention, Pads, Rounding, Size, Window
 
 _SYMBOL = "-symbol.json"
 _EPOCH = re.compile(r"-\d{4}\.params$")
@@ -172,27 +178,63 @@ def _conv(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
 
 
 def _deconv(node: Node, x: Tensor, *tensors: Tensor) -> Tensor:
-    window, pads = _window(node)
-    if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
-        raise Unsupported("to a stated size")
-    held, groups = _held(node, "OIHW"), node.stated.count("num_group", 1)
-    op = ops.ConvTranspose(node.stated.count("num_filter", 0), window, pads, groups, "bias" in held)
+    """`adj` are rows and columns more, behind. A target shape takes the place of it and of pads: what is too
+    much is cut off on both sides, an odd cell in front (`InferPad` in src/operator/nn/deconvolution-inl.h).
+    """
+    stated = node.stated
+    window, (top, bottom, left, right) = _window(node)
+    if wanted := stated.counts("target_shape"):
+        reach = (
+            (size - 1) * stride + window.extent(axis)
+            for axis, (size, stride) in enumerate(zip(known(x.sizes[2:]), window.stride, strict=True))
+        )
+        down, across = (whole - size for whole, size in zip(reach, wanted, strict=True))
+        if min(down, across) < 0:
+            raise Unsupported("to more cells than its kernels reach")
+        pads = -(-down // 2), down // 2, -(-across // 2), across // 2
+    else:
+        rows, columns = stated.pair("adj", 0)
+        pads = top, bottom - rows, left, right - columns
+    held, groups = _held(node, "OIHW"), stated.count("num_group", 1)
+    op = ops.ConvTranspose(stated.count("num_filter", 0), window, pads, groups, "bias" in held)
     return x.op(op, **held)
 
 
 def _pool(node: Node, x: Tensor) -> Tensor:
     """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
     stated, kind = node.stated, node.stated.word("pool_type", "max")
+    rounding = stated.word("pooling_convention", "valid")
+    if rounding not in ("valid", "full"):
+        raise Unsupported(f"by the convention {rounding}")
+    if kind == "lp":
+        if stated.count("p_value", 2) != 2:
+            raise Unsupported("of another order than 2")
+        return functions.sqrt(_sums(node, functions.square(x)))
+    if kind == "sum":
+        return _sums(node, x)
     if kind not in ("max", "avg"):
         raise Unsupported(f"of type {kind}")
     function: ops.Function = "max" if kind == "max" else "mean"
     if stated.flag("global_pool"):
         return x.global_pool(function)
-    rounding = stated.word("pooling_convention", "valid")
-    if rounding not in ("valid", "full"):
-        raise Unsupported(f"by the convention {rounding}")
     counted = stated.flag("count_include_pad", True)
     return pool(x, function, _window(node), "full" if rounding == "full" else "floor", counted)
+
+
+def _sums(node: Node, x: Tensor) -> Tensor:
+    """The sum of each window, in which pads are zeros."""
+    if node.stated.flag("global_pool"):
+        return x.sum((2, 3), True)
+    window, pads = _window(node)
+    rounding: Rounding = "full" if node.stated.word("pooling_convention") == "full" else "floor"
+    mean = x.pool("mean", window, Convention.stated(pads, 0.0, "full_window", rounding))
+    return math.prod(window.kernel) * mean
+
+
+def _adaptive(node: Node, x: Tensor) -> Tensor:
+    """The mean of windows that lie evenly; without a size, of all cells."""
+    counts = node.stated.pair("output_size", 1)
+    return x.made("pool", lambda own: adaptive_pool(x.walk, own, x.value, "mean", counts))
 
 
 def _dense(node: Node, x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -247,10 +289,23 @@ def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[Node, T
     return lambda node, x: function(x, node.stated.number("scalar", 0.0))
 
 
+def _each(function: Callable[[Tensor], Tensor]) -> Callable[[Node, Tensor], Tensor]:
+    return lambda node, x: function(x)
+
+
 def _lrn(node: Node, x: Tensor) -> Tensor:
     stated, size = node.stated, node.stated.count("nsize", 0)
     alpha, beta = stated.number("alpha", 1e-4) / size, stated.number("beta", 0.75)
     return x.op(ops.LocalResponseNorm(size, alpha, beta, stated.number("knorm", 2.0)))
+
+
+def _over_norm(node: Node, x: Tensor) -> Tensor:
+    """L2Normalization: over the root of a sum of squares and a small number
+    (src/operator/l2_normalization-inl.h).
+    """
+    over: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
+    axes = over.get(node.stated.word("mode", "instance"), range(1, x.rank))
+    return x / functions.sqrt(functions.square(x).sum(axes, True) + node.stated.number("eps", 1e-10))
 
 
 def _split(node: Node, x: Tensor) -> list[Tensor]:
@@ -264,19 +319,50 @@ def _cut(node: Node, x: Tensor) -> Tensor:
     return x.cut({stated.count("axis", 0): slice(start, None if end == "None" else int(end))})
 
 
+def _slice(node: Node, x: Tensor) -> Tensor:
+    starts, ends, steps = (node.stated.bounds(name) for name in ("begin", "end", "step"))
+    bounds = zip(starts, ends, steps or [None] * len(starts), strict=True)
+    return x.cut({axis: slice(*each) for axis, each in enumerate(bounds)})
+
+
+def _crop(node: Node, x: Tensor, like: Tensor | None = None) -> Tensor:
+    """Rows and columns cut to a stated size, or to that of another map, at an offset or in the middle."""
+    stated, own = node.stated, x.sizes[2:]
+    wanted = stated.pair("h_w", 0) if like is None else like.sizes[2:]
+    starts: Sequence[Dim] = stated.pair("offset", 0)
+    if stated.flag("center_crop"):
+        starts = [
+            whole // 2 for whole in known([size - less for size, less in zip(own, wanted, strict=True)])
+        ]
+    if any(start + less > size for start, less, size in zip(starts, wanted, own, strict=True)):
+        raise Unsupported("beyond the map")
+    cells = zip((2, 3), starts, wanted, strict=True)
+    return x.cut({axis: slice(start, start + size) for axis, start, size in cells})
+
+
 def _reshape(node: Node, x: Tensor) -> Tensor:
-    """0 keeps a size, -1 is what is left; other codes are refused."""
-    sizes, wanted = x.sizes, node.stated.counts("shape")
-    if not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
-        raise Unsupported(f"to {node.stated.word('shape')}")
-    return x.reshape([size or sizes[place] for place, size in enumerate(wanted)])
+    """0 keeps a size, -1 is what is left, -2 all further sizes, and -3 makes one of two."""
+    wanted, rest = list[Dim](), list(x.sizes)
+    for code in node.stated.counts("shape"):
+        if code < -3 or node.stated.flag("reverse"):
+            raise Unsupported(f"to {node.stated.word('shape')}")
+        taken = len(rest) if code == -2 else 2 if code == -3 else 1
+        sizes, rest = rest[:taken], rest[taken:]
+        wanted += [product(sizes)] if code == -3 else sizes if code in (0, -2) else [code]
+    return x.reshape(wanted)
+
+
+def _swapped(node: Node, x: Tensor) -> Tensor:
+    order, (first, second) = [*range(x.rank)], (node.stated.count(name, 0) for name in ("dim1", "dim2"))
+    order[first], order[second] = order[second], order[first]
+    return x.transpose(order)
 
 
 def _reduce(node: Node, x: Tensor) -> Tensor:
-    axes = node.stated.counts("axis")
-    if not axes or node.stated.flag("exclude"):
-        raise Unsupported("over other axes than stated ones")
-    return x.reduce("mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims"))
+    stated = [place_of(axis, x.rank) for axis in node.stated.counts("axis")]
+    rest = [axis for axis in range(x.rank) if axis not in stated]
+    axes = rest if node.stated.flag("exclude") or not stated else stated
+    return x.reduce(_REDUCTIONS[node.op], axes, node.stated.flag("keepdims"))
 
 
 def _pad(node: Node, x: Tensor) -> Tensor:
@@ -287,11 +373,39 @@ def _pad(node: Node, x: Tensor) -> Tensor:
     return x.extend(pairs, "reflect" if mode == "reflect" else "edge")
 
 
-def _upsample(node: Node, *values: Tensor) -> Tensor:
-    scale = node.stated.count("scale", 1)
-    if node.stated.word("sample_type") != "nearest" or len(values) != 1:
+def _upsample(node: Node, x: Tensor, *others: Tensor) -> Tensor:
+    """By the nearest cell, or `bilinear` by a stored kernel of a transposed convolution
+    (src/operator/nn/upsampling-inl.h).
+    """
+    scale, kind = node.stated.count("scale", 1), node.stated.word("sample_type")
+    if kind == "bilinear":
+        channels, side, pad = node.stated.count("num_filter", 0), 2 * scale - scale % 2, scale // 2
+        window = Window((side, side), (scale, scale))
+        op = ops.ConvTranspose(channels, window, (pad, pad, pad, pad), channels, False)
+        return x.op(op, kernel=Stored(node.inputs[1][0], "OIHW"))
+    if kind != "nearest" or others:
         raise Unsupported("that is not the nearest cell of one map")
-    return values[0].op(ops.Upsample(scale, scale))
+    return x.op(ops.Upsample(scale, scale))
+
+
+def _resize(node: Node, x: Tensor, like: Tensor | None = None) -> Tensor:
+    """BilinearResize2D: to a size, by scales, or to the size of another map."""
+    stated, mode = node.stated, node.stated.word("mode", "size")
+    if mode not in ("size", "like"):
+        raise Unsupported(f"by the mode {mode}")
+    op = ops.Resize(
+        "linear", coordinates="align_corners" if stated.flag("align_corners", True) else "half_pixel"
+    )
+    if like is not None:
+        return x.resize(op, {}, {2: like.size(2), 3: like.size(3)})
+    scales, sizes = dict[int, float](), dict[int, Dim]()
+    for axis, name in ((2, "height"), (3, "width")):
+        scale = stated.number(f"scale_{name}", 0.0)
+        if scale == int(scale) != 0:
+            scales[axis] = scale
+        else:  # the places are those of the sizes
+            sizes[axis] = int(known([x.size(axis)])[0] * scale) if scale else stated.count(name, 1)
+    return x.resize(op, scales, sizes)
 
 
 def _softmax(node: Node, x: Tensor, *labels: Tensor) -> Tensor:
@@ -299,9 +413,8 @@ def _softmax(node: Node, x: Tensor, *labels: Tensor) -> Tensor:
     (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
     """
     stated = node.stated
-    if stated.number("temperature", 1.0) != 1:
-        raise Unsupported("with a temperature")
-    if node.op in ("softmax", "log_softmax"):
+    x = _by(x, 1 / stated.number("temperature", 1.0) * (-1 if node.op == "softmin" else 1))
+    if node.op in ("softmax", "log_softmax", "softmin"):
         axis = stated.count("axis", -1)
     elif stated.word("mode") == "channel" or stated.flag("multi_output"):
         axis = 1
@@ -314,10 +427,20 @@ def _softmax(node: Node, x: Tensor, *labels: Tensor) -> Tensor:
     return x.softmax(axis, op=ops.LogSoftmax() if node.op == "log_softmax" else ops.Softmax())
 
 
+def _by(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1 else factor * x
+
+
+def _layer_norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    axis = node.stated.count("axis", -1)
+    return x.layer_norm([axis], node.stated.number("eps", 1e-5), gamma=gamma, beta=beta)
+
+
 def _instance_norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
     return x.instance_norm(node.stated.number("eps", 1e-3), gamma=gamma, beta=beta)
 
 
+_REDUCTIONS: Mapping[str, Reduction] = {"mean": "mean", "max": "max", "min": "min", "sum": "sum"}
 _SUMS = (
     "elemwise_add",
     "broadcast_add",
@@ -350,23 +473,40 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(
         ("_power_scalar", "_PowerScalar"), lambda node, x: x ** node.stated.number("scalar", 1.0)
     ),
+    **dict.fromkeys(("_maximum_scalar", "_MaximumScalar"), _by_number(maximum)),
+    **dict.fromkeys(("_minimum_scalar", "_MinimumScalar"), _by_number(minimum)),
+    **dict.fromkeys(("_rdiv_scalar", "_RDivScalar"), _by_number(lambda x, number: number / x)),
     "_greater_scalar": _by_number(operator.gt),
     "_greater_equal_scalar": _by_number(operator.ge),
     "_lesser_scalar": _by_number(operator.lt),
     "_lesser_equal_scalar": _by_number(operator.le),
-    **dict.fromkeys(("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation", "log_softmax"), _softmax),
+    **dict.fromkeys(
+        ("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation", "log_softmax", "softmin"), _softmax
+    ),
     **dict.fromkeys(("Concat", "concat"), lambda node, *values: concat(values, node.stated.count("dim", 1))),
     **dict.fromkeys(("Flatten", "flatten"), lambda node, x: x.flatten(1)),
     **dict.fromkeys(("Reshape", "reshape"), _reshape),
     **dict.fromkeys(("SliceChannel", "split"), _split),
     **dict.fromkeys(("Pad", "pad"), _pad),
-    **dict.fromkeys(("mean", "max"), _reduce),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(("SwapAxis", "swapaxes"), _swapped),
     "Convolution": _conv,
     "Deconvolution": _deconv,
     "Pooling": _pool,
     "FullyConnected": _dense,
     "BatchNorm": _norm,
     "InstanceNorm": _instance_norm,
+    "L2Normalization": _over_norm,
+    "LayerNorm": _layer_norm,
+    "_contrib_AdaptiveAvgPooling2D": _adaptive,
+    "_contrib_BilinearResize2D": _resize,
+    "Crop": _crop,
+    "slice": _slice,
+    "depth_to_space": lambda node, x: x.op(ops.DepthToSpace(node.stated.count("block_size", 1), "DCR")),
+    "space_to_depth": lambda node, x: x.cells_as_channels(node.stated.count("block_size", 1), True, False),
+    "negative": lambda node, x: -x,
+    **{name: _each(functions.FUNCTIONS[name]) for name in ("expm1", "log1p", "trunc")},
+    "fix": _each(functions.trunc),
     "LRN": _lrn,
     "Activation": _activation,
     "LeakyReLU": _leaky,
@@ -383,6 +523,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 READERS: Mapping[str, Reader[Node]] = {
     **{name: reads(function) for name, function in _FUNCTIONS.items()},
-    **{name: always(_IN_PLACE[name]) for name in ("relu", "sigmoid", "tanh")},
+    **{name: always(_IN_PLACE[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
     **{name: always(op) for name, op in OF_NUMBERS.items()},
 }

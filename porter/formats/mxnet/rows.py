@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
 from porter.filegraph.kernels.program import Program, Row, Step, each, row, value_name
+from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.settings import Settings
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.mxnet.symbol import read_symbol
@@ -48,21 +51,62 @@ def _conv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = 
 
 
 def _deconv(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
-    own = None if stated.flag("no_bias", True) else bias
-    return windows.transposed(x, kernel, own, _grid(stated), stated.count("num_group", 1))
+    own, grid, more = None if stated.flag("no_bias", True) else bias, _grid(stated), stated.pair("adj", 0)
+    if wanted := stated.counts("target_shape"):
+        sides = zip(x.shape[2:], grid.stride, kernel.shape[2:], grid.dilation, wanted, strict=True)
+        less = [(n - 1) * step + (side - 1) * apart + 1 - size for n, step, side, apart, size in sides]
+        (top, bottom), (left, right) = (((cells + 1) // 2, cells // 2) for cells in less)
+        grid, more = replace(grid, pads=(top, bottom, left, right)), (0, 0)
+    return windows.transposed(x, kernel, own, grid, stated.count("num_group", 1), more)
 
 
 def _pool(stated: Settings, x: Numbers) -> Any:
-    average = stated.word("pool_type", "max") == "avg"
+    kind = stated.word("pool_type", "max")
+    if kind == "lp":
+        return np.sqrt(_sums(stated, x**2))
+    if kind == "sum":
+        return _sums(stated, x)
+    average = kind == "avg"
     if stated.flag("global_pool"):
         return x.mean((2, 3), keepdims=True) if average else x.max((2, 3), keepdims=True)
-    full = stated.word("pooling_convention") == "full"
-    grid, sides = replace(_grid(stated), rounding="full" if full else "floor"), stated.pair("kernel", 0)
+    grid, sides = _pool_grid(stated), stated.pair("kernel", 0)
     if not average:
         return windows.max_pool(x, sides, grid)
     return windows.average_pool(
         x, sides, grid, "clipped_window" if stated.flag("count_include_pad", True) else "real_cells"
     )
+
+
+def _pool_grid(stated: Settings) -> Grid:
+    full = stated.word("pooling_convention") == "full"
+    return replace(_grid(stated), rounding="full" if full else "floor")
+
+
+def _sums(stated: Settings, x: Numbers) -> Any:
+    if stated.flag("global_pool"):
+        return x.sum((2, 3), keepdims=True)
+    return sum(_pool_grid(stated).cells(x, stated.pair("kernel", 0)))
+
+
+def _adaptive(stated: Settings, x: Numbers) -> Any:
+    """By MXNet's windows (src/operator/contrib/adaptive_avg_pooling-inl.h)."""
+    for axis, count in zip((2, 3), stated.pair("output_size", 1), strict=True):
+        size = x.shape[axis]
+        ends = [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+        x = np.stack([x.take(range(*each), axis).mean(axis) for each in ends], axis)
+    return x
+
+
+def _l2(stated: Settings, x: Numbers) -> Any:
+    axes = {"channel": (1,), "spatial": tuple(range(2, x.ndim))}.get(stated.word("mode"))
+    total = (x**2).sum(axes or tuple(range(1, x.ndim)), keepdims=True)
+    return x / np.sqrt(total + stated.number("eps", 1e-10))
+
+
+def _layer_norm(stated: Settings, x: Numbers, gamma: Numbers, beta: Numbers) -> Any:
+    axis = stated.count("axis", -1)
+    normed = values.standardised(x, (axis,), stated.number("eps", 1e-5))
+    return np.moveaxis(np.moveaxis(normed, axis, -1) * gamma + beta, -1, axis)
 
 
 def _dense(stated: Settings, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
@@ -124,8 +168,75 @@ def _cut(stated: Settings, x: Numbers) -> Numbers:
     return x.take(places, axis)
 
 
+def _slice(stated: Settings, x: Numbers) -> Numbers:
+    bounds = (re.findall(r"None|-?\d+", stated.word(name, "()")) for name in ("begin", "end", "step"))
+    numbers = ([None if word == "None" else int(word) for word in words] for words in bounds)
+    return x[tuple(slice(*each) for each in zip_longest(*numbers))]
+
+
+def _crop(stated: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
+    (rows, columns), sizes = stated.pair("h_w", 0) if like is None else like.shape[2:], x.shape[2:]
+    top, left = stated.pair("offset", 0)
+    if stated.flag("center_crop"):
+        top, left = (sizes[0] - rows) // 2, (sizes[1] - columns) // 2
+    return x[:, :, top : top + rows, left : left + columns]
+
+
+def _bilinear(stated: Settings, x: Numbers, like: Numbers | None = None) -> Numbers:
+    rule = Rule("linear", "align_corners" if stated.flag("align_corners", True) else "half_pixel")
+    for axis, name in ((2, "height"), (3, "width")):
+        scale = stated.number(f"scale_{name}", 0.0)
+        cells = int(x.shape[axis] * scale) if scale else stated.count(name, 1)
+        cells = cells if like is None else like.shape[axis]
+        x = resize(x, axis, cells, cells / x.shape[axis], rule)
+    return x
+
+
+def _upsampled(stated: Settings, x: Numbers, kernel: Numbers | None = None) -> Numbers:
+    scale = stated.count("scale", 1)
+    if kernel is None:
+        return resize_nearest(x, (1, 1, scale, scale))
+    grid = Grid((scale, scale), pads=(scale // 2,) * 4)
+    return windows.transposed(x, kernel, None, grid, x.shape[1])
+
+
+def _space_to_depth(stated: Settings, x: Numbers) -> Numbers:
+    (images, channels, rows, columns), side = x.shape, stated.count("block_size", 1)
+    blocks = x.reshape(images, channels, rows // side, side, columns // side, side)
+    return blocks.transpose(0, 3, 5, 1, 2, 4).reshape(images, -1, rows // side, columns // side)
+
+
+def _depth_to_space(stated: Settings, x: Numbers) -> Numbers:
+    (images, channels, rows, columns), side = x.shape, stated.count("block_size", 1)
+    blocks = x.reshape(images, side, side, channels // side**2, rows, columns)
+    return blocks.transpose(0, 3, 4, 1, 5, 2).reshape(images, -1, rows * side, columns * side)
+
+
 def _reshape(stated: Settings, x: Numbers) -> Numbers:
-    return x.reshape([size or x.shape[place] for place, size in enumerate(stated.counts("shape"))])
+    sizes, place = list[int](), 0
+    for code in stated.counts("shape"):
+        if code == -2:
+            sizes += x.shape[place:]
+        elif code == -3:
+            sizes.append(x.shape[place] * x.shape[place + 1])
+        else:
+            sizes.append(code or x.shape[place])
+        place += 2 if code == -3 else 1
+    return x.reshape(sizes)
+
+
+def _reduced(function: Callable[..., Any]) -> Row:
+    def reduce(stated: Settings, x: Numbers) -> Any:
+        axes = {axis % x.ndim for axis in stated.counts("axis")}
+        if stated.flag("exclude") or not axes:
+            axes = {*range(x.ndim)} - axes
+        return function(x, axis=tuple(axes), keepdims=stated.flag("keepdims"))
+
+    return row(reduce)
+
+
+def _softmax(stated: Settings, x: Numbers) -> Numbers:
+    return values.softmax(x / stated.number("temperature", 1.0), stated.count("axis", -1))
 
 
 def _pad(stated: Settings, x: Numbers) -> Numbers:
@@ -162,6 +273,10 @@ _ROWS: Mapping[str, Row] = {
     "FullyConnected": row(_dense),
     "BatchNorm": row(_norm),
     "InstanceNorm": row(_instance_norm),
+    "L2Normalization": row(_l2),
+    "LayerNorm": row(_layer_norm),
+    "_contrib_AdaptiveAvgPooling2D": row(_adaptive),
+    "_contrib_BilinearResize2D": row(_bilinear),
     "LRN": row(_lrn),
     "Activation": row(lambda stated, x: _ACTIVATIONS[stated.word("act_type")](x)),
     "LeakyReLU": row(_leaky),
@@ -175,6 +290,12 @@ _ROWS: Mapping[str, Row] = {
         for name in ("abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil")
     },
     "erf": each(values.erf),
+    **{name: each(getattr(np, name)) for name in ("negative", "expm1", "log1p", "trunc")},
+    "fix": each(np.trunc),
+    "softsign": each(_ACTIVATIONS["softsign"]),
+    **dict.fromkeys(("_maximum_scalar", "_MaximumScalar"), _by_number(np.maximum)),
+    **dict.fromkeys(("_minimum_scalar", "_MinimumScalar"), _by_number(np.minimum)),
+    **dict.fromkeys(("_rdiv_scalar", "_RDivScalar"), _by_number(lambda x, number: number / x)),
     "rsqrt": each(lambda x: 1 / np.sqrt(x)),
     **dict.fromkeys(("_power_scalar", "_PowerScalar"), _by_number(lambda x, number: x**number)),
     "hard_sigmoid": row(
@@ -205,7 +326,8 @@ _ROWS: Mapping[str, Row] = {
         lambda stated, x: values.softmax(x, 1 if stated.word("mode") == "channel" else -1)
     ),
     "log_softmax": row(lambda stated, x: values.log_softmax(x, stated.count("axis", -1))),
-    "softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", -1))),
+    "softmax": row(_softmax),
+    "softmin": row(lambda stated, x: _softmax(stated, -x)),
     **dict.fromkeys(
         ("Concat", "concat"), row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1)))
     ),
@@ -213,11 +335,16 @@ _ROWS: Mapping[str, Row] = {
     **dict.fromkeys(("Reshape", "reshape"), row(_reshape)),
     **dict.fromkeys(("SliceChannel", "split"), row(_split)),
     **dict.fromkeys(("Pad", "pad"), row(_pad)),
-    "mean": row(lambda stated, x: x.mean(tuple(stated.counts("axis")), keepdims=stated.flag("keepdims"))),
-    "max": row(lambda stated, x: x.max(tuple(stated.counts("axis")), keepdims=stated.flag("keepdims"))),
+    **{name: _reduced(getattr(np, name)) for name in ("mean", "max", "min", "sum")},
     "slice_axis": row(_cut),
-    "transpose": row(lambda stated, x: x.transpose(stated.counts("axes"))),
-    "UpSampling": row(
-        lambda stated, x: resize_nearest(x, (1, 1, stated.count("scale", 1), stated.count("scale", 1)))
+    "slice": row(_slice),
+    "Crop": row(_crop),
+    **dict.fromkeys(
+        ("SwapAxis", "swapaxes"),
+        row(lambda stated, x: x.swapaxes(stated.count("dim1", 0), stated.count("dim2", 0))),
     ),
+    "depth_to_space": row(_depth_to_space),
+    "space_to_depth": row(_space_to_depth),
+    "transpose": row(lambda stated, x: x.transpose(stated.counts("axes"))),
+    "UpSampling": row(_upsampled),
 }

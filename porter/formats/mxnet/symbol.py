@@ -42,6 +42,11 @@ class Stated:
         """Of a tuple or a list as Python writes it: `(3, 3)`, or of one number."""
         return [int(number) for number in _WHOLE.findall(self.words.get(name, ""))]
 
+    def bounds(self, name: str) -> list[int | None]:
+        """As `counts`, of numbers of which some may be None."""
+        words = self.words.get(name, "").strip("()[] ").split(",")
+        return [None if word.strip() == "None" else int(word) for word in words if word.strip()]
+
     def pair(self, name: str, default: int) -> tuple[int, int]:
         """Rows and columns."""
         found = self.counts(name) or [default]
