@@ -42,8 +42,8 @@ def reads(function: Function) -> Reader:
             for name, each in node.arguments.items()
             if each is not None
         }
-        for name in stated.keys() - known.keys():
-            raise Unsupported(f"with {name}")
+        if others := [name for name in stated if name not in known]:
+            raise Unsupported(f"with {' and '.join(others)}")
         for name, parameter in known.items():
             if name == "scope":
                 stated[name] = scope

@@ -27,7 +27,7 @@ def walk_with(node: AtenNode) -> NodeWalk[AtenNode]:
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_an_argument_that_a_reader_does_not_take_is_refused_by_its_name(op: str) -> None:
     node = AtenNode("it", op, (IMAGE,), arguments={"self": IMAGE, "of_a_later_version": 0})
-    with pytest.raises(Unsupported, match=r"^with of_a_later_version$"):
+    with pytest.raises(Unsupported, match=r"^with (x and )?of_a_later_version$"):
         READERS[op](walk_with(node), node)
 
 
