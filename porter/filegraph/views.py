@@ -537,15 +537,23 @@ class Views:
         that has them so; another one as it is.
         """
         channels, *cells = self._pieces(view.value)[1:] or [Piece("C", 1)]
-        found = [
-            (axis[at - 1] if at else channels if axis[1:2] == (channels,) else piece, piece)
-            for axis in view.axes or ()
+        axes = [*enumerate(view.axes or ())]
+        alone = [place for place, axis in axes if [piece.axis for piece in axis] == ["R"]]
+        of_one = alone if channels.size == 1 and len(alone) == 1 else []
+        copied = {
+            (place, at): axis[at - 1] if at else channels
+            for place, axis in axes
             for at, piece in enumerate(axis)
-            if piece.axis == "R"
-        ]
-        if not found or not view.value.is_map or not all(before in (channels, *cells) for before, _ in found):
+            if piece.axis == "R" and (at or axis[1:2] == (channels,) or place in of_one)
+        }
+        count = sum(piece.axis == "R" for _, axis in axes for piece in axis)
+        if (
+            not view.value.is_map
+            or not 0 < len(copied) == count
+            or not {*copied.values()} <= {channels, *cells}
+        ):
             return view
-        times = {before.axis: _stated(piece.size) for before, piece in found}
+        times = {before.axis: _stated(axes[place][1][at].size) for (place, at), before in copied.items()}
         whole, copies = view.value, times.get("C", 1)
         if copies > _MOST_COPIES:
             return view
@@ -554,17 +562,18 @@ class Views:
         if {*times} - {"C"}:
             whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), whole)
         wide = dict(zip("HW", self._pieces(whole)[2:], strict=True))
-        copied = {piece for before, piece in found if before == channels}
         behind = Piece("C", copies, view.value.channels or 1)
-        axes = [
-            [
-                behind if piece in copied else wide.get(piece.axis, piece)
-                for piece in axis
-                if piece.axis != "R" or piece in copied
-            ]
-            for axis in view.axes or ()
-        ]
-        return View(whole, joined(axes))
+        return View(
+            whole,
+            joined(
+                [
+                    behind if copied.get((place, at)) == channels else wide.get(piece.axis, piece)
+                    for at, piece in enumerate(axis)
+                    if copied.get((place, at), channels) == channels
+                ]
+                for place, axis in axes
+            ),
+        )
 
     def op(self, view: View) -> Op | None:
         """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that

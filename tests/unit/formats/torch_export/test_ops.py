@@ -131,6 +131,8 @@ def test_ops_that_torch_calls_views_are_views() -> None:
 
 
 CASES: dict[str, Case] = {
+    "copies of a channel": lambda m, x: x[:, :1].expand(-1, 4, -1, -1) + x[:, 5:].repeat(1, 4, 1, 1),
+    "copies of a channel behind": lambda m, x: x.mean(1, keepdim=True).permute(0, 2, 3, 1).repeat(1, 1, 1, 4),
     "conv": lambda m, x: F.conv2d(x, m.k3, m.b8, stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
     "conv in groups, padded alike": lambda m, x: F.conv2d(x, m.k2, padding="same", groups=2),
     "conv by a standardised kernel": lambda m, x: F.conv2d(x, standardised(m.k3, m.b8 * 0.5), m.b8 * 2),
@@ -292,6 +294,7 @@ FIXED_ONLY: dict[str, Case] = {
     ),
     "turned round": lambda m, x: x.flip((2, 3)) + x.flip(3) + x.rot90(2, (2, 3)) + x.rot90(4, (2, 3)),
     "copies of rows": lambda m, x: x.repeat(1, 1, 2, 1)[:, :, 3:] + x.repeat_interleave(2, 2)[:, :, 3:],
+    "copies of a channel and rows": lambda m, x: x[:, 2:3].repeat(1, 3, 3, 1)[:, :, 5:12],
     "sums of rows": lambda m, x: x.cumsum(2) + x.prod(3, keepdim=True),
     "triangles": lambda m, x: x.tril() + x.triu(1),
     "norm of the columns": lambda m, x: F.layer_norm(x, x.shape[-1:]),
