@@ -585,8 +585,8 @@ def called(function: Callable[..., Any], *arguments: Any) -> Any:
         Unsupported: the function takes another number of them.
     """
     least, most = _counts(function)
-    if not least <= len(arguments) <= most:
-        values = [each for each in arguments if isinstance(each, Tensor)]
+    values = [each for each in arguments if isinstance(each, Tensor)]
+    if not least <= len(arguments) <= most or (math.isinf(most) and not values):
         raise Unsupported(f"of {len(values)} value{'s' * (len(values) != 1)}")
     return function(*arguments)
 

@@ -18,10 +18,10 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Unsupported
 from porter.filegraph.names import expect_values
-from porter.filegraph.tensor import Tensor, reads
+from porter.filegraph.tensor import Scope, Tensor, outputs
 from porter.filegraph.tensorflow import further_image
 from porter.filegraph.views import OF_UNKNOWN_SHAPE
-from porter.filegraph.walk import Image, Outputs, Reader, begin, read_nodes
+from porter.filegraph.walk import Image, Outputs, begin, read_nodes
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls
@@ -212,8 +212,7 @@ def _graph(
 
     def read(walk: Walk, layer: Layer) -> Outputs:
         try:
-            reader: Reader[Layer] = reads(layer.read)
-            return reader(walk, layer)
+            return outputs(layer.read(layer, *map(Scope(walk, layer).tensor, layer.inputs)))
         except _DAMAGED as error:
             if any(walk.flow.is_value(source) and walk.sizes(source) is None for source in layer.inputs):
                 raise Unsupported(OF_UNKNOWN_SHAPE) from None
