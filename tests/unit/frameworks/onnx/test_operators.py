@@ -7,6 +7,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ import pytest
 
 from porter.base.errors import CannotRun, PorterError
 from porter.filegraph.file_graph import Foreign
+from porter.filegraph.tensor import called
+from porter.formats.onnx import nodes
 from porter.formats.onnx.constants import EVALUATORS
+from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
+from porter.formats.onnx.plain import PLAIN
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import double
 from porter.frameworks.onnx.disagreement import distances, first_disagreement
@@ -104,6 +109,66 @@ def test_every_operator_is_what_onnxruntime_computes_in_every_opset(tmp_path: Pa
     wrong, read = compare(all_versions(), tmp_path / "model.onnx")
     assert not wrong
     assert {*READERS, *EVALUATORS} <= {case.op for case in cases()} and {*READERS} <= {*read}
+
+
+NOT_READ = {
+    "Attention": {"qk_matmul_output_mode", "softmax_precision"},  # of a further output; its own precision
+    "Cast": {"round_mode", "saturate"},  # of numbers of 8 bits
+    "ConstantOfShape": {"value"},  # its cases are constants, which numpy computes
+    "Conv": {"kernel_shape"},  # its kernel has it
+    "ConvTranspose": {"kernel_shape"},
+    "GroupNormalization": {"stash_type"},  # the precision of the statistics
+    "LayerNormalization": {"stash_type"},
+    "MaxPool": {"storage_order"},  # of the places, a further output
+    "RMSNormalization": {"stash_type"},
+    "ReduceLogSum": {"noop_with_empty_axes"},  # there is no case without axes
+    "ReduceLogSumExp": {"noop_with_empty_axes"},
+    "Resize": {"extrapolation_value"},  # of coordinates that are refused
+    "Split": {"num_outputs"},  # its outputs are as many
+}
+"""Attributes that readers do not look at, each with the reason."""
+
+
+@pytest.mark.full
+def test_every_other_attribute_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One that a reader passes over would make another function of the same operator."""
+    asked = {op: {stated for stated, _ in row.attributes.values()} for op, row in PLAIN.items()}
+
+    class Asked(dict[str, Any]):
+        def __init__(self, op: str, attributes: Any) -> None:
+            super().__init__(attributes)
+            self.names = asked.setdefault(op, set())
+
+        def __contains__(self, name: object) -> bool:
+            self.names.add(str(name))
+            return super().__contains__(name)
+
+        def __getitem__(self, name: str) -> Any:
+            self.names.add(name)
+            return super().__getitem__(name)
+
+        def get(self, name: str, default: Any = None) -> Any:
+            self.names.add(name)
+            return super().get(name, default)
+
+    def call(function: Any, node: OnnxNode, *tensors: Any) -> Any:
+        return called(function, replace(node, attributes=Asked(node.op, node.attributes)), *tensors)
+
+    monkeypatch.setattr(nodes, "called", call)
+    for case, opset in all_versions():
+        value_as_read(model(case, opset), tmp_path / "model.onnx", case.batch())
+    passed: dict[str, set[str]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "" and schema.name in READERS and _is_in_use(schema):
+            passed.setdefault(schema.name, set()).update({*schema.attributes} - asked.get(schema.name, set()))
+    assert {op: names for op, names in passed.items() if names} == NOT_READ
+
+
+def _is_in_use(schema: Any) -> bool:
+    """Whether it is the operator's of an opset that porter reads."""
+    return bool(
+        onnx.defs.get_schema(schema.name, max(7, schema.since_version)).since_version == schema.since_version
+    )
 
 
 @pytest.mark.full
