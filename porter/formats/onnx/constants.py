@@ -198,6 +198,17 @@ def _averaged(node: OnnxNode, value: Numbers) -> Numbers:
     )
 
 
+def _dequantized(node: OnnxNode, value: Numbers, scale: Numbers, zero: Numbers | None = None) -> Numbers:
+    """The real numbers that whole ones of 8 bits stand for, by a scale of all or of each place of an axis."""
+    if node.integer("block_size") or scale.ndim > 1:
+        raise ValueError("scales of blocks")
+    over = [1] * value.ndim
+    if scale.ndim:
+        over[node.integer("axis", 1)] = scale.size
+    shifted = value.astype(np.float64) if zero is None else value.astype(np.float64) - zero.reshape(over)
+    return shifted * scale.reshape(over)
+
+
 EVALUATORS: Mapping[str, Evaluator] = {
     "AveragePool": _averaged,
     "Cast": _cast,
@@ -207,6 +218,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Flatten": lambda node, value: value.reshape(int(np.prod(value.shape[: node.integer("axis", 1)])), -1),
     "CumSum": _summed,
     "Expand": _expanded,
+    "DequantizeLinear": _dequantized,
     "EyeLike": lambda node, value: np.eye(value.shape[0], value.shape[1], node.integer("k")),
     "Gather": _gathered,
     "MatMul": _product,

@@ -16,6 +16,7 @@ in every opset. Wrong in onnx 1.23, with the distance from onnxruntime (relative
   GoogLeNet); AveragePool with VALID and a dilation.
 - LpNormalization of order 1 divides by the sum of the numbers, not of their sizes (0.99).
 - GlobalMaxPool is over other axes where its input has more or fewer than four.
+- DequantizeLinear is missing before 19.
 - GlobalLpPool is missing, and MeanVarianceNormalization adds a number of float32 to one of double precision,
   which fails.
 - Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize
@@ -107,6 +108,13 @@ def _over_norm(x: Numbers, axis: int, p: int) -> Any:
 def _over_deviation(x: Numbers, axes: Sequence[int]) -> Any:
     apart = x - x.mean(tuple(axes), keepdims=True)
     return apart / (apart.std(tuple(axes), keepdims=True) + 1e-9)
+
+
+def _dequantized(x: Array, scale: Numbers, zero: Array | None = None, axis: int = 1, **stated: Any) -> Any:
+    over = np.where(np.arange(x.ndim) == axis % x.ndim, -1, 1) if scale.ndim else [1] * x.ndim
+    return (
+        x.astype(scale.dtype) - (0 if zero is None else zero.astype(scale.dtype).reshape(over))
+    ) * scale.reshape(over)
 
 
 def _global_norm(x: Numbers, p: int) -> Any:
@@ -283,6 +291,7 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "GroupNormalization": (_group_norm, _NEVER),
     "LRN": (values.response_norm, _NEVER),
     "LpNormalization": (_over_norm, _NEVER),
+    "DequantizeLinear": (_dequantized, 19),
     "MeanVarianceNormalization": (_over_deviation, _NEVER),
     "GlobalLpPool": (_global_norm, _NEVER),
     "GlobalMaxPool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), _NEVER),

@@ -123,6 +123,12 @@ NUMBERS: Mapping[str, Any] = {
     "back1": np.int64(-1),
     "axes01": np.array([0, 1], np.int64),
     "axis_all": np.array([1, 1, 11, 1], np.int64),
+    "k8": np.random.default_rng(8).integers(-128, 128, (8, 6, 3, 2)).astype(np.int8),
+    "scale": np.float32(0.013),
+    "scale8": np.linspace(0.004, 0.02, 8, dtype=np.float32),
+    "zero8": np.array([3, 0, -7, 1, 0, 0, 100, -128], np.int8),
+    "dense8": np.random.default_rng(9).integers(0, 256, (5, 6)).astype(np.uint8),
+    "zero_u8": np.uint8(131),
 }
 """What models read that nothing in them gives."""
 
@@ -526,6 +532,12 @@ def _in_parts() -> Iterator[Case]:
     for axes in ("1, 2, 3", "2, 3", "-1"):
         yield Case("MeanVarianceNormalization", f"y = MeanVarianceNormalization <axes=[{axes}]> (x)", 9)
     yield Case("CenterCropPad", "y = CenterCropPad <axes=[2, 3]> (x, middle)", 18)
+    yield Case("DequantizeLinear", "k = DequantizeLinear (k8, scale) y = Conv (x, k)", 10)
+    for stated, zero in (("axis=0", ""), ("axis=0", ", zero8"), ("axis=-4", ", zero8")):
+        text = f"k = DequantizeLinear <{stated}> (k8, scale8{zero}) y = Conv (x, k)"
+        yield Case("DequantizeLinear", text, 13)
+    text = "d = DequantizeLinear (dense8, scale, zero_u8) p = GlobalAveragePool (x) f = Flatten (p)"
+    yield Case("DequantizeLinear", f"{text} y = Gemm <transB=1> (f, d)", 11)
     yield Case("Attention", "y = Attention <scale=0.5> (x, x, x)", 23)
     # As torch writes an adaptive pool.
     text = "t = Transpose <perm=[2, 3, 0, 1]> (x) g = GatherND (t, cells)"
