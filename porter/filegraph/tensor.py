@@ -579,22 +579,25 @@ def reads(function: Callable[..., Any]) -> Reader[N]:
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of values gives, of which a file may state any number.
+    """What a function of values gives. A file may state any number of them, and None for each.
 
     Raises:
-        Unsupported: the function takes another number of them.
+        Unsupported: the function takes another number of them, or needs one that is None.
     """
-    least, most = _counts(function)
+    least, most, all_needed = _counts(function)
     values = [each for each in arguments if isinstance(each, Tensor)]
     if not least <= len(arguments) <= most or (math.isinf(most) and not values):
         raise Unsupported(f"of {len(values)} value{'s' * (len(values) != 1)}")
+    if None in arguments[: None if all_needed else least]:
+        raise Unsupported("without a value that it needs")
     return function(*arguments)
 
 
 @cache
-def _counts(function: Callable[..., Any]) -> tuple[int, float]:
-    """The least and the most that a function takes."""
+def _counts(function: Callable[..., Any]) -> tuple[int, float, bool]:
+    """The least and the most that a function takes, and whether none of them may be None."""
     taken = [each for each in signature(function).parameters.values() if each.kind != Parameter.KEYWORD_ONLY]
     listed = [each for each in taken if each.kind == Parameter.VAR_POSITIONAL]
     needed = [each for each in taken if each not in listed and each.default is Parameter.empty]
-    return len(needed), math.inf if listed else len(taken)
+    all_needed = any("None" not in str(each.annotation) for each in listed)
+    return len(needed), math.inf if listed else len(taken), all_needed

@@ -10,7 +10,7 @@ import pytest
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.tensor import Tensor, concat, reads
+from porter.filegraph.tensor import Scope, Tensor, called, concat, reads
 from porter.filegraph.walk import NodeWalk
 from porter.formats.mxnet.symbol import Node, Stated
 
@@ -20,6 +20,10 @@ READERS: dict[str, Callable[..., Tensor]] = {
     "one, and perhaps another": lambda node, x, other=None: x,
     "any": lambda node, *values: concat(values, 1),
 }
+
+
+def with_others_that_may_lack(x: Tensor, *others: Tensor | None) -> Tensor:
+    return x
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,26 @@ def test_an_operator_of_another_number_of_values_is_refused_by_that(name: str, t
         else:
             with pytest.raises(Unsupported, match=rf"^of {count} value"):
                 reads(READERS[name])(walk, node)
+
+
+@pytest.mark.parametrize(
+    ("function", "is_taken"),
+    [
+        (lambda x, bound: x, False),
+        (lambda x, bound=None: x, True),
+        (lambda x, *others: x, False),
+        (with_others_that_may_lack, True),
+    ],
+)
+def test_a_value_that_lacks_is_refused_where_it_is_needed(
+    function: Callable[..., Any], is_taken: bool
+) -> None:
+    walk: NodeWalk[Any] = NodeWalk(
+        Builder(3, (6, 5), "CHW"), Dataflow({}, {"it"}, Arrays({}), lambda node: "")
+    )
+    x = Scope(walk, Node("it", "op", (), Stated({}))).constant(1.0)
+    if is_taken:
+        assert called(function, x, None) is x
+    else:
+        with pytest.raises(Unsupported, match=r"^without a value that it needs$"):
+            called(function, x, None)
