@@ -252,6 +252,17 @@ def over_norm(x: Tensor, order: float, axes: Axes, least: float) -> Tensor:
     return x / norm(x, order, axes, True).clip(least, math.inf)
 
 
+def over_root(x: Tensor, axes: Axes, added: float) -> Tensor:
+    """A value over the root of its sum of squares along axes and a small number."""
+    return x / sqrt(square(x).sum(axes, True) + added)
+
+
+def over_deviation(x: Tensor, axes: Axes, added: float) -> Tensor:
+    """What is apart from the mean along axes, over the standard deviation and a small number."""
+    apart = x - x.mean(axes, True)
+    return apart / (sqrt(square(apart).mean(axes, True)) + added)
+
+
 def cosine_similarity(x: Tensor, other: Tensor, axes: Axes, least: float) -> Tensor:
     """The product of two values along axes over their norms, which are not below `least`."""
     size, size_of_other = (norm(each, 2, axes).clip(least, math.inf) for each in (x, other))

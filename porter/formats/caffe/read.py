@@ -302,16 +302,12 @@ def _by_channel(x: Tensor, stored: Tensor) -> Tensor:
 
 
 def _over_deviation(layer: Layer, x: Tensor) -> Tensor:
-    """MVN: what is apart from the mean of a channel, or of all, over the standard deviation
-    (mvn_layer.cpp).
-    """
+    """MVN, over the cells of each channel or over all axes (mvn_layer.cpp)."""
     stated = layer.parameters
     axes = (1, 2, 3) if stated.flag("across_channels", False) else (2, 3)
-    apart = x - x.mean(axes, True)
     if not stated.flag("normalize_variance", True):
-        return apart
-    deviation = functions.sqrt(functions.square(apart).mean(axes, True))
-    return apart / (deviation + stated.number("eps", 1e-9))
+        return x - x.mean(axes, True)
+    return functions.over_deviation(x, axes, stated.number("eps", 1e-9))
 
 
 def _over_norm(layer: Layer, x: Tensor, scale: Tensor) -> Tensor:
@@ -319,8 +315,7 @@ def _over_norm(layer: Layer, x: Tensor, scale: Tensor) -> Tensor:
     channel or one (normalize_layer.cpp in github.com/weiliu89/caffe).
     """
     axes = (1, 2, 3) if layer.parameters.flag("across_spatial", True) else (1,)
-    total = functions.square(x).sum(axes, True) + layer.parameters.number("eps", 1e-10)
-    normed = x / functions.sqrt(total)
+    normed = functions.over_root(x, axes, layer.parameters.number("eps", 1e-10))
     if layer.parameters.flag("channel_shared", True):
         return normed * _by_channel(x, scale)
     return normed.op(ops.ChannelScale(), gamma=Stored(layer.blobs[0]))

@@ -25,7 +25,7 @@ from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.tensor import Tensor, concat, maximum, merged, minimum, reads
+from porter.filegraph.tensor import Tensor, concat, expression, maximum, merged, minimum, reads
 from porter.filegraph.walk import Image, Reader, always
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
@@ -289,10 +289,6 @@ def _by_number(function: Callable[[Tensor, float], Tensor]) -> Callable[[Node, T
     return lambda node, x: function(x, node.stated.number("scalar", 0.0))
 
 
-def _each(function: Callable[[Tensor], Tensor]) -> Callable[[Node, Tensor], Tensor]:
-    return lambda node, x: function(x)
-
-
 def _lrn(node: Node, x: Tensor) -> Tensor:
     stated, size = node.stated, node.stated.count("nsize", 0)
     alpha, beta = stated.number("alpha", 1e-4) / size, stated.number("beta", 0.75)
@@ -300,12 +296,10 @@ def _lrn(node: Node, x: Tensor) -> Tensor:
 
 
 def _over_norm(node: Node, x: Tensor) -> Tensor:
-    """L2Normalization: over the root of a sum of squares and a small number
-    (src/operator/l2_normalization-inl.h).
-    """
+    """L2Normalization (src/operator/l2_normalization-inl.h)."""
     over: Mapping[str, Sequence[int]] = {"channel": [1], "spatial": range(2, x.rank)}
     axes = over.get(node.stated.word("mode", "instance"), range(1, x.rank))
-    return x / functions.sqrt(functions.square(x).sum(axes, True) + node.stated.number("eps", 1e-10))
+    return functions.over_root(x, axes, node.stated.number("eps", 1e-10))
 
 
 def _split(node: Node, x: Tensor) -> list[Tensor]:
@@ -504,9 +498,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "slice": _slice,
     "depth_to_space": lambda node, x: x.op(ops.DepthToSpace(node.stated.count("block_size", 1), "DCR")),
     "space_to_depth": lambda node, x: x.cells_as_channels(node.stated.count("block_size", 1), True, False),
-    "negative": lambda node, x: -x,
-    **{name: _each(functions.FUNCTIONS[name]) for name in ("expm1", "log1p", "trunc")},
-    "fix": _each(functions.trunc),
     "LRN": _lrn,
     "Activation": _activation,
     "LeakyReLU": _leaky,
@@ -516,12 +507,19 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     ),
     "clip": lambda node, x: x.clip(node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)),
     "rsqrt": lambda node, x: x.each(ops.Sqrt(), ops.Reciprocal()),
-    "square": lambda node, x: x * x,
     "slice_axis": _cut,
     "transpose": lambda node, x: x.transpose(node.stated.counts("axes")),
     "UpSampling": _upsample,
 }
+_EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
+    **{name: functions.FUNCTIONS[name] for name in ("expm1", "log1p", "trunc")},
+    "fix": functions.trunc,
+    "negative": operator.neg,
+    "square": functions.square,
+}
+"""Of the tensors alone."""
 READERS: Mapping[str, Reader[Node]] = {
+    **{name: expression(function) for name, function in _EXPRESSIONS.items()},
     **{name: reads(function) for name, function in _FUNCTIONS.items()},
     **{name: always(_IN_PLACE[name]) for name in ("relu", "sigmoid", "softsign", "tanh")},
     **{name: always(op) for name, op in OF_NUMBERS.items()},

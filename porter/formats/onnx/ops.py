@@ -66,10 +66,8 @@ def _over_norm(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 def _over_deviation(node: OnnxNode, x: Tensor) -> Tensor:
-    """MeanVarianceNormalization: what is apart from the mean, over the standard deviation."""
-    axes = node.integers("axes") or (0, 2, 3)
-    apart = x - x.mean(axes, True)
-    return apart / (functions.sqrt(functions.square(apart).mean(axes, True)) + _LEAST_DEVIATION)
+    """MeanVarianceNormalization."""
+    return functions.over_deviation(x, node.integers("axes") or (0, 2, 3), _LEAST_DEVIATION)
 
 
 def _global_pool(node: OnnxNode, x: Tensor) -> Tensor:
