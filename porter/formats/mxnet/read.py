@@ -407,7 +407,7 @@ def _softmax(node: Node, x: Tensor, *labels: Tensor) -> Tensor:
     (src/operator/softmax_output-inl.h, src/operator/nn/softmax_activation-inl.h).
     """
     stated = node.stated
-    x = _by(x, 1 / stated.number("temperature", 1.0) * (-1 if node.op == "softmin" else 1))
+    x = x * ((-1 if node.op == "softmin" else 1) / stated.number("temperature", 1.0))
     if node.op in ("softmax", "log_softmax", "softmin"):
         axis = stated.count("axis", -1)
     elif stated.word("mode") == "channel" or stated.flag("multi_output"):
@@ -419,10 +419,6 @@ def _softmax(node: Node, x: Tensor, *labels: Tensor) -> Tensor:
     else:
         raise Unsupported("of all numbers of an image")
     return x.softmax(axis, op=ops.LogSoftmax() if node.op == "log_softmax" else ops.Softmax())
-
-
-def _by(x: Tensor, factor: float) -> Tensor:
-    return x if factor == 1 else factor * x
 
 
 def _layer_norm(node: Node, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
