@@ -120,7 +120,7 @@ def _until_together(walk: NodeWalk[N], node: N) -> tuple[dict[str, N], list[N], 
     ExpandDims makes the map of a row of cells; None where none does.
 
     Raises:
-        Unsupported: they are no window and ops of each cell behind it.
+        Unsupported: they are something else than a window and ops of each cell behind it.
     """
     inside, ends, waiting = dict[str, N](), list[N](), [*walk.flow.readers.get(node.name, ())]
     taken, places = {node.name}, set[float | None]()

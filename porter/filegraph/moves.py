@@ -575,7 +575,7 @@ def extend(walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[int
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None:
-        raise Unsupported(f"of what is no map by {mode}")
+        raise Unsupported(f"by {mode} of something else than a map")
     pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
     if not {*pads} <= {"rows", "columns"}:
         raise Unsupported(f"of {'the batch' if 'batch' in pads else 'channels'} by {mode}")
@@ -650,7 +650,7 @@ def each_image(walk: Walk, node: Node, source: Source, times: int) -> View:
     array = walk.array(source)
     sizes, shape = array.known_sizes, array.value.shape or ()
     if None in shape or not array.value.is_array or len(shape) != len(sizes) - 1:
-        raise Unsupported("of images that are no arrays of known size")
+        raise Unsupported("of images other than arrays of known size")
     stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
     pattern = f"{' '.join(stated.values())} -> ({' '.join(stated)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
@@ -740,7 +740,7 @@ def row(walk: Walk, node: Node, source: Source) -> Value:
         value = walk.views.settled(f"{node.name}:row", view.with_axes([_rows(walk)]))
         if value.is_map:
             return value
-    raise Unsupported("of one axis of what is no row of cells")
+    raise Unsupported("of one axis, of something else than a row of cells")
 
 
 def _rows(walk: Walk) -> int:

@@ -58,7 +58,7 @@ def dense(walk: Walk, node: Node, source: Source, product: Product) -> View:
     axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
     tensor = walk.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
-        raise Unsupported("with a kernel that is no stored matrix")
+        raise Unsupported("by a kernel that is computed, or has other axes than two")
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
     view = walk.by_cell(source, place)
     view = view if place == -1 else view.transposed((1, 0))

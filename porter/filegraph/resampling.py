@@ -67,7 +67,7 @@ def resize(
         view = walk.views.of(walk.value(source))
     names = walk.views.names(view)
     if names is None or not view.value.is_map:
-        raise Unsupported("of what is no map")
+        raise Unsupported("of something else than a map")
     old = dict(zip(names, view.known_sizes, strict=True))
     wanted = {names[place]: size for place, size in sizes.items() if size != view.known_sizes[place]}
     by = {names[place]: scale for place, scale in scales.items() if scale != 1}

@@ -78,7 +78,7 @@ def _map(x: Tensor, axes: int) -> Tensor:
     if axes == 1:
         return x.row()
     if axes != 2 or not x.value.is_map:
-        raise Unsupported(f"over {axes} axes of what is no map of them")
+        raise Unsupported(f"over {axes} axes of something else than a map of them")
     return x
 
 

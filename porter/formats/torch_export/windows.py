@@ -90,9 +90,9 @@ def _pads(window: Window, padding: Pair | str) -> Pads:
 
 
 def _map(x: Tensor) -> Tensor:
-    """Raises Unsupported for what is no map."""
+    """Raises Unsupported for something else than a map."""
     if not (x.value.is_map or x.value.shape is None):
-        raise Unsupported("of what is no map")
+        raise Unsupported("of something else than a map")
     return x
 
 
@@ -177,7 +177,7 @@ def _pool(x: Tensor, node: Node, function: Reduced, window: Window, convention: 
 def _adaptive(function: Reduced) -> Function:
     def adaptive(x: Tensor, output_size: Sequence[Dim]) -> Tensor:
         if not x.value.is_map:
-            raise Unsupported("of what is no map")
+            raise Unsupported("of something else than a map")
         counts = output_size[0], output_size[-1]
         return x.made("pool", lambda node: adaptive_pool(x.walk, node, x.value, function, counts))
 
