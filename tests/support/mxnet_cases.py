@@ -125,6 +125,15 @@ def pad(mode: str, *widths: int, **stated: Any) -> Case:
 
 
 _PAIR = {"kernel": (3, 2), "stride": (2, 3)}
+_RESIZES: Mapping[str, Mapping[str, Any]] = {
+    "to a size": {"height": 9, "width": 7},
+    "to a size by half cells": {"height": 9, "width": 7, "align_corners": False},
+    "to less": {"height": 3, "width": 4, "align_corners": False},
+    "by scales": {"scale_height": 2, "scale_width": 3},
+    "by parts of cells": {"scale_height": 1.5, "scale_width": 0.6, "align_corners": False},
+    "by scales by half cells": {"scale_height": 2, "scale_width": 3, "align_corners": False},
+    "to odd sizes": {"mode": "to_odd_up", "height": 1, "width": 1},
+}
 CASES: dict[str, Case] = {
     "conv": conv(),
     "conv without bias": conv(bias=False),
@@ -335,15 +344,7 @@ CASES: dict[str, Case] = {
     },
     **{
         f"bilinear resize {name}": one("_contrib_BilinearResize2D", **stated)
-        for name, stated in {
-            "to a size": {"height": 9, "width": 7},
-            "to a size by half cells": {"height": 9, "width": 7, "align_corners": False},
-            "to less": {"height": 3, "width": 4, "align_corners": False},
-            "by scales": {"scale_height": 2, "scale_width": 3},
-            "by parts of cells": {"scale_height": 1.5, "scale_width": 0.6, "align_corners": False},
-            "by scales by half cells": {"scale_height": 2, "scale_width": 3, "align_corners": False},
-            "to odd sizes": {"mode": "to_odd_up", "height": 1, "width": 1},
-        }.items()
+        for name, stated in _RESIZES.items()
     },
     "bilinear resize like another map": Case(
         [

@@ -11,7 +11,7 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Scope, Tensor, called, concat, reads
-from porter.filegraph.walk import NodeWalk
+from porter.filegraph.walk import NodeWalk, Reader
 from porter.formats.mxnet.symbol import Node, Stated
 
 IMAGE: Reference = ("image", 0)
@@ -30,6 +30,7 @@ def with_others_that_may_lack(x: Tensor, *others: Tensor | None) -> Tensor:
     ("name", "taken"), [("one", {1}), ("one, and perhaps another", {1, 2}), ("any", {1, 2, 3})]
 )
 def test_an_operator_of_another_number_of_values_is_refused_by_that(name: str, taken: set[int]) -> None:
+    reader: Reader[Any] = reads(READERS[name])
     for count in range(4):
         node = Node("it", "op", (IMAGE,) * count, Stated({}))
         nodes = {"image": Node("image", "null", (), Stated({})), "it": node}
@@ -37,10 +38,10 @@ def test_an_operator_of_another_number_of_values_is_refused_by_that(name: str, t
         walk: NodeWalk[Any] = NodeWalk(builder, Dataflow(nodes, {*nodes}, Arrays({}), lambda node: node.op))
         walk.found[IMAGE] = walk.views.of(builder.input)
         if count in taken:
-            assert reads(READERS[name])(walk, node) is not None
+            assert reader(walk, node) is not None
         else:
             with pytest.raises(Unsupported, match=rf"^of {count} value"):
-                reads(READERS[name])(walk, node)
+                reader(walk, node)
 
 
 @pytest.mark.parametrize(
