@@ -155,6 +155,8 @@ class View:
         if self.axes is None:
             return self
         gone = self.places(places)
+        if any(map(self.has_batch, gone)):
+            raise Unsupported("of the batch of one image: name the axes in the model, or export several")
         if any(self.axes[place] for place in gone):
             raise Unsupported("of axes of more than one cell")
         return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))

@@ -247,7 +247,7 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
             found = [
                 framework.show(model(dtype), as_taken(part, opened.graph), seen, arrays) for part in parts
             ]
-        return found[0] if len(found) == 1 else _joined(found, len(batch))
+        return found[0] if len(parts[0]) == len(batch) else _joined(found, len(batch))
 
     shown(image, "float32", None)
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)

@@ -115,6 +115,16 @@ def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(
         assert torch.allclose(porter.load(made.port.folder)(images), module(images), rtol=0, atol=1e-6)
 
 
+def test_a_squeeze_is_that_of_several_images_for_one_image_too(convert: Callable[..., Any]) -> None:
+    """Of one image, torch's squeeze takes the batch away. Large ones are compared one at a time."""
+    module = seeded(lambda: Net(lambda logits, maps: logits.squeeze()))
+    made = convert(module, input_size="any")
+    images = torch.randn(1, 3, SIDE, SIDE)
+    with torch.no_grad():
+        found, wanted = porter.load(made.port.folder)(images), module(images)
+    assert wanted.shape == (5,) and torch.allclose(found, wanted[None], rtol=0, atol=1e-6)
+
+
 class Shared(nn.Module):
     """A convolution that two blocks have, as CoaT's positions, each called twice."""
 

@@ -77,6 +77,8 @@ class ExportedModule(nn.Module):
         self._images = taken_by(program, wanted) or program.images[:1]
         batch = program.sizes(self._images[0])[0]
         self._batch = batch if isinstance(batch, int) else None
+        # torch takes an open size for 2 or more: of one image, a squeeze takes the batch away.
+        self._fewest = 2 if any(node.op == "squeeze" for node in program.nodes.values()) else 1
         self._nodes = [
             (node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target
         ]
@@ -98,8 +100,8 @@ class ExportedModule(nn.Module):
                 self._last.setdefault(user, []).append(source)
 
     def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
-        size = self._batch or len(images)
-        if size > len(images) and self._file is not None:
+        size = self._batch or max(len(images), self._fewest)
+        if self._batch and size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
         # An op in place may change them.
         copied = [each.to(self._dtype, copy=True) for each in (images, *further)]

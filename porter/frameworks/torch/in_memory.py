@@ -60,7 +60,7 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     fitted = partial(_fitted, order=order, as_tensors=as_tensors)
     copy = fitted(made)
     images = [images[place] for place in order]
-    takes_any = _takes(copy, [_twice(each) for each in images])
+    own = _at_once(copy, images)
 
     def saved(level: int) -> Saved:
         said, choices = _OPEN[level]
@@ -76,7 +76,7 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
                 raise
             return saved(level + 1)
         batch, *sides = _first_shape(program)
-        at_once = None if takes_any and not isinstance(batch, int) else len(images[0])
+        at_once = len(images[0]) if isinstance(batch, int) else own
         return Saved(
             name,
             path,
@@ -253,13 +253,21 @@ def _twice(images: torch.Tensor) -> torch.Tensor:
     return torch.cat([images, images]) if images.dim() else images
 
 
-def _takes(module: nn.Module, images: Sequence[torch.Tensor]) -> bool:
+def _at_once(module: nn.Module, images: Sequence[torch.Tensor]) -> int | None:
+    """So many images a module has to be given; None for any number. Where it squeezes, one is not enough."""
+    one, several = ([each[:1] if each.dim() else each for each in images], list(map(_twice, images)))
+    if (ranks := _ranks(module, several)) is None:
+        return len(images[0])
+    return None if _ranks(module, one) == ranks else 2
+
+
+def _ranks(module: nn.Module, images: Sequence[torch.Tensor]) -> list[int] | None:
+    """The numbers of axes of what a module gives; None if it does not run."""
     try:
         with torch.no_grad():
-            module(*images)
+            return [each.dim() for each in tensors_in(module(*images))]
     except Exception:  # whatever the module's own code raises
-        return False
-    return True
+        return None
 
 
 def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Module:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import porter
-from porter.base.errors import UsageError
+from porter.base.errors import MappingError, UsageError
 from porter.formats.reading import read_checkpoint
 from porter.graph import BatchNorm
 from porter.padding import ANY
@@ -126,6 +126,11 @@ class Nested(nn.Module):
         return nn.functional.interpolate(self.last(torch.cat([wide, x], 1)), scale_factor=3.0, mode="bicubic")
 
 
+class Squeezed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze()
+
+
 @pytest.mark.parametrize("like", [False, True])
 def test_a_program_that_fits_some_sizes_only_holds_at_all_of_them(like: bool, tmp_path: Path) -> None:
     path = export(Nested(like).eval(), torch.randn(2, 3, 12, 16), tmp_path, free=True)[0]
@@ -133,6 +138,13 @@ def test_a_program_that_fits_some_sizes_only_holds_at_all_of_them(like: bool, tm
     assert made.verdict is not None and made.verdict.ok
     x = torch.randn(1, 3, 34, 30)
     assert porter.load(tmp_path / "port")(x).shape == (1, 4, 102, 90)
+
+
+def test_a_squeeze_of_the_batch_is_refused_with_the_way_round(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), Squeezed())
+    path = export(model.eval(), torch.randn(1, 3, 12, 16), tmp_path)[0]
+    with pytest.raises(MappingError, match="squeeze of the batch of one image: name the axes in the model"):
+        porter.convert(path, to="torch", out=tmp_path / "port")
 
 
 @pytest.mark.full
