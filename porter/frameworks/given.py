@@ -4,6 +4,7 @@ says of any model.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -33,11 +34,6 @@ class GivenModels(Protocol):
     """
 
     KEEPS_TYPES: bool
-
-    def owns(self, model: object) -> bool:
-        """Whether it is a model of this framework. The framework is not imported for it: who made the model
-        has imported it.
-        """
 
     def prepare(
         self,
@@ -76,14 +72,16 @@ class GivenModels(Protocol):
         """
 
 
-_GIVEN = {name: f"porter.frameworks.{name}.given" for name in ("tf", "torch", "flax")}
+_BASES = {"tf": ("keras", "Model"), "torch": ("torch.nn", "Module"), "flax": ("flax.nnx", "Module")}
+"""The class of all models of a framework, and its module, which is imported where there is such a model."""
 
 
 def framework_of(model: object) -> str | None:
     """The framework that a model is of; None for any other object. This imports no framework."""
-    return next((name for name in _GIVEN if given_models(name).owns(model)), None)
+    bases = ((name, getattr(sys.modules.get(module), base, None)) for name, (module, base) in _BASES.items())
+    return next((name for name, base in bases if base is not None and isinstance(model, base)), None)
 
 
 def given_models(framework: str) -> GivenModels:
     """What runs the models of a framework."""
-    return cast(GivenModels, import_module(_GIVEN[framework]))
+    return cast(GivenModels, import_module(f"porter.frameworks.{framework}.given"))

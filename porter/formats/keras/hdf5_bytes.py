@@ -3,7 +3,9 @@ lie together.
 
 The format is HDF5's File Format Specification, whose names for the parts are used here. Every address and
 size is compared with the file's, and the parts that are read are counted, so that none leads round in
-circles. What is left out (`Unknown`) is read by HDF5's own library (porter.formats.keras.hdf5_library).
+circles. What is left out (`Unknown`) is read by HDF5's own library (porter.formats.keras.hdf5_library), whose
+process takes 0.2 s for the 570 groups and datasets of a ResNet50V2. This takes 15 ms of the second that a
+conversion takes, and files are also recognised by it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ only to run.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
     from porter.frameworks.flax.tracing.trace import Traced
 
 KEEPS_TYPES = False
-
-
-def owns(model: object) -> bool:
-    nnx = sys.modules.get("flax.nnx")
-    return nnx is not None and isinstance(model, nnx.Module)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ to run.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -27,11 +26,6 @@ LOADED = frozenset(format.name for format in FORMATS)
 
 KEEPS_TYPES = True
 """Layers keep the number types that they were made in."""
-
-
-def owns(model: object) -> bool:
-    keras = sys.modules.get("keras")
-    return keras is not None and isinstance(model, keras.Model)
 
 
 def prepare(

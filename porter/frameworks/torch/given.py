@@ -4,7 +4,6 @@ to run.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +19,6 @@ _COUNTER = "num_batches_tracked"
 """The last part of the name of a counter, which no model computes with and not every file has."""
 
 KEEPS_TYPES = False
-
-
-def owns(model: object) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def prepare(
