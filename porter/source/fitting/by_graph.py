@@ -84,6 +84,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         graph = with_classes(graph, channels_of(graph)[graph.output] - 1)
     stored = stored_tensors(graph, file, grafted.layers, checkpoint)
     names = {place: tensor.name for place, tensor in stored.items()}
+    used = {*names.values()}
     constants = {
         tensor.name: CONSTANTS.format(path)
         for path, layer in grafted.layers.items()
@@ -93,16 +94,14 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     plain, shown = not differences and not folded and grafted.plain, tap_names(member, draft)
     rest = _left_out(file, end)
     left = (f"left out, because the head does not read them: {some(rest)}",) if rest else ()
-    used = f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
-    different = (used,) if differences else ()
+    other = f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
+    different = (other,) if differences else ()
     return Fit(
         graph=graph,
         tensors=names,
         stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
-        ignored={
-            name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(names.values())
-        },
+        ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors if name not in used},
         source_classes=_rows(grafted.graph, base == draft.output),
         own_head=end.own,
         head=end.layer,

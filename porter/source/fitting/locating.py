@@ -72,8 +72,8 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
                 sources[path, role] = present[0]
             elif role in roles:
                 missing[names[0]] = Missing(path, roles[role])
-    averages = {f"{name}{dialect.AVERAGE_SUFFIX}" for name in sources.values()}
-    rest = checkpoint.tensors.keys() - set(sources.values()) - averages
+    used = {*sources.values(), *(f"{name}{dialect.AVERAGE_SUFFIX}" for name in sources.values())}
+    rest = [name for name in checkpoint.tensors if name not in used]
     ignored = {
         name: rule.reason for rule in reversed(zoo.ignore) for name in rest if fnmatchcase(name, rule.pattern)
     }
@@ -81,8 +81,9 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
         if layer.adapted:
             shape, (*needed, count) = (channels_of(graph)[path],), adapted_tensors(layer)
             missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
-            ignored |= dict.fromkeys(rest.intersection((*needed, count)), CONSTANTS.format(path))
-    return Located(sources, missing, tuple(sorted(rest - ignored.keys())), ignored)
+            held = (name for name in (*needed, count) if name in rest)
+            ignored |= dict.fromkeys(held, CONSTANTS.format(path))
+    return Located(sources, missing, tuple(sorted({*rest} - ignored.keys())), ignored)
 
 
 def adapted_tensors(layer: LayerName) -> tuple[str, ...]:
