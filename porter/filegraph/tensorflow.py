@@ -4,12 +4,12 @@ transposed convolutions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from porter.filegraph.dataflow import MOST_OF_SIZES, Reference
-from porter.filegraph.dims import Dim, Numbers, known, ratio
+from porter.filegraph.dims import Dim, Numbers, known
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Image
@@ -75,22 +75,15 @@ def cut_off(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: s
     return cut[0], cut[1], cut[2], cut[3]
 
 
-def nearest_or_linear(linear: bool, by: Sequence[int], half: bool, ends: bool) -> Resize:
+def nearest_or_linear(linear: bool, half: bool, ends: bool) -> Resize:
     """How a resize computes its cells (core/kernels/image/).
 
     Args:
-        by: factors of rows and columns; 0 where they have fractions.
         half, ends: its flags half_pixel_centers and align_corners.
-
-    Raises:
-        Unsupported: porter does not compute cells so.
     """
     coordinates: Coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"
     if linear:
         return Resize("linear", coordinates=coordinates)
-    # Without half pixels TensorFlow multiplies by a float32, which is exact for powers of two.
-    if coordinates == "asymmetric" and all(by) and any(factor & (factor - 1) for factor in by):
-        raise Unsupported(f"by {by[0]}x{by[1]} without half_pixel_centers")
     return Resize(
         "nearest",
         coordinates=coordinates,
@@ -121,14 +114,11 @@ def pads_of(table: Tensor) -> dict[int, tuple[int, int]]:
     return {place: (before, after) for place, (before, after) in enumerate(numbers.tolist())}
 
 
-def resized(x: Tensor, sizes: Tensor, how: Callable[[Sequence[int]], Resize]) -> Tensor:
-    """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`,
-    by their factors.
-    """
+def resized(x: Tensor, sizes: Tensor, op: Resize) -> Tensor:
+    """A resize of a map to stated rows and columns, whose cells are computed as those of `op`."""
     own, wanted = x.sizes, sizes.dims()
     if len(own) != 4 or len(wanted) != 2:
         raise Unsupported(f"of {len(own)} axes")
-    op = how([ratio(new, old) or 0 for new, old in zip(wanted, own[1:3], strict=True)])
     return x.resize(op, {}, {1: wanted[0], 2: wanted[1]})
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from porter.filegraph import tensorflow
 from porter.filegraph.dataflow import StoredTensor
-from porter.filegraph.dims import text
+from porter.filegraph.dims import ratio, text
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.tensor import Tensor
 from porter.formats.tensorflow import has_cubic_shares
@@ -78,18 +78,16 @@ def _resize(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor:
     one has another coefficient, and gives cells beyond the map no share.
     """
     half, ends = node.flag("half_pixel_centers"), node.flag("align_corners")
-
-    def how(by: Sequence[int]) -> Resize:
-        if node.op != "ResizeBicubic":
-            return tensorflow.nearest_or_linear(node.op == "ResizeBilinear", by, half, ends)
-        if not has_cubic_shares(by) or ends:
-            raise Unsupported(
-                "by other factors than powers of two, whose shares TensorFlow takes from a table"
-            )
-        coordinates: Coordinates = "half_pixel" if half else "asymmetric"
-        return Resize("cubic", coordinates=coordinates, a=-0.5 if half else -0.75, inside=half)
-
-    return tensorflow.resized(x, sizes, how)
+    if node.op != "ResizeBicubic":
+        return tensorflow.resized(
+            x, sizes, tensorflow.nearest_or_linear(node.op == "ResizeBilinear", half, ends)
+        )
+    factors = [ratio(new, old) or 0 for new, old in zip(sizes.dims(), x.sizes[1:3], strict=True)]
+    if not has_cubic_shares(factors) or ends:
+        raise Unsupported("by other factors than powers of two, whose shares TensorFlow takes from a table")
+    coordinates: Coordinates = "half_pixel" if half else "asymmetric"
+    op = Resize("cubic", coordinates=coordinates, a=-0.5 if half else -0.75, inside=half)
+    return tensorflow.resized(x, sizes, op)
 
 
 def expect_layout(node: GraphNode) -> None:

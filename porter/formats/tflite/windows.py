@@ -92,7 +92,7 @@ def _pad(node: Operator, x: Tensor, pads: Tensor, fill: Tensor | None = None) ->
 def _resize(node: Operator, x: Tensor, sizes: Tensor) -> Tensor:
     linear = node.op == "RESIZE_BILINEAR"
     ends, half = (bool(node.scalar(field, "B")) for field in ((2, 3) if linear else (0, 1)))
-    return tensorflow.resized(x, sizes, lambda by: tensorflow.nearest_or_linear(linear, by, half, ends))
+    return tensorflow.resized(x, sizes, tensorflow.nearest_or_linear(linear, half, ends))
 
 
 FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {

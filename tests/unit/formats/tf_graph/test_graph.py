@@ -654,6 +654,10 @@ ROUNDED: dict[str, tuple[Make, type[Op]]] = {
         lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(x, (7, 30)),
         Resize,
     ),
+    "nearest of TensorFlow 1 by three": (
+        lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(x, (36, 33)),
+        Resize,
+    ),
 }
 
 
@@ -689,10 +693,8 @@ FOREIGN: dict[str, Make] = {
         (
         tensorflow().image.resize(x, (7, 33), "bicubic")
     ),
-    "ResizeNearestNeighbor by 3x3 without half_pixel_centers": lambda x:
-        tensorflow().compat.v1.image.resize_nearest_neighbor(
-        x, (36, 33)
-    ),
+    "a resize that does not fit: the nearest of 12 cells for 26 depends on float32's rounding by asymmetric":
+        lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(x, (26, 11)),
 }  # fmt: skip
 
 
