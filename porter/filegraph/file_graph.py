@@ -27,10 +27,11 @@ from porter.graph import (
     FurtherInput,
     MaxPool,
     Op,
+    Resize,
     Shape,
     input_shapes,
 )
-from porter.graph.ops import Axes
+from porter.graph.ops import Axes, is_map
 from porter.graph.walks import upstream
 from porter.padding import ANY, KnownSize, Size
 from porter.padding.sizes import InputSizes
@@ -205,6 +206,17 @@ class FileGraph:
         """Whether porter has an op for every node, and each takes what it gets at a size of the input."""
         return not self.foreign and not self._shapes(size)[1]
 
+    def _is_read_alike(self, size: Size) -> bool:
+        """Whether a graph that was read for images of any size would be read as the same for those of one: it
+        fits, no value but a map has an open size, and nothing in it is of a whole map.
+        """
+        known, refused = self._shapes(size)
+        if self.foreign or refused:
+            return False
+        if any(None in shape for shape in self.shapes.values() if not is_map(shape)):
+            return False
+        return not any(_is_of_whole_map(node.op, known[node.inputs[0]]) for node in self.nodes)
+
     def has_room(self, size: KnownSize) -> bool:
         """Whether every window has room in its map at a size of the input: a framework runs no window that
         lacks it.
@@ -253,6 +265,27 @@ class FileGraph:
         """Names of these nodes and of all nodes that they are computed from."""
         known = self.by_name
         return upstream(names, lambda name: known[name].inputs if name in known else ()) & known.keys()
+
+
+def for_images(stated: Size, read: Callable[[Size], FileGraph]) -> FileGraph:
+    """The graph of a file that states the size of its images, or leaves it open. It is read for images of any
+    size, which says that it holds at every one. Only what asks for a size in it has it read again, at the
+    stated one.
+    """
+    everywhere = read(ANY)
+    if stated == ANY or everywhere._is_read_alike(stated):
+        return replace(everywhere, size=stated, resizable=True)
+    found = read(stated)
+    return replace(found, resizable=found.nodes == everywhere.nodes)
+
+
+def _is_of_whole_map(op: Op | Foreign, shape: Shape) -> bool:
+    """Whether an op is a resize that keeps a map of this shape, or a pool of all its cells: a reader leaves
+    out the one, and may take the other for a global pool.
+    """
+    if isinstance(op, Resize):
+        return op.shape(shape) == shape
+    return isinstance(op, MaxPool | AvgPool) and op.window.kernel == shape[1:]
 
 
 def completed(size: Size, stated: Size | None) -> Size:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.dims import known
-from porter.filegraph.file_graph import FileGraph, Stored, Unsupported
+from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, completed, for_images
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
@@ -67,13 +68,11 @@ def read_caffe(
             path, "caffe", None, _without_net(stored), (note,), files=(text, weights) if text else ()
         )
     tensors = _tensors(net, stored, weights)
-    graphs = [
-        _graph(net, tensors, most_bytes(weights.stat().st_size), outputs, sizes)
-        for sizes in (size, (None, None))
-    ]
+    budget = most_bytes(weights.stat().st_size)
+    stated = completed(net.size, size)
     graph = replace(
-        graphs[0],
-        resizable=graphs[0].nodes == graphs[1].nodes,
+        for_images(stated, partial(_graph, net, tensors, budget, outputs)),
+        traced=stated != net.size,
         definition=text.read_bytes(),
         language="caffe",
     )
@@ -152,9 +151,7 @@ _FACT = re.compile(r"^# (porter\.\w+): (.*)$", re.MULTILINE)
 _KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deconvolution", "InnerProduct")
 
 
-def _graph(
-    net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size | None
-) -> FileGraph:
+def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
     layers, computed = _with_norms(net.layers), dict[str, Array]()
     for name, layer in layers.items():
         if layer.op == "BatchNorm":
@@ -168,7 +165,7 @@ def _graph(
     channels = net.channels or next(
         (tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3
     )
-    image = Image((IMAGE, 0), channels, net.size if size is None or None not in size else size, order="CHW")
+    image = Image((IMAGE, 0), channels, size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
     graph = read_graph(flow, image, tensors, READERS, ends, value_name)
     return replace(graph, evaluated={**computed, **graph.evaluated})

@@ -16,7 +16,7 @@ from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
-from porter.filegraph.file_graph import FileGraph, Unsupported
+from porter.filegraph.file_graph import FileGraph, Unsupported, for_images
 from porter.filegraph.names import expect_values
 from porter.filegraph.tensor import Scope, Tensor, outputs
 from porter.filegraph.tensorflow import further_image
@@ -41,7 +41,7 @@ from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import operation_name
 from porter.formats.limits import Members, most_bytes
 from porter.graph import MOST_CONSTANTS
-from porter.padding import ANY
+from porter.padding import Size
 from porter.padding.sizes import MAX_SIDE
 
 _OPERANDS = ("x", "x1", "a", "inputs", "y", "x2", "b", "query", "value", "key", "bias")
@@ -94,15 +94,14 @@ def read_graph(
     definition = text.encode() if isinstance(text, str) else text
     calls = name_calls(flow, tensors)
     ends = _chosen(calls, outputs) if outputs else [_end(calls, result) for result in flow.outputs]
-    graph, anywhere = (
-        _graph(flow, calls, ends, each, tensors, where) for each in (image, replace(image, size=ANY))
-    )
-    # A graph that is right only at this size, as with a Flatten of a map, differs where the size is unknown.
+
+    def read(size: Size) -> FileGraph:
+        return _graph(flow, calls, ends, replace(image, size=size), tensors, where)
+
+    graph = read(image.size) if image.shape else for_images(image.size, read)
     names = flow.names if not outputs and len(flow.names) == len(graph.outputs) else ()
-    resizable = not image.shape and graph.nodes == anywhere.nodes
     return replace(
         graph,
-        resizable=resizable,
         output_names=names,
         halves=flow.halves,
         definition=definition,

@@ -11,7 +11,7 @@ import numpy as np
 from porter.base.dtypes import Array, NamedArrays
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference, depending
-from porter.filegraph.file_graph import FileGraph, FileNode, completed
+from porter.filegraph.file_graph import FileGraph, completed, for_images
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import named
 from porter.filegraph.tensorflow import further_image
@@ -23,7 +23,7 @@ from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
 from porter.formats.tf_graph.ops import READERS
-from porter.graph import OF_LOGITS, Resize, ResizeLike, Upsample
+from porter.graph import OF_LOGITS
 from porter.padding import ANY, Size
 
 _FLOAT = 1
@@ -72,9 +72,6 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big
     constant, and what porter computed from them.
 
-    Where the image states its size, and the graph says the same of images of any, but for what it resizes
-    them to, it is read for any, and TensorFlow runs it so. Otherwise it holds at its own size.
-
     A tap is the name of a TensorFlow op and means its first output, or has the output's place behind it:
     `split:1`. The definition is a GraphDef of the nodes that lead to the outputs, without those that give a
     constant unchanged, and without control inputs, devices and underscored attributes; in it the tensors are
@@ -87,20 +84,17 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     graph = replace(
         graph, nodes=_without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
     )
-    constants = Constants(graph.nodes, graph.variables, graph.budget, refuse)
-    decided, walk, found = _decided(graph, constants, graph.size)
-    if found.size != ANY and graph.size is None:
+    readings: list[tuple[PlainGraph, Walk, Constants]] = []
+
+    def read(size: Size) -> FileGraph:
         # A branch that is taken at one size only may have nodes of the names of another one's.
-        others = (
-            replace(constants, nodes=graph.nodes, _decoded={})
-            if len(decided.nodes.keys() - graph.nodes.keys())
-            else constants
-        )
-        _, everywhere, at_every = _decided(graph, others, ANY)
-        if at_every.nodes == found.nodes or (
-            at_every.fits(found.size) and _unresized(at_every) == _unresized(found)
-        ):
-            walk, found = everywhere, replace(at_every, size=found.size, resizable=True)
+        constants = Constants(graph.nodes, graph.variables, graph.budget, refuse)
+        decided, walk, found = _decided(graph, constants, size)
+        readings.append((decided, walk, constants))
+        return found
+
+    found = for_images(completed(_cells(graph.nodes[graph.image]), graph.size), read)
+    decided, walk, constants = readings[-1]
     used = [
         stored.name
         for node in found.nodes
@@ -115,9 +109,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     return found, {**tensors, **found.evaluated}
 
 
-def _decided(
-    graph: PlainGraph, constants: Constants, size: Size | None
-) -> tuple[PlainGraph, Walk, FileGraph]:
+def _decided(graph: PlainGraph, constants: Constants, size: Size) -> tuple[PlainGraph, Walk, FileGraph]:
     """A graph in order, and as it is read at a size, with a branch in place of each StatelessIf that is
     decided there: whose condition is stored, or computed from known sizes.
     """
@@ -168,34 +160,23 @@ def _branch(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
     )
 
 
-def _walked(
-    graph: PlainGraph, short: _Shortened, constants: Constants, size: Size | None
-) -> tuple[Walk, FileGraph]:
-    """A graph that is in order, read as it is shortened for images of a size: the stated one, completed by
-    `size`, or ANY.
-    """
+def _walked(graph: PlainGraph, short: _Shortened, constants: Constants, size: Size) -> tuple[Walk, FileGraph]:
+    """A graph that is in order, read as it is shortened for images of a size."""
     placeholders = [node for node in short.nodes.values() if node.op == "Placeholder"]
     live = depending(short.nodes, [graph.image, *(node.name for node in placeholders)])
     flow = Dataflow(short.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
-    batch, channels, stated = _image_shape(short.nodes, graph.image, flow)
-    taken = ANY if size == ANY else completed(stated, size)
+    batch, channels = _image_shape(short.nodes, graph.image, flow)
+    stated = _cells(short.nodes[graph.image])
     others = (node for node in placeholders if node.name != graph.image)
     sizes = {node.name: input_sizes(node) for node in others if node.type("dtype") == _FLOAT}
     beside = {name: further_image((name, 0), each, batch, stated) for name, each in sizes.items()}
     further = {name: image for name, image in beside.items() if image is not None}
-    image = Image((graph.image, 0), channels, taken, batch, fixed=True)
+    image = Image((graph.image, 0), channels, size, batch, fixed=True)
     walk = begin(flow, image, graph.variables, value_name, further=further)
     read_nodes(walk, READERS.get)
     names = {value_name(end): short.moved.get(end, end) for end in graph.ends}
     ends = walk.ends(names.values())
     return walk, named(walk.finish(ends, _given(walk.builder, ends), names))
-
-
-def _unresized(graph: FileGraph) -> list[FileNode]:
-    """The nodes but resizes, which at one size are by the scale that this makes of the sizes, whatever the
-    graph says of them.
-    """
-    return [node for node in graph.nodes if not isinstance(node.op, Resize | ResizeLike | Upsample)]
 
 
 def _given(builder: Builder, ends: Mapping[Reference, Value]) -> list[Reference]:
@@ -267,19 +248,23 @@ def _without_integers(nodes: dict[str, GraphNode], image: str) -> dict[str, Grap
     return nodes
 
 
+def _cells(image: GraphNode) -> Size:
+    """Rows and columns, as the graph states them."""
+    sizes = input_sizes(image)
+    return (sizes[1], sizes[2]) if len(sizes) == 4 else ANY
+
+
 def _image_shape(
     nodes: Mapping[str, GraphNode], image: str, flow: Dataflow[GraphNode]
-) -> tuple[int | None, int, Size]:
-    """Batch, channels, and rows and columns. If the image does not state its channels, the first kernel
-    does.
-    """
+) -> tuple[int | None, int]:
+    """Batch and channels. If the image does not state its channels, the first kernel does."""
     sizes = input_sizes(nodes[image])
-    batch, rows, columns, channels = sizes if len(sizes) == 4 else (None, None, None, None)
+    batch, *_, channels = sizes if len(sizes) == 4 else (None, None)
     for node in nodes.values():
         if channels is None and node.op in _KERNEL_OPS and len(node.inputs) == 2:
             kernel = flow.tensor(node.inputs[1])
             channels = kernel.shape[2] if kernel is not None and len(kernel.shape) == 4 else None
-    return batch, 3 if channels is None else channels, (rows, columns)
+    return batch, 3 if channels is None else channels
 
 
 def _definition(

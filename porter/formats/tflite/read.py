@@ -7,6 +7,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
-from porter.filegraph.file_graph import FileGraph, Unsupported, completed
+from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_images
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
@@ -73,16 +74,10 @@ def _checkpoint(
     if problem is not None:
         return Checkpoint(path, "tflite", None, tensors, (*notes, f"{UNREAD}: {problem}"))
     _, rows, columns, _ = model.sides
-    graphs = [
-        _graph(model, most_bytes(len(data)), outputs, open_at) for open_at in ((rows, columns), (None, None))
-    ]
-    stated = (
-        graphs[0]
-        if size is None
-        else _graph(model, most_bytes(len(data)), outputs, completed(graphs[0].size, size))
-    )
-    at_every, traced = stated.nodes == graphs[1].nodes, stated.size != graphs[0].size
-    graph = replace(stated, resizable=at_every, traced=traced, definition=data, language="tflite")
+    own = (rows, columns)
+    stated = completed(own, size)
+    graph = for_images(stated, partial(_graph, model, most_bytes(len(data)), outputs))
+    graph = replace(graph, traced=stated != own, definition=data, language="tflite")
     return Checkpoint(path, "tflite", None, {**tensors, **graph.evaluated}, notes, graph=graph)
 
 
