@@ -109,7 +109,9 @@ def saying_theano(file: Path) -> Path:
 
 
 def expect_theanos(file: Path, out: Path) -> None:
-    made, known = porter.convert(file, to="torch", out=out), np.load(file.with_suffix(".npz"))
+    made = porter.convert(file, to="torch", out=out)
+    with np.load(file.with_suffix(".npz")) as stored:
+        known = dict(stored)
     engine, output = made.port.destination.ENGINE, made.port.graph.output
     assert made.verdict is not None and made.verdict.ok
     limits: dict[Dtype, float] = {"float32": 1e-5, "float64": 1e-10}
