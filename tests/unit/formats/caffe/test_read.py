@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import FileError, UsageError
+from porter.base.errors import FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.caffe.text import parse
 from porter.formats.reading import read_checkpoint
@@ -164,6 +164,23 @@ def test_a_size_that_the_layers_do_not_take_is_told_as_one(tmp_path: Path) -> No
         porter.convert(file, to="torch", input_size="33", out=tmp_path / "port")
     assert caught.value.where == "input_size"
     assert str(caught.value.next).startswith('write input_size="33x38"')
+
+
+OPEN = """
+layer { name: "data" type: "Input" top: "data" }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+    convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }
+layer { name: "dense" type: "InnerProduct" bottom: "conv" top: "dense" inner_product_param { num_output: 6 } }
+"""
+
+
+def test_a_net_that_states_no_size_has_the_users(tmp_path: Path) -> None:
+    shapes: dict[str, list[tuple[int, ...]]] = {"conv": [(4, 3, 3, 3), (4,)], "dense": [(6, 4 * 9 * 7), (6,)]}
+    file = write_caffe(tmp_path / "model", OPEN, blobs(OPEN, shapes))
+    with pytest.raises(MappingError, match="without the input's size"):
+        porter.convert(file, to="torch", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", input_size="9x7", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok and made.port.record.input.size == (9, 7)
 
 
 def test_a_net_of_training_is_read_without_it(tmp_path: Path) -> None:

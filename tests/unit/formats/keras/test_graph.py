@@ -485,6 +485,19 @@ def test_rows_that_become_channels_are_as_many_at_every_size_of_the_other_axes()
     assert said(graph)["p"] == Rearrange("c (h=8) w -> h w c", True)
 
 
+def test_cells_are_as_many_at_every_size_only_where_nothing_counts_them() -> None:
+    for layers, op, resizable in (
+        ([layer("Flatten", "f", "in")], Flatten(8, 8, "HWC"), False),
+        (
+            [layer("Reshape", "f", "in", target_shape=[-1, 3]), layer("GlobalAveragePooling1D", "p", "f")],
+            Rearrange("c h w -> (h w) c"),
+            True,
+        ),
+    ):
+        graph = read(functional(source(), *layers))
+        assert (graph.size, graph.resizable, graph.by_name["f"].op) == ((8, 8), resizable, op)
+
+
 def test_a_preprocessing_that_keeps_its_size_is_left_out() -> None:
     for kind in ("Resizing", "CenterCrop", "RandomCrop"):
         graph = read(
