@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from porter.filegraph.builder import Apart
-from porter.filegraph.dataflow import ELEMENTWISE, N, Node
+from porter.filegraph.constants import ELEMENTWISE
+from porter.filegraph.dataflow import N, Node
 from porter.filegraph.dims import Dim, Open, divides, known
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.views import View
@@ -23,21 +24,26 @@ _OF_EACH_CELL = frozenset(
         *ELEMENTWISE,
         "Clip",
         "Elu",
-        "Erf",
-        "Gelu",
-        "HardSwish",
-        "LeakyRelu",
-        "PRelu",
-        "Relu",
-        "Relu6",
-        "Selu",
-        "Sigmoid",
-        "Softplus",
-        "Softsign",
-        "Tanh",
         "FusedBatchNorm",
         "FusedBatchNormV2",
         "FusedBatchNormV3",
+        "Gelu",
+        "GreaterEqual",
+        "HardSwish",
+        "LeakyRelu",
+        "LessEqual",
+        "LogicalAnd",
+        "LogicalNot",
+        "LogicalOr",
+        "Neg",
+        "PRelu",
+        "Relu6",
+        "Rsqrt",
+        "Selu",
+        "Softplus",
+        "Softsign",
+        "Square",
+        "SquaredDifference",
         "Squeeze",
     }
 )

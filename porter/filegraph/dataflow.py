@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import permutations
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,7 +19,8 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.base.left_out import LeftOut
-from porter.filegraph.dims import ON_SIZES, Dim, Numbers, Undecided, are_open, known, of_sizes, whole
+from porter.filegraph.constants import MOST_COMPUTED
+from porter.filegraph.dims import Dim, Numbers, are_open, known, whole
 from porter.graph import MOST_CONSTANTS
 from porter.graph.walks import downstream, in_order
 
@@ -34,10 +35,6 @@ layer takes, "$name", a number, "#name", whole numbers, or "name", a stored vect
 read; the same capture stands for the same everywhere.
 """
 
-MOST_COMPUTED = 1 << 23
-"""The most numbers of a value that a file computes from stored tensors, if these have fewer: a table of
-relative positions.
-"""
 MOST_OF_SIZES = 1 << 18
 """The most numbers of a value that a file computes from sizes: a detector has 8,400 cells for an image of
 640x640.
@@ -46,74 +43,7 @@ _MOST_STEPS = 1 << 18
 """Nodes that `Dataflow.weights` goes through in all: a kernel that a model standardises has ten, and no other
 has any of them.
 """
-_COMPARING: Mapping[str, Callable[..., Any]] = {
-    "Less": np.less,
-    "Greater": np.greater,
-    **dict.fromkeys(("LessOrEqual", "LessEqual"), np.less_equal),
-    **dict.fromkeys(("GreaterOrEqual", "GreaterEqual"), np.greater_equal),
-}
-"""Kinds that decide between sizes, as TensorFlow and ONNX call them."""
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
-
-
-def _quotient(first: Numbers, second: Numbers) -> Numbers:
-    """Whole numbers are cut, real ones divided."""
-    both = first.dtype.kind == second.dtype.kind == "i"
-    return np.trunc(first / second).astype(np.int64) if both else np.asarray(first / second)
-
-
-ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Max": np.maximum,
-    "Min": np.minimum,
-    "Pow": np.power,
-    "Div": _quotient,
-    "FloorDiv": np.floor_divide,
-    "FloorMod": np.mod,
-    "Equal": np.equal,
-    "Less": np.less,
-    "Neg": np.negative,
-    "Sqrt": np.sqrt,
-    "Square": np.square,
-    "Floor": np.floor,
-    "Ceil": np.ceil,
-    "Round": np.round,
-    "Abs": np.abs,
-    "Sign": np.sign,
-    "Exp": np.exp,
-    "Log": np.log,
-    "Sin": np.sin,
-    "Cos": np.cos,
-    "Mod": np.fmod,
-    "NotEqual": np.not_equal,
-    **_COMPARING,
-    "And": np.logical_and,
-    "Or": np.logical_or,
-    "Xor": np.logical_xor,
-    "Not": np.logical_not,
-    "LogicalAnd": np.logical_and,
-    "LogicalOr": np.logical_or,
-    "LogicalNot": np.logical_not,
-    "SquaredDifference": lambda x, other: np.square(x - other),
-    "Reciprocal": lambda x: 1 / x,
-    "Rsqrt": lambda x: 1 / np.sqrt(x),
-    "Where": lambda test, x, other: np.where(test, x, other),
-}
-"""Functions of each number, by the kinds of nodes; operands broadcast. numpy's own take open sizes too, but
-for `ON_SIZES`.
-"""
-
-
-def _each(kind: str, values: Sequence[Numbers]) -> Any:
-    """A function of each number. numpy would write into a third operand of a function of two."""
-    function, several = ELEMENTWISE[kind], kind in _COMMUTATIVE and len(values) > 1
-    if any(map(are_open, values)):
-        function = ON_SIZES.get(kind, function)
-    if isinstance(function, np.ufunc) and len(values) != function.nin and not several:
-        raise ValueError(f"{kind} of {len(values)} values")
-    return reduce(function, values) if several else function(*values)
 
 
 class Node(Protocol):
@@ -130,8 +60,8 @@ class Node(Protocol):
 
 
 N = TypeVar("N", bound=Node)
-Evaluator = Callable[..., Any]
-"""Gives an op's value, or a list of its values, from its node and arrays."""
+Evaluate = Callable[[N], Sequence[Numbers | None] | None]
+"""Computes what a node gives from constants; None where numpy cannot."""
 
 
 def depending(nodes: Mapping[str, Node], sources: Collection[str]) -> set[str]:
@@ -183,9 +113,7 @@ class Dataflow(Generic[N]):
     Attributes:
         nodes: in order, without nodes that give their input unchanged.
         live: names of the nodes that depend on the input.
-        kind: the op of a node in patterns, and in ELEMENTWISE.
-        evaluators: by op, of those that are not functions of each number. What they give has no more numbers
-            than they take.
+        kind: the op of a node in patterns.
         is_cast: whether a node gives the numbers of its first input, as a copy or in another type that has
             them.
         reshapes: ops that keep the numbers of their first input, in their order.
@@ -196,13 +124,13 @@ class Dataflow(Generic[N]):
         refused: names of those that it could not.
         steps: nodes that it went through.
         passed: layers that act in training only, which the nodes lack, each with the value that it takes.
+        evaluate: the readers of operators, where all that a node reads is a constant.
     """
 
     nodes: Mapping[str, N]
     live: Collection[str]
     constants: Constants
     kind: Callable[[N], str]
-    evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
     is_cast: Callable[[N], bool] = lambda node: False
     reshapes: Collection[str] = ()
     budget: int = 0
@@ -212,6 +140,7 @@ class Dataflow(Generic[N]):
     refused: set[str] = field(default_factory=set)
     steps: int = 0
     passed: Sequence[tuple[LeftOut, Reference]] = ()
+    evaluate: Evaluate[N] = lambda node: None
 
     def compute(self, node: N) -> bool:
         """Computes a node's values where numpy can, from no more numbers than an op of porter's may state, or
@@ -225,36 +154,21 @@ class Dataflow(Generic[N]):
         most = MOST_OF_SIZES if node.name in self.live else MOST_CONSTANTS
         if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * most:
             return False
-        values = self._results(node, inputs, most)
-        if values is None:
-            return False
+        values = self._results(node, most) or {}
         self.computed |= values
-        return True
+        return bool(values)
 
-    def _results(self, node: N, inputs: Sequence[Numbers], most: int) -> dict[Reference, Numbers] | None:
+    def _results(self, node: N, most: int) -> dict[Reference, Numbers] | None:
         """What a node gives; None where numpy cannot compute it, from no more than `most` numbers, within the
         budget.
         """
-        evaluator, kind = self.evaluators.get(node.op), self.kind(node)
-        if evaluator is None and (not inputs or kind not in ELEMENTWISE):
-            return None
-        try:
-            if (
-                kind in ELEMENTWISE
-                and math.prod(np.broadcast_shapes(*(value.shape for value in inputs))) > most
-            ):
-                return None
-            with np.errstate(all="ignore"):
-                found = _each(kind, inputs) if evaluator is None else evaluator(node, *inputs)
-        # Operands that do not fit, or of over 32 axes, and sizes of which the input decides.
-        except (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, Undecided):
-            return None
-        results = [np.asarray(value) for value in (found if isinstance(found, list) else [found])]
-        results = [of_sizes(value) if are_open(value) else value for value in results]
-        fits = self.affords(sum(value.nbytes for value in results)) and all(
-            value.size <= most for value in results
-        )
-        return {(node.name, index): value for index, value in enumerate(results)} if fits else None
+        found = {
+            (node.name, index): value
+            for index, value in enumerate(self.evaluate(node) or ())
+            if value is not None
+        }
+        fits = all(value.size <= most for value in found.values())
+        return found if fits and self.affords(sum(value.nbytes for value in found.values())) else None
 
     def affords(self, count: int) -> bool:
         """Whether the budget has so many bytes left, which are taken from it."""
@@ -307,6 +221,11 @@ class Dataflow(Generic[N]):
             if self.constants.declared(source[0]) is not None
             else self.computed.get(source)
         )
+
+    def content(self, source: Reference) -> Numbers | None:
+        """The numbers of a constant, truths, or sizes that may be open; None for a value."""
+        is_stored = self.constants.declared(source[0]) is not None
+        return self._stored(source) if is_stored else self.computed.get(source)
 
     def number(self, source: Operand) -> float | None:
         """A constant that is a single number."""
@@ -381,18 +300,24 @@ class Dataflow(Generic[N]):
         order = in_order([end[0]], lambda name: [source for source, _ in inputs(name)])
         self.steps += len(order)
         last = {source: name for name in order for source in inputs(name)}
-        known: dict[Reference, Numbers] = {}
-        for name in order:
-            if self.constants.declared(name) is not None:
-                continue
-            operands = [known[source] if source in known else self._stored(source) for source in inputs(name)]
-            present = [value for value in operands if value is not None]
-            most = max((MOST_COMPUTED, *(value.size for value in present)))
-            found = self._results(self.nodes[name], present, most) if len(present) == len(operands) else None
-            if found is None:
-                return None
-            known = {source: value for source, value in (known | found).items() if last.get(source) != name}
-        return known.get(end)
+        before = {*self.computed}
+        try:
+            for name in order:
+                if self.constants.declared(name) is not None or (name, 0) in self.computed:
+                    continue
+                shapes = [self.shape(source) for source in inputs(name)]
+                most = max((MOST_COMPUTED, *(math.prod(shape or ()) for shape in shapes)))
+                found = None if None in shapes else self._results(self.nodes[name], most)
+                if not found:
+                    return None
+                self.computed |= found
+                for source in inputs(name):
+                    if last[source] == name and source not in before:
+                        self.computed.pop(source, None)
+            return self.computed.get(end)
+        finally:
+            for source in self.computed.keys() - before:
+                del self.computed[source]
 
     def shape(self, source: Reference) -> tuple[int, ...] | None:
         """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from operator import add, mul
+from typing import Any
 
 import numpy as np
 
+from porter.filegraph import constants
 from porter.filegraph.dataflow import N
 from porter.filegraph.dims import Open
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.moves import MOST_PARTS
-from porter.filegraph.tensor import Axes, Scope, Tensor, maximum
+from porter.filegraph.tensor import Axes, Scope, Tensor, combined, compared, made_of, maximum
 from porter.graph import ops
 
 Function = Callable[[Tensor], Tensor]
@@ -106,9 +108,7 @@ def is_truth(x: Tensor) -> bool:
     return x.view.value.node in x.walk.builder.truths
 
 
-def opposite(x: Tensor) -> Tensor:
-    """1 where a comparison does not hold."""
-    return 1.0 - x
+opposite = Tensor.__invert__
 
 
 def ones(x: Tensor) -> Tensor:
@@ -124,6 +124,8 @@ def whole_quotient(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
 
     It is divided where 1 / divisor is rounded: 49 * (1 / 49) is less than 1.
     """
+    if x.array is not None:
+        return combined("quotient", "FloorDiv", x, divisor) if mode == "floor" else trunc(x / divisor)
     number = _divisor(x, divisor)
     quotient = x / number if abs(math.frexp(number)[0]) == 0.5 else x / x.filled(number)
     return floor(quotient) if mode == "floor" else trunc(quotient)
@@ -131,6 +133,8 @@ def whole_quotient(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
 
 def remainder(x: Tensor, divisor: Tensor, mode: str) -> Tensor:
     """x less the whole multiple of a number that `whole_quotient` counts."""
+    if x.array is not None:
+        return combined("remainder", "FloorMod" if mode == "floor" else "Mod", x, divisor)
     return x - _divisor(x, divisor) * whole_quotient(x, divisor, mode)
 
 
@@ -169,11 +173,11 @@ def log_add_exp(x: Tensor, other: Tensor) -> Tensor:
 
 
 def equal(x: Tensor, other: Tensor) -> Tensor:
-    return _distance(x, other) <= 0.0
+    return compared("Equal", x, other, lambda x, y: _distance(x, y) <= 0.0)
 
 
 def differs(x: Tensor, other: Tensor) -> Tensor:
-    return _distance(x, other) > 0.0
+    return compared("NotEqual", x, other, lambda x, y: _distance(x, y) > 0.0)
 
 
 def _distance(x: Tensor, other: Tensor) -> Tensor:
@@ -187,6 +191,18 @@ def where(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """The first value where a comparison holds, otherwise the second: a sum, since a comparison is 1 where it
     holds and 0 elsewhere. Either may be a constant.
     """
+    return made_of(
+        "choice",
+        partial(constants.each, "Where"),
+        lambda node: _chosen(test, first, second).make(node),
+        test,
+        first,
+        second,
+    )
+
+
+def _chosen(test: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """As `where`, of which one is a value."""
     if not test.walk.is_live(test.source):
         return _by_stored(test, first, second)
     zeros = [test.walk.blank.get(each.source) == test.view.sizes for each in (first, second)]
@@ -247,6 +263,21 @@ def norm(x: Tensor, order: float, axes: Axes, keep: bool = False) -> Tensor:
     return abs(x).each(ops.Power(order)).sum(axes, keep).each(ops.Power(1 / order))
 
 
+def root(x: Tensor, keeps: Callable[[Any], bool]) -> Tensor:
+    """A root, which may be the last op of a norm.
+
+    Args:
+        keeps: whether a sum keeps its axes, with one cell.
+    """
+    flow, node = x.walk.flow, x.scope.node
+    for square in (("Mul", "x", "x"), ("Square", "x")):
+        found = flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
+        if found is not None:
+            total = flow.nodes[node.source[0]]
+            return norm(x.scope.tensor(found["x"]), 2, found["#axes"], keeps(total))
+    return sqrt(x)
+
+
 def over_norm(x: Tensor, order: float, axes: Axes, least: float) -> Tensor:
     """A value over its norm along axes, or over `least` where the norm is smaller."""
     return x / norm(x, order, axes, True).clip(least, math.inf)
@@ -273,7 +304,7 @@ def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
     """The mean square distance from the mean along axes, where `less` is taken from the count that it is
     divided by.
     """
-    cells = [size for size in (x.view.size(axis) for axis in axes) if not isinstance(size, Open)]
+    cells = [size for size in (x.size(axis) for axis in axes) if not isinstance(size, Open)]
     count = math.prod(cells)
     if less and (len(cells) < len(axes) or count <= less):
         raise Unsupported("over axes of open sizes, or of one cell")
@@ -282,10 +313,19 @@ def variance(x: Tensor, axes: Axes, keep: bool, less: float = 0.0) -> Tensor:
 
 
 def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
-    """The product of the numbers along axes of few cells."""
+    """The product of the numbers along axes, which have few cells where it is of a value."""
+    return made_of(
+        "product",
+        lambda array: constants.reduce(array, "prod", axes, keep),
+        lambda node: _product(x, axes, keep).make(node),
+        x,
+    )
+
+
+def _product(x: Tensor, axes: Axes, keep: bool) -> Tensor:
     found = x
     for axis in axes:
-        size = x.view.size(axis)
+        size = x.size(axis)
         if isinstance(size, Open) or not 0 < size <= MOST_PARTS:
             raise Unsupported(f"over an axis of open size, or of more than {MOST_PARTS} cells")
         found = reduce(mul, [found.cut({axis: slice(at, at + 1)}) for at in range(size)])
@@ -294,7 +334,7 @@ def prod(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
 
 def glu(x: Tensor, axis: int) -> Tensor:
     """The first half of an axis, times the sigmoid of the second."""
-    size = x.view.size(axis)
+    size = x.size(axis)
     if isinstance(size, Open) or size % 2:
         raise Unsupported("over an axis that has no known halves")
     return x.cut({axis: slice(0, size // 2)}) * sigmoid(x.cut({axis: slice(size // 2, size)}))

@@ -4,7 +4,7 @@ these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -14,7 +14,7 @@ from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import NodeWalk, Source, Walk, apply
+from porter.filegraph.walk import NodeWalk, Source, Walk
 from porter.graph import (
     Add,
     LogSoftmax,
@@ -22,7 +22,6 @@ from porter.graph import (
     Sigmoid,
     SliceChannels,
     Softmax,
-    Sqrt,
 )
 from porter.graph.ops import AXES, Function
 
@@ -148,17 +147,3 @@ def _softmax_of_last(walk: Walk, node: Node, whole: View, last: Sequence[int], o
     found = walk.views.led_like(view, walk.builder.add(node.name, op, view.value))
     apart = found.reshaped(sizes) if len(last) > 1 else found
     return apart.restored(order)
-
-
-def root(walk: NodeWalk[N], node: N, keeps: Callable[[N], bool]) -> View:
-    """A root, which may be the last op of a norm.
-
-    Args:
-        keeps: whether a sum keeps its axes, with one cell.
-    """
-    for square in (("Mul", "x", "x"), ("Square", "x")):
-        found = walk.flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
-        if found is not None:
-            total = walk.flow.nodes[node.source[0]]
-            return reduce(walk, node, found["x"], "norm", found["#axes"], keeps(total))
-    return apply(walk, node, node.source, Sqrt())

@@ -10,24 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial, reduce as over
 from inspect import Parameter, signature
 from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 
-from porter.filegraph import arithmetic, moves, patches, products, reductions, resampling
+from porter.filegraph import arithmetic, constants, moves, patches, products, reductions, resampling
 from porter.filegraph.builder import CELLS, Value
-from porter.filegraph.dataflow import ELEMENTWISE, N, Node, Reference
-from porter.filegraph.dims import Dim, Numbers, Open, product, text
+from porter.filegraph.dataflow import N, Node, Reference
+from porter.filegraph.dims import Dim, Numbers, Open, Undecided, are_open, as_real, of_sizes, product, text
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import NodeWalk, Outputs, Read, Reader, Source, Walk, apply, within
+from porter.filegraph.walk import COMPUTED, NodeWalk, Outputs, Read, Reader, Source, Walk, apply, within
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Window
 
-Arithmetic = Literal["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"]
+Arithmetic = Literal["Add", "Sub", "Mul", "Div", "FloorDiv", "FloorMod", "Max", "Min", "Mod", "Pow"]
 Axes = Collection[int]
 """Places of axes in the tensor as the file has it, from either end."""
 P = ParamSpec("P")
@@ -53,11 +53,21 @@ class Scope:
 
 def _operation(
     function: Callable[Concatenate[Walk, Node, Source, P], Read],
+    of_constant: Callable[Concatenate[Numbers, P], Numbers] | None = None,
 ) -> Callable[Concatenate[Tensor, P], Tensor]:
-    """A method that is an operation of another module."""
+    """A method that is an operation of another module.
+
+    Args:
+        of_constant: what numpy computes where the tensor is a constant, if it can.
+    """
 
     def operation(x: Tensor, /, *arguments: P.args, **named: P.kwargs) -> Tensor:
-        return x.made(function.__name__, lambda node: function(x.walk, node, x.source, *arguments, **named))
+        def make(node: Node) -> Read:
+            return function(x.walk, node, x.source, *arguments, **named)
+
+        if of_constant is None:
+            return x.made(function.__name__, make)
+        return made_of(function.__name__, lambda array: of_constant(array, *arguments, **named), make, x)
 
     operation.__doc__ = function.__doc__
     return operation
@@ -85,20 +95,35 @@ class Tensor:
         return self.scope.walk
 
     @cached_property
-    def source(self) -> Source:
-        """The value, as an operand of another operation."""
+    def _found(self) -> Source | Numbers:
+        """A value or a constant of the file, or numbers that were computed."""
         if self.given is not None:
             return self.given
         found = self.make(within(self.scope.node, self.word))
+        return found if isinstance(found, np.ndarray) else self.walk.given(found)
+
+    @property
+    def source(self) -> Source:
+        """The value, as an operand of another operation."""
+        found = self._found
         if isinstance(found, np.ndarray):
             return self.walk.flow.stated(f"{self.scope.node.name}:{self.word}", found)
-        return self.walk.given(found)
+        return found
+
+    @property
+    def array(self) -> Numbers | None:
+        """The numbers of a constant; None for a value."""
+        found = self._found
+        if isinstance(found, np.ndarray):
+            return found
+        return None if isinstance(found, View) else self.walk.flow.content(found)
 
     def outcome(self) -> Read:
         """The value, as what the operator gives."""
-        if self.given is not None or "source" in self.__dict__:
-            return self.walk.view(self.source)
-        return self.make(self.scope.node)
+        if self.given is None and "_found" not in self.__dict__:
+            return self.make(self.scope.node)
+        array = self.array
+        return self.walk.view(self.source) if array is None else array
 
     def made(self, word: str, make: Callable[[Node], Read]) -> Tensor:
         """Another tensor of the same scope."""
@@ -147,20 +172,30 @@ class Tensor:
     @property
     def sizes(self) -> tuple[Dim, ...]:
         """Raises Unsupported for a value of unknown shape."""
-        return self.walk.known_sizes(self.source)
+        found = self._found
+        return found.shape if isinstance(found, np.ndarray) else self.walk.known_sizes(found)
 
     @property
     def rank(self) -> int:
         """The number of its axes; 0 for a value of unknown shape."""
-        return len(self.walk.sizes(self.source) or ())
+        found = self._found
+        return found.ndim if isinstance(found, np.ndarray) else len(self.walk.sizes(found) or ())
 
     def size(self, axis: int) -> Dim:
         """Raises ValueError if the tensor has no such axis."""
-        return self.view.size(axis)
+        sizes = self.sizes
+        return sizes[place_of(axis, len(sizes))]
 
     def number(self) -> float:
         """Raises Unsupported if it is no single number that the file states."""
         return self.walk.number(self.reference)
+
+    def item(self) -> Any:
+        """As `number`, of the kind that it has: a whole number, a real one, or a size."""
+        array = self.array
+        if array is None or array.size != 1:
+            raise Unsupported(COMPUTED)
+        return array.item()
 
     def integers(self) -> list[int]:
         """Raises Unsupported if these are no whole numbers that the file states."""
@@ -176,10 +211,19 @@ class Tensor:
 
     # Each number.
 
+    def real(self) -> Tensor:
+        """Real numbers, as which a value has its numbers anyway."""
+        return self.made("real", lambda node: self.outcome() if self.array is None else as_real(self.array))
+
     def each(self, *links: Op) -> Tensor:
         """Ops of each number, one after the other."""
         word = links[-1].name if links else "same"
-        return self.made(word, lambda node: apply(self.walk, node, self.source, *links))
+        return made_of(
+            word,
+            lambda array: constants.chain(array, *links),
+            lambda node: apply(self.walk, node, self.source, *links),
+            self,
+        )
 
     def __add__(self, other: Operand) -> Tensor:
         return combined("sum", "Add", self, other)
@@ -214,20 +258,24 @@ class Tensor:
     # A comparison is 1 where it holds and 0 elsewhere, by the sign of a difference, which is exact.
 
     def __gt__(self, other: Operand) -> Tensor:
-        return (self - other).each(ops.Step())
+        return compared("Greater", self, other, lambda x, y: (x - y).each(ops.Step()))
 
     def __ge__(self, other: Operand) -> Tensor:
-        return (self - other).each(ops.Step(True))
+        return compared("GreaterOrEqual", self, other, lambda x, y: (x - y).each(ops.Step(True)))
 
-    def __lt__(self, other: float) -> Tensor:
-        return (other - self).each(ops.Step())
+    def __lt__(self, other: Operand) -> Tensor:
+        return compared("Less", self, other, lambda x, y: (y - x).each(ops.Step()))
 
-    def __le__(self, other: float) -> Tensor:
-        return (other - self).each(ops.Step(True))
+    def __le__(self, other: Operand) -> Tensor:
+        return compared("LessOrEqual", self, other, lambda x, y: (y - x).each(ops.Step(True)))
 
-    __neg__ = _operation(arithmetic.negative)
-    clip = _operation(arithmetic.clip)
-    filled = _operation(arithmetic.filled)
+    def __invert__(self) -> Tensor:
+        """1 where a comparison does not hold."""
+        return made_of("not", np.logical_not, lambda node: (1.0 - self).make(node), self)
+
+    __neg__ = _operation(arithmetic.negative, constants.negative)
+    clip = _operation(arithmetic.clip, constants.clip)
+    filled = _operation(arithmetic.filled, constants.filled)
 
     def prelu(self, slopes: Tensor) -> Tensor:
         """The numbers below 0 times one slope, or one for each channel."""
@@ -237,9 +285,9 @@ class Tensor:
 
     # Along axes. They stay with one cell if `keep`.
 
-    reduce = _operation(reductions.reduce)
-    softmax = _operation(reductions.softmax)
-    cumsum = _operation(products.running_sums)
+    reduce = _operation(reductions.reduce, constants.reduce)
+    softmax = _operation(reductions.softmax, constants.softmax)
+    cumsum = _operation(products.running_sums, constants.cumsum)
 
     def sum(self, axes: Axes, keep: bool = False) -> Tensor:
         return self.reduce("sum", axes, keep)
@@ -256,25 +304,25 @@ class Tensor:
     # The axes themselves.
 
     cells_as_channels = _operation(moves.cells_as_channels)
-    cut = _operation(moves.cut)
+    cut = _operation(moves.cut, constants.cut)
     diagonal = _operation(moves.diagonal)
     each_image = _operation(moves.each_image)
-    expand = _operation(moves.expand)
+    expand = _operation(moves.expand, constants.expand)
     extend = _operation(moves.extend)
-    flatten = _operation(moves.flatten)
-    flip = _operation(moves.turned_round)
-    gather = _operation(moves.gather)
+    flatten = _operation(moves.flatten, constants.flatten)
+    flip = _operation(moves.turned_round, constants.flip)
+    gather = _operation(moves.gather, constants.gather)
     gather_cells = _operation(moves.gather_cells)
-    interleave = _operation(moves.interleave)
-    pad = _operation(moves.pad)
-    repeat = _operation(moves.repeat)
-    reshape = _operation(moves.reshape)
+    interleave = _operation(moves.interleave, constants.interleave)
+    pad = _operation(moves.pad, constants.pad)
+    repeat = _operation(moves.repeat, constants.repeat)
+    reshape = _operation(moves.reshape, constants.reshape)
     roll = _operation(moves.roll)
     rot90 = _operation(moves.quarter_turns)
-    squeeze = _operation(moves.squeeze)
-    take = _operation(moves.take)
-    transpose = _operation(moves.transpose)
-    unsqueeze = _operation(moves.unsqueeze)
+    squeeze = _operation(moves.squeeze, constants.squeeze)
+    take = _operation(moves.take, constants.take)
+    transpose = _operation(moves.transpose, constants.transpose)
+    unsqueeze = _operation(moves.unsqueeze, constants.unsqueeze)
     windows = _operation(moves.windows)
 
     def split(self, axis: int, sizes: Sequence[Dim], keep: bool = True) -> list[Tensor]:
@@ -295,7 +343,12 @@ class Tensor:
 
     def without(self, axes: Axes) -> Tensor:
         """Without axes of one cell."""
-        return self.made("squeezed", lambda node: self.view.without(axes))
+        return made_of(
+            "squeezed",
+            lambda array: constants.squeeze(array, axes),
+            lambda node: self.view.without(axes),
+            self,
+        )
 
     # Layers, by stored tensors.
 
@@ -304,7 +357,7 @@ class Tensor:
     with_matrices = _operation(products.with_matrices)
     map_of_patches = _operation(patches.map_of_patches)
     patches = _operation(patches.patches)
-    resize = _operation(resampling.resize)
+    resize = _operation(resampling.resize, constants.resize)
 
     def op(self, op: Op, **tensors: Stored) -> Tensor:
         """An op of a map or features."""
@@ -455,19 +508,58 @@ def _along(
 Operand = Tensor | float
 
 
+def made_of(
+    word: str,
+    of_constants: Callable[..., Numbers],
+    make: Callable[[Node], Read],
+    *tensors: Tensor,
+) -> Tensor:
+    """What an operation gives: numbers that numpy computes where all tensors are constants and it can,
+    otherwise what `make` adds.
+    """
+
+    def made(node: Node) -> Read:
+        arrays = list[Numbers]()
+        for each in tensors:
+            array = each.array
+            if array is None:
+                return make(node)
+            arrays.append(array)
+        try:
+            found = np.asarray(of_constants(*arrays))
+            return of_sizes(found) if are_open(found) else found
+        except (IndexError, RuntimeError) as error:  # of an axis that a tensor lacks, and of over 32 axes
+            raise ValueError(str(error)) from error
+        except (Unsupported, Undecided):
+            return make(node)
+
+    return tensors[0].made(word, made)
+
+
+def _tensors(*operands: Operand) -> list[Tensor]:
+    """Operands, of which some may be numbers."""
+    first = next(each for each in operands if isinstance(each, Tensor))
+    return [each if isinstance(each, Tensor) else first.scope.constant(each) for each in operands]
+
+
 def combined(word: str, kind: Arithmetic, *operands: Operand) -> Tensor:
     """Arithmetic with two tensors, of which one may be a number; of constants a constant."""
-    first = next(each for each in operands if isinstance(each, Tensor))
-    tensors = [each if isinstance(each, Tensor) else first.scope.constant(each) for each in operands]
+    tensors = _tensors(*operands)
 
     def make(node: Node) -> Read:
-        sources = [each.source for each in tensors]
-        numbers = [first.walk.constant(each) for each in sources if not first.walk.is_live(each)]
-        if len(numbers) == len(sources) and all(each is not None for each in numbers):
-            return np.asarray(ELEMENTWISE[kind](*numbers))
-        return arithmetic.combine(first.walk, node, kind, sources)
+        return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
 
-    return first.made(word, make)
+    return made_of(word, partial(constants.each, kind), make, *tensors)
+
+
+def compared(
+    kind: str, first: Operand, second: Operand, of_values: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """A comparison, of constants their truths."""
+    tensors = _tensors(first, second)
+    return made_of(
+        kind.lower(), partial(constants.each, kind), lambda node: of_values(*tensors).make(node), *tensors
+    )
 
 
 def maximum(first: Tensor, second: Operand) -> Tensor:
@@ -480,20 +572,23 @@ def minimum(first: Tensor, second: Operand) -> Tensor:
 
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Tensors one after the other along an axis."""
-    first = tensors[0]
-    return first.made(
-        "joined", lambda node: moves.concat(first.walk, node, [each.source for each in tensors], axis)
+    return made_of(
+        "joined",
+        lambda *arrays: constants.concat(arrays, axis),
+        lambda node: moves.concat(tensors[0].walk, node, [each.source for each in tensors], axis),
+        *tensors,
     )
 
 
 def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Values one after the other along a new axis."""
-    first = tensors[0]
-    if not all(each.is_value for each in tensors):
-        raise Unsupported("with a constant")
-    return first.made(
-        "stack", lambda node: moves.stack(first.walk, node, [each.source for each in tensors], axis)
-    )
+
+    def make(node: Node) -> Read:
+        if not all(each.is_value for each in tensors):
+            raise Unsupported("with a constant")
+        return moves.stack(tensors[0].walk, node, [each.source for each in tensors], axis)
+
+    return made_of("stack", lambda *arrays: constants.stack(arrays, axis), make, *tensors)
 
 
 def einsum(equation: str, *tensors: Tensor) -> Tensor:
@@ -506,9 +601,18 @@ def einsum(equation: str, *tensors: Tensor) -> Tensor:
 
 def matmul(first: Tensor, second: Tensor, turned: Sequence[bool] = (False, False)) -> Tensor:
     """The product of two values over their last two axes, or over these axes `turned`."""
-    return first.made(
+
+    def of_constants(*arrays: Numbers) -> Numbers:
+        return constants.matmul(
+            *(each.swapaxes(-1, -2) if turns else each for each, turns in zip(arrays, turned, strict=True))
+        )
+
+    return made_of(
         "product",
+        of_constants,
         lambda node: products.matmul(first.walk, node, (first.source, second.source), turned),
+        first,
+        second,
     )
 
 
@@ -544,11 +648,11 @@ def by_matrix(matrix: Tensor, x: Tensor) -> Tensor:
 
 def merged(kind: str, tensors: Sequence[Tensor]) -> Tensor:
     """A sum, product, mean or extreme of several tensors."""
-    first = tensors[0]
-    return first.made(
-        kind.lower(),
-        lambda node: arithmetic.combine(first.walk, node, kind, [each.source for each in tensors]),
-    )
+
+    def make(node: Node) -> Read:
+        return arithmetic.combine(tensors[0].walk, node, kind, [each.source for each in tensors])
+
+    return made_of(kind.lower(), lambda *arrays: over(partial(constants.each, kind), arrays), make, *tensors)
 
 
 def outputs(found: Tensor | Outputs | Sequence[Tensor | None]) -> Outputs:
@@ -574,6 +678,23 @@ def reads(function: Callable[..., Any]) -> Reader[N]:
 
     def read(walk: NodeWalk[N], node: N) -> Outputs:
         return outputs(called(function, node, *map(Scope(walk, node).tensor, node.inputs)))
+
+    return read
+
+
+def always(op: Op) -> Reader[N]:
+    """Reads a node of one value as this op."""
+    return unary(lambda node: op)
+
+
+def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
+    """Reads a node of one value as ops of each number, one after the other."""
+
+    def read(walk: NodeWalk[N], node: N) -> Outputs:
+        made = make(node)
+        return (
+            Scope(walk, node).tensor(node.source).each(*([made] if isinstance(made, Op) else made)).outcome()
+        )
 
     return read
 

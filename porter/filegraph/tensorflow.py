@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from porter.filegraph.dataflow import MOST_OF_SIZES, Reference
-from porter.filegraph.dims import Dim, Numbers, known
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.dims import Dim, known
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.walk import Image
@@ -120,11 +118,3 @@ def resized(x: Tensor, sizes: Tensor, op: Resize) -> Tensor:
     if len(own) != 4 or len(wanted) != 2:
         raise Unsupported(f"of {len(own)} axes")
     return x.resize(op, {}, {1: wanted[0], 2: wanted[1]})
-
-
-def numbers_from(start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
-    """A Range. Raises ValueError where it has more numbers than a model states."""
-    numbers = [start.item(), limit.item(), step.item()]
-    if not numbers[2] or (numbers[1] - numbers[0]) / numbers[2] > MOST_OF_SIZES:
-        raise ValueError("a range of more numbers than a model states")
-    return np.arange(*numbers)

@@ -652,6 +652,7 @@ def read_nodes(
         reader_of: gives the reader of an op.
         settled: what moves a value is a node where the file has it, not where it is read first.
     """
+    walk.flow.evaluate = partial(_evaluated, walk, reader_of)
     for node in walk.flow.nodes.values():
         if (node.name, 0) in walk.found or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
@@ -665,6 +666,28 @@ def read_nodes(
             leave_out(walk, layer, source)
 
 
+def _evaluated(
+    walk: NodeWalk[N], reader_of: Callable[[str], Reader[N] | None], node: N
+) -> Sequence[Numbers | None] | None:
+    """What a reader computes from constants; None if it cannot."""
+    reader = reader_of(node.op)
+    if reader is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            given = reader(walk, node)
+    except (TypeError, LookupError) as error:
+        raise _fault(node, error) from error
+    except (Unsupported, PaddingError, GraphError, ValueError, ArithmeticError):
+        return None
+    found = given if isinstance(given, Sequence) else [given]
+    return [each if isinstance(each, np.ndarray) else None for each in found]
+
+
+def _fault(node: Node, error: Exception) -> ReaderFault:
+    return ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}")
+
+
 def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
     try:
         return read_pattern(walk, node) or reader(walk, node)
@@ -673,7 +696,7 @@ def _read(walk: NodeWalk[N], node: N, reader: Reader[N]) -> Outputs:
     except (PaddingError, GraphError) as error:  # a window or a pad is too large
         return walk.foreign(node, f"with {error.message}")
     except (TypeError, LookupError) as error:
-        raise ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}") from error
+        raise _fault(node, error) from error
     except (ValueError, ArithmeticError) as error:  # inputs or numbers that the op does not take, or lacks
         return walk.foreign(
             node,
@@ -730,18 +753,3 @@ def apply(walk: Walk, node: Node, source: Source, *ops: Op) -> View:
     """Ops of each number, one after the other, in whatever axes the tensor has them."""
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))
-
-
-def always(op: Op) -> Reader[N]:
-    """Reads a node of one value as this op."""
-    return unary(lambda node: op)
-
-
-def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
-    """Reads a node of one value as ops of each number, one after the other."""
-
-    def read(walk: NodeWalk[N], node: N) -> View:
-        made = make(node)
-        return apply(walk, node, node.source, *([made] if isinstance(made, Op) else made))
-
-    return read

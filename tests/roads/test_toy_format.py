@@ -15,8 +15,8 @@ import pytest
 import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.tensor import reads
-from porter.filegraph.walk import Reader, always
+from porter.filegraph.tensor import always, reads
+from porter.filegraph.walk import Reader
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
 from porter.graph import Flatten, Relu

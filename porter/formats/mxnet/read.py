@@ -25,8 +25,8 @@ from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.resampling import adaptive_pool
-from porter.filegraph.tensor import Tensor, concat, expression, maximum, merged, minimum, reads
-from porter.filegraph.walk import Image, Reader, always
+from porter.filegraph.tensor import Tensor, always, concat, expression, maximum, merged, minimum, reads
+from porter.filegraph.walk import Image, Reader
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays

@@ -145,7 +145,7 @@ def _gemm(node: OnnxNode, x: Tensor, kernel: Tensor, bias: Tensor | None = None)
 
 
 def _matmul(node: OnnxNode, x: Tensor, other: Tensor) -> Tensor:
-    if x.is_value and other.is_value:
+    if x.is_value == other.is_value:
         return matmul(x, other)
     if not x.is_value:
         return by_matrix(x, other)

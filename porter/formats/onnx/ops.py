@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from porter.filegraph import functions
-from porter.filegraph.dims import BATCH, PLACE, known, product
+from porter.filegraph.constants import full
+from porter.filegraph.dims import BATCH, PLACE, Numbers, Open, known, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction
-from porter.filegraph.tensor import Axes, Tensor, concat, einsum, expression, maximum
-from porter.filegraph.walk import Reader, Zeros, unary
-from porter.formats.onnx import arithmetic, windows
+from porter.filegraph.tensor import Axes, Tensor, concat, einsum, expression, maximum, unary
+from porter.filegraph.walk import Reader, Zeros
+from porter.formats.onnx import arithmetic, constants, windows
 from porter.formats.onnx.attention import read_attention
-from porter.formats.onnx.constants import cuts, filling, is_cast, slices, stated_sizes, wanted_sizes
+from porter.formats.onnx.constants import cast, cuts, filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, reads
 from porter.formats.onnx.plain import PLAIN
 from porter.graph import DepthToSpace, LocalResponseNorm, LogSoftmax, Softmax
@@ -29,11 +30,14 @@ _LEAST_DEVIATION = 1e-9
 _GLOBAL: Mapping[str, Reduction] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
 
 
-def _zeros(node: OnnxNode, sizes: Tensor) -> Zeros:
-    """ConstantOfShape: zeros of the size of a value, which only a Concat takes."""
-    if filling(node) != 0:
+def _filled(node: OnnxNode, sizes: Tensor) -> Zeros | Numbers:
+    """ConstantOfShape; of the size of a value zeros, which only a Concat takes."""
+    number, dims = filling(node), sizes.dims()
+    if number is not None and not any(isinstance(size, Open) for size in dims):
+        return full(dims, number)
+    if number != 0:
         raise Unsupported("of another number than 0")
-    return Zeros(tuple(sizes.dims()))
+    return Zeros(tuple(dims))
 
 
 def _softmax(op: Softmax | LogSoftmax) -> Callable[[OnnxNode, Tensor], Tensor]:
@@ -48,11 +52,13 @@ def _softmax(op: Softmax | LogSoftmax) -> Callable[[OnnxNode, Tensor], Tensor]:
     return softmax
 
 
-def _cast(node: OnnxNode, x: Tensor) -> Tensor:
+def _cast(node: OnnxNode, x: Tensor) -> Tensor | Numbers:
     """Casts between real numbers of single and double precision change nothing, and of truths to truths;
     halves round. One to whole numbers and back cuts, as torch writes a whole quotient.
     """
     kind = node.integer("to")
+    if x.array is not None:
+        return cast(node, x.array)
     if is_cast(node) or (kind == _TRUTH and functions.is_truth(x)):
         return x
     if not cuts(node):
@@ -206,13 +212,14 @@ _TRUTH = 9
 """TensorProto.BOOL."""
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **arithmetic.FUNCTIONS,
+    **constants.FUNCTIONS,
     **windows.FUNCTIONS,
     **dict.fromkeys((*_GLOBAL, "GlobalLpPool"), _global_pool),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     "Attention": read_attention,
     "Cast": _cast,
     "Concat": lambda node, *tensors: concat(tensors, node.integer("axis")),
-    "ConstantOfShape": _zeros,
+    "ConstantOfShape": _filled,
     "CumSum": _running_sums,
     "DepthToSpace": _depth_to_space,
     "Einsum": lambda node, *tensors: einsum(node.text("equation", ""), *tensors),
@@ -255,6 +262,7 @@ _EXPRESSIONS: Mapping[str, Callable[..., Tensor]] = {
     "Or": maximum,
     "PRelu": lambda x, slopes: x.prelu(slopes),
     "Where": functions.where,
+    "Xor": functions.differs,
 }
 """Of the tensors alone."""
 READERS: Mapping[str, Reader[OnnxNode]] = {

@@ -17,7 +17,7 @@ from porter.filegraph.walk import begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions
-from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, cuts, is_cast
+from porter.formats.onnx.constants import FLOATS, RESHAPES, cuts, is_cast
 from porter.formats.onnx.images import MappedInput, further_image, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
@@ -174,7 +174,6 @@ def _read_graph(
         live,
         Arrays(message.arrays),
         kind_of,
-        EVALUATORS,
         is_cast,
         RESHAPES,
         budget,

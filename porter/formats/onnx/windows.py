@@ -15,6 +15,7 @@ from porter.filegraph.products import along_channels
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.views import Piece, View
 from porter.filegraph.walk import Read
+from porter.formats.onnx.constants import averaged
 from porter.formats.onnx.nodes import OnnxNode
 from porter.graph import Conv, ConvTranspose, Power, Resize
 from porter.graph.ops import Coordinates, Mode, Nearest
@@ -130,6 +131,8 @@ def _pool(node: OnnxNode, x: Tensor) -> Tensor | Read:
     A last window that starts past the input and its first pads is dropped (onnx/defs/nn/defs.cc since opset
     19; onnxruntime drops it in every opset).
     """
+    if x.array is not None and node.op == "AveragePool":
+        return averaged(node, x.array)
     kernel = node.integers("kernel_shape")
     if len(kernel) == 3:
         return _pool_of_first(node, x, kernel)

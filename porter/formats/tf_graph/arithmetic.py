@@ -76,7 +76,7 @@ def _old_norm(
 def _matmul(node: GraphNode, x: Tensor, other: Tensor) -> Tensor:
     """MatMul and BatchMatMul of values, or with a kernel."""
     turned = [node.flag("transpose_a") or node.flag("adj_x"), node.flag("transpose_b") or node.flag("adj_y")]
-    if x.is_value and other.is_value:
+    if x.is_value == other.is_value:
         return matmul(x, other, turned)
     if not any(turned) and not x.is_value:
         return by_matrix(x, other)

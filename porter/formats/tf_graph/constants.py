@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays, is_floating
 from porter.base.errors import first_line
-from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator
+from porter.filegraph.constants import between, expect_room
 from porter.filegraph.dims import Numbers, as_real, as_whole
-from porter.filegraph.tensorflow import MASKS, numbers_from, sliced, strided
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.tensor import Tensor
+from porter.filegraph.tensorflow import MASKS
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
 
@@ -31,27 +32,8 @@ WIDE_FLOATS = (1, 2)
 RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
 
-def _reduced(function: Any) -> Evaluator:
-    return lambda node, value, axes: function(
-        value, tuple(axes.ravel().tolist()), keepdims=node.flag("keep_dims")
-    )
-
-
 def masks_of(node: GraphNode) -> Mapping[str, int]:
     return {name: node.integer(f"{name}_mask") for name in MASKS}
-
-
-def _gathered(node: GraphNode, value: Numbers, places: Numbers, axis: Numbers | None = None) -> Numbers:
-    place = 0 if axis is None else int(axis)
-    if node.integer("batch_dims") or value.size // max(value.shape[place], 1) * places.size > MOST_COMPUTED:
-        raise ValueError("more numbers than a model states")
-    return value.take(places, place)
-
-
-def _repeated(node: GraphNode, value: Numbers, times: Numbers) -> Numbers:
-    if value.size * math.prod(times.ravel().tolist()) > MOST_COMPUTED:
-        raise ValueError("more numbers than a model states")
-    return np.tile(value, times.ravel().tolist())
 
 
 def is_cast(node: GraphNode) -> bool:
@@ -59,56 +41,28 @@ def is_cast(node: GraphNode) -> bool:
     return node.op == "Cast" and node.type("DstT") in WIDE_FLOATS
 
 
-def _cast(node: GraphNode, value: Numbers) -> Numbers:
+def cast(node: GraphNode, value: Numbers) -> Numbers:
     if node.type("DstT") == TRUTH:
         return value.astype(np.bool_)
     return as_whole(value) if node.type("DstT") in INTEGERS else as_real(value)
 
 
 def _diagonal(
-    node: GraphNode, value: Numbers, place: Numbers, rows: Numbers, columns: Numbers, fill: Numbers
+    node: GraphNode, x: Tensor, place: Tensor, rows: Tensor, columns: Tensor, fill: Tensor
 ) -> Numbers:
-    """A MatrixDiagV3 of one diagonal, as of tf.eye: MatrixDiagV3 (value, place, rows, columns, fill)."""
-    if (
-        value.ndim != 1
-        or place.item()
-        or not {rows.item(), columns.item()} <= {-1, value.size}
-        or value.size**2 > MOST_COMPUTED
-    ):
-        raise ValueError("other than a square with one diagonal")
-    return np.where(np.eye(value.size, dtype=bool), value, fill)
+    """A MatrixDiagV3 of one diagonal, as of tf.eye."""
+    array = x.array
+    if array is None or array.ndim != 1 or place.number():
+        raise Unsupported("of other than one stored diagonal")
+    if not {rows.number(), columns.number()} <= {-1, array.size}:
+        raise Unsupported("of another matrix than a square")
+    expect_room(array.size**2)
+    return np.where(np.eye(array.size, dtype=bool), array, fill.item())
 
 
-def _band(node: GraphNode, value: Numbers, below: Numbers, above: Numbers) -> Numbers:
-    """Some diagonals of the last two axes; those of a side are all where their number is below 0."""
-    found = value if below < 0 else np.triu(value, -int(below))
-    return found if above < 0 else np.tril(found, int(above))
-
-
-EVALUATORS: Mapping[str, Evaluator] = {
-    "Cast": _cast,
-    "Reshape": lambda node, value, shape: value.reshape(shape.ravel().tolist()),
-    "ExpandDims": lambda node, value, axis: np.expand_dims(value, int(axis)),
-    "Squeeze": lambda node, value: np.squeeze(value, node.integers("squeeze_dims") or None),
-    "MatrixBandPart": _band,
+FUNCTIONS: Mapping[str, Callable[..., Numbers]] = {
     "MatrixDiagV3": _diagonal,
-    "Mean": _reduced(np.mean),
-    "Range": lambda node, *numbers: numbers_from(*numbers),
-    "Tile": _repeated,
-    "Transpose": lambda node, value, order: value.transpose(order.ravel().tolist()),
-    "Prod": _reduced(np.prod),
-    "Sum": _reduced(np.sum),
-    "GatherV2": _gathered,
-    "Gather": _gathered,
-    "Pack": lambda node, *values: np.stack(values, node.integer("axis")),
-    "Unpack": lambda node, value: list(np.moveaxis(value, node.integer("axis"), 0)),
-    "ConcatV2": lambda node, *values: np.concatenate(values[:-1], int(values[-1])),
-    "StridedSlice": lambda node, value, *bounds: value[
-        tuple(strided(masks_of(node), value.ndim, *(each.ravel().tolist() for each in bounds)))
-    ],
-    "Slice": lambda node, value, begin, size: value[
-        tuple(sliced(begin.ravel().tolist(), size.ravel().tolist()))
-    ],
+    "Range": lambda node, start, limit, step: between(start.item(), limit.item(), step.item()),
 }
 
 

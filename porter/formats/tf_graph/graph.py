@@ -18,7 +18,7 @@ from porter.filegraph.tensorflow import further_image
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
-from porter.formats.tf_graph.constants import EVALUATORS, RESHAPES, Constants, is_cast
+from porter.formats.tf_graph.constants import RESHAPES, Constants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
@@ -164,7 +164,7 @@ def _walked(graph: PlainGraph, short: _Shortened, constants: Constants, size: Si
     """A graph that is in order, read as it is shortened for images of a size."""
     placeholders = [node for node in short.nodes.values() if node.op == "Placeholder"]
     live = depending(short.nodes, [graph.image, *(node.name for node in placeholders)])
-    flow = Dataflow(short.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
+    flow = Dataflow(short.nodes, live, constants, kind_of, is_cast, RESHAPES, graph.budget)
     batch, channels = _image_shape(short.nodes, graph.image, flow)
     stated = _cells(short.nodes[graph.image])
     others = (node for node in placeholders if node.name != graph.image)

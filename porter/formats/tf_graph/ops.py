@@ -14,12 +14,12 @@ from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.dims import Numbers, of_sizes
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import Reduction, root
-from porter.filegraph.tensor import Tensor, concat, expression, maximum, reads, stack
+from porter.filegraph.reductions import Reduction
+from porter.filegraph.tensor import Tensor, always, concat, expression, maximum, reads, stack
 from porter.filegraph.tensorflow import sliced, strided
-from porter.filegraph.walk import Reader, Repeated, Zeros, always
+from porter.filegraph.walk import Reader, Repeated, Zeros
 from porter.formats.tf_graph import arithmetic, windows
-from porter.formats.tf_graph.constants import INTEGERS, TRUTH, WIDE_FLOATS, is_cast, masks_of
+from porter.formats.tf_graph.constants import FUNCTIONS, INTEGERS, TRUTH, WIDE_FLOATS, cast, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import (
     Abs,
@@ -58,10 +58,12 @@ def _sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
     return [None if sizes is None else of_sizes(number(sizes)) for sizes in known]
 
 
-def _cast(node: GraphNode, x: Tensor) -> Tensor:
+def _cast(node: GraphNode, x: Tensor) -> Tensor | Numbers:
     """Casts between single and double precision change nothing, and of truths to numbers; halves round. One
     to whole numbers and back cuts.
     """
+    if x.array is not None:
+        return cast(node, x.array)
     kinds, before = (node.type("SrcT"), node.type("DstT")), x.walk.flow.nodes[node.source[0]]
     truth = kinds[0] == TRUTH and functions.is_truth(x)
     if is_cast(node) and (truth or kinds[0] in WIDE_FLOATS or before.op == "Cast"):
@@ -92,9 +94,13 @@ def _gather(node: GraphNode, x: Tensor, index: Tensor, axis: Tensor | None = Non
     """GatherV2 of places of an axis, which goes where there is a single one."""
     places, place = index.integers(), 0 if axis is None else int(axis.number())
     shape = x.walk.constant_shape(index.source)
-    if not places or shape is None or len(shape) > 1 or node.integer("batch_dims"):
+    if not places or shape is None or (len(shape) > 1 and x.is_value) or node.integer("batch_dims"):
         raise Unsupported("of several places")
-    return x.gather(place_of(place, len(x.sizes)), places) if shape else x.cut({place: places[0]})
+    if not shape:
+        return x.cut({place: places[0]})
+    at = place_of(place, x.rank)
+    found = x.gather(at, places)
+    return found.reshape([*x.sizes[:at], *shape, *x.sizes[at + 1 :]]) if len(shape) > 1 else found
 
 
 def _reshape(node: GraphNode, x: Tensor, sizes: Tensor) -> Tensor | Repeated:
@@ -163,6 +169,7 @@ PLAIN: Mapping[str, Op] = {
 }
 """Ops of one value that are one op of porter's."""
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **FUNCTIONS,
     **arithmetic.FUNCTIONS,
     **windows.FUNCTIONS,
     **dict.fromkeys(_REDUCTIONS, _reduce),
@@ -187,6 +194,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "SpaceToDepth": _space_to_depth,
     "Split": lambda node, axis, x: x.split_evenly(int(axis.number()), node.integer("num_split", 1)),
     "SplitV": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
+    "Sqrt": lambda node, x: functions.root(x, lambda total: total.flag("keep_dims")),
     "Squeeze": lambda node, x: x.squeeze(node.integers("squeeze_dims")),
     "Tile": lambda node, x, times: x.repeat(times.dims()),
     "Transpose": lambda node, x, order: x.transpose(order.integers()),
@@ -222,5 +230,4 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **{kind: expression(function) for kind, function in _EXPRESSIONS.items()},
     **dict.fromkeys(("BatchToSpace", "BatchToSpaceND"), put_together),
     **dict.fromkeys(("SpaceToBatch", "SpaceToBatchND"), lambda walk, node: take_apart(walk, node, _block)),
-    "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
 }

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dataflow import MOST_OF_SIZES, Evaluator
-from porter.filegraph.dims import Numbers, as_real, as_whole
-from porter.filegraph.tensorflow import MASKS, numbers_from, sliced, strided
+from porter.filegraph.tensorflow import MASKS, sliced, strided
 from porter.formats.tflite.model import Operator
 
 _KINDS: Mapping[str, str] = {
@@ -55,37 +52,3 @@ def index_of(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice | 
 def stated_numbers(node: Operator) -> list[int]:
     """The sizes of a RESHAPE, or the places of a SQUEEZE."""
     return node.options.numbers(0, "i4").tolist() if node.options is not None else []
-
-
-def _full(node: Operator, sizes: Numbers, number: Numbers) -> Numbers:
-    if math.prod(sizes.ravel().tolist()) > MOST_OF_SIZES:
-        raise ValueError("more numbers than a model states")
-    return np.full(sizes.ravel().tolist(), number)
-
-
-EVALUATORS: Mapping[str, Evaluator] = {
-    "CAST": lambda node, value: as_real(value) if is_cast(node) else as_whole(value),
-    "CONCATENATION": lambda node, *values: np.concatenate(values, node.scalar(0, "i")),
-    "EXPAND_DIMS": lambda node, value, axis: np.expand_dims(value, int(axis.item())),
-    "FILL": _full,
-    "GATHER": lambda node, value, places: value.take(
-        places.reshape(-1)[:64].reshape(places.shape), node.scalar(0, "i")
-    ),
-    "PACK": lambda node, *values: np.stack(values, node.scalar(1, "i")),
-    "RANGE": lambda node, *numbers: numbers_from(*numbers),
-    "RELU": lambda node, value: np.maximum(value, 0),
-    "REVERSE_V2": lambda node, value, axes: np.flip(value, axes.ravel().tolist()),
-    "REDUCE_PROD": lambda node, value, axes: np.prod(
-        value, tuple(axes.ravel().tolist()), keepdims=bool(node.scalar(0, "B"))
-    ),
-    "RESHAPE": lambda node, value, sizes=None: value.reshape(
-        stated_numbers(node) if sizes is None else sizes.ravel().tolist()
-    ),
-    "SHAPE": lambda node, value: np.asarray(value.shape),
-    "SPLIT": lambda node, axis, value: np.split(value, len(node.gives), int(axis.item())),
-    **dict.fromkeys(
-        ("SLICE", "STRIDED_SLICE"), lambda node, value, *bounds: value[index_of(node, value.ndim, bounds)]
-    ),
-    "SQUEEZE": lambda node, value: np.squeeze(value, tuple(stated_numbers(node)) or None),
-    "TRANSPOSE": lambda node, value, order: value.transpose(order.ravel().tolist()),
-}

@@ -16,20 +16,21 @@ from porter.base.errors import FileError
 from porter.filegraph import functions
 from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
+from porter.filegraph.constants import between, full
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
-from porter.filegraph.dims import of_sizes
+from porter.filegraph.dims import Numbers, Open, as_real, as_whole, of_sizes
 from porter.filegraph.file_graph import FileGraph, Unsupported, completed, for_images
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product
-from porter.filegraph.reductions import Reduction, root
-from porter.filegraph.tensor import Tensor, concat, expression, matmul, maximum, merged, reads, stack
+from porter.filegraph.reductions import Reduction
+from porter.filegraph.tensor import Tensor, always, concat, expression, matmul, maximum, merged, reads, stack
 from porter.filegraph.tensorflow import further_image
-from porter.filegraph.walk import Image, NodeWalk, Reader, Zeros, always, begin, read_nodes
+from porter.filegraph.walk import Image, NodeWalk, Reader, Zeros, begin, read_nodes
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
-from porter.formats.tflite.constants import EVALUATORS, RESHAPES, index_of, is_cast, kind, stated_numbers
+from porter.formats.tflite.constants import RESHAPES, index_of, is_cast, kind, stated_numbers
 from porter.formats.tflite.model import EXPECTED, IMAGE, Model, Operator, Unread, read_model
 from porter.graph import Op, ops
 from porter.graph.walks import in_order
@@ -99,7 +100,6 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
         depending(nodes, [IMAGE, *model.beside]),
         Arrays(model.stored),
         kind,
-        EVALUATORS,
         is_cast,
         RESHAPES,
         budget,
@@ -212,7 +212,7 @@ def _before_zeros(walk: Walk, node: Operator) -> Reference | None:
 
 def _gather(node: Operator, x: Tensor, index: Tensor) -> Tensor:
     places, shape = index.integers(), x.walk.constant_shape(index.source)
-    if not places or shape is None or len(shape) > 1 or node.scalar(1, "i"):
+    if not places or shape is None or (len(shape) > 1 and x.is_value) or node.scalar(1, "i"):
         raise Unsupported("by indices that differ by image")
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
@@ -225,11 +225,14 @@ def _response_norm(node: Operator, x: Tensor) -> Tensor:
     return x.op(ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias))
 
 
-def _filled(node: Operator, sizes: Tensor, number: Tensor) -> Zeros:
-    """Zeros of sizes, of which some are open."""
+def _filled(node: Operator, sizes: Tensor, number: Tensor) -> Zeros | Numbers:
+    """One number of known sizes, or zeros of sizes of which some are open."""
+    dims = sizes.dims()
+    if not any(isinstance(size, Open) for size in dims):
+        return full(dims, number.item())
     if number.number() != 0:
         raise Unsupported("by another number than 0 to open sizes")
-    return Zeros(tuple(sizes.dims()))
+    return Zeros(tuple(dims))
 
 
 def _rounded(node: Operator, x: Tensor, divisor: Tensor) -> Tensor:
@@ -244,7 +247,9 @@ def _cumsum(node: Operator, x: Tensor, axis: Tensor) -> Tensor:
     return x.cumsum(int(axis.number()), reverse, exclusive)
 
 
-def _cast(node: Operator, x: Tensor) -> Tensor:
+def _cast(node: Operator, x: Tensor) -> Tensor | Numbers:
+    if x.array is not None:
+        return as_real(x.array) if is_cast(node) else as_whole(x.array)
     if not is_cast(node) or node.scalar(0, "b") not in (0, 3):
         raise Unsupported("to a type that rounds, or of numbers that are not real")
     return x
@@ -277,6 +282,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
     "LOG_SOFTMAX": lambda node, x: x.softmax(-1, op=ops.LogSoftmax()),
     "PACK": lambda node, *values: stack(values, node.scalar(1, "i")),
+    "RANGE": lambda node, start, limit, step: between(start.item(), limit.item(), step.item()),
     "RESHAPE": _reshape,
     "REVERSE_V2": lambda node, x, axes: x.flip(axes.integers()),
     "SHAPE": lambda node, x: of_sizes(x.sizes),
@@ -284,6 +290,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "SPACE_TO_DEPTH": lambda node, x: x.cells_as_channels(node.scalar(0, "i"), False),
     "SPLIT": lambda node, axis, x: x.split_evenly(int(axis.number()), len(node.gives)),
     "SPLIT_V": lambda node, x, sizes, axis: x.split(int(axis.number()), sizes.dims()),
+    "SQRT": lambda node, x: functions.root(x, lambda total: bool(total.scalar(0, "B"))),
     "SQUEEZE": lambda node, x: x.squeeze(stated_numbers(node)),
     "TILE": lambda node, x, times: x.repeat(times.dims()),
     "TRANSPOSE": lambda node, x, order: x.transpose(order.integers()),
@@ -335,5 +342,4 @@ READERS: Mapping[str, Reader[Operator]] = {
     **{name: expression(function) for name, function in _EXPRESSIONS.items()},
     "BATCH_TO_SPACE_ND": put_together,
     "SPACE_TO_BATCH_ND": take_apart,
-    "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
 }

@@ -12,10 +12,11 @@ import numpy as np
 from porter.filegraph import arithmetic, functions, products
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand, Reference
+from porter.filegraph.dims import known
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
 from porter.filegraph.products import Product
-from porter.filegraph.tensor import Scope, Tensor, attention, maximum, minimum
+from porter.filegraph.tensor import Scope, Tensor, attention, matmul, maximum, minimum
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -94,7 +95,8 @@ def _div(scope: Scope, x: Tensor, other: Tensor, rounding_mode: str | None = Non
     if rounding_mode is not None:
         return functions.whole_quotient(x, other, rounding_mode)
     pooled = partial(_channels_pooled, scope.walk)
-    return arithmetic.response_norm(scope.walk, scope.node, _MEANS, "avg_pool3d", pooled) or x / other
+    norm = arithmetic.response_norm(scope.walk, scope.node, _MEANS, "avg_pool3d", pooled)
+    return norm or x.real() / other
 
 
 def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
@@ -217,10 +219,29 @@ def _batch_norm(
     training: bool = False,
     cudnn_enabled: bool = False,
 ) -> Tensor:
+    if x.array is not None and (training or running_mean is None):
+        return _standardised(x, eps, weight, bias)
     if running_mean is None or running_var is None:
         raise Unsupported("with the statistics of its input")
     _expect_inference(training)
     return x.batch_norm(eps, momentum, gamma=weight, beta=bias, mean=running_mean, variance=running_var)
+
+
+def _standardised(x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """A constant by its own statistics: a kernel that a model standardises as it runs."""
+    axes = [0, *range(2, x.rank)]
+    count, over = float(math.prod(known(x.sizes[axis] for axis in axes))), [-1, *[1] * (x.rank - 2)]
+    apart = x - x.sum(axes, True) / count
+    normed = apart / functions.sqrt((apart * apart).sum(axes, True) / count + eps)
+    scaled = normed if weight is None else normed * weight.reshape(over)
+    return scaled if bias is None else scaled + bias.reshape(over)
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> list[Tensor]:
+    """A kernel whose norms, one for each place of an axis or one of it all, are `g`."""
+    others = [axis for axis in range(v.rank) if dim == -1 or axis != dim]
+    norms = v.reduce("norm", others, True)
+    return [v * (g / norms), norms.reshape(g.sizes)]
 
 
 def _instance_norm(
@@ -283,6 +304,9 @@ def _native_group_norm(
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if x.array is not None:
+        product = matmul(x, weight, (False, True))
+        return product if bias is None else product + bias
     return x.dense(Product(weight.reference, "OI", None if bias is None else bias.reference))
 
 
@@ -296,6 +320,8 @@ def _bilinear(
 
 
 def _matmul(scope: Scope, x: Tensor, other: Tensor) -> Tensor | Read:
+    if x.array is not None and other.array is not None:
+        return matmul(x, other)
     walk, node, kernel = scope.walk, scope.node, other.source
     if x.is_value and other.is_value:
         return products.matmul(walk, node, (x.source, kernel))
@@ -443,6 +469,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "threshold": lambda x, threshold, value: functions.threshold(x, threshold, value),
     "where": _where,
     **dict.fromkeys(("_prelu_kernel", "prelu"), _prelu),
+    **dict.fromkeys(("_weight_norm", "_weight_norm_interface"), _weight_norm),
+    **dict.fromkeys(("dot", "vdot"), lambda x, tensor: matmul(x, tensor)),
+    "mv": lambda x, vec: matmul(x, vec),
     **dict.fromkeys(("bmm", "mm"), lambda scope, x, mat2: _matmul(scope, x, mat2)),
     "matmul": _matmul,
     **dict.fromkeys(("layer_norm", "native_layer_norm"), _layer_norm),

@@ -1,5 +1,5 @@
-"""The kinds of the arguments that ATen's ops state, by their names: a program may state any, and readers take
-these.
+"""The kinds of the arguments that ATen's ops state, by their names, or those of an op's own: a program may
+state any, and readers take these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _NAMES: Mapping[Kind, str] = {
     _is_value: """input input1 input2 weight bias running_mean running_var mask condition query key attn_mask
         tensor1 tensor2 mat1 mat2 vec batch1 batch2 grid""",
     _is_number: """self other value exponent min max a b eps alpha beta p momentum scale input_scale
-        threshold min_val max_val dropout_p""",
+        threshold min_val max_val dropout_p
+        arange.start arange.end arange.step linspace.start linspace.end""",
     _list_of(_is_value): "tensors indices",
     _is_whole: """dimension offset diagonal dim0 dim1 dim2 axis0 axis1 start_dim end_dim groups
         upscale_factor downscale_factor""",
@@ -70,7 +71,7 @@ def expect_kinds(node: AtenNode, nodes: Mapping[str, AtenNode]) -> None:
         ValueError: an argument is of another kind.
     """
     for name, stated in node.arguments.items():
-        kind = _KINDS.get(name)
+        kind = _KINDS.get(f"{node.op}.{name}", _KINDS.get(name))
         if kind is not None and stated is not None and not kind(stated):
             for each in stated if isinstance(stated, list) else [stated]:
                 if isinstance(each, tuple):

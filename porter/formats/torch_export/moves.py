@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.base.left_out import LeftOut
 from porter.filegraph import functions
-from porter.filegraph.dims import Dim, known, ratio
+from porter.filegraph.dims import Dim, Numbers, known, ratio
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction
@@ -19,7 +19,7 @@ from porter.filegraph.tensor import Scope, Tensor, concat, maximum, minimum, sta
 from porter.filegraph.views import View
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
-from porter.formats.torch_export.constants import COPIES, EXACT_TYPES, SAME
+from porter.formats.torch_export.constants import COPIES, EXACT_TYPES, SAME, cast, indexed
 from porter.formats.torch_export.reading import Function
 from porter.graph import LogSoftmax, Resize, Softmax
 from porter.graph.ops import Mode
@@ -40,7 +40,9 @@ DROPOUTS: Mapping[str, str] = {
 """Of torch, by the names of their ops."""
 
 
-def _dropout(scope: Scope, x: Tensor, p: float, train: bool) -> View:
+def _dropout(scope: Scope, x: Tensor, p: float, train: bool) -> Tensor | View:
+    if x.array is not None:
+        return x
     if train:
         raise Unsupported("in training mode (call model.eval() before torch.export.export)")
     node = scope.node
@@ -55,8 +57,11 @@ def _same(
     copy: bool = False,
     non_blocking: bool = False,
     pin_memory: bool = False,
-) -> Tensor:
+) -> Tensor | Numbers:
     """Casts between real numbers, copies, and what does nothing in inference."""
+    array = x.array
+    if array is not None and (found := cast(array, dtype)) is not None:
+        return found
     if dtype not in EXACT_TYPES:
         raise Unsupported(f"as a cast to {_type_name(dtype)}, which rounds")
     return x
@@ -79,8 +84,10 @@ def _listed(stated: Any) -> list[Any]:
     return stated if isinstance(stated, list) else [stated]
 
 
-def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor | Numbers:
     """Places of one axis, as `x[:, [2, 0, 1]]` takes them; the others are None."""
+    if x.array is not None:
+        return indexed(x.array, [None if each is None else each.numbers() for each in indices])
     ((axis, places), *more) = ((axis, each) for axis, each in enumerate(indices) if each is not None)
     shape = x.walk.constant_shape(places.source)
     if more or shape is None or len(shape) != 1:
@@ -96,8 +103,9 @@ def _var(
     keepdim: bool = False,
 ) -> Tensor:
     """`unbiased`, the older spelling, is a correction of 1."""
-    _expect_axes(dim)
-    return functions.variance(x, dim, keepdim, float(unbiased) if correction is None else correction)
+    return functions.variance(
+        x, _axes(x, dim), keepdim, float(unbiased) if correction is None else correction
+    )
 
 
 @wraps(_var)
@@ -110,7 +118,7 @@ def _with_mean(spread: Callable[..., Tensor]) -> Function:
 
     @wraps(spread)
     def both(x: Tensor, **stated: Any) -> list[Tensor]:
-        return [spread(x, **stated), x.mean(stated.get("dim", ()), stated.get("keepdim", False))]
+        return [spread(x, **stated), x.mean(_axes(x, stated.get("dim")), stated.get("keepdim", False))]
 
     return both
 
@@ -122,14 +130,14 @@ def _unflatten(x: Tensor, dim: int, sizes: Sequence[Dim]) -> Tensor:
 
 def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
     """Axes of several cells stay, also those that are named."""
-    sizes = x.view.known_sizes
+    sizes = x.sizes
     gone = [axis for axis in (range(len(sizes)) if dim is None else _listed(dim)) if sizes[axis] == 1]
     return x.squeeze(gone) if gone else x
 
 
 def _repeat(x: Tensor, repeats: Sequence[Dim]) -> Tensor:
     """Whole copies of an axis, one after the other."""
-    if len(repeats) != x.rank:
+    if len(repeats) != x.rank and x.array is None:
         raise Unsupported(f"of {x.rank} axes by {len(repeats)} numbers")
     return x.repeat(repeats)
 
@@ -142,7 +150,7 @@ def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, output_s
 
 
 def _exchanged(x: Tensor, first: int, second: int) -> Tensor:
-    order = [*range(len(x.view.known_axes))]
+    order = [*range(x.rank)]
     one, other = place_of(first, len(order)), place_of(second, len(order))
     order[one], order[other] = order[other], order[one]
     return x.transpose(order)
@@ -167,13 +175,13 @@ def _split(x: Tensor, split_size: Any = None, split_sizes: Any = None, dim: int 
 
 
 def _chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
-    (size,) = known([x.view.known_sizes[dim]])
+    (size,) = known([x.sizes[dim]])
     return x.split(dim, _pieces(x, dim, -(-size // chunks)))
 
 
 def _pieces(x: Tensor, axis: int, most: Dim) -> list[int]:
     """Parts of an axis that have so many cells, but the last one fewer."""
-    size, largest = known([x.view.known_sizes[axis], most])
+    size, largest = known([x.sizes[axis], most])
     if largest < 1 or size > largest * x.scope.node.outputs:
         raise Unsupported(f"of {size} cells into parts of {largest}")
     return [min(largest, size - start) for start in range(0, size, largest)]
@@ -190,10 +198,15 @@ def _padded(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float 
     return x.extend(pairs, _MODES[mode]) if mode in _MODES else x.pad(pairs, float(value))
 
 
-def _expect_axes(dim: Any) -> None:
-    """Raises Unsupported for a reduction over all axes, the batch's among them."""
-    if dim in ([], ()):
+def _axes(x: Tensor, dim: Any) -> Sequence[int]:
+    """The axes of a reduction; a constant may be reduced over all of them.
+
+    Raises:
+        Unsupported: they are all axes of a value, the batch's among them.
+    """
+    if dim in ([], (), None) and x.array is None:
         raise Unsupported("of all images together")
+    return range(x.rank) if dim in ([], (), None) else _listed(dim)
 
 
 def _expect_type(dtype: int | None) -> None:
@@ -204,9 +217,8 @@ def _expect_type(dtype: int | None) -> None:
 
 def _reduced(function: Reduction) -> Function:
     def reduced(x: Tensor, dim: Any = (), keepdim: bool = False, dtype: int | None = None) -> Tensor:
-        _expect_axes(dim)
         _expect_type(dtype)
-        return x.reduce(function, dim, keepdim)
+        return x.reduce(function, _axes(x, dim), keepdim)
 
     return reduced
 
@@ -214,9 +226,8 @@ def _reduced(function: Reduction) -> Function:
 def _vector_norm(
     x: Tensor, ord: float = 2, dim: Any = (), keepdim: bool = False, dtype: int | None = None
 ) -> Tensor:
-    _expect_axes(dim)
     _expect_type(dtype)
-    return functions.norm(x, ord, dim, keepdim)
+    return functions.norm(x, ord, _axes(x, dim), keepdim)
 
 
 def _largest(function: Reduction, pair: Callable[[Tensor, Tensor], Tensor]) -> Function:
@@ -227,16 +238,14 @@ def _largest(function: Reduction, pair: Callable[[Tensor, Tensor], Tensor]) -> F
     ) -> Tensor | list[Tensor | None]:
         if other is not None:
             return pair(x, other)
-        _expect_axes([] if dim is None else [dim])
-        return [x.reduce(function, [dim or 0], keepdim), None]
+        return [x.reduce(function, _axes(x, dim), keepdim), None]
 
     return largest
 
 
 def _prod(x: Tensor, dim: int | None = None, keepdim: bool = False, dtype: int | None = None) -> Tensor:
-    _expect_axes([] if dim is None else [dim])
     _expect_type(dtype)
-    return functions.prod(x, [dim or 0], keepdim)
+    return functions.prod(x, _axes(x, dim), keepdim)
 
 
 def _cumsum(x: Tensor, dim: int, dtype: int | None = None) -> Tensor:
@@ -273,7 +282,7 @@ def _upsample(how: Resize) -> Function:
         scales_h: float | None = None,
         scales_w: float | None = None,
     ) -> Tensor:
-        sizes, op = x.view.known_sizes, replace(how, coordinates="align_corners") if align_corners else how
+        sizes, op = x.sizes, replace(how, coordinates="align_corners") if align_corners else how
         stated = [*scale_factors] or [each for each in (scales_h, scales_w) if each is not None]
         scales = dict(enumerate(stated, 2)) if len(stated) == 2 else {}
         wanted = {} if scales else dict(enumerate(output_size, 2))
@@ -327,6 +336,7 @@ VIEWS: Mapping[str, Function] = {
     "expand": lambda x, size, implicit=False: x.expand(_listed(size)),
     "expand_as": lambda x, other: x.expand(other.sizes),
     "flatten": lambda x, start_dim=0, end_dim=-1: x.flatten(start_dim, end_dim),
+    "mT": lambda x: _exchanged(x, -2, -1),
     "movedim": _movedim,
     "narrow": _narrow,
     "permute": lambda x, dims: x.transpose(dims),
@@ -335,7 +345,7 @@ VIEWS: Mapping[str, Function] = {
     "slice": _slice,
     "squeeze": _squeeze,
     "swapaxes": lambda x, axis0, axis1: _exchanged(x, axis0, axis1),
-    "t": lambda x: _exchanged(x, 0, 1),
+    **dict.fromkeys(("numpy_T", "t"), lambda x: x.transpose(range(x.rank)[::-1])),
     "transpose": lambda x, dim0, dim1: _exchanged(x, dim0, dim1),
     "unbind": _unbind,
     "unflatten": _unflatten,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.filegraph.tensor import einsum, maximum
-from porter.formats.torch_export import arithmetic, moves, patches, windows
+from porter.formats.torch_export import arithmetic, constants, moves, patches, windows
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.reading import Function, Reader, reads, reads_row
 from porter.formats.torch_export.sizes import SIZES, read_size
@@ -13,12 +13,13 @@ from porter.graph import ChannelShuffle, DepthToSpace
 
 FUNCTIONS: Mapping[str, Function] = {
     **arithmetic.FUNCTIONS,
+    **constants.FUNCTIONS,
     **moves.FUNCTIONS,
     **patches.FUNCTIONS,
     **windows.FUNCTIONS,
     **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), lambda x, other: x * other),
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), lambda x, other: maximum(x, other)),
-    **dict.fromkeys(("logical_not", "bitwise_not"), lambda x: 1.0 - x),
+    **dict.fromkeys(("logical_not", "bitwise_not"), lambda x: ~x),
     "channel_shuffle": lambda x, groups: x.op(ChannelShuffle(groups)),
     "einsum": lambda equation, tensors, path=None: einsum(equation, *tensors),
     "pixel_shuffle": lambda x, upscale_factor: x.op(DepthToSpace(upscale_factor, "CRD")),

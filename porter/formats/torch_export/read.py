@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from porter.base.dtypes import NamedArrays
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
@@ -23,7 +25,7 @@ from porter.formats.torch_export.aliases import changed_uses
 from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.casts import with_types
-from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, SIZED, for_each_image, is_cast
+from porter.formats.torch_export.constants import RESHAPES, SIZED, is_cast, of_each_image
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.kinds import expect_kinds
 from porter.formats.torch_export.nodes import LOWERED, AtenNode, Program, Sizes, Walk, read_program
@@ -171,17 +173,14 @@ def _read_graph(
     ends = [program.given[name] for name in program.outputs]
     live = _needed(program) & downstream(nodes, lambda name: _live_inputs(nodes, name), program.images)
     constants = Arrays({**arrays, **program.numbers})
-    # A constant that is repeated for each image needs no number of images (`for_each_image`), and one that is
+    # A constant that is repeated for each image needs no number of images (`of_each_image`), and one that is
     # resized needs no size of a map.
     repeated = [node for name, node in nodes.items() if node.op in SIZED and name not in live]
     taken = {
         node.name: tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES) for node in repeated
     }
     nodes = {**nodes, **{name: replace(nodes[name], inputs=inputs) for name, inputs in taken.items()}}
-    evaluators = {op: for_each_image(nodes, evaluator) for op, evaluator in EVALUATORS.items()}
-    flow = Dataflow(
-        nodes, live, constants, kind_of, evaluators, is_cast, RESHAPES, most_bytes(size), operands
-    )
+    flow = Dataflow(nodes, live, constants, kind_of, is_cast, RESHAPES, most_bytes(size), operands)
     image, *further = (
         _image(name, program.sizes(name), None if place else only)
         for place, name in enumerate(program.images)
@@ -196,7 +195,12 @@ def _read_graph(
         if node.op.startswith(LOWERED):
             raise Unsupported("in half precision")
         expect_kinds(node, nodes)
-        return READERS[node.op](walk, node)
+        given = READERS[node.op](walk, node)
+        several = given if isinstance(given, Sequence) else [given]
+        arrays = [each for each in several if isinstance(each, np.ndarray)]
+        if arrays and not of_each_image(nodes, node, arrays):
+            raise Unsupported("of constants that differ by image")
+        return given
 
     read_nodes(walk, lambda op: read if op in READERS or op.startswith(LOWERED) else None)
     values, returned = walk.ends(ends), {tap_of(name): program.given[name] for name in program.outputs}

@@ -11,6 +11,7 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Scope, Tensor, outputs
 from porter.filegraph.walk import Outputs
+from porter.formats.torch_export.constants import SIZED, constant_sizes
 from porter.formats.torch_export.nodes import OPERANDS, AtenNode, Walk
 from porter.formats.torch_export.plain import Row
 from porter.formats.torch_export.sizes import SIZES, sizes_of
@@ -59,10 +60,26 @@ def _given(scope: Scope, name: str, stated: Any) -> Any:
     several = stated if isinstance(stated, list) else [stated]
     nodes = scope.walk.flow.nodes
     if name not in OPERANDS and any(_is_size(nodes, each) for each in several):
+        if scope.node.name not in scope.walk.flow.live:
+            if scope.node.op not in SIZED or not isinstance(stated, list):
+                raise Unsupported("of a constant whose size depends on the input's")
+            return _of_constant(scope, name, several)
         numbers = sizes_of(scope.walk, scope.node, name, first_value(scope.node))
         return numbers if isinstance(stated, list) else numbers[0]
     found = [scope.tensor(each) if isinstance(each, tuple) else each for each in several]
     return found if isinstance(stated, list) else found[0]
+
+
+def _of_constant(scope: Scope, name: str, stated: Sequence[Any]) -> list[Any]:
+    """Sizes that a program computes and a constant has, or how often they are those of what it repeats."""
+    if name not in ("repeats", "dims"):
+        return constant_sizes(scope.node, stated)
+    source, count = first_value(scope.node), len(scope.node.sizes[0])
+    own = scope.tensor(source).sizes if source else ()
+    cells = [*[1] * (count - len(own)), *own][-len(stated) :]
+    sizes = constant_sizes(scope.node, [None] * count)[-len(stated) :]
+    known = zip(stated, sizes, cells, strict=True)
+    return [each if isinstance(each, int) else size // old for each, size, old in known]
 
 
 def _is_size(nodes: Mapping[str, AtenNode], stated: Any) -> bool:

@@ -19,7 +19,6 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import expect_batch
 from porter.formats.torch_export.aliases import changed_inputs
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
-from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_program
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.read import taken_by, tap_of
@@ -30,7 +29,7 @@ from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
 _RUN = frozenset(
-    {*READERS, *EVALUATORS, *INNER, "type_as", "one_hot", "copy", "fill", "zero", "slice_scatter"}
+    {*READERS, *INNER, "type_as", "one_hot", "copy", "fill", "zero", "slice_scatter"}
     | {"select_scatter", "empty", "empty_like", "empty_permuted", "new_empty"}
     | {"new_zeros", "new_ones", "new_full"}
 )

@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
-from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.one_hots import ROWS
 from porter.formats.torch_export.ops import INNER, READERS
@@ -375,7 +374,7 @@ FORMS = {
 
 def test_every_op_that_is_read_or_run_is_one_of_torch() -> None:
     # Rows are porter's own.
-    ops = {op for op in {*READERS, *EVALUATORS, *INNER} - {ROWS} if not op.startswith("operator.")}
+    ops = {op for op in {*READERS, *INNER} - {ROWS} if not op.startswith("operator.")}
     # `__and__` is read without its last lines, as an op in place is.
     names = {op: (op, f"{op}__") for op in ops}
     assert [op for op, each in names.items() if not any(hasattr(torch.ops.aten, name) for name in each)] == []

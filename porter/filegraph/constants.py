@@ -1,0 +1,282 @@
+"""What numpy computes of constants, for each operation that a tensor has (porter.filegraph.tensor).
+
+Functions take numbers as the file has them, whole or real, or sizes that may be open. Axes are places in the
+array, from either end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from porter.filegraph.dims import ON_SIZES, Dim, Numbers, are_open, known
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.kernels import layouts, values
+from porter.filegraph.kernels.resizing import Rule, resize as resized
+from porter.filegraph.places import place_of
+from porter.graph import LogSoftmax, Op, Resize
+
+MOST_COMPUTED = 1 << 23
+"""The most numbers of a value that a file computes from stored tensors, if these have fewer: a table of
+relative positions.
+"""
+
+
+def expect_room(count: int, *operands: Numbers) -> None:
+    """Expects that a file's constants stay as small as its tensors, or as `MOST_COMPUTED`.
+
+    Raises:
+        Unsupported: they do not.
+    """
+    if count > max((MOST_COMPUTED, *(each.size for each in operands))):
+        raise Unsupported(f"that gives {count} numbers of constants")
+
+
+# Each number.
+
+
+def _quotient(first: Numbers, second: Numbers) -> Numbers:
+    """Whole numbers are cut, real ones divided."""
+    both = first.dtype.kind == second.dtype.kind == "i"
+    return np.trunc(first / second).astype(np.int64) if both else np.asarray(first / second)
+
+
+def _whole_as_it_is(function: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Numbers]:
+    return lambda x: x if x.dtype.kind == "i" else function(x)
+
+
+ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
+    "Abs": np.abs,
+    "Add": np.add,
+    "Ceil": _whole_as_it_is(np.ceil),
+    "Cos": np.cos,
+    "Div": _quotient,
+    "Equal": np.equal,
+    "Erf": values.erf,
+    "Exp": np.exp,
+    "Floor": _whole_as_it_is(np.floor),
+    "FloorDiv": np.floor_divide,
+    "FloorMod": np.mod,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Log": np.log,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "Mod": np.fmod,
+    "Mul": np.multiply,
+    "NotEqual": np.not_equal,
+    "Pow": np.power,
+    "Reciprocal": lambda x: 1 / x,
+    "Relu": lambda x: np.maximum(x, 0),
+    "Round": _whole_as_it_is(np.round),
+    "Sigmoid": values.sigmoid,
+    "Sign": np.sign,
+    "Sin": np.sin,
+    "Sqrt": np.sqrt,
+    "Sub": np.subtract,
+    "Tanh": np.tanh,
+    "Where": np.where,
+}
+"""Functions of each number, by the names of ops and of nodes in patterns; operands broadcast. numpy's own
+take open sizes too, but for `ON_SIZES`.
+"""
+
+
+def each(kind: str, *operands: Numbers) -> Numbers:
+    """A function of each number.
+
+    Raises:
+        Unsupported: numpy has none of this kind.
+        ValueError: the operands do not fit.
+    """
+    if kind not in ELEMENTWISE:
+        raise Unsupported("of constants")
+    expect_room(math.prod(np.broadcast_shapes(*(x.shape for x in operands))), *operands)
+    function = ELEMENTWISE[kind]
+    if any(map(are_open, operands)):
+        function = ON_SIZES.get(kind, function)
+    return np.asarray(function(*operands))
+
+
+def chain(x: Numbers, *links: Op) -> Numbers:
+    """Ops of each number, one after the other."""
+    for op in links:
+        if vars(op):
+            raise Unsupported("of constants")
+        x = each(type(op).__name__, x)
+    return x
+
+
+def negative(x: Numbers) -> Numbers:
+    return -x
+
+
+def clip(x: Numbers, low: float, high: float) -> Numbers:
+    return np.asarray(np.minimum(np.maximum(x, low), high))
+
+
+def filled(x: Numbers, number: float) -> Numbers:
+    return np.full(x.shape, number)
+
+
+def full(sizes: Sequence[Dim], number: float) -> Numbers:
+    """One number. Raises Undecided if a size is open."""
+    wanted = known(sizes)
+    expect_room(math.prod(wanted))
+    return np.full(wanted, number)
+
+
+def between(start: Any, limit: Any, step: Any) -> Numbers:
+    """The numbers from a start on by steps, before a limit."""
+    if not step or (limit - start) / step > MOST_COMPUTED:
+        raise Unsupported("of numbers that are not stated, or of too many")
+    return np.arange(start, limit, step)
+
+
+# Along axes, which stay with one cell if `keep`.
+
+_REDUCTIONS: Mapping[str, Callable[..., Any]] = {
+    "max": np.max,
+    "mean": np.mean,
+    "min": np.min,
+    "norm": lambda x, axes, **kept: np.sqrt(np.square(x).sum(axes, **kept)),
+    "prod": np.prod,
+    "sum": np.sum,
+}
+
+
+def reduce(x: Numbers, function: str, places: Collection[int], keep: bool = False) -> Numbers:
+    return np.asarray(_REDUCTIONS[function](x, tuple(places), keepdims=keep))
+
+
+def softmax(x: Numbers, *places: int, op: Op | None = None) -> Numbers:
+    if len(places) != 1:
+        raise Unsupported("of constants over several axes")
+    return (values.log_softmax if isinstance(op, LogSoftmax) else values.softmax)(x, *places)
+
+
+def cumsum(x: Numbers, place: int, reverse: bool = False, exclusive: bool = False) -> Numbers:
+    turned = np.flip(x, place) if reverse else x
+    sums = np.add.accumulate(turned, place)
+    found = sums - turned if exclusive else sums
+    return np.flip(found, place) if reverse else found
+
+
+# The axes themselves.
+
+
+def reshape(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
+    return x.reshape(known(sizes))
+
+
+def flatten(x: Numbers, first: int, last: int = -1) -> Numbers:
+    start, end = (place_of(place, x.ndim) for place in (first, last))
+    return x.reshape(*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
+
+
+def squeeze(x: Numbers, places: Collection[int] | None = None) -> Numbers:
+    return x.squeeze(tuple(places) if places else None)
+
+
+def unsqueeze(x: Numbers, places: Collection[int]) -> Numbers:
+    return np.expand_dims(x, tuple(places))
+
+
+def transpose(x: Numbers, order: Sequence[int]) -> Numbers:
+    return x.transpose(order)
+
+
+def flip(x: Numbers, places: Collection[int]) -> Numbers:
+    return np.flip(x, tuple(places))
+
+
+def expand(x: Numbers, sizes: Sequence[Dim]) -> Numbers:
+    """Axes of one cell repeated; -1 keeps an axis."""
+    own = [1] * (len(sizes) - x.ndim) + [*x.shape]
+    wanted = [
+        old if size == -1 else size
+        for old, size in zip(own[len(own) - len(sizes) :], known(sizes), strict=True)
+    ]
+    whole = np.broadcast_shapes(x.shape, tuple(wanted))
+    expect_room(math.prod(whole), x)
+    return np.broadcast_to(x, whole)
+
+
+def repeat(x: Numbers, times: Sequence[Dim]) -> Numbers:
+    """Whole copies of axes, one after the other."""
+    stated = known(times)
+    expect_room(x.size * math.prod(stated), x)
+    return np.tile(x, stated)
+
+
+def interleave(x: Numbers, place: int, times: int) -> Numbers:
+    """Each cell of an axis so many times."""
+    expect_room(x.size * times, x)
+    return x.repeat(times, place)
+
+
+def cut(x: Numbers, parts: Mapping[int, slice | int]) -> Numbers:
+    index: list[slice | int] = [slice(None)] * x.ndim
+    for place, part in parts.items():
+        at = place_of(place, x.ndim)
+        index[at] = place_of(part, x.shape[at]) if isinstance(part, int) else _known_slice(part)
+    return x[tuple(index)]
+
+
+def _known_slice(part: slice) -> slice:
+    return slice(*(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step)))
+
+
+def take(x: Numbers, index: Sequence[slice | int | None]) -> Numbers:
+    given = [part for part in index if part is not None]
+    found = cut(x, dict(enumerate(given)))
+    added = [
+        at for at, part in enumerate(part for part in index if not isinstance(part, int)) if part is None
+    ]
+    return np.expand_dims(found, added) if added else found
+
+
+def gather(x: Numbers, place: int, places: Sequence[int]) -> Numbers:
+    size = x.shape[place_of(place, x.ndim)]
+    expect_room(x.size // max(size, 1) * len(places), x)
+    return x.take([place_of(each, size) for each in places], place)
+
+
+def pad(x: Numbers, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Numbers:
+    widths = [(0, 0)] * x.ndim
+    for place, pair in pairs.items():
+        widths[place_of(place, x.ndim)] = pair
+    expect_room(math.prod(size + sum(pair) for size, pair in zip(x.shape, widths, strict=True)), x)
+    return layouts.pad(x, widths, value=fill)
+
+
+def resize(x: Numbers, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Numbers:
+    """Maps with other cells, such as a table of positions at another size."""
+    rule = Rule(op.mode, op.coordinates, op.rounding, op.a, op.inside)
+    for axis, stated in {**sizes, **scales}.items():
+        (size,) = known([sizes[axis]]) if axis in sizes else [math.floor(x.shape[axis] * stated)]
+        expect_room(x.size // max(x.shape[axis], 1) * size, x)
+        x = resized(x, axis, size, scales.get(axis, size / x.shape[axis]), rule)
+    return x
+
+
+# Several tensors.
+
+
+def concat(arrays: Sequence[Numbers], place: int) -> Numbers:
+    return np.concatenate(arrays, place)
+
+
+def stack(arrays: Sequence[Numbers], place: int) -> Numbers:
+    return np.stack(arrays, place)
+
+
+def matmul(first: Numbers, second: Numbers) -> Numbers:
+    lead = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+    expect_room(math.prod([*lead, *first.shape[-2:][:-1], *second.shape[-1:]]), first, second)
+    return np.asarray(first @ second)
