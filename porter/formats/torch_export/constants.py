@@ -156,6 +156,15 @@ def indexed(x: Numbers, indices: Sequence[Numbers | None]) -> Numbers:
     return np.asarray(x[tuple(slice(None) if each is None else each for each in indices)])
 
 
+def pointwise(x: Numbers, kernel: Numbers, bias: Numbers | None) -> Numbers:
+    """A 1x1 convolution of a constant map."""
+    if kernel.shape[2:] != (1, 1):
+        raise Unsupported("of a constant over several cells")
+    expect_room(len(x) * len(kernel) * math.prod(x.shape[2:]), x, kernel)
+    found: Numbers = np.einsum("nchw,fc->nfhw", x, kernel[:, :, 0, 0])
+    return found if bias is None else found + bias[:, None, None]
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     ROWS: _rows,
     "arange": _arange,

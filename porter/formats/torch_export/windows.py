@@ -9,7 +9,7 @@ from functools import partial
 
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node, StoredTensor
-from porter.filegraph.dims import Dim
+from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.layers import both_sides
 from porter.filegraph.products import along_channels
@@ -18,6 +18,7 @@ from porter.filegraph.stacks import stacked, unstacked
 from porter.filegraph.tensor import Tensor
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read
+from porter.formats.torch_export.constants import pointwise
 from porter.formats.torch_export.reading import Function
 from porter.graph import Conv, ConvTranspose
 from porter.graph.ops import Function as Reduced
@@ -37,11 +38,18 @@ def _convolution(
     groups: int = 1,
     transposed: bool = False,
     output_padding: Pair = 0,
-) -> Tensor:
+) -> Tensor | Numbers:
     """A kernel is filters×channels/groups×rows×columns, a transposed one
     channels×filters/groups×rows×columns. A convolution over one axis is one along the channels, or one over a
     map of one row.
     """
+    if x.array is not None:
+        if (stride, groups, transposed) not in ((1, 1, False), ([1, 1], 1, False)) or padding not in (
+            0,
+            [0, 0],
+        ):
+            raise Unsupported("of a constant with strides, pads or groups")
+        return pointwise(x.array, weight.numbers(), None if bias is None else bias.numbers())
     kernel, tensors = _stored(weight, bias)
     if len(kernel.shape) not in (3, 4):
         raise Unsupported(f"of {len(kernel.shape) - 2} axes")
