@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
@@ -93,55 +93,84 @@ def read_net(text: str) -> Net:
     stated = [layer for layer in (*net.parts("layers"), *net.parts("layer")) if _is_of_test(layer)]
     if len(stated) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} layers")
-    images = [(name, dims) for name, dims in zip(net.words("input"), _dims(net), strict=False)]
-    known: dict[str, Reference | None] = {name: (IMAGE, 0) for name, _ in images}
-    layers, names, passed = list[Layer](), {IMAGE}, list[tuple[LeftOut, Reference]]()
+    images = list(zip(net.words("input"), _dims(net), strict=False))
+    reader = _Layers(images, {name: (IMAGE, 0) for name, _ in images})
     for layer in stated:
+        reader.read(layer)
+    read = {source for layer in reader.layers for source in layer.inputs}
+    given = [(layer.name, place) for layer in reader.layers for place in range(layer.gives)]
+    problem, dims = _only_image([dims for _, dims in images])
+    sizes = [size if size and size > 0 else None for size in (dims if len(dims) == 4 else (None,) * 4)]
+    return Net(
+        layers=tuple(reader.layers),
+        channels=sizes[1],
+        size=(sizes[2], sizes[3]),
+        ends=tuple(each for each in given if each not in read),
+        problem=problem,
+        passed=tuple(reader.passed),
+    )
+
+
+def _only_image(images: Sequence[Sequence[int | None]]) -> tuple[str | None, Sequence[int | None]]:
+    """Why a net takes no image, in words, and the sizes of its image."""
+    if len(images) != 1:
+        return f"one image is expected as its only input, found {len(images)}", ()
+    (dims,) = images
+    return (None if len(dims) in (0, 4) else f"an image of rank 4 is expected, got {len(dims)}"), dims
+
+
+@dataclass
+class _Layers:
+    """The layers so far.
+
+    Attributes:
+        images: what the net takes, by name, with its sizes.
+        known: the values, by name; None for labels.
+        passed: dropouts, each with what it reads.
+    """
+
+    images: list[tuple[str, Sequence[int | None]]]
+    known: dict[str, Reference | None]
+    layers: list[Layer] = field(default_factory=list)
+    names: set[str] = field(default_factory=lambda: {IMAGE})
+    passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
+
+    def read(self, layer: Message) -> None:
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
         op, tops = _type_of(layer), layer.words("top")
-        if op in _DATA:
-            images += [(top, _cut_to(layer)) for top in tops[:1]]
-            # The others are labels.
-            known |= {top: None if place else (IMAGE, 0) for place, top in enumerate(tops)}
-            continue
-        if op == "Input":
-            shapes = [shape.counts("dim") for shape in layer.part("input_param").parts("shape")] or [[]]
-            images += [(top, shapes[min(place, len(shapes) - 1)]) for place, top in enumerate(tops)]
-            known |= dict.fromkeys(tops, (IMAGE, 0))
-            continue
-        lacking = next((name for name in layer.words("bottom") if name not in known), None)
-        if lacking is not None:
-            raise ValueError(
-                f"layer '{layer.word('name')}' reads '{lacking}', which no layer before it gives"
-            )
-        sources = [known[name] for name in layer.words("bottom")]
+        if op in _DATA or op == "Input":
+            self._take(op, layer, tops)
+            return
+        sources = [self._source(name, layer) for name in layer.words("bottom")]
         values = tuple(source for source in sources if source is not None)
         if len(values) < len(sources) or not values or op == "Silence":  # of labels: a loss, or an accuracy
-            known |= dict.fromkeys(tops)
+            self.known |= dict.fromkeys(tops)
         elif op in _THROUGH:
-            known |= dict.fromkeys(tops, values[0])
+            self.known |= dict.fromkeys(tops, values[0])
             if op == "Dropout":
                 rate = layer.part("dropout_param").number("dropout_ratio", 0.5)
-                passed.append((LeftOut(layer.word("name") or op, op, rate), values[0]))
+                self.passed.append((LeftOut(layer.word("name") or op, op, rate), values[0]))
         else:
-            name = own_name(layer.word("name") or op.lower(), len(layers), names)
+            name = own_name(layer.word("name") or op.lower(), len(self.layers), self.names)
             blobs = tuple((f"{name}/{place}", 0) for place in range(_blobs(op, layer)))
-            layers.append(Layer(name, op, values + blobs, len(values), layer, len(tops)))
-            known |= {top: (name, place) for place, top in enumerate(tops)}
-    read = {source for layer in layers for source in layer.inputs}
-    ends = tuple(
-        (layer.name, place)
-        for layer in layers
-        for place in range(layer.gives)
-        if (layer.name, place) not in read
-    )
-    dims = images[0][1] if len(images) == 1 else ()
-    problem = None if len(images) == 1 else f"one image is expected as its only input, found {len(images)}"
-    sizes = [size if size and size > 0 else None for size in (dims if len(dims) == 4 else (None,) * 4)]
-    if problem is None and len(dims) not in (0, 4):
-        problem = f"an image of rank 4 is expected, got {len(dims)}"
-    return Net(tuple(layers), sizes[1], (sizes[2], sizes[3]), ends, problem, tuple(passed))
+            self.layers.append(Layer(name, op, values + blobs, len(values), layer, len(tops)))
+            self.known |= {top: (name, place) for place, top in enumerate(tops)}
+
+    def _take(self, op: str, layer: Message, tops: Sequence[str]) -> None:
+        """What the net is given: of a data layer an image and labels, of an Input images."""
+        if op == "Input":
+            shapes = [shape.counts("dim") for shape in layer.part("input_param").parts("shape")] or [[]]
+            self.images += [(top, shapes[min(place, len(shapes) - 1)]) for place, top in enumerate(tops)]
+            self.known |= dict.fromkeys(tops, (IMAGE, 0))
+        else:
+            self.images += [(top, _cut_to(layer)) for top in tops[:1]]
+            self.known |= {top: None if place else (IMAGE, 0) for place, top in enumerate(tops)}
+
+    def _source(self, name: str, layer: Message) -> Reference | None:
+        if name not in self.known:
+            raise ValueError(f"layer '{layer.word('name')}' reads '{name}', which no layer before it gives")
+        return self.known[name]
 
 
 def _is_of_test(layer: Message) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -279,69 +279,118 @@ def read_model(data: bytes) -> Model:
     graph = next(iter(file.tables(2, MOST_NODES)), None)
     if graph is None:
         raise ValueError("it has no graph")
-    tensors, buffers = graph.tables(0, MOST_NODES), file.tables(4, MOST_NODES)
-    taken, budget = set[str](), most_bytes(len(data))
+    tensors, taken = graph.tables(0, MOST_NODES), set[str]()
     names = [own_name(tensor.text(3) or "tensor", place, taken) for place, tensor in enumerate(tensors)]
-    stored, rounded = dict[str, Array](), False
     codes = [_code(code) for code in file.tables(1, MOST_NODES)]
-    readers = _readers(graph, codes)
-    for number, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
-        content = _content(data, buffers, tensor.scalar(2, "I"))
-        if content is None:
-            continue
-        stored[name] = array = _array(name, tensor, content, budget, readers.get(number, ()))
-        rounded |= _scales(tensor) is not None
-        budget -= array.nbytes if array.base is None else 0
-        if budget < 0:
-            raise ValueError("its tensors unpack to more than the file can hold")
+    stored = _stored(data, names, tensors, file.tables(4, MOST_NODES), _readers(graph, codes))
     images = graph.numbers(1, "i4").tolist()
-    known: dict[int, Reference] = {place: (name, 0) for place, name in enumerate(names) if name in stored}
     image = next((place for place in images if len(_sides(tensors[place])) == 4), None)
-    words = {place: _word(names[place]) for place in images if place != image}
-    taken = {IMAGE, *(name for place, name in enumerate(names) if place not in words)}
-    beside = {place: own_name(word, place, taken) for place, word in words.items()}
+    beside = _beside(names, [place for place in images if place != image])
+    known = {place: (name, 0) for place, name in enumerate(names) if name in stored}
     known |= {} if image is None else {image: (IMAGE, 0)}
     known |= {place: (name, 0) for place, name in beside.items()}
-    taken, operators = {IMAGE, *stored, *beside.values()}, list[Operator]()
-    values = {*names, *taken}
+    reader = _Operators(names, tensors, stored, known, {IMAGE, *stored, *beside.values()})
     for stated in graph.tables(3, MOST_NODES):
-        op, gives = codes[stated.scalar(0, "I")], stated.numbers(2, "i4").tolist()
-        sources = [place for place in stated.numbers(1, "i4").tolist() if place >= 0]
-        for source in sources:
-            # Stored without numbers, as the shape of a scalar is.
-            if source not in known and 0 in tensors[source].numbers(0, "i4"):
-                stored[names[source]] = _array(names[source], tensors[source], np.zeros(0, np.uint8), budget)
-                known[source] = names[source], 0
-        lacking = next((names[place] for place in sources if place not in known), None)
-        if lacking is not None:
-            raise ValueError(f"{op} reads '{lacking}', which no operator before it gives")
-        inputs = tuple(known[place] for place in sources)
-        if op in ("DEQUANTIZE", "DENSIFY") and inputs[0][0] in stored:
-            known[gives[0]] = inputs[0]  # its numbers are real and all there already
-            continue
-        whole = next((place for place in gives if _scales(tensors[place]) is not None), None)
-        if whole is not None:
-            raise Unread(f"{_WHOLE}: '{names[whole]}', which {op} gives, is in whole numbers", _REAL)
-        name = own_name(_title(names, sources, gives, op), len(operators), taken)
-        options = stated.table(4)
-        place = _ACTIVATED.get(op)
-        activation = (
-            _ACTIVATIONS[options.scalar(place, "b")] if options is not None and place is not None else ""
-        )
-        if activation:
-            inner = own_name(f"{name}:linear", len(operators), values)
-            operators.append(Operator(name, op, inputs, (), options, inner))
-            name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
-        operators.append(Operator(name, op, inputs, tuple(names[place] for place in gives), options))
-        known |= {given: (name, place) for place, given in enumerate(gives)}
-    ends = tuple(known[place] for place in graph.numbers(2, "i4").tolist() if place in known)
+        reader.read(stated, codes[stated.scalar(0, "I")])
     if any(_scales(tensors[place]) is not None for place in images):
         raise Unread(f"{_WHOLE}: its image is in whole numbers", _REAL)
     sides = _sides(tensors[image]) if image is not None else ()
     real = all(tensors[place].scalar(1, "b") == _REAL_TYPE for place in beside)
-    problem = None if real and sides and sides[0] in (None, 1) else EXPECTED
-    sizes = {name: _sides(tensors[place]) for place, name in beside.items()}
-    return Model(tuple(operators), stored, rounded, ends, sides, sizes, problem)
+    return Model(
+        operators=tuple(reader.operators),
+        stored=stored,
+        rounded=any(_scales(tensor) for name, tensor in zip(names, tensors, strict=True) if name in stored),
+        ends=tuple(known[place] for place in graph.numbers(2, "i4").tolist() if place in known),
+        sides=sides,
+        beside={name: _sides(tensors[place]) for place, name in beside.items()},
+        problem=None if real and sides and sides[0] in (None, 1) else EXPECTED,
+    )
+
+
+def _stored(
+    data: bytes,
+    names: Sequence[str],
+    tensors: Sequence[Table],
+    buffers: Sequence[Table],
+    readers: Mapping[int, Collection[str]],
+) -> dict[str, Array]:
+    """The tensors that have numbers in the file, by name."""
+    found, budget = dict[str, Array](), most_bytes(len(data))
+    for place, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
+        content = _content(data, buffers, tensor.scalar(2, "I"))
+        if content is None:
+            continue
+        found[name] = array = _array(name, tensor, content, budget, readers.get(place, ()))
+        budget -= array.nbytes if array.base is None else 0
+        if budget < 0:
+            raise ValueError("its tensors unpack to more than the file can hold")
+    return found
+
+
+def _beside(names: Sequence[str], places: Collection[int]) -> dict[int, str]:
+    """What inputs beside the image are called."""
+    taken = {IMAGE, *(name for place, name in enumerate(names) if place not in places)}
+    return {place: own_name(_word(names[place]), place, taken) for place in places}
+
+
+@dataclass
+class _Operators:
+    """The operators so far.
+
+    Attributes:
+        names: of the tensors.
+        stored: the tensors that have numbers.
+        known: the values so far, by the places of their tensors.
+        taken: names that no operator gets.
+    """
+
+    names: Sequence[str]
+    tensors: Sequence[Table]
+    stored: dict[str, Array]
+    known: dict[int, Reference]
+    taken: set[str]
+    operators: list[Operator] = field(default_factory=list)
+    inner: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inner = {*self.names, *self.taken}
+
+    def read(self, stated: Table, op: str) -> None:
+        gives = stated.numbers(2, "i4").tolist()
+        sources = [place for place in stated.numbers(1, "i4").tolist() if place >= 0]
+        inputs = tuple(self._source(place, op) for place in sources)
+        if op in ("DEQUANTIZE", "DENSIFY") and inputs[0][0] in self.stored:
+            self.known[gives[0]] = inputs[0]  # its numbers are real and all there already
+            return
+        whole = next((place for place in gives if _scales(self.tensors[place]) is not None), None)
+        if whole is not None:
+            raise Unread(f"{_WHOLE}: '{self.names[whole]}', which {op} gives, is in whole numbers", _REAL)
+        name = own_name(_title(self.names, sources, gives, op), len(self.operators), self.taken)
+        options, names = stated.table(4), tuple(self.names[place] for place in gives)
+        if activation := _activation(op, options):
+            inner = own_name(f"{name}:linear", len(self.operators), self.inner)
+            self.operators.append(Operator(name, op, inputs, (), options, inner))
+            name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
+        self.operators.append(Operator(name, op, inputs, names, options))
+        self.known |= {given: (name, place) for place, given in enumerate(gives)}
+
+    def _source(self, place: int, op: str) -> Reference:
+        """A value that an operator reads, or a tensor that is stored without numbers, as the shape of a
+        scalar is.
+        """
+        name, tensor = self.names[place], self.tensors[place]
+        if place not in self.known and 0 in tensor.numbers(0, "i4"):
+            self.stored[name] = _array(name, tensor, np.zeros(0, np.uint8), 0)
+            self.known[place] = name, 0
+        if place not in self.known:
+            raise ValueError(f"{op} reads '{name}', which no operator before it gives")
+        return self.known[place]
+
+
+def _activation(op: str, options: Table | None) -> str:
+    """The activation that an operator states inside it; none is empty."""
+    place = _ACTIVATED.get(op)
+    return "" if options is None or place is None else _ACTIVATIONS[options.scalar(place, "b")]
 
 
 def _content(data: bytes, buffers: Sequence[Table], place: int) -> Array | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ IMAGE = "image"
 _CHAINS = frozenset(
     {"Sequential", "DataParallel", "DataParallelTable", "Inception", "NoBackprop", "Decorator"}
 )
+_TABLES = ("ConcatTable", "Concat", "DepthConcat", "ParallelTable", "MapTable")
 _THROUGH = frozenset({"Identity", "Copy", "Contiguous", "GradientReversal", "TotalVariation", "WhiteNoise"})
 _HELD = ("weight", "bias", "running_mean", "running_var", "running_std")
 _AS_MODEL = ("model", "net", "network", "module")
@@ -118,69 +119,81 @@ def read_network(module: Thing) -> Network:
     """Raises ValueError where modules do not fit, or there are too many of them. RecursionError: they hold
     each other.
     """
-    layers, tensors, names = list[Layer](), dict[str, Array](), dict[int, str]()
-    passed: list[tuple[LeftOut, Reference]] = []
-    left = MOST_NODES
+    reader = _Reader()
+    ends = tuple(dict.fromkeys(_flat(reader.run(module, "", (IMAGE, 0)))))
+    return Network(tuple(reader.layers), reader.tensors, ends, tuple(reader.passed))
 
-    def run(module: Any, path: str, value: Flow) -> Flow:
-        nonlocal left
-        left -= 1
-        if left < 0 or not isinstance(module, Thing):
-            raise ValueError(
-                f"module {path or 'of the file'} is none of nn's" if left >= 0 else "it has too many modules"
-            )
+
+@dataclass
+class _Reader:
+    """The layers so far.
+
+    Attributes:
+        names: of tensors, by the identity of their arrays.
+        left: how many modules may follow.
+    """
+
+    layers: list[Layer] = field(default_factory=list)
+    tensors: dict[str, Array] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
+    left: int = MOST_NODES
+
+    def run(self, module: Any, path: str, value: Flow) -> Flow:
+        """What a module gives from a value, which may be a table of values."""
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError("it has too many modules")
+        if not isinstance(module, Thing):
+            raise ValueError(f"module {path or 'of the file'} is none of nn's")
         op, fields = module.kind.rpartition(".")[2], module.fields
-        inner = _modules(fields)
         if op in _CHAINS:
-            for place, each in enumerate(inner[: 1 if op.startswith("DataParallel") else None], 1):
-                value = run(each, _within(path, place), value)
+            for place, each in enumerate(_modules(fields)[: 1 if op.startswith("DataParallel") else None], 1):
+                value = self.run(each, _within(path, place), value)
             return value
-        if op in ("ConcatTable", "Concat", "DepthConcat"):
-            values: list[Flow] = [
-                run(each, _within(path, place), value) for place, each in enumerate(inner, 1)
-            ]
-            return values if op == "ConcatTable" else add(path, op, values, fields)
-        if op in ("ParallelTable", "MapTable") and isinstance(value, list) and inner:
-            each_by = inner if op == "ParallelTable" else inner[:1] * len(value)
-            if len(each_by) != len(value):
-                raise ValueError(f"module {path}: {len(each_by)} modules of {len(value)} values")
-            return [
-                run(each, _within(path, place), value[place - 1]) for place, each in enumerate(each_by, 1)
-            ]
+        if op in _TABLES:
+            return self._table(op, fields, path, value)
+        if op == "FlattenTable":
+            return list(_flat(value))
         if op == "SelectTable" and isinstance(value, list):
             index = int(fields.get("index", 1))
             return value[index - 1 if index > 0 else index]
-        if op == "FlattenTable":
-            return list(_flat(value))
         if op in ("Dropout", "SpatialDropout") and (fields.get("v2") is True or not fields.get("p")):
             rate = fields.get("p")
             layer = LeftOut(path or op, op, float(rate) if isinstance(rate, int | float) else None)
-            passed.extend((layer, each) for each in _flat(value))
+            self.passed.extend((layer, each) for each in _flat(value))
             return value
         if op in _THROUGH:
             return value
-        return add(path, op, value if isinstance(value, list) else [value], fields)
+        return self._add(path, op, value if isinstance(value, list) else [value], fields)
 
-    def add(path: str, op: str, values: Sequence[Flow], fields: Table) -> Reference:
+    def _table(self, op: str, fields: Table, path: str, value: Flow) -> Flow:
+        """What modules give one beside the other: each of the whole value, or each of its own."""
+        modules = _modules(fields)
+        if op in ("ConcatTable", "Concat", "DepthConcat"):
+            given = [value] * len(modules)
+        elif isinstance(value, list) and modules:
+            given, modules = value, modules[:1] * len(value) if op == "MapTable" else modules
+        else:
+            return self._add(path, op, value if isinstance(value, list) else [value], fields)
+        if len(modules) != len(given):
+            raise ValueError(f"module {path}: {len(modules)} modules of {len(given)} values")
+        values: list[Flow] = [
+            self.run(module, _within(path, place), each)
+            for place, (module, each) in enumerate(zip(modules, given, strict=True), 1)
+        ]
+        return self._add(path, op, values, fields) if op in ("Concat", "DepthConcat") else values
+
+    def _add(self, path: str, op: str, values: Sequence[Flow], fields: Table) -> Reference:
         name, held = path or op, dict[str, str]()
         for role in _HELD:
             array = fields.get(role)
             if isinstance(array, np.ndarray) and array.size:
-                held[role] = names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
-                tensors[held[role]] = array
-        layers.append(
-            Layer(
-                name,
-                op,
-                tuple(_flat(list(values))),
-                {str(key): each for key, each in fields.items()},
-                Members(held),
-            )
-        )
+                held[role] = self.names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
+                self.tensors[held[role]] = array
+        own = {str(key): each for key, each in fields.items()}
+        self.layers.append(Layer(name, op, tuple(_flat(list(values))), own, Members(held)))
         return name, 0
-
-    ends = tuple(dict.fromkeys(_flat(run(module, "", (IMAGE, 0)))))
-    return Network(tuple(layers), tensors, ends, tuple(passed))
 
 
 def _modules(fields: Table) -> list[Any]:
