@@ -7,10 +7,12 @@ nothing is guessed.
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -41,6 +43,9 @@ class Unknown(NamedTuple):
     name: str
     least: int = 1
     rounded: Open | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 _Product = tuple[Unknown, ...]
@@ -294,10 +299,8 @@ def quotient(number: Dim, by: Dim) -> Dim | None:
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    found: Dim = 1
-    for dim in dims:
-        found = found * dim
-    return found
+    first, *rest = [*dims] or [1]
+    return reduce(operator.mul, rest, first)
 
 
 def known(dims: Iterable[Dim]) -> list[int]:
