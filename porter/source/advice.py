@@ -22,7 +22,7 @@ from porter.recipe import convert_command
 from porter.source.by_recipe import open_with_origin
 from porter.source.fitting.candidate import Candidate
 from porter.source.likeliest import Likeliest
-from porter.source.origin import as_stated, origin_of
+from porter.source.origin import KnownOrigin, as_stated
 from porter.source.ports_beside import convert_trained, ports_of
 from porter.source.ranking.rank import LIKELY, rank
 from porter.source.wishes import Wishes
@@ -34,7 +34,7 @@ _KEEPING: Mapping[str | None, str] = {
 """What saves a model with its graph, by the framework of its code."""
 
 
-def advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> MappingError:
+def advised(error: MappingError, candidate: Candidate, known: KnownOrigin, wishes: Wishes) -> MappingError:
     """The error of a file that is not the variant, with what would help."""
     whole = "give the whole model (.keras, SavedModel), or a file without the layers after the network"
     otherwise = _by_its_graph(candidate) or whole
@@ -42,22 +42,20 @@ def advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> Mappin
         error.message,
         where=error.where,
         next=f"no {MAP} settles it: {otherwise}" if error.maps else error.next,
-        maps=[setting for setting in error.maps if _works(candidate, wishes, setting)],
+        maps=[setting for setting in error.maps if _works(candidate, known, wishes, setting)],
     )
     tried.next = _advice(tried, candidate)
     return tried
 
 
-def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
+def _works(candidate: Candidate, known: KnownOrigin, wishes: Wishes, setting: str) -> bool:
     """Whether a setting of `--map` opens the file, in place of those for its node: what stands beside a head
     can make it fail.
     """
     node = setting.rpartition("=")[2]
     others = (given for given in wishes.map if given.rpartition("=")[2] != node)
     try:
-        open_with_origin(
-            candidate, origin_of(candidate, wishes.origin), replace(wishes, map=(*others, setting))
-        )
+        open_with_origin(candidate, known, replace(wishes, map=(*others, setting)))
     except PorterError:
         return False
     return True

@@ -94,10 +94,11 @@ def _no_background(opened: Opened, wishes: Wishes) -> tuple[str, ...]:
 def _as_member(checkpoint: Checkpoint, member: Member, wishes: Wishes) -> Opened:
     """Opens a file as the variant that is asked for."""
     candidate = Candidate.of(member, checkpoint)
+    known = origin_of(candidate, wishes.origin)
     try:
-        opened = _with_config(open_with_origin(candidate, origin_of(candidate, wishes.origin), wishes))
+        opened = _with_config(open_with_origin(candidate, known, wishes))
     except MappingError as error:
-        raise advised(error, candidate, wishes) from None
+        raise advised(error, candidate, known, wishes) from None
     return replace(opened, warnings=(*undecided(opened, checkpoint.path), *opened.warnings))
 
 

@@ -18,7 +18,7 @@ from porter.frameworks.dialects import Dialect
 from porter.graph import OF_LOGITS, Graph, channels_of, head_of, ops, shapes, tensor_shapes, with_classes
 from porter.graph.difference import site_differences
 from porter.padding import Size
-from porter.recipe import NodeNames, layer_names, tap_names
+from porter.recipe import NodeNames, tap_names
 from porter.recipe.names import tensor_names
 from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
@@ -76,7 +76,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     size = file.built_size or member.native_size()
     _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, folded.values(), size)
-    layers = layer_names(member, draft)
+    layers = candidate.layers
     background = end.own and "drop_background" in layers[draft.output].transforms
     drops = background and not keep_background
     graph = grafted.graph
@@ -91,7 +91,8 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         if isinstance(graph.by_path[path].op, ops.Affine)
         for tensor in file.by_name[layer].tensors.values()
     }
-    plain, shown = not differences and not folded and grafted.plain, tap_names(member, draft)
+    plain = not differences and not folded and grafted.plain
+    shown = tap_names(member, draft, layers) if plain else {}
     rest = _left_out(file, end)
     left = (f"left out, because the head does not read them: {some(rest)}",) if rest else ()
     other = f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
@@ -109,7 +110,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
         given=given_by(file, grafted.layers, shaped=False),
-        reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
+        reference_taps={path: name for path, name in shown.items() if path in graph.by_path},
         reference_names=_reference_names(graph, candidate.dialect, layers, names) if plain else {},
         folded=folded,
         differences=len(differences),

@@ -13,10 +13,9 @@ from porter.base.commands import INSPECT
 from porter.base.errors import MappingError, some
 from porter.base.options import MAP
 from porter.filegraph.checkpoint import Checkpoint
-from porter.graph import Graph, channels_of, is_depthwise, tensor_shapes, with_classes
+from porter.graph import Graph, channels_of, tensor_shapes, with_classes
 from porter.recipe import LayerName, NodeNames, Zoo, options_of, tap_names
 from porter.recipe.fixed import holds
-from porter.recipe.names import tensor_names
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit, StandIn, placed, shape_text
 from porter.source.fitting.grafting import POOL
@@ -79,11 +78,10 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     _expect_cover(located, [name for name in located.unexpected if name not in ignored], places, candidate)
     _assert_ignored_values(zoo, checkpoint, ignored)
     found, unused, averaged = prefer_averages(located.tensors, checkpoint.tensors, dialect.AVERAGE_SUFFIX)
-    taps, row = tap_names(member, draft), headed.row
+    taps, row = tap_names(member, draft, candidate.layers), headed.row
     stand_in = None
     if head.layer is None or row:
-        spelling = _spelling(candidate, headed.layers, located)
-        tensors = stand_in_head(candidate, naming.reference_layers[last], spelling)
+        tensors = stand_in_head(candidate, naming.reference_layers[last], located.spelling)
         stand_in = StandIn(tensors, taps[draft.output], without_head(draft).output)
     joined = (f"the head's dense layers are joined as {MAP} says: {chosen.text}",) if chosen and row else ()
     adapted = adapted_names(headed.named, naming.reference_layers, checkpoint)
@@ -201,19 +199,6 @@ def _expect_cover(
     problem = _two_lists(located, unexpected, places) + (f"; '{flat}' reads a map, flattened" if flat else "")
     next = POOL if flat else f"{INSPECT.advise(file=candidate.checkpoint.path)} ranks what it could be"
     raise MappingError(problem, where=str(candidate.checkpoint.path), next=next)
-
-
-def _spelling(candidate: Candidate, layers: NodeNames, located: Located) -> int:
-    """The index of the framework's name for a kernel that the file uses."""
-    for (path, role), name in located.tensors.items():
-        names = tensor_names(candidate.dialect, candidate.graph, path, layers[path])[role]
-        if (
-            role == "kernel"
-            and name in names
-            and not is_depthwise(candidate.graph, candidate.graph.by_path[path])
-        ):
-            return names.index(name)
-    return 0
 
 
 def _generation_warnings(current: Zoo, older: Zoo, generation: str | None) -> tuple[str, ...]:

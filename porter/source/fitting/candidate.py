@@ -12,7 +12,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.files import is_published
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, Node, head_of
-from porter.recipe import Member, expand, expect_head, layer_names
+from porter.recipe import Member, NodeNames, expand, expect_head, layer_names
 from porter.recipe.twins import Twin, alike, twins_of
 from porter.source.fitting.alignment import Alignment, align
 from porter.source.fitting.locating import Located, locate
@@ -47,19 +47,23 @@ class Candidate:
         return head_of(self.graph)
 
     @cached_property
+    def layers(self) -> NodeNames:
+        """The zoo's names of the graph's layers."""
+        return layer_names(self.member, self.graph)
+
+    @cached_property
     def naming(self) -> Naming:
         """The file's names of the graph's layers."""
-        return name_layers(self.member, self.graph, self.checkpoint, self.mapped)
+        return name_layers(self.member, self.graph, self.layers, self.checkpoint, self.mapped)
 
     @cached_property
     def head_kernels(self) -> frozenset[str]:
         """The zoo's names of its head's kernel, of today's code and of older code."""
         expect_head(self.member.recipe, self.graph)
-        tables = (
-            layer_names(self.member, self.graph, label) for label in (None, *self.member.zoo.generations)
-        )
+        older = (layer_names(self.member, self.graph, label) for label in self.member.zoo.generations)
         names = (
-            self.dialect.tensor_names(self.graph, self.head, table[self.head.path].name) for table in tables
+            self.dialect.tensor_names(self.graph, self.head, table[self.head.path].name)
+            for table in (self.layers, *older)
         )
         return frozenset(name for roles in names for name in roles["kernel"])
 

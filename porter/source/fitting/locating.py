@@ -17,7 +17,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras.classes import CLASSES
 from porter.formats.keras.scaling import normalising, statistics
 from porter.frameworks.dialects import get_dialect
-from porter.graph import Affine, Graph, channels_of, tensor_shapes
+from porter.graph import Affine, Graph, channels_of, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, NodeNames, Zoo
 from porter.recipe.names import tensor_names
 from porter.source.fitting.fit import CONSTANTS, TensorKey
@@ -42,12 +42,14 @@ class Located:
         unexpected: source tensors that no node uses and no rule ignores, without the moving averages of those
             in `tensors`.
         ignored: source tensor name to the reason.
+        spelling: the index of the framework's name for a kernel that the file has.
     """
 
     tensors: Mapping[TensorKey, str]
     missing: Mapping[str, Missing]
     unexpected: tuple[str, ...]
     ignored: Mapping[str, str]
+    spelling: int
 
 
 def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) -> Located:
@@ -59,7 +61,7 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
         MappingError: a node has no name.
     """
     dialect, sources = get_dialect(zoo.framework), dict[TensorKey, str]()
-    missing: dict[str, Missing] = {}
+    missing, spellings = dict[str, Missing](), list[int]()
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
             raise MappingError(
@@ -70,6 +72,8 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
             present = [name for name in names if name in checkpoint.tensors]
             if present:
                 sources[path, role] = present[0]
+                if role == "kernel" and not is_depthwise(graph, graph.by_path[path]):
+                    spellings.append(names.index(present[0]))
             elif role in roles:
                 missing[names[0]] = Missing(path, roles[role])
     used = {*sources.values(), *(f"{name}{dialect.AVERAGE_SUFFIX}" for name in sources.values())}
@@ -83,7 +87,8 @@ def locate(graph: Graph, layers: NodeNames, zoo: Zoo, checkpoint: Checkpoint) ->
             missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
             held = (name for name in (*needed, count) if name in rest)
             ignored |= dict.fromkeys(held, CONSTANTS.format(path))
-    return Located(sources, missing, tuple(sorted({*rest} - ignored.keys())), ignored)
+    unexpected = tuple(sorted({*rest} - ignored.keys()))
+    return Located(sources, missing, unexpected, ignored, spellings[0] if spellings else 0)
 
 
 def adapted_tensors(layer: LayerName) -> tuple[str, ...]:

@@ -106,15 +106,17 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     return mapped
 
 
-def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str]) -> Naming:
+def name_layers(
+    member: Member, graph: Graph, current: NodeNames, checkpoint: Checkpoint, mapped: Mapping[str, str]
+) -> Naming:
     """The table of names and the prefix under which `checkpoint` holds most of the graph's tensors.
 
     Args:
+        current: the zoo's names, of today's code.
         mapped: node to source layer, from `--map`; a node that is not the head also decides the prefix.
     """
     expect_head(member.recipe, graph)
-    dialect, current = get_dialect(member.zoo.framework), layer_names(member, graph)
-    tables: dict[str | None, NodeNames] = {None: current}
+    dialect, tables = get_dialect(member.zoo.framework), dict[str | None, NodeNames]({None: current})
     if checkpoint.counted:
         convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
         counted = dialect.counted_layers(

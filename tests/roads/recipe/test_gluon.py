@@ -18,7 +18,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.source.fitting.names_in_file import name_layers
+from porter.source.fitting.candidate import Candidate
 from porter.verification.verdict import Verdict
 from tests.support.mxnet_runs import expect_given, gluon_name, needs_mxnet, write_gluon
 
@@ -85,7 +85,7 @@ def test_a_network_may_be_the_second_of_its_process(prefix: str, tmp_path: Path)
         for name, shape in parameters("mobilenet_v1_0.25", "save_params")
     }
     member = find_recipe("mobilenet_v1").member("mobilenet_v1_0.25", "gluon")
-    naming = name_layers(member, expand(member), Checkpoint(tmp_path, "mxnet", "mxnet", arrays), {})
+    naming = Candidate.of(member, Checkpoint(tmp_path, "mxnet", "mxnet", arrays)).naming
     assert (naming.generation, naming.layers["block1/pointwise/conv"].name) == (
         "save_params",
         f"{prefix}conv4",
