@@ -101,11 +101,12 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin |
 
 
 def _fit(candidate: Candidate, wishes: Wishes) -> Fit:
+    candidate = candidate.with_map(wishes.map)
     if candidate.checkpoint.graph is None:
-        return fit_by_names(candidate, wishes)
+        return fit_by_names(candidate, wishes.background)
     from porter.source.fitting.by_graph import fit_by_graph  # most files hold only weights
 
-    return fit_by_graph(candidate, wishes)
+    return fit_by_graph(candidate, wishes.background)
 
 
 def _other_zoo_warning(publisher: Member | None, asked: Member) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
@@ -24,26 +23,27 @@ from porter.source.fitting.alignment import Alignment, describe
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, TensorKey, given_by, stored_tensors
 from porter.source.fitting.grafting import End, Grafted, graft
-from porter.source.fitting.names_in_file import lists_tensors, parse_map
-from porter.source.wishes import NONE, Wishes
+from porter.source.fitting.names_in_file import lists_tensors
 
 AFTER = "the file's graph does not use it for the logits"
 
 
-def fit_by_graph(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
-    """Fits a variant to a file that carries its graph. The file's own output is the head, unless `wishes.map`
+def fit_by_graph(candidate: Candidate, keep_background: bool = False) -> Fit:
+    """Fits a variant to a file that carries its graph. The file's own output is the head, unless `--map`
     chooses another layer of the file: LAYER=head/logits.
+
+    Args:
+        keep_background: see porter.source.wishes.Wishes.
 
     Raises:
         MappingError: the graphs differ, or the file's graph has several outputs or a layer that porter has no
             op for; `maps` lists the layers that can be the head.
     """
     output = candidate.graph.output
-    candidate = replace(candidate, mapped=parse_map(wishes.map, candidate.graph)) if wishes.map else candidate
 
     def fitted(chosen: str | None) -> Fit:
         end = _find_end(candidate.alignment, candidate.checkpoint, chosen, candidate.head_kernels)
-        return _fit(candidate, end, wishes.background)
+        return _fit(candidate, end, keep_background)
 
     try:
         return fitted(candidate.mapped.get(output))

@@ -39,25 +39,25 @@ from porter.source.fitting.locating import (
     prefer_averages,
     with_adapted,
 )
-from porter.source.fitting.names_in_file import Naming, parse_map
-from porter.source.wishes import NONE, Wishes
+from porter.source.fitting.names_in_file import Naming
 
 SCALES = "of a layer that scales the input; the file does not say what it computes"
 
 
-def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
+def fit_by_names(candidate: Candidate, keep_background: bool = False) -> Fit:
     """Fits a variant to a file of weights by the zoo's names.
+
+    Args:
+        keep_background: see porter.source.wishes.Wishes.
 
     Raises:
         MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be
             found.
     """
     checkpoint, current, last = candidate.checkpoint, candidate.member.zoo, candidate.head.path
-    mapped = parse_map(wishes.map, candidate.graph)
-    chosen = parse_head(mapped[last]) if last in mapped else None
+    chosen = parse_head(candidate.mapped[last]) if last in candidate.mapped else None
     if chosen is not None:
-        mapped[last] = chosen.layers[-1]
-    candidate = replace(candidate, mapped=mapped) if mapped else candidate
+        candidate = replace(candidate, mapped={**candidate.mapped, last: chosen.layers[-1]})
     naming = candidate.naming
     naming.expect_one(str(checkpoint.path))
     candidate = candidate.at(naming.generation)
@@ -65,7 +65,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     zoo = member.zoo
     plain = candidate.located if zoo is current else locate(draft, naming.layers, zoo, checkpoint)
     head = Heads(candidate, naming.layers[last], plain.unexpected, chosen).find()
-    headed = _with_head(candidate, naming, head, chosen, wishes.background)
+    headed = _with_head(candidate, naming, head, chosen, keep_background)
     located = (
         plain if headed.as_drafted(draft, naming) else locate(headed.graph, headed.named, zoo, checkpoint)
     )
@@ -95,7 +95,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
         source_classes=head.rows,
         own_head=head.own,
         head=head.layer.name if head.layer else None,
-        background=headed.background and wishes.background,
+        background=headed.background and keep_background,
         activation=_activation(zoo, head.rows),
         reference_taps={
             path: name for path, name in taps.items() if path in headed.graph.by_path and path not in row

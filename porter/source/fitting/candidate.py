@@ -16,7 +16,7 @@ from porter.recipe import Member, NodeNames, expand, expect_head, layer_names
 from porter.recipe.twins import Twin, alike, twins_of
 from porter.source.fitting.alignment import Alignment, align
 from porter.source.fitting.locating import Located, locate
-from porter.source.fitting.names_in_file import Naming, name_layers
+from porter.source.fitting.names_in_file import Naming, name_layers, parse_map
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,14 @@ class Candidate:
         """The nodes of the file's graph that can be those of the variant's."""
         assert self.checkpoint.graph is not None
         return align(self.graph, self.checkpoint.graph, self.member.native_size())
+
+    def with_map(self, settings: tuple[str, ...]) -> Candidate:
+        """The candidate with the file's layers as `--map` says.
+
+        Raises:
+            UsageError: as `parse_map`.
+        """
+        return replace(self, mapped=parse_map(settings, self.graph)) if settings else self
 
     def at(self, generation: str | None) -> Candidate:
         """The variant as an older generation of the zoo's code has it (Member.at)."""

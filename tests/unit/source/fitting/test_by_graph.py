@@ -36,7 +36,6 @@ from porter.source.fitting.by_graph import fit_by_graph
 from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit
 from porter.source.fitting.grafting import OUTSIDE, POOL, UP_TO
-from porter.source.wishes import Wishes
 from tests.support.source.file_graphs import appended, as_file, changed, inserted, layer_of
 
 RECIPE = find_recipe("mobilenet_v2")
@@ -53,7 +52,7 @@ def fit(file: FileGraph, *settings: str, variant: str = "mobilenet_v2", zoo: str
         Checkpoint(Path("a"), "any", None, {name: np.zeros(1) for name in names}, graph=file),
         find_recipe(variant),
     )
-    return fit_by_graph(Candidate.of(recipe.member(variant, zoo), checkpoint), Wishes(map=settings))
+    return fit_by_graph(Candidate.of(recipe.member(variant, zoo), checkpoint).with_map(settings))
 
 
 def dense(name: str, units: int) -> FileNode:

@@ -21,7 +21,6 @@ from porter.source.fitting.candidate import Candidate
 from porter.source.fitting.fit import Fit
 from porter.source.fitting.grafting import POOL
 from porter.source.opened import read_tensors
-from porter.source.wishes import Wishes
 from tests.support.arrays import Array
 
 RECIPE = find_recipe("mobilenet_v2")
@@ -48,9 +47,8 @@ def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
 def fit(zoo: str, tensors: Tensors, *settings: str, keep_background: bool = False) -> Fit:
     found = RECIPE.zoo(zoo, "mobilenet_v2")
     checkpoint = Checkpoint(Path("a file"), "memory", found.framework, tensors)
-    return fit_by_names(
-        Candidate.of(Member(RECIPE, "mobilenet_v2", found), checkpoint), Wishes(keep_background, settings)
-    )
+    candidate = Candidate.of(Member(RECIPE, "mobilenet_v2", found), checkpoint)
+    return fit_by_names(candidate.with_map(settings), keep_background)
 
 
 def prefixed(tensors: Tensors, prefix: str) -> dict[str, Array]:
