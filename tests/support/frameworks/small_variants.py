@@ -4,8 +4,10 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from porter.base.dtypes import Dtype
@@ -14,14 +16,19 @@ from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, shapes
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY
-from porter.recipe import Member, Recipe, expand, recipes_folder
+from porter.recipe import Member, Recipe, expand, find_recipe, recipes_folder
+from porter.verification.inputs import PIXELS, stated_range
 from tests.support.arrays import Array
+from tests.support.random_graphs import difference
 from tests.support.recipe.recipes import all_recipes
+from tests.support.standin import smooth_images
+from tests.support.standin_files import standin_graph, standin_tensors
 
 LEAST = ("0.25", "0.35", "0.5", "x0_5", "small", "18", "20", "50", "11", "121", "1_1")
 """What the names of small variants end with or have."""
 ODD, LARGER = (139, 129), (225, 263)
 """LARGER is for networks whose maps would be too small."""
+DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 
 REFUSED = {
     "caffe": {
@@ -77,7 +84,44 @@ def takes(graph: Graph, size: tuple[int, int]) -> bool:
         return False
 
 
-def by_torch(graph: Graph, tensors: Tensors, images: Array, dtype: Dtype) -> Array:
+@dataclass(frozen=True)
+class Case:
+    """A plan of a network with images, and what torch computes of these.
+
+    Attributes:
+        name: for messages.
+        wanted: in double precision.
+        limits: how far another program's values may be from these, by the type that it computes in.
+    """
+
+    name: str
+    plan: Plan
+    tensors: Tensors
+    images: Array
+    wanted: Array
+    limits: Mapping[Dtype, float]
+
+
+def cases(architecture: str, destination: Destination) -> Iterator[Case]:
+    """Small variants of a recipe, in each zoo and at each size, whose outputs tell images apart and are not
+    made of their rounding: EfficientNets answer images that are much brighter than others at random.
+    """
+    for member in small(find_recipe(architecture)):
+        variant, zoo = member.variant, member.zoo.name
+        graph, tensors = standin_graph(variant, zoo), standin_tensors(variant, zoo)
+        for plan, sizes in plans(graph, member.native_size(), destination):
+            for size in sizes:
+                images = smooth_images(graph.channels, size, 10, 2)
+                if stated_range(graph, None) is PIXELS:
+                    images = 64 * images + 128
+                wanted, rounded = (_by_torch(graph, tensors, images, dtype) for dtype in DTYPES)
+                rounding = difference(rounded, wanted)
+                assert wanted.std(0).mean() > 0.01 * np.abs(wanted).mean() and rounding <= 1e-4
+                limits = dict(zip(DTYPES, (1e-10, max(1e-5, 4 * rounding)), strict=True))
+                yield Case(f"{variant} of {zoo} at {size}", plan, tensors, images, wanted, limits)
+
+
+def _by_torch(graph: Graph, tensors: Tensors, images: Array, dtype: Dtype) -> Array:
     torch = get_destination("torch")
     size = images.shape[2], images.shape[3]
     model = torch.ENGINE.build(make_plan(graph, size, torch.CAPABILITIES), tensors, {}, dtype)
