@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 # TensorFlow itself takes oneDNN on some processors only; on others its CPU has no convolution with channels
 # first, and rounds more.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-# What JAX compiles for a test runs a few times only: optimising it takes longer. Without any optimising
-# TensorFlow's grouped convolutions, which XLA compiles too, take minutes.
+# What XLA compiles for a test runs a few times only: optimising it takes longer. JAX can do without any;
+# TensorFlow's grouped convolutions, which XLA compiles too, would take minutes.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false",
 )
 load_triton()  # before the tests that import Keras themselves
 
