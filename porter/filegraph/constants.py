@@ -259,10 +259,11 @@ def gather(x: Numbers, place: int, places: Sequence[int]) -> Numbers:
     return x.take([place_of(each, size) for each in places], place)
 
 
-def pad(x: Numbers, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Numbers:
+def pad(x: Numbers, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0) -> Numbers:
     widths = [(0, 0)] * x.ndim
     for place, pair in pairs.items():
-        widths[place_of(place, x.ndim)] = pair
+        before, after = known(pair)
+        widths[place_of(place, x.ndim)] = before, after
     expect_room(math.prod(size + sum(pair) for size, pair in zip(x.shape, widths, strict=True)), x)
     return layouts.pad(x, widths, value=fill)
 

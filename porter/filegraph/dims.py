@@ -122,10 +122,39 @@ class Open:
 
     @property
     def bounds(self) -> tuple[_Factor | float, _Factor | float]:
-        """The least and the most that it can be, as far as the signs of its terms tell."""
-        edge = sum(factor * math.prod(unknown.least for unknown in product) for product, factor in self.terms)
-        factors = [factor for product, factor in self.terms if product]
-        return (edge if min(factors) > 0 else -math.inf), (edge if max(factors) < 0 else math.inf)
+        """The least and the most that it can be, as far as the signs of its terms tell, or those of what its
+        quotients are before they are rounded: half of n, rounded down, is at least half of n - 1.
+        """
+        own = _edges(dict(self.terms))
+        least, most = _edges(_unrounded(self.terms, -1))[0], _edges(_unrounded(self.terms, 1))[1]
+        if all(factor.denominator == 1 for _, factor in self.terms):
+            least, most = (
+                end if math.isinf(end) else way(end) for end, way in ((least, math.ceil), (most, math.floor))
+            )
+        return max(own[0], least), min(own[1], most)
+
+
+def _edges(terms: Mapping[_Product, _Factor]) -> tuple[_Factor | float, _Factor | float]:
+    """The least and the most of a sum as the signs of its terms tell them."""
+    edge = sum(factor * math.prod(unknown.least for unknown in product) for product, factor in terms.items())
+    factors = [factor for product, factor in terms.items() if product]
+    return (
+        edge if min(factors, default=0) >= 0 else -math.inf,
+        edge if max(factors, default=0) <= 0 else math.inf,
+    )
+
+
+def _unrounded(terms: Iterable[tuple[_Product, _Factor]], sign: int) -> Mapping[_Product, _Factor]:
+    """A sum that is nowhere smaller (`sign` 1), or nowhere larger (-1), in which no quotient is rounded."""
+    found: dict[_Product, _Factor] = {(): 0}
+    for product, factor in terms:
+        exact, parts = (product[0].rounded if len(product) == 1 else None), 1
+        for each, times in [(product, 1)] if exact is None else exact.terms:
+            found[each] = found.get(each, 0) + times * factor
+            parts = math.lcm(parts, times.denominator)
+        if factor * sign < 0:
+            found[()] -= Fraction(parts - 1, parts) * factor
+    return found
 
 
 Dim = int | Open
@@ -195,13 +224,34 @@ def _divided(number: Any, by: Any) -> tuple[Any, Any]:
     elif number == 0:
         quotient = 0
     else:
-        (product, factor), (last, times) = _terms(number)[-1], by.terms[-1]
+        quotient = _of_sums(number, by)
+    return (quotient * 1.0 if _is_real(number, by) else quotient), number - quotient * by
+
+
+def _of_sums(number: Any, by: Open) -> Any:
+    """The quotient of two sums, as long division finds it.
+
+    Raises:
+        Undecided: something is left.
+    """
+    quotient: Any = 0
+    last, times = max(by.terms, key=_degree)
+    for _ in range(_MOST_TERMS):
+        if number == 0:
+            return quotient
+        product, factor = max(_terms(number), key=_degree)
         left = Counter(product)
         left.subtract(last)
-        quotient = _made({tuple(sorted(left.elements(), key=_name)): factor // times}, False)
-        if min(left.values()) < 0 or quotient * by != number:
-            raise Undecided
-    return (quotient * 1.0 if _is_real(number, by) else quotient), number - quotient * by
+        if min(left.values()) < 0 or factor % times:
+            break
+        part = _made({tuple(sorted(left.elements(), key=_name)): factor // times}, False)
+        quotient, number = quotient + part, number - part * by
+    raise Undecided
+
+
+def _degree(term: tuple[_Product, _Factor]) -> tuple[int, list[str]]:
+    """Orders the terms of a sum as division needs it: a product of both sides by one is in the same order."""
+    return len(term[0]), [each.name for each in term[0]]
 
 
 def _rounded_down(terms: Mapping[_Product, _Factor]) -> Any:
@@ -347,7 +397,9 @@ def whole(number: Any) -> Dim:
 def as_whole(array: Numbers) -> Numbers:
     """A cast to whole numbers."""
     return (
-        of_sizes(np.frompyfunc(whole, 1, 1)(array)) if are_open(array) else np.trunc(array).astype(np.int64)
+        of_sizes(np.frompyfunc(whole, 1, 1)(array))
+        if are_open(array)
+        else np.asarray(np.trunc(array), np.int64)
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,7 @@ from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import Dim, Numbers, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.places import Items, place_of
+from porter.filegraph.resampling import as_large
 from porter.filegraph.views import OF_UNKNOWN_SHAPE, View
 from porter.filegraph.walk import Repeated, Source, Walk, Zeros, within
 from porter.graph import MOST_CONSTANTS, ExtendMap, Rearrange, Tokens, Upsample
@@ -155,10 +157,20 @@ def cut(walk: Walk, node: Node, source: Source, parts: Mapping[int, slice | int]
     """
     blank = None if isinstance(source, View) else walk.blank.get(source)
     sizes = [*(blank or walk.view(source).sizes or ())]
-    parts = {
-        place: _slice(part, sizes[place_of(place, len(sizes))]) if sizes and isinstance(part, slice) else part
-        for place, part in parts.items()
-    }
+    parts, opened = {**parts}, dict[int, tuple[Dim, Dim]]()
+    for place, part in parts.items():
+        if sizes and isinstance(part, slice):
+            size = sizes[place_of(place, len(sizes))]
+            try:
+                parts[place] = _slice(part, size)
+            except Undecided:
+                if blank is not None:
+                    raise
+                opened[place] = _open_ends(part, size)
+    if opened:
+        view = as_large(walk, node, walk.kept(source), opened)
+        rest = {place: part for place, part in parts.items() if place not in opened}
+        return cut(walk, node, view, rest) if rest else view
     for place, part in parts.items():
         if sizes and isinstance(part, slice) and isinstance(size := sizes[place], int):
             sizes[place] = len(range(size)[part])
@@ -260,18 +272,38 @@ def _slice(part: slice, size: Dim) -> slice:
     return slice(start, stop, part.step)
 
 
-def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[int]:
+def _open_ends(part: slice, size: Dim) -> tuple[Dim, Dim]:
+    """How many cells less a part of an axis has before and behind it, as numbers of 0 or below.
+
+    Raises:
+        Undecided: the input's size may decide that it has others.
+    """
+    start = 0 if part.start is None else _from_start(part.start, size)
+    stop = size if part.stop is None else _from_start(part.stop, size)
+    if part.step not in (None, 1) or start < 0:
+        raise Undecided
+    return -start, min(stop, size) - size
+
+
+def _from_start(end: Dim, size: Dim) -> Dim:
+    """An end of a part of an axis, counted from the first cell. One that may be below 0 as far as its terms
+    tell is not: the part has as many cells as another map.
+    """
+    with suppress(Undecided):
+        return end + size if end < 0 else end
+    return end
+
+
+def split_sizes(size: Dim, sizes: Sequence[Dim]) -> list[Dim]:
     """The sizes of the parts of an axis, of which -1 is what is left.
 
     Raises:
-        Unsupported: they are not the axis together, or its size is open.
+        Unsupported: they are not the axis together.
     """
-    stated = known(sizes)
-    if isinstance(size, Open):
-        raise Unsupported("of an axis of open size")
-    wanted = [size - sum(each for each in stated if each >= 0) if each < 0 else each for each in stated]
+    stated = [each for each in sizes if isinstance(each, Open) or each >= 0]
+    wanted = [each if isinstance(each, Open) or each >= 0 else size - sum(stated) for each in sizes]
     if sum(wanted) != size:
-        raise Unsupported(f"of {size} cells into {text(stated)}")
+        raise Unsupported(f"of {text([size])} cells into {text(sizes)}")
     return wanted
 
 
@@ -549,12 +581,20 @@ def _stacked(walk: Walk, node: Node, views: Sequence[View], place: int) -> View 
 
 
 def pad(
-    walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0
+    walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], fill: float = 0.0
 ) -> View:
     """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative
     pads crop others.
     """
-    return _padded(walk, node, walk.kept(source), pairs, fill)
+    view, stated, opened = walk.kept(source), dict[int, tuple[int, int]](), dict[int, tuple[Dim, Dim]]()
+    for place, (before, after) in pairs.items():
+        if isinstance(before, Open) or isinstance(after, Open):
+            opened[place] = before, after
+        else:
+            stated[place] = before, after
+    if opened and fill:
+        raise Undecided
+    return _padded(walk, node, as_large(walk, node, view, opened) if opened else view, stated, fill)
 
 
 def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> View:
@@ -570,13 +610,13 @@ def _padded(walk: Walk, node: Node, view: View, pairs: Mapping[int, tuple[int, i
     return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill))
 
 
-def extend(walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[int, int]], mode: Mode) -> View:
+def extend(walk: Walk, node: Node, source: Source, pairs: Mapping[int, tuple[Dim, Dim]], mode: Mode) -> View:
     """Cells of a map's own before and after its rows and columns."""
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None:
         raise Unsupported(f"by {mode} of something else than a map")
-    pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
+    pads = {names[place]: known(pair) for place, pair in pairs.items() if any(pair)}
     if not {*pads} <= {"rows", "columns"}:
         raise Unsupported(f"of {'the batch' if 'batch' in pads else 'channels'} by {mode}")
     if not pads:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import Node
-from porter.filegraph.dims import Dim, Open, ratio, text
-from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.dims import Dim, Open, Undecided, ratio, text
+from porter.filegraph.file_graph import Unsupported, tried
 from porter.filegraph.views import View
 from porter.filegraph.walk import Source, Walk
-from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, Resize, ResizeLike, Upsample
+from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, PadLike, Resize, ResizeLike, Upsample
 from porter.graph.adaptive import alike, windows
-from porter.graph.ops import AXES, Function
+from porter.graph.ops import AXES, Axis, Function, Side
 from porter.padding import LOWEST, Convention, Window
 
 _SAME_SCALE = 1e-12
+_ASYMMETRIC = Resize("nearest", coordinates="asymmetric", rounding="floor")
+"""As torch and ONNX's asymmetric resize take the nearest cell."""
 
 
 def adaptive_pool(walk: Walk, node: Node, value: Value, function: Function, counts: tuple[Dim, Dim]) -> Value:
@@ -85,23 +89,85 @@ def resize(
     elif rows.size and columns.size:
         found = walk.builder.add(node.name, replace(op, size=(rows.size, columns.size)), view.value)
     else:
-        given = tuple(wanted.get(axis, old[axis]) for axis in AXES[1:])
-        like = next(
-            (
-                each.value
-                for each in walk.found.values()
-                if each.value.is_map and _cells(walk, each.value) == given
-            ),
-            None,
-        )
-        if like is None:
-            raise Unsupported("to a size that depends on the input's")
-        if op.mode == "nearest":
+        given = {axis: wanted.get(axis, old[axis]) for axis in AXES[1:]}
+        like = _of_size(walk, given)
+        if op.mode == "nearest" and not (
+            op == _ASYMMETRIC and all(_decided(old[axis], size) for axis, size in given.items())
+        ):
             raise Unsupported("(nearest) to the size of another value, which float32 may round otherwise")
-        found = walk.builder.add(
-            node.name, ResizeLike(op.mode, op.coordinates, op.a, op.inside), view.value, like
-        )
+        how = ResizeLike(op.mode, op.coordinates, op.a, op.inside, op.rounding)
+        found = walk.builder.add(node.name, how, view.value, like)
     return walk.views.laid(found, names)
+
+
+def as_large(walk: Walk, node: Node, view: View, ends: Mapping[int, tuple[Dim, Dim]]) -> View:
+    """A map with so many cells of 0 more before and after its rows and columns, or so many less where they
+    are below 0, of which the input's size decides how many: as many as another map has.
+
+    Raises:
+        Undecided: it may decide whether there are more or less.
+        Unsupported: no map has as many, or these are other axes.
+    """
+    names = walk.views.names(view)
+    if names is None or not view.value.is_map or not {names[place] for place in ends} <= {"rows", "columns"}:
+        raise Unsupported("of something else than the cells of a map, by a size that depends on the input's")
+    value, sizes = view.value, dict(zip(names, view.known_sizes, strict=True))
+    for kind in (PadLike, CropLike):
+        wanted, sides = dict[Axis, Dim](), dict[Axis, Side]()
+        for place, (before, after) in ends.items():
+            axis, more = names[place], before + after
+            if axis != "batch" and _grows(more) == kind.grows:
+                half = more // 2 if kind.grows else -(-more // 2)
+                wanted[axis], sides[axis] = sizes[axis] + more, _side(before, after, half)
+        if wanted:
+            op = kind(sides.get("rows", "none"), sides.get("columns", "none"))
+            value = walk.builder.add(node.name, op, value, _of_size(walk, wanted))
+    return walk.views.laid(value, names)
+
+
+def _grows(more: Dim) -> bool:
+    """Whether there are more cells, not less. Where there may be none, either is right."""
+    with suppress(Undecided):
+        return more >= 0
+    return not more <= 0
+
+
+def _side(before: Dim, after: Dim, half: Dim) -> Side:
+    if before == 0:
+        return "end"
+    if after == 0:
+        return "start"
+    if before != half:
+        raise Undecided
+    return "both"
+
+
+def _of_size(walk: Walk, wanted: Mapping[Axis, Dim]) -> Value:
+    """The last map that has so many rows, columns or both.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    layout = walk.views.layout()
+    places = {layout.index(axis): size for axis, size in wanted.items()}
+    for source, view in reversed(walk.found.items()):
+        sizes = view.sizes or ()
+        if len(sizes) == len(layout) and all(sizes[place] == size for place, size in places.items()):
+            value = tried(partial(walk.value, source))
+            if value is not None and value.is_map:
+                return value
+    raise Unsupported("to a size that depends on the input's")
+
+
+def _decided(old: Dim, new: Dim) -> bool:
+    """Whether torch takes the same nearest cells however it computes the places: a cell more or less than one
+    or several times as many is a multiple of none of them, and up to 3226 cells too far from one for float32.
+    """
+    for times in (1, 2, 4, 8, 16, 32):
+        with suppress(Undecided):
+            if new - old * times >= -1 and old * times - new >= -1:
+                return True
+    return False
 
 
 def _cells(walk: Walk, value: Value) -> tuple[Dim, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce as over
 from inspect import Parameter, signature
+from itertools import pairwise
 from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
@@ -19,7 +20,18 @@ import numpy as np
 from porter.filegraph import arithmetic, constants, moves, patches, products, reductions, resampling
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import N, Node, Reference
-from porter.filegraph.dims import Dim, Numbers, Open, Undecided, are_open, as_real, of_sizes, product, text
+from porter.filegraph.dims import (
+    Dim,
+    Numbers,
+    Open,
+    Undecided,
+    are_open,
+    as_real,
+    known,
+    of_sizes,
+    product,
+    text,
+)
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
@@ -330,9 +342,10 @@ class Tensor:
         and lose the axis.
         """
         parts = moves.split_sizes(self.size(axis), sizes)
-        starts = [sum(parts[:at]) for at in range(len(parts))]
-        cells = [slice(at, at + part) if keep else at for at, part in zip(starts, parts, strict=True)]
-        return [self.cut({axis: each}) for each in cells]
+        ends = [sum(parts[:at]) for at in range(len(parts) + 1)]
+        if keep:
+            return [self.cut({axis: slice(*cells)}) for cells in pairwise(ends)]
+        return [self.cut({axis: at}) for at in known(ends[:-1])]
 
     def split_evenly(self, axis: int, count: int, keep: bool = True) -> list[Tensor]:
         """As `split`, into parts of one size."""

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, permutations
-from typing import Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from porter.base.errors import GraphError
 from porter.filegraph.builder import Builder, Value
@@ -35,6 +35,7 @@ from porter.graph import (
     AsMap,
     ChannelShuffle,
     ConcatChannels,
+    CropMap,
     DepthToSpace,
     Flatten,
     Identity,
@@ -46,6 +47,7 @@ from porter.graph import (
     Upsample,
 )
 from porter.graph.ops import AXES, MOST_AXES, Axis, Merge
+from porter.padding import LARGEST
 
 T = TypeVar("T")
 
@@ -61,6 +63,8 @@ class Piece(NamedTuple):
 
 
 OF_UNKNOWN_SHAPE = "of a value of unknown shape"
+_LETTERS = "abcdefgh"
+"""The axes of an array."""
 _MOST_COPIES = 64
 """Of all channels beside each other: each is an input of a node, however short the file is."""
 Axes = tuple[tuple[Piece, ...], ...]
@@ -689,7 +693,7 @@ class Views:
     def _pieces(self, value: Value) -> list[Piece]:
         """Batch, channels, and the rows and columns of a map, or the axes of an array, each whole."""
         batch = BATCH if self.batch is None else ONLY if self.batch == 1 else self.batch or 1
-        sizes = zip("abcdefgh" if value.is_array else "CHW", value.shape or (), strict=False)
+        sizes = zip(_LETTERS if value.is_array else "CHW", value.shape or (), strict=False)
         return [
             Piece("N", batch),
             *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes),
@@ -706,25 +710,44 @@ class Views:
         return self._open[value.node, axis]
 
     def _computed(self, name: str, axis: str) -> Dim | None:
-        """The rows or columns of a map as its op makes them of those of the maps that it takes; None where
-        that is undecided.
+        """The size of an axis as its op makes it of those of the values that it takes; None where that is
+        undecided.
         """
-        node, place = self.builder.nodes.get(name), "CHW".find(axis)
-        values = [] if node is None else [self.builder.value(each) for each in node.inputs]
-        if (
-            node is None
-            or place < 1
-            or isinstance(node.op, Foreign | Resize)
-            or not all(each.is_map for each in values)
-        ):
+        node, place = self.builder.nodes.get(name), ("CHW" if axis.isupper() else _LETTERS).index(axis)
+        if node is None or isinstance(node.op, Foreign | Resize):
             return None
-        sizes = [tuple(piece.size for piece in self._pieces(value)[1:]) for value in values]
+        values = [self.builder.value(each) for each in node.inputs]
+        sizes = [
+            cast(Sequence[Dim], type(value.shape)(cast(Any, piece.size) for piece in self._pieces(value)[1:]))
+            for value in values
+            if value.shape is not None
+        ]
+        if len(sizes) < len(values):
+            return None
         try:
-            found = node.op.shape(*cast(list[Shape], sizes))[place]
+            found = _shape(node.op, sizes)[place]
         except GraphError:  # of values that a file joins, the sizes are the same
             opened = (each[place] for each in sizes if isinstance(each[place], Open))
             return next(opened, None) if isinstance(node.op, Merge | ConcatChannels) else None
         return found
+
+
+def _shape(op: Op, sizes: Sequence[Sequence[Dim]]) -> Sequence[Dim]:
+    """The shape of what an op makes of values of these sizes.
+
+    Whether a window fits, and anything is left of a crop, is not asked: no graph takes an image for which it
+    is not so. That is, whole strides are added to a map before, and taken off again.
+
+    Raises:
+        GraphError: it depends on the input's size in a way that has no sum.
+    """
+    if not (op.site or isinstance(op, CropMap)):
+        return cast(Sequence[Dim], op.shape(*cast(list[Shape], sizes)))
+    (channels, *cells), strides = sizes[0], op.site.window.stride if op.site else (1, 1)
+    more = [isinstance(size, Open) * 2 * LARGEST for size in cells]
+    large = [size + count * stride for size, count, stride in zip(cells, more, strides, strict=True)]
+    filters, *found = cast(Sequence[Dim], op.shape(cast(Shape, (channels, *large))))
+    return filters, *(size - count for size, count in zip(found, more, strict=True))
 
 
 def _stated(size: Dim) -> int:

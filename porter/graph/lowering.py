@@ -107,8 +107,20 @@ def _response_norm(parts: Parts, op: ops.LocalResponseNorm) -> None:
     parts.end(ops.Multiply(), parts.source, power)
 
 
+def _as_large(parts: Parts, op: ops.AsLarge) -> None:
+    """Pads or a crop of so many cells, which the input's size decides."""
+    ends, (own, wanted) = list[int](), (parts.shapes[path] for path in parts.node.inputs)
+    for side, n, m in zip((op.rows, op.columns), own[1:], wanted[1:], strict=True):
+        more = 0 if side == "none" else abs((m or 0) - (n or 0))
+        before = {"start": more, "both": more // 2}.get(side, 0)
+        ends += before, more - before
+    top, bottom, left, right = ends
+    parts.end((ops.PadMap if op.grows else ops.CropMap)((top, bottom, left, right)), parts.source)
+
+
 LOWERINGS: Mapping[type[Op], Callable[[Parts, Any], None]] = {
     ops.AdaptivePool: pooled,
+    ops.AsLarge: _as_large,
     ops.GlobalPool: _global_pool,
     ops.DepthToSpace: _depth_to_space,
     ops.SpaceToDepth: _space_to_depth,
@@ -134,7 +146,8 @@ def parts_of(
     that of its last part.
 
     Args:
-        known: the shape of every path; those of adaptive pools' maps have no open size.
+        known: the shape of every path; those of maps of adaptive pools, and of maps that are made as large as
+            others, have no open size.
         lacks: whether the destination lacks an op. Parts that it lacks are made of others too.
 
     Raises:

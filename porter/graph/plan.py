@@ -14,6 +14,7 @@ from porter.graph.graph import Graph, Node, input_shapes, nonnegative_paths, sha
 from porter.graph.lowering import parts_of
 from porter.graph.ops import (
     AdaptivePool,
+    AsLarge,
     Attention,
     Concat,
     Flatten,
@@ -153,7 +154,7 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
         return None in inputs[0]
     if isinstance(op, ResizeLike):
         return False
-    if isinstance(op, AdaptivePool):
+    if isinstance(op, AdaptivePool | AsLarge):
         return None in inputs[0] and capabilities.lacks(op)
     if isinstance(op, Rearrange):
         steps = (

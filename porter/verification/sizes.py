@@ -16,6 +16,7 @@ from porter.base.errors import CheckFailed, GraphError
 from porter.graph import (
     INPUT,
     AdaptivePool,
+    AsLarge,
     CropMap,
     ExtendMap,
     Graph,
@@ -183,15 +184,19 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
     strided = {
         node.path: (node.source, stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1
     }
+    fitted = {node.path: node.source for node in graph.nodes if isinstance(node.op, AsLarge)}
 
     @cache
     def maps_of(side: int) -> dict[str, int] | None:
         return _maps(graph, axis, side)
 
     def remainders(side: int) -> dict[str, int]:
-        """By path of each op with a stride, the remainder of its map's length after whole strides."""
+        """By path of each op with a stride, the remainder of its map's length after whole strides; of each
+        that pads or crops a map to another one's size, how many cells that is.
+        """
         maps = maps_of(side) or {}
-        return {path: maps[source] % stride for path, (source, stride) in strided.items() if source in maps}
+        found = {path: maps[source] % stride for path, (source, stride) in strided.items() if source in maps}
+        return found | {path: maps[path] - maps[source] for path, source in fitted.items() if path in maps}
 
     def suffices(side: int) -> bool:
         maps = maps_of(side)

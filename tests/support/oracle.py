@@ -315,6 +315,19 @@ def _resize(op: Any, x: Array, like: Array | None = None) -> Array:
     return np.einsum("ri,ncij,sj->ncrs", matrices[0], x, matrices[1])
 
 
+def _as_large(op: Any, x: Array, like: Array) -> Array:
+    for axis, side in ((2, op.rows), (3, op.columns)):
+        n, m = x.shape[axis], like.shape[axis]
+        before = {"start": abs(m - n), "both": abs(m - n) // 2}.get(side, 0)
+        if side != "none" and m >= n:
+            wide = np.zeros((*x.shape[:axis], m, *x.shape[axis + 1 :]))
+            np.moveaxis(wide, axis, 0)[before : before + n] = np.moveaxis(x, axis, 0)
+            x = wide
+        elif side != "none":
+            x = x.take(range(before, before + m), axis)
+    return x
+
+
 def _share(op: Any, d: float) -> float:
     if op.mode == "linear":
         return max(1 - d, 0)
@@ -414,5 +427,7 @@ _OF_VALUES: dict[str, Callable[..., Any]] = {
     "reduce_axis": _reduced,
     "resize": _resize,
     "resize_like": _resize,
+    "pad_like": _as_large,
+    "crop_like": _as_large,
     "upsample": lambda op, x: x.repeat(op.rows, 2).repeat(op.columns, 3),
 }

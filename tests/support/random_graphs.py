@@ -18,6 +18,7 @@ from porter.graph import (
     OPS,
     AdaptiveAvgPool,
     AdaptiveMaxPool,
+    AdaptivePool,
     AddArray,
     Affine,
     AsMap,
@@ -33,6 +34,7 @@ from porter.graph import (
     Conv,
     ConvTranspose,
     CropAxis,
+    CropLike,
     CropMap,
     Dense,
     DepthToSpace,
@@ -61,6 +63,7 @@ from porter.graph import (
     Op,
     PadAxis,
     PadChannels,
+    PadLike,
     PadMap,
     Power,
     Rearrange,
@@ -175,6 +178,8 @@ def samples(
             wide = op.shape(*(opens[path] for path in paths))
         except GraphError:  # channels that depend on the input's size
             continue
+        if isinstance(op, AdaptivePool):  # where others make it, its cells are counted at the input's size
+            wide = (wide[0], None, None)
         path = f"{name}_{len(nodes)}"
         inputs = [values[source] for source in paths]
         if isinstance(op, Divide) and np.abs(inputs[1]).min() < SMALLEST_DIVISOR:
@@ -314,6 +319,7 @@ def _calibrated(random: np.random.Generator, op: Op, inputs: list[Array]) -> dic
 # Thousandths are no float32, so that a constant that is rounded to it shows.
 _SHARE = st.integers(1, 900).map(lambda n: n / 1000)
 _SMOOTH: st.SearchStrategy[Literal["linear", "cubic"]] = st.sampled_from(["linear", "cubic"])
+_SIDES: st.SearchStrategy[Any] = st.sampled_from(["start", "end", "both", "none"])
 _RULES: st.SearchStrategy[Literal["half_pixel", "align_corners", "asymmetric"]] = st.sampled_from(
     ["half_pixel", "align_corners", "asymmetric"]
 )
@@ -488,6 +494,8 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Any], Op]] = {
     Tokens: lambda draw, _: Tokens(draw(st.integers(1, 2))),
     Upsample: lambda draw, _: Upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
     Resize: _resize,
+    PadLike: lambda draw, _: PadLike(draw(_SIDES), draw(_SIDES)),
+    CropLike: lambda draw, _: CropLike(draw(_SIDES), draw(_SIDES)),
     ResizeLike: lambda draw, _: ResizeLike(draw(_SMOOTH), draw(_RULES), draw(_NUMBER)),
 }
 """Ops with attributes; the others have one form."""
@@ -518,6 +526,8 @@ _OVER_MAPS |= {
     Upsample,
     Resize,
     ResizeLike,
+    PadLike,
+    CropLike,
 }
 
 

@@ -89,6 +89,8 @@ EXAMPLES: Mapping[str, str] = {
     "upsample": "{upsample: x, rows: 2, columns: 2}",
     "resize": "{resize: x, mode: linear, scale: [2, 2]}",
     "resize_like": "{resize_like: x, mode: linear, coordinates: align_corners, from: [small, a]}",
+    "pad_like": "{pad_like: x, rows: both, columns: end, from: [small, a]}",
+    "crop_like": "{crop_like: x, rows: both, columns: end, from: [a, small]}",
     "rearrange": '{rearrange: x, pattern: "c h w -> (h w) c"}',
     "matmul": "{matmul: x, transpose: true, from: [cells, cells]}",
     "attention": "{attention: x, heads: 2, scale: 0.5, from: [cells, cells, cells]}",
@@ -123,7 +125,7 @@ BEFORE: Mapping[str, str] = {
         ),
         '{rearrange: cells, pattern: "c h w -> (h w) c"}',
     ),
-    "resize_like": "{max_pool: small, kernel: 2, stride: 2}",
+    **dict.fromkeys(("resize_like", "pad_like", "crop_like"), "{max_pool: small, kernel: 2, stride: 2}"),
 }
 """What makes the features, the array or the small map that an operation takes."""
 RECIPE = """\

@@ -156,11 +156,11 @@ def _gather_nd(node: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
 
 def _split(node: OnnxNode, x: Tensor, sizes: Tensor | None = None) -> list[Tensor]:
     """Into stated sizes, or into as many equal parts as it has outputs, of which the last may be smaller."""
-    stated, axis = node.whole("split", sizes), node.integer("axis")
+    stated, axis = node.sizes("split", sizes), node.integer("axis")
     if not stated:
         (size,) = known([x.size(axis)])
         most = -(-size // node.outputs)
-        stated = [most] * (size // most) + ([size % most] if size % most else [])
+        stated = [*[most] * (size // most), *([size % most] if size % most else [])]
     return x.split(axis, stated)
 
 

@@ -226,7 +226,7 @@ def _pad(
     axes: Tensor | None = None,
 ) -> Tensor:
     """Pad with one number, or with the map's own cells."""
-    mode, numbers, places = node.text("mode", "constant"), node.whole("pads", pads), node.whole("axes", axes)
+    mode, numbers, places = node.text("mode", "constant"), node.sizes("pads", pads), node.whole("axes", axes)
     if numbers is None:
         raise Unsupported("without pads")
     half = len(numbers) // 2

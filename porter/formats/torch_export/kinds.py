@@ -46,10 +46,10 @@ _NAMES: Mapping[Kind, str] = {
     _list_of(_is_value): "tensors indices",
     _is_whole: """dimension offset diagonal dim0 dim1 dim2 axis0 axis1 start_dim end_dim groups
         upscale_factor downscale_factor""",
+    _one_or_several(_is_whole): "dim dims shifts kernel_size stride dilation output_padding normalized_shape",
     _one_or_several(
-        _is_whole
-    ): "dim dims shifts kernel_size stride dilation output_padding split_sizes normalized_shape",
-    _one_or_several(_is_size): "shape size repeats output_size index start end step split_size chunks",
+        _is_size
+    ): "shape size repeats output_size index start end step split_size split_sizes chunks",
     lambda stated: isinstance(stated, str) or _one_or_several(_is_whole)(stated): "padding",
     lambda stated: isinstance(
         stated, bool

@@ -193,8 +193,7 @@ def _unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
 
 def _padded(x: Tensor, pad: Sequence[Dim], mode: str = "constant", value: float = 0.0) -> Tensor:
     """Cells before and after those of axes, the last axis first: one number, or the map's own cells."""
-    numbers = known(pad)
-    pairs = {-1 - place: (numbers[2 * place], numbers[2 * place + 1]) for place in range(len(numbers) // 2)}
+    pairs = {-1 - place: (pad[2 * place], pad[2 * place + 1]) for place in range(len(pad) // 2)}
     return x.extend(pairs, _MODES[mode]) if mode in _MODES else x.pad(pairs, float(value))
 
 

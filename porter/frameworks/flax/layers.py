@@ -346,6 +346,30 @@ def resize(
     return x
 
 
+def pad_like(x: jax.Array, like: jax.Array, *, rows: str, columns: str) -> jax.Array:
+    """The first map with as many rows and columns as the second: with cells of 0 at the `start`,
+    the `end` or on `both` sides, an odd one at the end; with `none` it keeps its own.
+    """
+    pads = [(0, 0)]
+    for axis, side in ((1, rows), (2, columns)):
+        more = 0 if side == "none" else like.shape[axis] - x.shape[axis]
+        before = {"start": more, "both": more // 2}.get(side, 0)
+        pads.append((before, more - before))
+    return jnp.pad(x, (*pads, (0, 0)))
+
+
+def crop_like(x: jax.Array, like: jax.Array, *, rows: str, columns: str) -> jax.Array:
+    """The first map with as many rows and columns as the second: without cells at the `start`,
+    the `end` or on `both` sides, an odd one at the end; with `none` it keeps its own.
+    """
+    for axis, side in ((1, rows), (2, columns)):
+        m = like.shape[axis]
+        less = x.shape[axis] - m
+        before = {"start": less, "both": less // 2}.get(side, 0)
+        x = x if side == "none" else jax.lax.slice_in_dim(x, before, before + m, axis=axis)
+    return x
+
+
 class Layers(nnx.Module):
     """Layers one after the other, under these names."""
 

@@ -112,7 +112,7 @@ def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
     stated: dict[str, Value] = {"mode": op.mode, "coordinates": op.coordinates}
     if isinstance(op, ops.Resize):
         stated |= {"size": op.size} if op.size else {"scale": op.scale}
-        stated |= {"rounding": op.rounding} if op.mode == "nearest" else {}
+    stated |= {"rounding": op.rounding} if op.mode == "nearest" else {}
     return Layer("resize", stated | ({"a": op.a, "inside": op.inside} if op.mode == "cubic" else {}))
 
 
@@ -188,6 +188,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Upsample: plain("upsample", "rows", "columns"),
     ops.Resize: _resize,
     ops.ResizeLike: _resize,
+    ops.PadLike: lambda op, shape: Layer("pad_like", {"rows": op.rows, "columns": op.columns}),
+    ops.CropLike: lambda op, shape: Layer("crop_like", {"rows": op.rows, "columns": op.columns}),
     ops.Rearrange: _rearrange,
     ops.MatMul: plain("matmul", "transpose"),
     ops.Attention: plain("attention", "heads", "scale"),

@@ -15,7 +15,7 @@ from porter.formats.onnx import plain
 from porter.frameworks.onnx import arrays
 from porter.frameworks.onnx.maker import OnnxNode
 from porter.graph import Op, ops
-from porter.graph.ops import Function, channels_axis, is_map, row_of
+from porter.graph.ops import Function, Side, channels_axis, is_map, row_of
 
 Spelling: TypeAlias = Callable[[OnnxNode[Any]], object]
 
@@ -252,12 +252,12 @@ def _resize(node: OnnxNode[ops.Resize | ops.ResizeLike]) -> None:
     if op.mode == "cubic":
         how |= {"cubic_coeff_a": float(op.a), "exclude_outside": int(op.inside)}
     path, (source, *like) = node.path, node.inputs
+    if op.mode == "nearest":
+        how["nearest_mode"] = op.rounding
     if isinstance(op, ops.ResizeLike):
         sizes = node.step("size", "Shape", *like, start=2)
         node.result("Resize", source, "", "", sizes, **how)
         return
-    if op.mode == "nearest":
-        how["nearest_mode"] = op.rounding
     if op.size:
         node.result("Resize", source, "", "", node.integers("sizes", *op.size), **how)
         return
@@ -267,6 +267,27 @@ def _resize(node: OnnxNode[ops.Resize | ops.ResizeLike]) -> None:
         message = f"ONNX holds the scales of a resize as float32, which {op.scale} are not"
         raise GraphError(message, where=path, next="resize to a size in the model, or by such as 0.75")
     node.result("Resize", source, "", scales, **how)
+
+
+_HALVES: Mapping[Side, int] = {"start": 2, "both": 1}
+"""So many halves of the cells lie before a map's own."""
+
+
+def _as_large(node: OnnxNode[ops.AsLarge]) -> None:
+    """By Pad, or by Slice, with what is computed of the sizes of both maps."""
+    op, (source, like) = node.op, node.inputs
+    own, wanted = (node.step(name, "Shape", each) for name, each in (("own", source), ("size", like)))
+    every = node.step("every", "Sub", *((wanted, own) if op.grows else (own, wanted)))
+    of_axes = [int(side != "none") for side in (op.rows, op.columns)]
+    of_halves = [_HALVES.get(side, 0) for side in (op.rows, op.columns)]
+    more = node.step("more", "Mul", every, node.integers("axes", 0, 0, *of_axes))
+    halves = node.integers("halves", 0, 0, *of_halves)
+    before = node.step("before", "Div", node.step("twice", "Mul", more, halves), node.integers("two", 2))
+    after = node.step("after", "Sub", more, before)
+    if op.grows:
+        node.result("Pad", source, node.step("pads", "Concat", before, after, axis=0))
+    else:
+        node.result("Slice", source, before, node.step("ends", "Sub", own, after))
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
@@ -318,6 +339,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Tokens: arrays.tokens,
     ops.Resize: _resize,
     ops.ResizeLike: _resize,
+    ops.AsLarge: _as_large,
 }
 """Ops without a padding site that ONNX has, or of which its operators compose the same numbers."""
 

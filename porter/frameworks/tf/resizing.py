@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from porter.base.errors import GraphError
-from porter.graph import Resize, ResizeLike
+from porter.graph import AsLarge, Resize, ResizeLike
+from porter.graph.ops import Side
 
 Do = Callable[..., Any]
 """Calls a function of `keras.ops` by its name, or takes a part of a value (`getitem`)."""
@@ -21,8 +22,8 @@ _MOST_PARTS = 64
 """The largest denominator of a scale whose cells are counted as the model runs."""
 
 
-def resized(value: Any, op: Resize | ResizeLike, do: Do, kind: str, like: Any = None) -> Any:
-    """A map N×H×W×C by an op; `like` is the map whose size a `resize_like` takes.
+def resized(value: Any, op: Resize | ResizeLike | AsLarge, do: Do, kind: str, like: Any = None) -> Any:
+    """A map N×H×W×C by an op; `like` is the map whose size it takes.
 
     Args:
         kind: the type of the places and shares, `float32` or `float64`.
@@ -30,6 +31,11 @@ def resized(value: Any, op: Resize | ResizeLike, do: Do, kind: str, like: Any = 
     Raises:
         GraphError: the cells of an open size cannot be counted.
     """
+    if isinstance(op, AsLarge):
+        for axis, side in ((1, op.rows), (2, op.columns)):
+            if side != "none":
+                value = _Axis(axis, ResizeLike("nearest"), do, kind).moved(value, like, side, op.grows)
+        return value
     for axis in (1, 2):
         value = _Axis(axis, op, do, kind).resized(value, like)
     return value
@@ -44,39 +50,56 @@ class _Axis:
     do: Do
     kind: str
 
+    def moved(self, value: Any, like: Any, side: Side, grows: bool) -> Any:
+        """The map with cells of 0 on a side, or without cells there, as many as `like` has."""
+        do = self._do
+        n, i, m = self._cells(value, like)
+        more = do("subtract", m, n) if grows else do("subtract", n, m)
+        before = more if side == "start" else do("floor", do("multiply", more, self._number(0.5)))
+        cells = i if side == "end" else do("subtract" if grows else "add", i, before)
+        found = self._taken(value, cells, n)
+        if not grows:
+            return found
+        beyond = do("subtract", cells, self._within(cells, n))
+        own = do("equal", do("reshape", beyond, (-1, *[1] * (3 - self.axis))), self._number(0))
+        return self.do("where", own, found, self.do("zeros_like", found))
+
+    def _within(self, cells: Any, n: Any) -> Any:
+        """Cells of a map of n; keras.ops.clip takes no values for its bounds."""
+        number = self._number
+        return self._do("minimum", self._do("maximum", cells, number(0)), self._do("subtract", n, number(1)))
+
+    def _taken(self, value: Any, cells: Any, n: Any) -> Any:
+        """These cells of the map's n; beyond it, those of its edge."""
+        index = self._do("cast", self._within(cells, n), "int32")
+        places = index.tolist() if isinstance(index, np.ndarray) else index
+        return self.do("take", value, places, axis=self.axis)
+
     def resized(self, value: Any, like: Any) -> Any:
         op, do, number = self.op, self._do, self._number
         n, i, m = self._cells(value, like)
-        places, last = self._places(n, i, m), do("subtract", n, number(1))
-
-        def within(cell: Any) -> Any:
-            # keras.ops.clip takes no values for its bounds.
-            return do("minimum", do("maximum", cell, number(0)), last)
-
-        def taken(cell: Any) -> Any:
-            index = do("cast", within(cell), "int32")
-            return self.do(
-                "take", value, index.tolist() if isinstance(index, np.ndarray) else index, axis=self.axis
-            )
-
-        if isinstance(op, Resize) and op.mode == "nearest":
+        places = self._places(n, i, m)
+        if op.mode == "nearest":
             up = op.rounding in ("ceil", "round_prefer_floor")
             if op.rounding.startswith("round"):
                 places = do("subtract" if up else "add", places, number(0.5))
-            return taken(do("ceil" if up else "floor", places))
+            return self._taken(value, do("ceil" if up else "floor", places), n)
         before = do("floor", places)
         t = do("subtract", places, before)
         shares = self._shares(t, do("subtract", number(1), t))
         cells = [do("add", before, number(k + 1 - len(shares) // 2)) for k in range(len(shares))]
         if op.inside:
-            held = [do("equal", within(cell), cell) for cell in cells]
+            held = [do("equal", self._within(cell, n), cell) for cell in cells]
             shares = [do("where", each, share, number(0)) for each, share in zip(held, shares, strict=True)]
             shares = [do("divide", share, reduce(partial(do, "add"), shares)) for share in shares]
         over = (-1, *[1] * (3 - self.axis))
         parts = zip(cells, shares, strict=True)
         return reduce(
             partial(do, "add"),
-            [do("multiply", taken(cell), do("reshape", share, over)) for cell, share in parts],
+            [
+                do("multiply", self._taken(value, cell, n), do("reshape", share, over))
+                for cell, share in parts
+            ],
         )
 
     def _places(self, n: Any, i: Any, m: Any) -> Any:

@@ -19,6 +19,42 @@ class ResizeLike(nn.Module):
         return F.interpolate(x, like.shape[2:], mode=self.mode, align_corners=self.align_corners)
 
 
+class PadLike(nn.Module):
+    """The first map with as many rows and columns as the second: with cells of 0 at the `start`,
+    the `end` or on `both` sides, an odd one at the end; with `none` it keeps its own.
+    """
+
+    def __init__(self, rows: str, columns: str) -> None:
+        super().__init__()
+        self.sides = (rows, columns)
+
+    def forward(self, x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        pads: list[int] = []
+        for axis, side in zip((3, 2), self.sides[::-1], strict=True):
+            more = 0 if side == "none" else like.shape[axis] - x.shape[axis]
+            before = {"start": more, "both": more // 2}.get(side, 0)
+            pads += [before, more - before]
+        return F.pad(x, pads)
+
+
+class CropLike(nn.Module):
+    """The first map with as many rows and columns as the second: without cells at the `start`,
+    the `end` or on `both` sides, an odd one at the end; with `none` it keeps its own.
+    """
+
+    def __init__(self, rows: str, columns: str) -> None:
+        super().__init__()
+        self.sides = (rows, columns)
+
+    def forward(self, x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        for axis, side in zip((2, 3), self.sides, strict=True):
+            if side != "none":
+                less = x.shape[axis] - like.shape[axis]
+                before = {"start": less, "both": less // 2}.get(side, 0)
+                x = x.narrow(axis, before, like.shape[axis])
+        return x
+
+
 class Resize(nn.Module):
     """Other cells, computed from those around their places by rules that nn.Upsample lacks.
 

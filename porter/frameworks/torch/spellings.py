@@ -166,7 +166,11 @@ def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
     mode = _smooth(op)
     if mode is not None:
         return Layer("ResizeLike", {"mode": mode, "align_corners": op.coordinates == "align_corners"})
-    return Layer("Resize", {"mode": op.mode, "coordinates": op.coordinates, "a": op.a, "inside": op.inside})
+    own: dict[str, Value] = {"mode": op.mode, "coordinates": op.coordinates}
+    return Layer(
+        "Resize",
+        {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside},
+    )
 
 
 def _smooth(op: ops.Resize | ops.ResizeLike) -> str | None:
@@ -277,6 +281,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "width": _channels(shape)}),
     ops.Resize: _resize,
     ops.ResizeLike: _resize_like,
+    ops.AsLarge: lambda op, shape: Layer(type(op).__name__, {"rows": op.rows, "columns": op.columns}),
 }
 """How torch says an op for an input of some shape. Windowed ops, which need a realisation, are in
 WINDOWED.

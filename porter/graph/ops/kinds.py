@@ -200,10 +200,10 @@ Axis = Annotated[Literal["channels", "rows", "columns"], _one_of("Axis", "channe
 Mode = Annotated[
     Literal["edge", "reflect", "symmetric", "wrap"], _one_of("Mode", "edge", "reflect", "symmetric", "wrap")
 ]
+Side = Annotated[Literal["start", "end", "both", "none"], _one_of("Side", "start", "end", "both", "none")]
 Interpolation = Annotated[
     Literal["nearest", "linear", "cubic"], _one_of("Interpolation", "nearest", "linear", "cubic")
 ]
-Smooth = Annotated[Literal["linear", "cubic"], _one_of("Smooth", "linear", "cubic")]
 Coordinates = Annotated[
     Literal["half_pixel", "align_corners", "asymmetric"],
     _one_of("Coordinates", "half_pixel", "align_corners", "asymmetric"),

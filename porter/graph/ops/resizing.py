@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from porter.base.errors import GraphError
-from porter.graph.ops.kinds import Cells, Coordinates, Flag, Interpolation, Nearest, Number, Scale, Smooth
+from porter.graph.ops.kinds import Cells, Coordinates, Flag, Interpolation, Nearest, Number, Scale, Side
 from porter.graph.ops.op import LARGER, Op, Shape, expect_map, shape_text
 
 _MOST = 8192
@@ -48,10 +48,8 @@ class Resize(Op, name="resize"):
                 raise GraphError(
                     f"the number of {n} cells times {self.scale[axis]} depends on float32's rounding"
                 )
-            if self.mode == "nearest" and n and m and not self._decided(n, m, axis):
-                raise GraphError(
-                    f"the nearest of {n} cells for {m} depends on float32's rounding by {self.coordinates}"
-                )
+            if isinstance(n, int) and isinstance(m, int):
+                _expect_decided(self, n, m, self.scale[axis] if self.scale else m / n)
         return (channels, *found)
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
@@ -66,33 +64,6 @@ class Resize(Op, name="resize"):
             return False
         powers = {math.frexp(scale)[0] for scale in self.scale}
         return self.mode != "nearest" or (powers == {0.5} and self.coordinates != "align_corners")
-
-    def _decided(self, n: int, m: int, axis: int) -> bool:
-        """Whether the nearest cells are the same however the places are computed."""
-        import numpy as np  # here and below, because commands without arrays import the ops too
-
-        stated, found = self.scale[axis] if self.scale else m / n, set()
-        up, half_up = (
-            self.rounding in ("ceil", "round_prefer_floor"),
-            0.5 * self.rounding.startswith("round_"),
-        )
-        for kind in (np.float32, np.float64):
-            make: Any = kind
-            i: Any = np.arange(m).astype(kind)
-            scale, half = make(stated), make(0.5)
-            if self.coordinates == "align_corners":
-                ways = [i * make((n - 1) / max(m - 1, 1)), i * make(n - 1) / make(max(m - 1, 1))]
-            elif self.coordinates == "asymmetric":
-                ways = [i / scale, i * (make(1) / scale), i * make(1 / stated)]
-            else:
-                ways = [
-                    (i + half) / scale - half,
-                    (i + half) * (make(1) / scale) - half,
-                    (i + half) * make(1 / stated) - half,
-                ]
-            cells = [np.ceil(places - half_up) if up else np.floor(places + half_up) for places in ways]
-            found |= {tuple(np.clip(each, 0, n - 1).tolist()) for each in cells}
-        return len(found) == 1
 
 
 def _counted(cells: Any, scale: float) -> bool:
@@ -109,17 +80,107 @@ def _counted(cells: Any, scale: float) -> bool:
 class ResizeLike(Op, name="resize_like"):
     """As `resize`, the first value at the size of the second."""
 
-    mode: Smooth
+    mode: Interpolation
     coordinates: Coordinates = "half_pixel"
     a: Number = -0.75
     inside: Flag = False
+    rounding: Nearest = "round_prefer_floor"
 
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        if len(inputs) != 2:
-            raise GraphError(f"expected two values, got {len(inputs)}")
-        return (expect_map(inputs[0])[0], *expect_map(inputs[1])[1:])
+        channels, cells, found = _two_maps(inputs)
+        for n, m in zip(cells, found, strict=True):
+            if isinstance(n, int) and isinstance(m, int):
+                _expect_decided(self, n, m, m / n)
+        return (channels, *found)
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self.mode != "cubic"
+
+
+def _two_maps(inputs: Sequence[Shape]) -> tuple[int | None, Shape, Shape]:
+    """The channels of the first of two maps, and the rows and columns of both.
+
+    Raises:
+        GraphError: there are more or fewer values, or others than maps.
+    """
+    if len(inputs) != 2:
+        raise GraphError(f"expected two values, got {len(inputs)}")
+    channels, *cells = expect_map(inputs[0])
+    return channels, tuple(cells), expect_map(inputs[1])[1:]
+
+
+def _expect_decided(op: Resize | ResizeLike, n: int, m: int, scale: float) -> None:
+    """Raises GraphError where the nearest cells depend on how the places are computed."""
+    if op.mode != "nearest":
+        return
+    import numpy as np  # here and above, because commands without arrays import the ops too
+
+    found = set()
+    up, half_up = op.rounding in ("ceil", "round_prefer_floor"), 0.5 * op.rounding.startswith("round_")
+    for kind in (np.float32, np.float64):
+        make: Any = kind
+        i: Any = np.arange(m).astype(kind)
+        by, half = make(scale), make(0.5)
+        if op.coordinates == "align_corners":
+            ways = [i * make((n - 1) / max(m - 1, 1)), i * make(n - 1) / make(max(m - 1, 1))]
+        elif op.coordinates == "asymmetric":
+            ways = [i / by, i * (make(1) / by), i * make(1 / scale)]
+        else:
+            ways = [
+                (i + half) / by - half,
+                (i + half) * (make(1) / by) - half,
+                (i + half) * make(1 / scale) - half,
+            ]
+        cells = [np.ceil(places - half_up) if up else np.floor(places + half_up) for places in ways]
+        found |= {tuple(np.clip(each, 0, n - 1).tolist()) for each in cells}
+    if len(found) > 1:
+        raise GraphError(
+            f"the nearest of {n} cells for {m} depends on float32's rounding by {op.coordinates}"
+        )
+
+
+@dataclass(frozen=True)
+class AsLarge(Op):
+    """The first map with as many rows and columns as the second. On which side of it cells are added or cut:
+    at the `start`, at the `end`, or half of them on `both`, an odd one at the end; on `none` where it keeps
+    its own.
+    """
+
+    rows: Side
+    columns: Side
+
+    several = True
+    grows: ClassVar[bool]
+
+    def shape(self, *inputs: Shape) -> Shape:
+        channels, cells, wanted = _two_maps(inputs)
+        found = [
+            own if side == "none" else size
+            for side, own, size in zip((self.rows, self.columns), cells, wanted, strict=True)
+        ]
+        for own, size in zip(cells, found, strict=True):
+            if own is not None and size is not None and (size < own if self.grows else size > own):
+                shown = " and ".join(map(shape_text, inputs))
+                raise GraphError(f"{self.words} does not fit {shown}")
+        return (channels, *found)
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0]
+
+
+class PadLike(AsLarge, name="pad_like"):
+    """The first map with as many rows and columns as the second, by cells of 0 at the `start` or the `end` of
+    its rows and columns, or half of them at `both`, an odd one at the end; `none` keeps its own.
+    """
+
+    grows = True
+
+
+class CropLike(AsLarge, name="crop_like"):
+    """The first map with as many rows and columns as the second, without cells at the `start` or the `end` of
+    its rows and columns, or without half of them at `both`, an odd one at the end; `none` keeps its own.
+    """
+
+    grows = False

@@ -59,9 +59,10 @@ class ConvTranspose(Op, name="conv_transpose"):
         _, rows, columns = expect_map(inputs[0])
         sizes: list[int | None] = []
         for axis, n in enumerate((rows, columns)):
-            total = None if n is None else (n - 1) * self.window.stride[axis] + self.window.extent(axis)
-            cut = self.cut[2 * axis : 2 * axis + 2]
-            if total is not None and total <= sum(max(cells, 0) for cells in cut):
+            extent, cut = self.window.extent(axis), self.cut[2 * axis : 2 * axis + 2]
+            total = None if n is None else (n - 1) * self.window.stride[axis] + extent
+            least = sum(max(cells, 0) for cells in cut)
+            if total is not None and extent <= least and total <= least:
                 raise GraphError(f"nothing is left of {shape_text(inputs[0])} after the cut", next=LARGER)
             sizes.append(None if total is None else total - sum(cut))
         return (self.filters, *sizes)

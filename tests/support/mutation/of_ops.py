@@ -14,6 +14,7 @@ from porter.graph import (
     AdaptiveMaxPool,
     Add,
     Affine,
+    AsLarge,
     AvgPool,
     BatchNorm,
     ChannelShuffle,
@@ -301,6 +302,12 @@ def _resize(op: Any, right: Right, node: Node) -> Iterator[Op]:
         yield replace(op, scale=(), size=(rows or 0, columns or 0))
 
 
+def _side(op: AsLarge, right: Right, node: Node) -> Iterator[Op]:
+    """Cells at the other end."""
+    turned: dict[str, Any] = {"start": "end", "end": "start", "both": "start", "none": "none"}
+    yield replace(op, rows=turned[op.rows], columns=turned[op.columns])
+
+
 def _upsample(right: Right, node: Node, rng: np.random.Generator) -> Iterator[Change]:
     """The nearest cell by another rule: every cell of the result comes from where its neighbour should."""
     if isinstance(node.op, Upsample):
@@ -359,5 +366,6 @@ OF_OPS: Mapping[str, Planter] = {
         ExtendMap,
     ),
     "resize": _op(_resize, Resize, ResizeLike),
+    "side": _op(_side, AsLarge),
     "upsample": _upsample,
 }

@@ -46,6 +46,7 @@ SIZES = (999_983, 1_000_003, 1_000_005, 1 << 20)
         (4 * ROWS * COLUMNS // (2 * ROWS), 2 * COLUMNS),
         ((2 * ROWS + 2 * COLUMNS) // (ROWS + COLUMNS), 2),
         ((2 * ROWS + 3) // 2, ROWS + 1),
+        ((ROWS - 1) * (COLUMNS - ROWS) // (ROWS - COLUMNS), 1 - ROWS),
         ((2 * ROWS + 3) % 2, 1),
         (COLUMNS * ROWS, ROWS * COLUMNS),
         (product([2, ROWS, 3]), 6 * ROWS),
@@ -55,6 +56,11 @@ SIZES = (999_983, 1_000_003, 1_000_005, 1 << 20)
         ((ROWS > 0, ROWS - 1 >= 0, -ROWS < 0, ROWS * COLUMNS >= ROWS - COLUMNS + 1 - ROWS), (True,) * 4),
         ([divides(one, 2 * ROWS) for one in (ROWS, 2, 29, 4, 0)], [True, True, False, False, False]),
         ([*(of_sizes([2, ROWS]) * 2.0)], [4, 2 * ROWS]),
+        ((ROWS - ROWS // 2 * 2).bounds, (0, 1)),
+        ((ROWS // 2 * 2 - ROWS).bounds, (-1, 0)),
+        ((ROWS // 2 - ROWS // 4 * 2).bounds, (0, 1)),
+        ((ROWS - ROWS // 4 * 4).bounds, (0, 3)),
+        ((ROWS - (ROWS - 1) // 2).bounds, (1, math.inf)),
     ],
 )  # fmt: skip
 def test_what_holds_whatever_the_input_is_is_said(found: Any, wanted: Any) -> None:

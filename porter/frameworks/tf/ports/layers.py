@@ -301,7 +301,7 @@ def _space_to_depth(node: KerasNode[ops.SpaceToDepth]) -> Symbol:
     return node.layer("Concatenate", parts, axis=-1)
 
 
-def resize(node: KerasNode[ops.Resize | ops.ResizeLike]) -> Symbol:
+def resize(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> Symbol:
     """Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of powers of
     two.
     """
@@ -317,7 +317,7 @@ def resize(node: KerasNode[ops.Resize | ops.ResizeLike]) -> Symbol:
     return resize_by_operations(node)
 
 
-def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike]) -> Symbol:
+def resize_by_operations(node: KerasNode[ops.Resize | ops.ResizeLike | ops.AsLarge]) -> Symbol:
     """A resize whose cells and shares are computed from the size of the map."""
 
     def do(function: str, *arguments: Any, **options: Any) -> Symbol:
@@ -390,6 +390,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Upsample: _spatial("UpSampling2D", lambda op: {"size": (op.rows, op.columns)}),
     ops.Resize: resize,
     ops.ResizeLike: resize,
+    ops.AsLarge: resize_by_operations,
 }
 """Ops without a padding site that Keras has, or of which its operations compose the same numbers; those of
 arrays are in porter.frameworks.tf.ports.arrays.

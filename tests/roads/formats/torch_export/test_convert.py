@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ import torch
 from torch import nn
 
 import porter
-from porter.base.errors import MappingError, UsageError
+from porter.base.errors import CheckFailed, MappingError, UsageError
+from porter.filegraph import resampling
 from porter.formats.reading import read_checkpoint
 from porter.graph import BatchNorm
 from porter.padding import ANY
@@ -124,6 +126,96 @@ class Nested(nn.Module):
         to: dict[str, Any] = {"size": x.shape[2:]} if self.like else {"scale_factor": 2}
         wide = nn.functional.interpolate(self.conv(x), mode="bilinear", **to)
         return nn.functional.interpolate(self.last(torch.cat([wide, x], 1)), scale_factor=3.0, mode="bicubic")
+
+
+class Skips(nn.Module):
+    """Two steps down and up, of which each joins maps whose sizes differ where a map has an odd one."""
+
+    def __init__(self, join: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.join, self.pad = join, 0 if join is cropped else 1
+        self.down = nn.ModuleList(nn.Conv2d(n, 4, 3, padding=self.pad) for n in (3, 4, 4))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(n, 4, 2, 2) for n in (4, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        skips = list[torch.Tensor]()
+        for place, conv in enumerate(self.down):
+            x = nn.functional.max_pool2d(x, 2) if place else x
+            skips.append(x := torch.relu(conv(x)))
+        for conv, skip in zip(self.up, skips[-2::-1], strict=True):
+            x = conv(x) if self.join in (padded, cropped) else x
+            x = torch.cat(self.join(x, skip), 1)
+        return x
+
+
+def padded(x: torch.Tensor, skip: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows, columns = (skip.size(axis) - x.size(axis) for axis in (2, 3))
+    pads = [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2]
+    return skip, nn.functional.pad(x, pads)
+
+
+def cropped(x: torch.Tensor, skip: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows, columns = x.shape[2:]
+    top, left = (skip.shape[2] - rows) // 2, (skip.shape[3] - columns) // 2
+    return skip[:, :, top : top + rows, left : left + columns], x
+
+
+def nearest(x: torch.Tensor, skip: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return skip, nn.functional.interpolate(x, size=skip.shape[2:])
+
+
+class Coordinates(nn.Module):
+    """Coordinate attention: the means of the rows and of the columns, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem, self.both = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 4, 1)
+        self.rows, self.columns = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        means = torch.cat([x.mean(3, keepdim=True), x.mean(2, keepdim=True).permute(0, 1, 3, 2)], 2)
+        rows, columns = torch.split(self.both(means).relu(), list(x.shape[2:]), 2)
+        return x * self.rows(rows).sigmoid() * self.columns(columns.permute(0, 1, 3, 2)).sigmoid()
+
+
+FITTED = {
+    "a pad": lambda: Skips(padded),
+    "a crop": lambda: Skips(cropped),
+    "the nearest cells": lambda: Skips(nearest),
+    "coordinate attention": Coordinates,
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("form", ["pt2", "onnx"])
+def test_maps_that_are_made_as_large_as_others_are_so_at_every_size(
+    name: str, form: str, tmp_path: Path
+) -> None:
+    model, image = FITTED[name]().eval(), torch.randn(2, 3, 37, 45)
+    if form == "pt2":
+        path = export(model, image, tmp_path, free=True)[0]
+    else:
+        path = tmp_path / "model.onnx"
+        axes = {"x": {0: "images", 2: "rows", 3: "columns"}}
+        with catch_warnings(action="ignore"):
+            torch.onnx.export(model, (image,), path, input_names=["x"], dynamic_axes=axes, dynamo=False)
+    made = porter.convert(path, to="torch", out=tmp_path / "port", input_size="any")
+    assert made.verdict is not None and made.verdict.ok and made.port.record.input.size is None
+    ported = porter.load(tmp_path / "port")
+    for rest in range(4):
+        x = torch.randn(1, 3, 32 + rest, 34 - rest)
+        with torch.no_grad():
+            assert torch.allclose(ported(x), model(x), rtol=0, atol=1e-5), x.shape
+
+
+def test_a_crop_at_the_wrong_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resampling, "_side", lambda before, after, half: "end")
+    path = export(Skips(cropped).eval(), torch.randn(2, 3, 37, 45), tmp_path, free=True)[0]
+    with pytest.raises(CheckFailed, match="slice is the first node that differs"):
+        porter.convert(path, to="torch", out=tmp_path / "port", input_size="any")
 
 
 class Squeezed(nn.Module):

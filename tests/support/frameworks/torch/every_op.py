@@ -28,6 +28,7 @@ from porter.graph import (
     Conv,
     ConvTranspose,
     CropAxis,
+    CropLike,
     CropMap,
     Dense,
     DepthToSpace,
@@ -56,6 +57,7 @@ from porter.graph import (
     Op,
     PadAxis,
     PadChannels,
+    PadLike,
     PadMap,
     Power,
     Rearrange,
@@ -138,6 +140,7 @@ OF_CELLS = tuple(
 )
 """Of arrays too."""
 
+SIDES: tuple[Any, ...] = (("end", "start"), ("start", "both"), ("both", "none"), ("none", "end"))
 RULES: tuple[Any, ...] = ("align_corners", "half_pixel", "asymmetric")
 ROUNDINGS: tuple[Any, ...] = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
 RESIZES: tuple[Op, ...] = (
@@ -289,6 +292,9 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     cases += [
         (ResizeLike("linear"), ("thin", "stem")),
         (ResizeLike("cubic", a=-0.5, inside=True), ("stem", "small")),
+        (ResizeLike("nearest", "asymmetric", rounding="floor"), ("small", "stem")),
+        *((PadLike(*sides), ("small", "stem")) for sides in SIDES),
+        *((CropLike(*sides), ("stem", "small")) for sides in SIDES),
     ]
     paths = [w.add(f"{op.name}_{number}", op, *inputs) for number, (op, inputs) in enumerate(cases)]
     return replace(w.graph(), output=paths[0], further=(*paths[1:], *arrays))
