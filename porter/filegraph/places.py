@@ -4,6 +4,8 @@ porter's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -25,6 +27,28 @@ def place_of(place: int, count: int) -> int:
     if not -count <= place < count:
         raise ValueError(f"place {place} of {count}")
     return place % count
+
+
+class Watched(dict[str, T]):
+    """What a file states of an operator, by name, which knows what of it was looked at: what a reader passes
+    over would make another function.
+    """
+
+    def __init__(self, stated: Mapping[str, T] = MappingProxyType({})) -> None:
+        super().__init__(stated)
+        self._seen = set[str]()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._seen.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> T:
+        self._seen.add(name)
+        return super().__getitem__(name)
+
+    @property
+    def passed_over(self) -> list[str]:
+        return [name for name in self if name not in self._seen]
 
 
 class Reading:

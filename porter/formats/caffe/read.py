@@ -38,6 +38,8 @@ from porter.padding import Convention, Pads, Size, Window
 _NET, _WEIGHTS = ".prototxt", ".caffemodel"
 _MOST_TEXT = 8 << 20
 """Bytes of a net."""
+_OTHERWISE = frozenset({"weight_filler", "bias_filler", "filler", "engine", "num_output", "channel_shared"})
+"""Parameters of training, of how Caffe computes, and of what a layer's blobs say too."""
 _MOST_ONES = 1 << 24
 """Of a convolution that makes the cells around each channels: it takes 8 bytes for each one and each zero."""
 
@@ -167,8 +169,13 @@ def _graph(net: Net, tensors: NamedArrays, budget: int, outputs: Sequence[str], 
     )
     image = Image((IMAGE, 0), channels, size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
-    graph = read_graph(flow, image, tensors, READERS, ends, value_name)
+    graph = read_graph(flow, image, tensors, READERS, ends, value_name, passed_over=_passed_over)
     return replace(graph, evaluated={**computed, **graph.evaluated})
+
+
+def _passed_over(layer: Layer) -> list[str]:
+    """The parameters of a layer that its reader did not look at."""
+    return [name for name in layer.parameters.fields.passed_over if name not in _OTHERWISE]
 
 
 def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:

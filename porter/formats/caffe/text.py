@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from porter.filegraph.places import Watched
+
 _TOKEN = re.compile(
     r"""(?:\s|\#[^\n]*)*(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|([{}<>\[\]:;,])|([^\s{}<>\[\]:;,"'#]+)|\Z)"""
 )
@@ -16,7 +18,7 @@ _FALSE = ("false", "f", "0")
 class Message:
     """A message: the values of each field, in the file's order."""
 
-    fields: dict[str, list[str | Message]] = field(default_factory=dict)
+    fields: Watched[list[str | Message]] = field(default_factory=Watched)
 
     def words(self, name: str) -> list[str]:
         return [value for value in self.fields.get(name, ()) if isinstance(value, str)]

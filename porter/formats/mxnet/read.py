@@ -123,8 +123,15 @@ def _graph(symbol: Symbol, tensors: NamedArrays, budget: int, size: Size | None)
         symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
     )
     stated = (rows or None, columns or None) if size is None else size
+    taken = Image((image, 0), channels, stated, order="CHW")
     return read_graph(
-        flow, Image((image, 0), channels, stated, order="CHW"), tensors, READERS, symbol.ends, value_name
+        flow,
+        taken,
+        tensors,
+        READERS,
+        symbol.ends,
+        value_name,
+        passed_over=lambda node: node.stated.passed_over,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
-from porter.filegraph.places import Reading
+from porter.filegraph.places import Reading, Watched
 from porter.formats.limits import MOST_NODES, read_json
 
 _THROUGH = frozenset(
@@ -16,6 +16,33 @@ _THROUGH = frozenset(
 )
 _LOSSES = frozenset({"SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "SVMOutput"})
 """Operators whose second input is a label."""
+_OTHERWISE = frozenset(
+    {
+        "workspace",
+        "cudnn_tune",
+        "cudnn_off",
+        "num_args",
+        "num_hidden",
+        "is_int",
+        "min_calib_range",
+        "max_calib_range",
+        "output_mean_var",
+        "use_global_stats",
+        "grad_scale",
+        "ignore_label",
+        "use_ignore",
+        "normalization",
+        "out_grad",
+        "smooth_alpha",
+        "ctx_group",
+        "force_mirroring",
+        "mirror_stage",
+    }
+)
+"""Attributes of training, of devices, of whole numbers, of outputs that nothing reads, and what inputs say
+too.
+"""
+_WINDOW = frozenset({"kernel", "stride", "pad", "pooling_convention", "count_include_pad"})
 _WHOLE = re.compile(r"-?\d+")
 
 
@@ -23,10 +50,23 @@ _WHOLE = re.compile(r"-?\d+")
 class Stated:
     """An operator's attributes: words, of which those that have their default may be left out."""
 
-    words: Mapping[str, str]
+    words: Watched[str]
+
+    @property
+    def passed_over(self) -> list[str]:
+        """Those that count and that nothing looked at. A pool of the whole map has no window."""
+        without = _OTHERWISE | (_WINDOW if self.flag("global_pool") else set())
+        names = (name for name in self.words.passed_over if name not in without)
+        return [
+            name
+            for name in names
+            if not name.startswith("__")
+            and not name.endswith("_mult")
+            and self.words[name] not in ("None", "False")
+        ]
 
     def word(self, name: str, default: str = "") -> str:
-        return self.words.get(name, default)
+        return str(self.words.get(name, default))
 
     def number(self, name: str, default: float) -> float:
         found = self.words.get(name, "None")
@@ -103,7 +143,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
         own = {**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})}
         if any(isinstance(word, list | dict | None) for word in own.values()):
             raise ValueError(f"an attribute of '{name}' is not text")
-        words = Stated({key: str(word) for key, word in own.items()})
+        words = Stated(Watched({key: str(word) for key, word in own.items()}))
         if any(type(index) is not int or not 0 <= before < place for before, index in given):
             raise ValueError(f"'{name}' reads what comes after it")
         inputs = [(known[before][0], index) if index else known[before] for before, index in given]

@@ -217,6 +217,19 @@ def test_a_layer_is_what_opencv_computes(name: str, tmp_path: Path) -> None:
         assert found.shape == wanted.shape and distance(found, wanted) <= 1e-6
 
 
+def test_a_parameter_that_a_reader_passes_over_is_refused_by_its_name(tmp_path: Path) -> None:
+    """It would make another function of the same layer."""
+    names = {"BatchNorm": "batch_norm_param", "Normalize": "norm_param"}
+    for name, case in CASES.items():
+        stated, _, inner = case.stated.rpartition("}")[0].partition("{")
+        stated = stated or names.get(case.kind, f"{case.kind.lower()}_param")
+        planted = case._replace(stated=f"{stated} {{ {inner} planted: 7 }}")
+        graph = read_checkpoint(written(planted, tmp_path / "model")).graph
+        assert graph is not None
+        kinds = [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)]
+        assert len(kinds) == 1 and kinds[0].endswith("with planted"), name
+
+
 @pytest.mark.parametrize("before", ["data", "conv"])
 def test_a_bias_is_added_to_each_channel(before: str, tmp_path: Path) -> None:
     """Behind a convolution without one it becomes the convolution's."""

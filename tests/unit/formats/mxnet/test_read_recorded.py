@@ -75,5 +75,20 @@ def test_an_operator_is_what_mxnet_computes(name: str, recorded: dict[str, Array
         assert found.shape == wanted.shape and distance(found, wanted.astype(np.float64)) <= ROUNDED
 
 
+def test_an_attribute_that_a_reader_passes_over_is_refused_by_its_name(tmp_path: Path) -> None:
+    """It would make another function of the same operator, as `layout` does of a pool."""
+    for name, case in CASES.items():
+        if name in REFUSED:
+            continue
+        *before, (last, op, stated, inputs) = case.lines
+        planted = case._replace(lines=[*before, (last, op, {**stated, "planted": "NHWC"}, inputs)])
+        file = write_mxnet(tmp_path / "model", planted.lines, case.arrays)
+        file.write_text(json.dumps(planted.symbol))
+        graph = read_checkpoint(file).graph
+        assert graph is not None
+        kinds = [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)]
+        assert len(kinds) == 1 and kinds[0].endswith("with planted"), name
+
+
 def test_every_case_is_recorded(recorded: dict[str, Array]) -> None:
     assert recorded.keys() == CASES.keys()
