@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,16 @@ class Table:
 
     data: bytes
     place: int
+    _asked: set[int] = field(default_factory=set, compare=False, repr=False)
+
+    @property
+    def passed_over(self) -> list[int]:
+        """The fields that it has and that were not asked for."""
+        size = _number(self.data, "H", self.place - _number(self.data, "i", self.place))
+        asked = {*self._asked}
+        return [
+            place for place in range((size - 4) // 2) if place not in asked and self._at(place) is not None
+        ]
 
     def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
         """A number, of a type as `struct` writes it."""
@@ -67,11 +77,12 @@ class Table:
             raise ValueError("a vector ends behind the file")
         return start + 4, count
 
-    def _at(self, field: int) -> int | None:
+    def _at(self, place: int) -> int | None:
         """Where a field stands; None where it is left out."""
+        self._asked.add(place)
         held = self.place - _number(self.data, "i", self.place)
         size = _number(self.data, "H", held)
-        offset = _number(self.data, "H", held + 4 + 2 * field) if 6 + 2 * field <= size else 0
+        offset = _number(self.data, "H", held + 4 + 2 * place) if 6 + 2 * place <= size else 0
         return self.place + offset if offset else None
 
     def _followed(self, at: int) -> int:

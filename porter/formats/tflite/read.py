@@ -5,7 +5,7 @@ run.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from porter.filegraph.products import Product
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Tensor, always, concat, expression, matmul, maximum, merged, reads, stack
 from porter.filegraph.tensorflow import further_image
-from porter.filegraph.walk import Image, NodeWalk, Reader, Zeros, begin, read_nodes
+from porter.filegraph.walk import Image, NodeWalk, Outputs, Reader, Zeros, begin, read_nodes
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
@@ -38,6 +38,25 @@ from porter.padding import Size
 
 Walk = NodeWalk[Operator]
 _BINARY = ("ADD", "ADD_N", "DIV", "MAXIMUM", "MINIMUM", "MUL", "POW", "SUB")
+_OTHERWISE: Mapping[str, Collection[int]] = {
+    "ADD": (1,),
+    "BATCH_MATMUL": (2,),
+    "CONV_2D": (6,),
+    "DEPTHWISE_CONV_2D": (3,),
+    "FULLY_CONNECTED": (3, 4),
+    "PACK": (0,),
+    "RESHAPE": (0,),
+    "RESIZE_BILINEAR": (0, 1),
+    "SHAPE": (0,),
+    "SPLIT": (0,),
+    "SPLIT_V": (0,),
+    "SUB": (1,),
+    "TRANSPOSE_CONV": (4,),
+    "UNPACK": (0,),
+}
+"""Fields of options that say what tensors say too, that older versions had, or that are of whole numbers
+(tensorflow/compiler/mlir/lite/schema/schema.fbs).
+"""
 _LEAST_NORM = 1e-6
 """What an L2_NORMALIZATION divides by where the norm is smaller (tensorflow/lite/kernels/l2norm.cc)."""
 _ROUNDED = (
@@ -120,7 +139,15 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
         (taps | inner).get,
         further=further,
     )
-    read_nodes(walk, READERS.get)
+
+    def read(walk: Walk, node: Operator) -> Outputs:
+        found = READERS[node.op](walk, node)
+        fields = [] if node.options is None else node.options.passed_over
+        if others := [str(place) for place in fields if place not in _OTHERWISE.get(node.op, ())]:
+            raise Unsupported(f"with the fields {', '.join(others)} of its options")
+        return found
+
+    read_nodes(walk, lambda op: read if op in READERS else None)
     names = tuple(taps[end] for end in ends if end in taps)
     found = walk.ends(ends)
     return replace(walk.finish(found, found), output_names=names)
