@@ -25,6 +25,8 @@ from porter.graph.ops import (
 from porter.padding import ANY, Site, Size
 
 INPUT = "input"
+_SIZES_KEPT = 8
+"""So many sizes of an image the shapes in a graph are kept for: each is asked for again and again."""
 MOST_INPUTS = 16
 """More than any network takes; a file may state any number."""
 Argument = int | float | bool | str | tuple["Argument", ...] | None
@@ -150,6 +152,11 @@ class Graph:
         return {path: tuple(nodes) for path, nodes in found.items()}
 
     @cached_property
+    def shapes_kept(self) -> dict[Size, Mapping[str, Shape]]:
+        """What `shapes` has found lately."""
+        return {}
+
+    @cached_property
     def open_shapes(self) -> Mapping[str, Shape]:
         """The shape of every path, inputs included, for an input of open size. Raises GraphError as
         `shapes`.
@@ -213,7 +220,7 @@ def window_words(op: object) -> str | None:
     return f"{rows}x{columns}" + (f" /{stride}" if stride > 1 else "")
 
 
-def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
+def shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
     """The shape of every path, inputs included, for a first input of `size` (rows, columns; None where
     unknown).
 
@@ -221,6 +228,15 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
         GraphError: an input or an output does not exist, a node's inputs do not fit, or it cannot share what
             it is said to.
     """
+    kept = graph.shapes_kept
+    if size not in kept:
+        kept[size] = _shapes(graph, size)
+        if len(kept) > _SIZES_KEPT:
+            del kept[next(iter(kept))]
+    return kept[size]
+
+
+def _shapes(graph: Graph, size: Size) -> Mapping[str, Shape]:
     known = input_shapes(graph, size)
     if len(known) <= len(graph.further_inputs):
         raise GraphError("two inputs have one path", where=graph.inputs[-1])

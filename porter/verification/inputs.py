@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +122,11 @@ def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, s
     pixels are similar and the images differ from each other. White noise averages out, and a shifted window
     would hardly change the logits.
     """
+    make = _kept if math.prod(size) * count * channels <= _MOST_KEPT else _unit_images
+    return taken.of(make(size, count, channels, seed).copy())
+
+
+def _unit_images(size: KnownSize, count: int, channels: int, seed: int) -> Images:
     rng = np.random.default_rng(seed)
     # Each octave is added where the sum of those before it has as few numbers: one for each of its cells.
     pixels = np.zeros((count, channels, *(-(-n // 2 ** (OCTAVES + 1)) for n in size)))
@@ -130,7 +137,13 @@ def make_images(size: KnownSize, count: int, channels: int, taken: InputRange, s
     pixels = _finer(pixels)[:, :, : size[0], : size[1]]
     low, high = pixels.min(axis=(1, 2, 3), keepdims=True), pixels.max(axis=(1, 2, 3), keepdims=True)
     # An image of one number has no span.
-    return taken.of((pixels - low) / np.where(high > low, high - low, 1.0))
+    return np.asarray((pixels - low) / np.where(high > low, high - low, 1.0))
+
+
+# A check asks for the same ones again and again.
+_kept = lru_cache(maxsize=4)(_unit_images)
+_MOST_KEPT = 1 << 20
+"""Numbers of images that are kept."""
 
 
 def _finer(images: Images) -> Images:

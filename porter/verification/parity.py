@@ -163,7 +163,7 @@ def compare(
 
 def _alike(
     graph: Graph, batches: Sequence[Array]
-) -> Iterator[tuple[list[Array], dict[str, Shape], list[list[str]]]]:
+) -> Iterator[tuple[list[Array], Mapping[str, Shape], list[list[str]]]]:
     """Neighbours of one size, the shapes of an image's values there, and the parts in which they are
     compared.
     """
