@@ -172,6 +172,12 @@ class FileGraph:
         rows, columns = self.size
         return None if rows is None or columns is None else (rows, columns)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a checkpoint says of it."""
+        said = f"its layers compute in {' and '.join(self.halves)}, and are read in exact arithmetic"
+        return (said,) if self.halves else ()
+
     def sizes(self, native: tuple[int, int]) -> InputSizes:
         """The input sizes of a recipe's model with this graph's numbers, built for `native` where the graph
         is free.

@@ -26,8 +26,6 @@ network's most.
 """
 _QUANTISED = re.compile("quant|qlinear|integer$", re.IGNORECASE)
 """Kinds of nodes that compute in whole numbers, or go there and back."""
-_HALF = "half precision"
-"""What kinds of nodes say that compute in 16 bits, or go there."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +155,6 @@ def expect_ops(file: FileGraph) -> None:
         advice = f"a port without them would be another function: {cut}" + (
             exported if file.language == "keras" else ""
         )
-        if any(_HALF in foreign[name] for name in first):
-            without = "leave half precision out of the model's code"
-            advice = f"{without}; {cut}" if ends else without
         if any(_QUANTISED.search(foreign[name]) for name in first):
             advice = "name the file that it was quantised from: porter ports models of real numbers"
         if file.sizable:

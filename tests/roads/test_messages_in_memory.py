@@ -17,7 +17,6 @@ import porter
 
 SIDE = 24
 UNEVEN = torch.randn(2, 3, 33, 31, generator=torch.Generator().manual_seed(0))
-HALF = "leave half precision out of the model's code"
 ONLY = r"^input_size: the model works at 33x31 only: layers, numbers or branches in it are for that size"
 
 Code = Callable[["Net", torch.Tensor], Any]
@@ -51,29 +50,6 @@ class GatheringAll(Net):
 class GatheringMore(Net):
     def forward(self, images: torch.Tensor, *more: torch.Tensor) -> Any:
         return self.code(self, sum(more, images))
-
-
-def lowered(net: Net, images: torch.Tensor) -> torch.Tensor:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return net.conv(images)
-
-
-def lowered_and_back(net: Net, images: torch.Tensor) -> torch.Tensor:
-    return lowered(net, images).float()
-
-
-def lowered_in_part(net: Net, images: torch.Tensor) -> torch.Tensor:
-    return lowered(net, net.conv(images)[:, :3])
-
-
-def lowered_beside(net: Net, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return net.conv(images), lowered(net, images)
-
-
-def lowered_in_place(net: Net, images: torch.Tensor) -> torch.Tensor:
-    found = net.conv(images)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return net.conv(found.relu_())
 
 
 def modulated(net: Net, images: torch.Tensor) -> torch.Tensor:
@@ -129,21 +105,6 @@ ANY = {"input_size": "any", "example": UNEVEN}
 AT_ONE_SIZE = {"input_size": "33x31", "example": UNEVEN}
 OTHER = {"input_size": 40, "example": torch.ones(1, 3, 40, 40)}
 CASES = {
-    "a cast of what comes in": Case(
-        lambda net, images: net.conv(images.half().float()),
-        rf"a cast to half precision \(float16\), which rounds.*{HALF}\)$",
-        _plain,
-    ),
-    "a cast inside": Case(
-        lambda net, images: net.conv(net.conv(images).half().float()),
-        rf"\(float16\), which rounds.*{HALF}; outputs=\"value_conv2d\" ends the graph before them",
-        CUT,
-    ),
-    "a cast of what is given": Case(
-        lambda net, images: net.conv(images).bfloat16(),
-        rf"\(bfloat16\), which rounds.*{HALF}; outputs=\"value_conv2d\"",
-        CUT,
-    ),
     "a cast to whole numbers and back": Case(
         lambda net, images: net.conv(images).to(torch.int32).float(),
         r"a cast to int32, which rounds.*outputs=\"value_conv2d\"",
@@ -152,11 +113,6 @@ CASES = {
     "a cast to bytes": Case(
         lambda net, images: net.conv((images * 255).to(torch.uint8) / 255),
         r"a cast to uint8, which rounds.*outputs=\"value_mul\"",
-        CUT,
-    ),
-    "a sum in half precision": Case(
-        lambda net, images: net.conv(images).sum((2, 3), dtype=torch.bfloat16),
-        rf"sum in half precision \(bfloat16\).*{HALF}; outputs=\"value_conv2d\"",
         CUT,
     ),
     "a mean of the whole batch": Case(
@@ -174,21 +130,6 @@ CASES = {
         r"num_groups=\d+ \(porter runs it on several images: nothing in it may depend on their number\)$",
         lambda net, images: functional.group_norm(functional.conv2d(images, net.kernel), 4),
     ),
-    "autocast of everything": Case(
-        lowered, rf"'conv' \(torch\.autocast\.conv2d in half precision\) \({HALF}\)$", _plain
-    ),
-    "autocast and back": Case(lowered_and_back, rf"torch\.autocast\..*{HALF}", _plain),
-    "autocast of a part": Case(
-        lowered_in_part,
-        rf"'conv[\w/]*' \(torch\.autocast\.conv2d in half precision.*{HALF}; outputs=",
-        CUT,
-    ),
-    "autocast of one of two outputs": Case(
-        lowered_beside,
-        rf"\(torch\.autocast\.conv2d in half precision.*{HALF}; outputs=\"value_conv2d",
-        CUT,
-    ),
-    "autocast over a change in place": Case(lowered_in_place, rf"torch\.autocast\..*{HALF}", _plain),
     "constants only": Case(
         lambda net, images: net.conv(torch.ones(1, 3, 8, 8)),
         "no output of the program depends on the cells of its image .port a model that computes its",

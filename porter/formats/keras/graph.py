@@ -138,14 +138,10 @@ def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpo
     """
     if isinstance(graph, str):
         return replace(checkpoint, notes=(*checkpoint.notes, f"{UNREAD}: {graph}"))
-    halves = graph.halves if graph is not None else ()
-    notes = (
-        (f"its layers compute in {' and '.join(halves)}, and are read in exact arithmetic",) if halves else ()
-    )
     return replace(
         checkpoint,
         graph=graph,
-        notes=(*checkpoint.notes, *notes),
+        notes=(*checkpoint.notes, *(graph.notes if graph is not None else ())),
         tensors={**checkpoint.tensors, **(graph.evaluated if graph is not None else {})},
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Dtype
 from porter.filegraph.constants import between, expect_room
 from porter.filegraph.dims import BATCH, PLACE, Dim, Numbers, as_real, as_whole, known, of_sizes
 from porter.filegraph.file_graph import Unsupported
@@ -18,15 +19,16 @@ from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import import_onnx
 
 INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
-FLOATS = frozenset({1, 10, 11, 16})
-"""TensorProto.DataType: whole numbers, and real ones (float, half, double, bfloat16)."""
+HALF_TYPES: Mapping[int, Dtype] = {10: "float16", 16: "bfloat16"}
+FLOATS = frozenset({1, 11, *HALF_TYPES})
+"""TensorProto.DataType: whole numbers, and real ones, of which two are single and double."""
 _TRUTH = 9
 RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 
 
 def is_cast(node: OnnxNode) -> bool:
-    """Halves round, integers cut, and truths are 0 and 1."""
-    return node.op == "Cast" and node.integer("to") in (1, 11)
+    """Whether a Cast is one to real numbers, of which halves are read in exact arithmetic."""
+    return node.op == "Cast" and node.integer("to") in FLOATS
 
 
 def cuts(node: OnnxNode) -> bool:

@@ -53,8 +53,8 @@ def _softmax(op: Softmax | LogSoftmax) -> Callable[[OnnxNode, Tensor], Tensor]:
 
 
 def _cast(node: OnnxNode, x: Tensor) -> Tensor | Numbers:
-    """Casts between real numbers of single and double precision change nothing, and of truths to truths;
-    halves round. One to whole numbers and back cuts, as torch writes a whole quotient.
+    """Casts between real numbers change nothing in exact arithmetic, and of truths to truths. One to whole
+    numbers and back cuts, as torch writes a whole quotient.
     """
     kind = node.integer("to")
     if x.array is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.dtypes import NamedArrays, is_floating
+from porter.base.dtypes import Dtype, NamedArrays, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, depending
@@ -17,7 +17,7 @@ from porter.filegraph.walk import begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions
-from porter.formats.onnx.constants import FLOATS, RESHAPES, cuts, is_cast
+from porter.formats.onnx.constants import FLOATS, HALF_TYPES, RESHAPES, cuts, is_cast
 from porter.formats.onnx.images import MappedInput, further_image, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
@@ -97,6 +97,7 @@ def _read(
     notes = (
         f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}",
         *further,
+        *graph.notes,
     )
     definition = _definition(message, {**tensors, **used}, stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
@@ -199,7 +200,11 @@ def _read_graph(
         if not flow.is_value(end) or ends[end] != name
     ]
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
-    found = replace(walk.finish(walk.ends(ends), ends, outputs), output_names=names)
+    found = replace(
+        walk.finish(walk.ends(ends), ends, outputs),
+        output_names=names,
+        halves=_halves(message, live, [each.image.source[0] for each in given]),
+    )
     if len(found.further_inputs) < len(further):
         raise refuse("the model takes only the size of one of its inputs", "export it without that input")
     stated = {name: repr(number) for name, number in walk.exact.items()}
@@ -210,6 +215,14 @@ def _read_graph(
         stated,
         (*given[0].notes, *left_out[:_MOST_NOTES]),
     )
+
+
+def _halves(message: Message, live: Collection[str], taken: Collection[str]) -> tuple[Dtype, ...]:
+    """The types of half precision that inputs have, or values are cast to."""
+    inputs = (value for value in message.proto.graph.input if value.name in taken)
+    kinds = {value.type.tensor_type.elem_type for value in inputs}
+    kinds |= {message.nodes[name].integer("to") for name in live if message.nodes[name].op == "Cast"}
+    return tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
 
 
 def _taken(message: Message, live: Collection[str]) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.base.dtypes import Array, NamedArrays, is_floating
+from porter.base.dtypes import Array, Dtype, NamedArrays, is_floating
 from porter.base.errors import first_line
 from porter.filegraph.constants import between, expect_room
 from porter.filegraph.dims import Numbers, as_real, as_whole
@@ -26,8 +26,9 @@ _TEXT = 64
 INTEGERS = (3, 9)
 """types.proto: DT_INT32 and DT_INT64."""
 TRUTH = 10
-WIDE_FLOATS = (1, 2)
-"""types.proto: DT_FLOAT and DT_DOUBLE."""
+HALF_TYPES: Mapping[int, Dtype] = {19: "float16", 14: "bfloat16"}
+FLOATS = (1, 2, *HALF_TYPES)
+"""types.proto: DT_FLOAT, DT_DOUBLE, DT_HALF and DT_BFLOAT16."""
 
 RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
@@ -37,8 +38,8 @@ def masks_of(node: GraphNode) -> Mapping[str, int]:
 
 
 def is_cast(node: GraphNode) -> bool:
-    """Halves round, integers cut, and truths are 0 and 1."""
-    return node.op == "Cast" and node.type("DstT") in WIDE_FLOATS
+    """Whether a Cast is one to real numbers, of which halves are read in exact arithmetic."""
+    return node.op == "Cast" and node.type("DstT") in FLOATS
 
 
 def cast(node: GraphNode, value: Numbers) -> Numbers:

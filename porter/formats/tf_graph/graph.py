@@ -18,7 +18,7 @@ from porter.filegraph.tensorflow import further_image
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
-from porter.formats.tf_graph.constants import RESHAPES, Constants, is_cast
+from porter.formats.tf_graph.constants import HALF_TYPES, RESHAPES, Constants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
@@ -176,7 +176,9 @@ def _walked(graph: PlainGraph, short: _Shortened, constants: Constants, size: Si
     read_nodes(walk, READERS.get)
     names = {value_name(end): short.moved.get(end, end) for end in graph.ends}
     ends = walk.ends(names.values())
-    return walk, named(walk.finish(ends, _given(walk.builder, ends), names))
+    kinds = {short.nodes[name].type(key) for name in live & short.nodes.keys() for key in ("DstT", "T")}
+    halves = tuple(half for kind, half in HALF_TYPES.items() if kind in kinds)
+    return walk, named(replace(walk.finish(ends, _given(walk.builder, ends), names), halves=halves))
 
 
 def _given(builder: Builder, ends: Mapping[Reference, Value]) -> list[Reference]:

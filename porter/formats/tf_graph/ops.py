@@ -19,7 +19,7 @@ from porter.filegraph.tensor import Tensor, always, concat, expression, maximum,
 from porter.filegraph.tensorflow import sliced, strided
 from porter.filegraph.walk import Reader, Repeated, Zeros
 from porter.formats.tf_graph import arithmetic, windows
-from porter.formats.tf_graph.constants import FUNCTIONS, INTEGERS, TRUTH, WIDE_FLOATS, cast, is_cast, masks_of
+from porter.formats.tf_graph.constants import FLOATS, FUNCTIONS, INTEGERS, TRUTH, cast, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import (
     Abs,
@@ -59,18 +59,18 @@ def _sizes(node: GraphNode, *values: Tensor) -> list[Numbers | None]:
 
 
 def _cast(node: GraphNode, x: Tensor) -> Tensor | Numbers:
-    """Casts between single and double precision change nothing, and of truths to numbers; halves round. One
-    to whole numbers and back cuts.
+    """Casts between real numbers change nothing in exact arithmetic, and of truths to numbers. One to whole
+    numbers and back cuts.
     """
     if x.array is not None:
         return cast(node, x.array)
     kinds, before = (node.type("SrcT"), node.type("DstT")), x.walk.flow.nodes[node.source[0]]
     truth = kinds[0] == TRUTH and functions.is_truth(x)
-    if is_cast(node) and (truth or kinds[0] in WIDE_FLOATS or before.op == "Cast"):
+    if is_cast(node) and (truth or kinds[0] in FLOATS or before.op == "Cast"):
         return x
-    if kinds[1] in INTEGERS and (truth or kinds[0] in WIDE_FLOATS):
+    if kinds[1] in INTEGERS and (truth or kinds[0] in FLOATS):
         return functions.cut_to_whole(x, is_cast)
-    raise Unsupported("to a type that rounds, or of numbers that are not real")
+    raise Unsupported("to, or of, numbers that are not real")
 
 
 def _reduce(node: GraphNode, x: Tensor, axes: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
     found, tensors = read_graph(
         PlainGraph(nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse
     )
-    return replace(stored, tensors=tensors, notes=(*notes, _span(image, ends)), graph=found)
+    return replace(stored, tensors=tensors, notes=(*notes, _span(image, ends), *found.notes), graph=found)
 
 
 def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
@@ -153,9 +153,8 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     )
     found, tensors = read_graph(plain_graph, refuse)
     tags = f"signature '{name}'" if name else "no signature"
-    return Checkpoint(
-        path, "saved-model", "tf", tensors, (tags, *notes, _span(image, ends)), graph=found, files=files
-    )
+    said = (tags, *notes, _span(image, ends), *found.notes)
+    return Checkpoint(path, "saved-model", "tf", tensors, said, graph=found, files=files)
 
 
 def _in_words(name: str) -> list[tuple[int, str]]:

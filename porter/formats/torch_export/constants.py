@@ -13,11 +13,12 @@ from porter.filegraph.dims import Numbers
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.tensor import Scope, Tensor
 from porter.filegraph.walk import Outputs
+from porter.formats.torch_export.archive import FLOATS
 from porter.formats.torch_export.nodes import AtenNode
 from porter.formats.torch_export.one_hots import ROWS
 
-EXACT_TYPES = (None, 7, 8)
-"""Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
+REALS = (None, *FLOATS)
+"""Types of a cast that changes no function in exact arithmetic: real numbers (ScalarType)."""
 _BOOL, _WHOLE = 12, 5
 """ScalarType, of which the latter has 64 bits."""
 SAME = ("alias", "contiguous", "detach", "lift_fresh")
@@ -42,7 +43,7 @@ or take one image.
 
 
 def is_cast(node: AtenNode) -> bool:
-    return node.op in (*SAME, *COPIES, "to", "_to_copy") and node.arguments.get("dtype") in EXACT_TYPES
+    return node.op in (*SAME, *COPIES, "to", "_to_copy") and node.arguments.get("dtype") in REALS
 
 
 def cast(x: Numbers, kind: int | None) -> Numbers | None:
@@ -53,7 +54,7 @@ def cast(x: Numbers, kind: int | None) -> Numbers | None:
         return x.astype(np.bool_)
     if kind == _WHOLE and np.array_equal(x, np.trunc(x)):
         return x.astype(np.int64)
-    if kind not in EXACT_TYPES:
+    if kind not in REALS:
         return None
     return x if kind is None else x.astype(np.float64)
 

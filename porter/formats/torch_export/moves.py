@@ -19,7 +19,7 @@ from porter.filegraph.tensor import Scope, Tensor, concat, maximum, minimum, sta
 from porter.filegraph.views import View
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
-from porter.formats.torch_export.constants import COPIES, EXACT_TYPES, SAME, cast, indexed
+from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, indexed
 from porter.formats.torch_export.reading import Function
 from porter.graph import LogSoftmax, Resize, Softmax
 from porter.graph.ops import Mode
@@ -62,15 +62,14 @@ def _same(
     array = x.array
     if array is not None and (found := cast(array, dtype)) is not None:
         return found
-    if dtype not in EXACT_TYPES:
+    if dtype not in REALS:
         raise Unsupported(f"as a cast to {_type_name(dtype)}, which rounds")
     return x
 
 
 def _type_name(stated: Any) -> str:
     """A number type that an op states, in words."""
-    name = TYPES.get(stated, "another type") if isinstance(stated, int) else "another type"
-    return f"half precision ({name})" if name in ("float16", "bfloat16") else name
+    return TYPES.get(stated, "another type") if isinstance(stated, int) else "another type"
 
 
 def _roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
@@ -210,7 +209,7 @@ def _axes(x: Tensor, dim: Any) -> Sequence[int]:
 
 def _expect_type(dtype: int | None) -> None:
     """Raises Unsupported for a type that rounds."""
-    if dtype not in EXACT_TYPES:
+    if dtype not in REALS:
         raise Unsupported(f"in {_type_name(dtype)}")
 
 
@@ -254,8 +253,6 @@ def _cumsum(x: Tensor, dim: int, dtype: int | None = None) -> Tensor:
 
 def _softmax(op: Softmax | LogSoftmax) -> Function:
     def softmax(x: Tensor, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Tensor:
-        if half_to_float:
-            raise Unsupported("of half precision")
         _expect_type(dtype)
         return x.softmax(dim, op=op)
 

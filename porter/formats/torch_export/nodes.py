@@ -29,9 +29,7 @@ _WRAPPERS = (_AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
 """Ops that run a program in the program. Its ops are the program's own, in other types where automatic
 precision is on.
 """
-LOWERED = "torch.autocast."
-"""What the ops begin with that run with automatic precision, which no op of porter's computes."""
-_DOUBLE = 8
+_DOUBLE, _BFLOAT16 = 8, 13
 """ScalarType."""
 UNKNOWN = ...
 """An argument of a kind that porter does not read, such as a program in the program."""
@@ -52,6 +50,7 @@ class AtenNode(Reading):
         sizes: of each output that is a tensor; an open size is the text of an expression.
         expression: of an output that is a size itself.
         known: a value that has this size, and the place of the axis.
+        lowered: the ScalarType of automatic precision (torch.autocast) that it runs with; None for none.
     """
 
     name: str
@@ -64,6 +63,7 @@ class AtenNode(Reading):
     sizes: tuple[Sizes, ...] = ()
     expression: int | str | None = None
     known: tuple[Reference, int] | None = None
+    lowered: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Reader:
         known: by expression, the first value that has this size, and the place of the axis.
         types: ScalarType of tensors, by name.
         scope: what the names of its nodes begin with.
-        is_lowered: whether its nodes run with automatic precision.
+        lowered: see AtenNode.
     """
 
     sizes: Mapping[str, Sizes]
@@ -156,7 +156,7 @@ class _Reader:
     numbers: dict[str, Array] = field(default_factory=dict)
     known: dict[str, tuple[Reference, int]] = field(default_factory=dict)
     scope: str = ""
-    is_lowered: bool = False
+    lowered: int | None = None
 
     def add(self, node: AtenNode, *further: str) -> None:
         if self.scope:
@@ -185,8 +185,8 @@ class _Reader:
         )
         inner = [each["arg"]["as_graph"]["graph"] for each in stated["inputs"] if "as_graph" in each["arg"]]
         if op in _WRAPPERS and len(inner) == 1:
-            is_lowered = self.is_lowered if op != _AUTOCAST else _lowers_precision(stated["inputs"])
-            self.inline(inner[0], stated["inputs"], names, is_lowered)
+            lowered = self.lowered if op != _AUTOCAST else _lowered_to(stated["inputs"])
+            self.inline(inner[0], stated["inputs"], names, lowered)
             return
         arguments = Members((str(each["name"]), self.argument(each["arg"])) for each in stated["inputs"])
         # Run in another type, the program would be another function.
@@ -205,7 +205,7 @@ class _Reader:
         self.add(
             AtenNode(
                 name,
-                f"{LOWERED}{op}" if self.is_lowered else op,
+                op,
                 inputs,
                 target,
                 arguments,
@@ -214,6 +214,7 @@ class _Reader:
                 sizes,
                 expression,
                 known,
+                self.lowered,
             ),
             *further,
         )
@@ -223,7 +224,7 @@ class _Reader:
         graph: JsonObject,
         inputs: Sequence[JsonObject],
         names: Sequence[str],
-        is_lowered: bool,
+        lowered: int | None,
     ) -> None:
         """Reads the nodes of a program in the program, whose inputs are the last ones of the node that calls
         it.
@@ -233,7 +234,7 @@ class _Reader:
             nodes=self.nodes,
             numbers=self.numbers,
             scope=f"{names[0]}__",
-            is_lowered=is_lowered,
+            lowered=lowered,
         )
         taken = [self.argument(each["arg"]) for each in inputs[len(inputs) - len(graph["inputs"]) :]]
         part.given |= {_name(stated): source for stated, source in zip(graph["inputs"], taken, strict=True)}
@@ -294,11 +295,12 @@ def _reader(graph: JsonObject) -> _Reader:
     )
 
 
-def _lowers_precision(inputs: Sequence[JsonObject]) -> bool:
-    """Whether autocast's wrapper switches automatic precision on: its third argument
-    (torch/_higher_order_ops/wrap.py).
+def _lowered_to(inputs: Sequence[JsonObject]) -> int | None:
+    """The type of the automatic precision that autocast's wrapper switches on by its third argument, its
+    second one (torch/_higher_order_ops/wrap.py), or bfloat16 on a CPU; None where it switches it off.
     """
-    return bool(inputs[2]["arg"] != {"as_bool": False})
+    stated = inputs[1]["arg"].get("as_scalar_type")
+    return None if inputs[2]["arg"] == {"as_bool": False} else _BFLOAT16 if stated is None else int(stated)
 
 
 def _mutated(specs: Iterable[JsonObject]) -> Iterator[str]:

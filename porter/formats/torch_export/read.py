@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import NamedArrays
+from porter.base.dtypes import HALVES, Dtype, NamedArrays
 from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
@@ -22,13 +22,13 @@ from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_uses
-from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
+from porter.formats.torch_export.archive import FLOATS, TYPES, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.casts import with_types
 from porter.formats.torch_export.constants import RESHAPES, SIZED, is_cast, of_each_image
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.kinds import expect_kinds
-from porter.formats.torch_export.nodes import LOWERED, AtenNode, Program, Sizes, Walk, read_program
+from porter.formats.torch_export.nodes import AtenNode, Program, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
@@ -63,9 +63,8 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"{UNREAD}: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
-    return Checkpoint(
-        path, "torch-export", "torch", {**archive.tensors, **graph.evaluated}, (note,), graph=graph
-    )
+    tensors, notes = {**archive.tensors, **graph.evaluated}, (note, *graph.notes)
+    return Checkpoint(path, "torch-export", "torch", tensors, notes, graph=graph)
 
 
 def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | None) -> FileGraph | str:
@@ -192,8 +191,6 @@ def _read_graph(
     def read(walk: Walk, node: AtenNode) -> Outputs:
         if node.name in foreign:
             raise Unsupported(f"since {foreign[node.name]}")
-        if node.op.startswith(LOWERED):
-            raise Unsupported("in half precision")
         expect_kinds(node, nodes)
         given = READERS[node.op](walk, node)
         several = given if isinstance(given, Sequence) else [given]
@@ -202,7 +199,7 @@ def _read_graph(
             raise Unsupported("of constants that differ by image")
         return given
 
-    read_nodes(walk, lambda op: read if op in READERS or op.startswith(LOWERED) else None)
+    read_nodes(walk, lambda op: read if op in READERS else None)
     values, returned = walk.ends(ends), {tap_of(name): program.given[name] for name in program.outputs}
     found = walk.finish(values, values, returned)
     if len(found.further_inputs) < len(further):
@@ -214,12 +211,23 @@ def _read_graph(
     kept = {
         node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes
     }
-    words = {name: node.op.removeprefix(LOWERED) for name, node in kept.items()}
+    words = {name: node.op for name, node in kept.items()}
     words |= {name: "moved" for name, word in words.items() if word == "to"}  # torch's modules have a `to`
     paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in kept.items()}
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
-    found = replace(found, evaluated={names[name]: array for name, array in flow.evaluated.items()})
+    found = replace(
+        found,
+        halves=_halves(program, live),
+        evaluated={names[name]: array for name, array in flow.evaluated.items()},
+    )
     return named(_with_own_names(found, names), titles(paths, words))
+
+
+def _halves(program: Program, live: Collection[str]) -> tuple[Dtype, ...]:
+    """The types of half precision that values of the network have, those of automatic precision too."""
+    kinds = {program.nodes[name].lowered for name in live}
+    kinds |= {program.types.get(value) for value, (name, _) in program.given.items() if name in live}
+    return tuple(half for half in HALVES if half in {TYPES.get(kind or 0) for kind in kinds})
 
 
 def _image(name: str, sizes: Sizes, only: Size | None) -> Image:

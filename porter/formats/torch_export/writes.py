@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import Members
-from porter.formats.torch_export.constants import EXACT_TYPES
+from porter.formats.torch_export.constants import REALS
 from porter.formats.torch_export.moves import VIEWS
 from porter.formats.torch_export.nodes import AtenNode, Program, Sizes
 
@@ -221,7 +221,7 @@ class _Writer:
         """
         self._expect_values(node, "src")
         source = node.arguments["src"]
-        kinds = (*EXACT_TYPES, self.types.get(source))
+        kinds = (*REALS, self.types.get(source))
         fits = self._sizes(source) == node.sizes[0] or _is_known(node.sizes[0])
         return self._spread(node, source) if fits and self.types.get((node.name, 0)) in kinds else None
 

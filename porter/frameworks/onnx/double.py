@@ -38,6 +38,21 @@ def make_reference(
             an op takes.
     """
     evaluator, names = _evaluator(model, exact), [value.name for value in model.graph.input]
+    return _session(evaluator, names, tensors)
+
+
+def make_rounding(model: Any) -> Session:
+    """What runs a ModelProto in the number types that it states: what an operator gives is rounded to the
+    narrowest type of the real numbers that it takes. onnxruntime computes halves in single precision.
+
+    Raises:
+        CannotRun: as `make_reference`.
+    """
+    evaluator = _evaluator(model, {}, _rounded)
+    return _session(evaluator, [value.name for value in model.graph.input])
+
+
+def _session(evaluator: Any, names: Sequence[str], tensors: NamedArrays = MappingProxyType({})) -> Session:
     nested = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
     def run(*batches: Array) -> list[Array]:
@@ -88,7 +103,10 @@ def replay(model: Any, tensors: NamedArrays, values: NamedArrays) -> Iterator[tu
         yield node.onnx_node, found
 
 
-def _evaluator(model: Any, exact: Mapping[str, Mapping[str, float]]) -> Any:
+def _evaluator(
+    model: Any, exact: Mapping[str, Mapping[str, float]], way: Callable[..., Any] | None = None
+) -> Any:
+    """ONNX's evaluator of a model, which runs each node in a `way`."""
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     try:
         evaluator = import_module("onnx.reference").ReferenceEvaluator(model, new_ops=own_operators(opset))
@@ -97,7 +115,8 @@ def _evaluator(model: Any, exact: Mapping[str, Mapping[str, float]]) -> Any:
     for node in evaluator.rt_nodes_:
         for attribute, number in exact.get(node.output[0], {}).items():
             setattr(node, attribute, number)
-        node.run = partial(_widened, node.run)
+        if way is None or node.onnx_node.op_type != "Cast":
+            node.run = partial(way or _widened, node.run)
     return evaluator
 
 
@@ -118,4 +137,16 @@ def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
     return run(
         *(each.astype("d", copy=False) if wide else each for each, wide in zip(inputs, real, strict=True)),
         **context,
+    )
+
+
+def _rounded(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
+    kinds = [each.dtype for each in inputs if isinstance(each, np.ndarray) and is_floating(each)]
+    found = _widened(run, *inputs, **context)
+    if not kinds:
+        return found
+    kind = min(kinds, key=lambda each: each.itemsize)
+    return tuple(
+        each.astype(kind, copy=False) if isinstance(each, np.ndarray) and is_floating(each) else each
+        for each in found
     )

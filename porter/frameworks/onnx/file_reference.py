@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, NamedArrays, is_floating
+from porter.base.dtypes import HALVES, Array, Dtype, NamedArrays, is_floating
 from porter.base.errors import CannotRun, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
@@ -25,6 +25,7 @@ from porter.formats.onnx.images import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Alone
 from porter.frameworks.images import beside, in_parts
+from porter.frameworks.onnx.double import make_rounding
 from porter.frameworks.onnx.model import Model, replay_model, run_model, run_part
 from porter.frameworks.onnx.session import Session
 from porter.padding import Size
@@ -40,9 +41,9 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
         CannotRun: onnx or onnxruntime is not installed, or does not run this model.
         UsageError: it is not run in this type.
     """
-    if dtype not in ("float32", "float64"):
-        raise UsageError(f"porter runs ONNX models in float32 and float64, not in {dtype}")
     graph = checkpoint.carried
+    if dtype not in ("float32", "float64", *graph.halves):
+        raise UsageError(f"porter runs ONNX models in float32 and float64, not in {dtype}")
     return OnnxRunner(import_onnx().ModelProto.FromString(graph.definition), checkpoint.tensors, dtype, graph)
 
 
@@ -63,6 +64,7 @@ class OnnxRunner:
 
     Attributes:
         definition: ModelProto of porter.formats.onnx, whose tensors have no content where `tensors` has it.
+        dtype: see porter.frameworks.Engine.build_file.
         file: what porter reads of it, by which a large batch is refused before it is filled.
     """
 
@@ -79,14 +81,33 @@ class OnnxRunner:
         do not suffice.
         """
         if taps not in self._sessions:
-            outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
-            self._sessions[taps] = run_model(self._model, self.dtype, outputs, optimised=False)
+            self._sessions[taps] = self._session(taps)
         parts = self._parts(batch)
         found = [self._sessions[taps](*part) for part in parts]
         return {
             tap: self._joined(parts, [values[place] for values in found])[: len(batch)]
             for place, tap in enumerate(taps)
         }
+
+    def _session(self, taps: Sequence[str]) -> Session:
+        if self.dtype in HALVES:
+            return self._as_stated(taps)
+        outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
+        return run_model(self._model, self.dtype, outputs, optimised=False)
+
+    def _as_stated(self, taps: Sequence[str]) -> Session:
+        """The model in the types that it states."""
+        onnx = import_onnx()
+        model = onnx.ModelProto()
+        model.CopyFrom(self.definition)
+        for tensor in model.graph.initializer:
+            if tensor.name in self.tensors:
+                kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+                array = self.tensors[tensor.name].astype(kind, copy=False)
+                tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+        del model.graph.output[:]
+        model.graph.output.extend(onnx.ValueInfoProto(name=tap) for tap in taps)
+        return make_rounding(model)
 
     def _joined(self, parts: Sequence[Sequence[Array]], values: list[Array]) -> Array:
         """A value of each image, from those of parts of the images. What else is in their first axis gets one
@@ -140,7 +161,7 @@ class OnnxRunner:
         """
         if WHOLE in self._stated:
             sizes = [*map(int, self._stated[WHOLE].split())]
-            return [(np.ascontiguousarray(image.reshape(sizes), self.dtype),) for image in batch]
+            return [(np.ascontiguousarray(image.reshape(sizes), self._taken[0]),) for image in batch]
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
         if ROWS in self._stated:
             images = batch.reshape(len(batch), *map(int, self._stated[ROWS].split()))
@@ -156,8 +177,8 @@ class OnnxRunner:
             )
         # Paddle writes -1 for a free batch.
         parts = (
-            [np.ascontiguousarray(part, self.dtype) for part in in_parts(each, max(count, 0))]
-            for each in given
+            [np.ascontiguousarray(part, kind) for part in in_parts(each, max(count, 0))]
+            for each, kind in zip(given, self._taken, strict=True)
         )
         return [*zip(*parts, strict=True)]
 
@@ -168,6 +189,13 @@ class OnnxRunner:
     @property
     def _kind(self) -> int:
         return _FLOAT if self.dtype == "float32" else _DOUBLE
+
+    @cached_property
+    def _taken(self) -> list[Any]:
+        """The number type of each input."""
+        named = import_onnx().helper.tensor_dtype_to_np_dtype
+        stated = [value.type.tensor_type.elem_type for value in self.definition.graph.input]
+        return [named(kind) if self.dtype in HALVES else self.dtype for kind in stated]
 
     @cached_property
     def _model(self) -> Model:

@@ -28,6 +28,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         return build_keras_file(checkpoint, dtype, size)
     wanted = {stored.name for node in graph.nodes for stored in node.tensors.values()}
     expect_cover(wanted - checkpoint.tensors.keys(), (), where=checkpoint.path)
-    runner = GraphRunner(graph.definition, checkpoint.tensors, graph.shown, dtype, takes=graph)
+    kind = None if dtype in graph.halves else dtype
+    runner = GraphRunner(graph.definition, checkpoint.tensors, graph.shown, kind, takes=graph)
     runner.arrays = graph.arrays
     return runner

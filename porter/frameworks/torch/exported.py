@@ -49,19 +49,22 @@ def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
     """
     graph = checkpoint.carried
     program = read_program(parsed(graph.definition, str(checkpoint.path)))
-    return ExportedModule(program, checkpoint, graph.shown, getattr(torch, dtype))
+    kind = None if dtype in graph.halves else getattr(torch, dtype)
+    return ExportedModule(program, checkpoint, graph.shown, kind)
 
 
 class ExportedModule(nn.Module):
     """A program that gives its first output; each value that is a tap passes through a submodule of that
-    name.
+    name. It computes in one type, or where that is None in those that the program states.
 
     A program may be made for one batch. Other batches go through it in parts, all of them node by node.
     """
 
-    def __init__(self, program: Program, checkpoint: Checkpoint, taps: list[str], dtype: torch.dtype) -> None:
+    def __init__(
+        self, program: Program, checkpoint: Checkpoint, taps: list[str], dtype: torch.dtype | None
+    ) -> None:
         super().__init__()
-        self._file, self._dtype = checkpoint.graph, dtype
+        self._file, self._dtype, self._types = checkpoint.graph, dtype, program.types
         for tap in taps:
             self.add_module(tap, nn.Identity())
         self._shown: dict[str, list[tuple[str, int]]] = {}
@@ -79,7 +82,9 @@ class ExportedModule(nn.Module):
         # torch takes an open size for 2 or more: of one image, a squeeze takes the batch away.
         self._fewest = 2 if any(node.op == "squeeze" for node in program.nodes.values()) else 1
         self._nodes = [
-            (node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target
+            (node, _function(node) if dtype is not None or node.lowered is None else _lowered(node))
+            for node in program.nodes.values()
+            if node.name in wanted and node.target
         ]
         self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
         self._stored = {
@@ -103,7 +108,10 @@ class ExportedModule(nn.Module):
         if self._batch and size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
         # An op in place may change them.
-        copied = [each.to(self._dtype, copy=True) for each in (images, *further)]
+        copied = [
+            each.to(self._kind(self._types[name]), copy=True)
+            for name, each in zip(self._images, (images, *further), strict=False)
+        ]
         parts = zip(
             *([[_filled(part, size)] for part in torch.split(each, size)] for each in copied), strict=True
         )
@@ -168,6 +176,11 @@ class ExportedModule(nn.Module):
         """What the program is given beside images N×C×H×W, and these."""
         return [batch] if self._file is None else [batch, *beside(batch, self._file)]
 
+    def _kind(self, stated: int) -> torch.dtype:
+        """A ScalarType as it is here."""
+        own = self._dtype if stated in FLOATS else None
+        return getattr(torch, TYPES[stated]) if own is None else own
+
     def _argument(
         self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]
     ) -> Any:
@@ -176,14 +189,14 @@ class ExportedModule(nn.Module):
             # is only for reading.
             if value not in copies:
                 held = known[value[0]][value[1]]
-                copies[value] = held.to(self._dtype if held.is_floating_point() else held.dtype, copy=True)
+                copies[value] = held.to(self._kind(self._types[value[0]]), copy=True)
             return copies[value]
         if isinstance(value, tuple):
             return known[value[0]][value[1]]
         if isinstance(value, list):
             return [self._argument(name, each, known, copies) for each in value]
         if name == "dtype" and value is not None:
-            return self._dtype if value in FLOATS else getattr(torch, TYPES[value])
+            return self._kind(value)
         return _FORMATS[value] if name == "memory_format" and value is not None else value
 
 
@@ -207,6 +220,17 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     return lambda arguments: function(
         **{names.get(name, name): value for name, value in arguments.items() if name not in _WHERE}
     )
+
+
+def _lowered(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
+    """As `_function`, with the automatic precision that the node runs with."""
+    function, kind = _function(node), getattr(torch, TYPES[node.lowered or 0])
+
+    def run(arguments: Mapping[str, Any]) -> Any:
+        with torch.autocast("cpu", kind):
+            return function(arguments)
+
+    return run
 
 
 def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments: Mapping[str, Any]) -> Any:

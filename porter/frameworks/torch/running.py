@@ -45,7 +45,7 @@ def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[s
 def run_alone(model: nn.Module, fed: Mapping[str, Alone]) -> dict[str, Array]:
     """See porter.frameworks.Engine."""
     found = dict[str, Array]()
-    with torch.inference_mode(), _one_thread(), _in_double(model):
+    with torch.inference_mode(), _one_thread(), _computing_in(torch.float64, model):
         for path, layer in fed.items():
             value = to_tensor(layer.value)
             run = model.alone if isinstance(model, ExportedModule) else partial(_alone, model)
@@ -122,8 +122,8 @@ def record(
             inputs = [each.to(like.device, like.dtype) for each in inputs]
         if inputs[0].dtype == torch.float64:
             stack.enter_context(_one_thread())
-            if not isinstance(model, GraphModule):  # a port is judged as it is
-                stack.enter_context(_in_double(model))
+        if not isinstance(model, GraphModule):  # a port is judged as it is
+            stack.enter_context(_computing_in(inputs[0].dtype, model))
         return model(*inputs), values
 
 
@@ -166,25 +166,42 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _in_double(model: nn.Module) -> Iterator[None]:
-    """What a module's own code computes in single precision, such as a table of positions, is computed in
-    double. A program does this itself, and each of its ops would take longer.
+def _computing_in(kind: torch.dtype, model: nn.Module) -> Iterator[None]:
+    """What a module's own code computes in half precision is computed in single or double precision, and in
+    double what it computes in single, such as a table of positions. A program does this itself, and each of
+    its ops would take longer.
     """
+    if kind not in _REPLACED:
+        yield
+        return
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype(kind)
     try:
-        with nullcontext() if isinstance(model, ExportedModule) else _DoubleForSingle():  # type: ignore[no-untyped-call]
+        with nullcontext() if isinstance(model, ExportedModule) else _InType(kind):
             yield
     finally:
         torch.set_default_dtype(before)
 
 
-class _DoubleForSingle(TorchDispatchMode):  # type: ignore[no-untyped-call]
+_HALVES = torch.float16, torch.bfloat16
+_REPLACED = {torch.float32: _HALVES, torch.float64: (torch.float32, *_HALVES)}
+"""By the type in which a module computes, those that it takes the place of."""
+
+
+class _InType(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Ops in one type where their arguments state others."""
+
+    def __init__(self, kind: torch.dtype) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._kind = kind
+
     def __torch_dispatch__(
         self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        replaced = _REPLACED[self._kind]
         given = [
-            torch.float64 if each is torch.float32 else each for each in (*args, *(kwargs or {}).values())
+            self._kind if isinstance(each, torch.dtype) and each in replaced else each
+            for each in (*args, *(kwargs or {}).values())
         ]
         return op(*given[: len(args)], **dict(zip(kwargs or {}, given[len(args) :], strict=True)))
 

@@ -62,10 +62,10 @@ def read_constants(graph: Any, tensors: NamedArrays, most: int) -> dict[str, Arr
 
 
 def in_dtype(
-    graph: Any, constants: NamedArrays, dtype: Dtype, decimal_epsilons: bool
+    graph: Any, constants: NamedArrays, dtype: Dtype | None, decimal_epsilons: bool
 ) -> tuple[Any, dict[str, Array]]:
-    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and the arrays to feed
-    it.
+    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, or as it is where that is
+    None, and the arrays to feed it.
 
     Floating constants become placeholders that are fed, because a GraphDef holds at most 2 GB, and TensorFlow
     would keep several copies of each. TensorNets's ResNeXt-101 (64x4d) needs 1.9 GB of them in float64.
@@ -86,7 +86,7 @@ def in_dtype(
         CannotRun: a batch norm normalises by the batch itself, or an op reads its other outputs.
     """
     tensorflow = import_tensorflow()
-    target = getattr(tensorflow, dtype).as_datatype_enum
+    target = 0 if dtype is None else getattr(tensorflow, dtype).as_datatype_enum
     floats = frozenset(
         getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64")
     )
@@ -103,13 +103,16 @@ def in_dtype(
         elif node.op != "Const":
             copy = found.node.add()
             copy.CopyFrom(node)
+            if dtype is None:
+                continue
             for name in _left_out_types(node.op, floats) - node.attr.keys():
                 copy.attr[name].type = target
             _retype(copy, floats, target)
         elif node.attr["dtype"].type in floats:
-            array = fed[node.name] = constants[node.name].astype(dtype, copy=False)
+            kind = tensorflow.as_dtype(node.attr["dtype"].type if dtype is None else target)
+            array = fed[node.name] = constants[node.name].astype(kind.as_numpy_dtype, copy=False)
             placeholder = found.node.add(name=node.name, op="Placeholder")
-            placeholder.attr["dtype"].type = target
+            placeholder.attr["dtype"].type = kind.as_datatype_enum
             placeholder.attr["shape"].shape.CopyFrom(tensorflow.TensorShape(array.shape).as_proto())
         else:
             found.node.append(_constant(tensorflow, node, node.name, constants[node.name]))

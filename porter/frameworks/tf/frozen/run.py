@@ -35,7 +35,7 @@ class GraphRunner:
         definition: bytes,
         tensors: NamedArrays,
         outputs: Collection[str],
-        dtype: Dtype,
+        dtype: Dtype | None,
         layers: LayerNames | None = None,
         decimal_epsilons: bool = False,
         takes: TakesInputs | None = None,
@@ -44,6 +44,7 @@ class GraphRunner:
             definition: a serialised GraphDef with a placeholder of images N×H×W×C. Only the nodes that lead
             to `outputs` are run. tensors: values of Const ops, by name; other constants keep their own.
             outputs: names of ops, for their first output, or `op:place`.
+            dtype: None for the types that the graph states.
             layers: further names for ops.
             decimal_epsilons: see `in_dtype`.
             takes: what the graph takes, where that is more than images; the names of its further inputs are
@@ -55,7 +56,7 @@ class GraphRunner:
             UsageError: such graphs are not run in this type.
             MappingError, FileError, GraphError: as `read_definition` and `read_constants`.
         """
-        if dtype not in _RUN_IN:
+        if dtype not in (None, *_RUN_IN):
             raise UsageError(f"graphs are run in {' or '.join(_RUN_IN)}, not in {dtype}")
         tensorflow = import_tensorflow()
         part = read_definition(definition, outputs)
@@ -64,7 +65,8 @@ class GraphRunner:
         self._input, self._shape = _placeholder(
             tensorflow, part, [each.name for each in takes.further_inputs] if takes else ()
         )
-        self._dtype = dtype
+        stated = next(node.attr["dtype"].type for node in part.node if node.name == self._input)
+        self._dtype = tensorflow.as_dtype(stated).as_numpy_dtype if dtype is None else dtype
         self.arrays: Collection[str] = ()
         graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
         self._session = _session(tensorflow, graph)
