@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from porter.filegraph.axes import View, unrepeated
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, Node, Pattern, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored, Unsupported, tried
-from porter.filegraph.views import View, unrepeated
 from porter.filegraph.walk import NodeWalk, Read, Repeated, Source, Walk, Zeros, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from porter.filegraph.axes import View
 from porter.filegraph.builder import Apart
 from porter.filegraph.constants import ELEMENTWISE
 from porter.filegraph.dataflow import N, Node
 from porter.filegraph.dims import Dim, Open, divides, known
 from porter.filegraph.file_graph import Unsupported
-from porter.filegraph.views import View
 from porter.filegraph.walk import NodeWalk, Read, Source, Walk
 
 _TOGETHER = ("BatchToSpaceND", "BatchToSpace")

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.arithmetic import with_stored
+from porter.filegraph.axes import OF_UNKNOWN_SHAPE, View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import Dim, Numbers, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.places import Items, place_of
 from porter.filegraph.resampling import as_large
-from porter.filegraph.views import OF_UNKNOWN_SHAPE, View
 from porter.filegraph.walk import Repeated, Source, Walk, Zeros, within
 from porter.graph import MOST_CONSTANTS, ExtendMap, Rearrange, Tokens, Upsample
 from porter.graph.ops import AXES, Mode

@@ -14,12 +14,12 @@ import numpy as np
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, is_vector, of_values, with_array, with_stored
+from porter.filegraph.axes import View
 from porter.filegraph.dataflow import N, Node, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Numbers, Open, product
 from porter.filegraph.file_graph import Stored, Unsupported, first_of, tried
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import reduce
-from porter.filegraph.views import View
 from porter.filegraph.walk import NodeWalk, Source, Walk, within
 from porter.graph import (
     Add,

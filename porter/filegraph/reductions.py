@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Literal
 
 from porter.filegraph import moves
+from porter.filegraph.axes import View
 from porter.filegraph.dataflow import N, Node
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
-from porter.filegraph.views import View
 from porter.filegraph.walk import NodeWalk, Source, Walk
 from porter.graph import (
     Add,

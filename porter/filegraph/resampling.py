@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import Dim, Open, Undecided, ratio, text
 from porter.filegraph.file_graph import Unsupported, tried
-from porter.filegraph.views import View
 from porter.filegraph.walk import Source, Walk
 from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, CropLike, PadLike, Resize, ResizeLike, Upsample
 from porter.graph.adaptive import alike, windows

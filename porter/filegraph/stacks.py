@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from porter.filegraph.axes import Piece, View, joined
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node
 from porter.filegraph.dims import product
 from porter.filegraph.file_graph import Unsupported, tried
 from porter.filegraph.moves import part
-from porter.filegraph.views import Piece, View, joined
 from porter.filegraph.walk import Walk
 from porter.graph import PadAxis
 from porter.graph.ops import AXES

@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Literal, ParamSpec
 import numpy as np
 
 from porter.filegraph import arithmetic, constants, moves, patches, products, reductions, resampling
+from porter.filegraph.axes import View
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import N, Node, Reference
 from porter.filegraph.dims import (
@@ -34,7 +35,6 @@ from porter.filegraph.dims import (
 )
 from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.places import place_of
-from porter.filegraph.views import View
 from porter.filegraph.walk import COMPUTED, NodeWalk, Outputs, Read, Reader, Source, Walk, apply, within
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Window

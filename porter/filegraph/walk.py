@@ -16,13 +16,14 @@ import numpy as np
 from porter.base.dtypes import is_floating
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.base.left_out import LeftOut
+from porter.filegraph.axes import OF_UNKNOWN_SHAPE, Aligned, T, View
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Node, Operand, Reference, StoredTensor
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import FileGraph, Stored, Unsupported, tried
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.places import Items, place_of
-from porter.filegraph.views import OF_UNKNOWN_SHAPE, Aligned, T, View, Views
+from porter.filegraph.views import Views
 from porter.graph import FurtherInput, GroupNorm, LayerNorm, Op, Rearrange, RmsNorm, axes_text
 from porter.graph.ops import AXES, Order
 from porter.padding import Size

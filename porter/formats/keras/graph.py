@@ -14,13 +14,13 @@ import numpy as np
 
 from porter.base.dtypes import Array, NamedArrays
 from porter.base.errors import FileError, first_line
+from porter.filegraph.axes import OF_UNKNOWN_SHAPE
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Unsupported, for_images
 from porter.filegraph.names import expect_values
 from porter.filegraph.tensor import Scope, Tensor, outputs
 from porter.filegraph.tensorflow import further_image
-from porter.filegraph.views import OF_UNKNOWN_SHAPE
 from porter.filegraph.walk import Image, Outputs, begin, read_nodes
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from porter.filegraph.axes import Piece, View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import StoredTensor
 from porter.filegraph.dims import Dim, Open, Undecided, known
@@ -13,7 +14,6 @@ from porter.filegraph.file_graph import Stored, Unsupported
 from porter.filegraph.places import Items
 from porter.filegraph.products import along_channels
 from porter.filegraph.tensor import Tensor
-from porter.filegraph.views import Piece, View
 from porter.filegraph.walk import Read
 from porter.formats.onnx.constants import averaged
 from porter.formats.onnx.nodes import OnnxNode

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph import arithmetic, functions, products
+from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.dims import known
@@ -17,7 +18,6 @@ from porter.filegraph.file_graph import Stored, Unsupported, first_of
 from porter.filegraph.patterns import softplus
 from porter.filegraph.products import Product
 from porter.filegraph.tensor import Scope, Tensor, attention, matmul, maximum, minimum
-from porter.filegraph.views import View
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.reading import Function

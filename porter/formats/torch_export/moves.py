@@ -11,12 +11,12 @@ import numpy as np
 
 from porter.base.left_out import LeftOut
 from porter.filegraph import functions
+from porter.filegraph.axes import View
 from porter.filegraph.dims import Dim, Numbers, known, ratio
 from porter.filegraph.file_graph import Unsupported
 from porter.filegraph.places import place_of
 from porter.filegraph.reductions import Reduction
 from porter.filegraph.tensor import Scope, Tensor, concat, maximum, minimum, stack
-from porter.filegraph.views import View
 from porter.filegraph.walk import Zeros, leave_out
 from porter.formats.torch_export.archive import TYPES
 from porter.formats.torch_export.constants import COPIES, REALS, SAME, cast, indexed

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from porter.filegraph.axes import View
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Node, StoredTensor
 from porter.filegraph.dims import Dim, Numbers
@@ -16,7 +17,6 @@ from porter.filegraph.products import along_channels
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.stacks import stacked, unstacked
 from porter.filegraph.tensor import Tensor
-from porter.filegraph.views import View
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import pointwise
 from porter.formats.torch_export.reading import Function

@@ -1,0 +1,315 @@
+"""The axes of a file's tensor, in pieces of those of the value that it holds: reshapes and transposes are
+followed, axis by axis, until one op says them.
+
+A map as features, channels first in between, channels shuffled or laid out as cells, cells listed for a
+matrix product: formats write each of them as several ops that only move numbers.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import NamedTuple, TypeVar
+
+from porter.filegraph.builder import Value
+from porter.filegraph.dims import (
+    ONLY,
+    Dim,
+    Open,
+    Undecided,
+    divides,
+    exactly,
+    product,
+    quotient,
+    ratio,
+    text,
+)
+from porter.filegraph.file_graph import Unsupported
+from porter.filegraph.places import Items, place_of
+
+T = TypeVar("T")
+
+
+class Piece(NamedTuple):
+    """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W, channels C, or along
+    an array.s axis, which has a small letter; R is a repetition.
+    """
+
+    axis: str
+    size: Dim
+    stride: int = 1
+
+
+OF_UNKNOWN_SHAPE = "of a value of unknown shape"
+Axes = tuple[tuple[Piece, ...], ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A value as one of the file's tensors holds it.
+
+    Attributes:
+        axes: of the tensor, batch included, each as its pieces, outermost first; None for a value of unknown
+            shape.
+    """
+
+    value: Value
+    axes: Axes | None
+
+    @property
+    def sizes(self) -> tuple[Dim, ...] | None:
+        return None if self.axes is None else self.known_sizes
+
+    @property
+    def known_axes(self) -> Axes:
+        """Raises Unsupported for a value of unknown shape."""
+        if self.axes is None:
+            raise Unsupported(OF_UNKNOWN_SHAPE)
+        return self.axes
+
+    @property
+    def known_sizes(self) -> Items[Dim]:
+        """Raises Unsupported for a value of unknown shape."""
+        return Items(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.known_axes)
+
+    def size(self, place: int) -> Dim:
+        """Of an axis.
+
+        Raises:
+            ValueError: the tensor has no such axis.
+        """
+        return (self.sizes or Items())[place]
+
+    def places(self, places: Iterable[int]) -> set[int]:
+        """Places of axes, counted from the first one.
+
+        Raises:
+            ValueError: the tensor has no such axis.
+        """
+        return {place_of(place, len(self.axes or ())) for place in places}
+
+    def axis_at(self, place: int) -> int:
+        """The axis of the array at a place of its tensor, which is none of the batch."""
+        axes = self.axes or ()
+        return place_of(place, len(axes)) - 1 + (len(self.value.shape or ()) - len(axes) + 1)
+
+    def has_batch(self, place: int) -> bool:
+        return any(piece.axis == "N" for piece in Items(self.axes or ())[place])
+
+    @property
+    def batch_first(self) -> list[int]:
+        """The places of the axes, that of the batch first."""
+        return sorted(range(len(self.axes or ())), key=lambda place: not self.has_batch(place))
+
+    def covers(self, other: View) -> bool:
+        """Whether the other tensor has the same axes, of which some may have one cell in it."""
+        if self.axes is None or other.axes is None or len(self.axes) != len(other.axes):
+            return False
+        return all(axis in ((), own) for own, axis in zip(self.axes, other.axes, strict=True))
+
+    def transposed(self, order: Sequence[int]) -> View:
+        """The axes in another order.
+
+        Raises:
+            Unsupported: the value's shape is unknown, or the order has not each axis once.
+        """
+        axes = self.known_axes
+        places = [place_of(axis, len(axes)) for axis in order]
+        if sorted(places) != [*range(len(axes))]:
+            raise Unsupported(f"of {len(axes)} axes in the order {[*order]}")
+        return replace(self, axes=tuple(axes[place] for place in places))
+
+    def restored(self, order: Sequence[int]) -> View:
+        """The axes as they were before they were `transposed` into this order."""
+        return self.transposed([order.index(place) for place in range(len(order))])
+
+    def without(self, places: Iterable[int]) -> View:
+        """The tensor without axes, of one cell, at these places.
+
+        Raises:
+            Unsupported: they have more.
+        """
+        if self.axes is None:
+            return self
+        gone = self.places(places)
+        if any(map(self.has_batch, gone)):
+            raise Unsupported("of the batch of one image: name the axes in the model, or export several")
+        if any(self.axes[place] for place in gone):
+            raise Unsupported("of axes of more than one cell")
+        return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
+
+    def with_axes(self, places: Collection[int]) -> View:
+        """The tensor with axes of one cell, which have these places in it."""
+        if self.axes is None:
+            return self
+        added, left = {place_of(place, len(self.axes) + len(places)) for place in places}, iter(self.axes)
+        count = len(self.axes) + len(added)
+        return replace(self, axes=tuple(() if place in added else next(left) for place in range(count)))
+
+    def repeated(self, times: Sequence[int]) -> View:
+        """Each axis so many times, one whole copy after the other.
+
+        Raises:
+            Unsupported: the value's shape is unknown, or an axis is left out.
+        """
+        axes = self.known_axes
+        if len(times) != len(axes) or min(times, default=1) < 1:
+            raise Unsupported(f"of {len(axes)} axes {[*times]} times")
+        return replace(
+            self, axes=joined((Piece("R", count, 0), *axis) for count, axis in zip(times, axes, strict=True))
+        )
+
+    def reshaped(self, sizes: Sequence[Dim]) -> View:
+        """Other axes over the same numbers; -1 is what is left.
+
+        Raises:
+            Unsupported: the value's shape is unknown, or an axis cannot be split so.
+        """
+        total = product(self.known_sizes)
+        wanted = next(
+            (found for each in (list(sizes), _exact(sizes)) if (found := _whole(each, total))), list(sizes)
+        )
+        batch = self.known_sizes[0]
+        if wanted and wanted[0] == 1 and total == batch * product(wanted):
+            wanted[0] = batch  # a graph for one image, whose batch is free in the port
+        pieces = [piece for axis in self.known_axes for piece in axis]
+        only = next((place for place, piece in enumerate(pieces) if piece.size == ONLY), None)
+        if only is not None and wanted:
+            wanted[_place_of_only(wanted, product(piece.size for piece in pieces[:only]))] *= ONLY
+        axes = _split(pieces, wanted)
+        if axes is None:
+            raise Unsupported(f"from {text(self.known_sizes[1:])} to {text(sizes[1:])}")
+        return replace(self, axes=axes)
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A value whose axes are those of a tensor: what an op does along one of them, the file does along the
+    tensor's.
+
+    Attributes:
+        axes: the value's, by the places of the tensor's; None for the batch.
+        held: how the tensor holds what such ops make of the value.
+    """
+
+    value: Value
+    axes: Items[int | None]
+    held: Callable[[Value], View]
+
+    def by_axis(self, stated: Mapping[int, T]) -> dict[int, T]:
+        """What a file states for places of its tensor, by the value's axes.
+
+        Raises:
+            ValueError: the tensor lacks one of them, or one is stated twice.
+            Unsupported: the batch is among them.
+        """
+        axes = [self.axes[place] for place in stated]
+        if len({*axes}) < len(axes):
+            raise ValueError("an axis that is stated twice")
+        found = {axis: each for axis, each in zip(axes, stated.values(), strict=True) if axis is not None}
+        if len(found) < len(axes):
+            raise Unsupported("of the batch")
+        return found
+
+
+def unrepeated(views: Sequence[View]) -> list[View]:
+    """Tensors of as many axes; an axis that is only repeated in one of them has one cell, where another has
+    its own numbers.
+    """
+    own = [
+        {at for at, axis in enumerate(view.axes or ()) if any(piece.axis != "R" for piece in axis)}
+        for view in views
+    ]
+    filled = set().union(*own)
+
+    def once(view: View, held: Collection[int]) -> View:
+        axes = enumerate(view.axes or ())
+        return replace(
+            view, axes=view.axes and tuple(() if at in filled - {*held} else axis for at, axis in axes)
+        )
+
+    return [once(view, held) for view, held in zip(views, own, strict=True)]
+
+
+def _exact(sizes: Sequence[Dim]) -> list[Dim]:
+    """Sizes of which no part is rounded, since a file's reshape keeps all numbers; as they are where that is
+    undecided.
+    """
+    try:
+        return [exactly(size) for size in sizes]
+    except Undecided:
+        return [*sizes]
+
+
+def _whole(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
+    """The sizes with -1 as what is left of the total; None where they do not have it."""
+    if -1 not in sizes:
+        return [*sizes] if product(sizes) == total else None
+    left = quotient(total, -product(sizes)) if sizes.count(-1) == 1 else None
+    return None if left is None else [left if size == -1 else size for size in sizes]
+
+
+def _place_of_only(sizes: Sequence[Dim], before: Dim) -> int:
+    """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in
+    any near them: in one of its own, otherwise at the head of the next one, but not of the channels, which
+    are the last.
+    """
+    counts: list[Dim] = [*accumulate(sizes, operator.mul, initial=1)]
+    ends = (
+        place
+        for place, count in enumerate(counts[1:])
+        if counts[place] == before or not divides(count, before)
+    )
+    place = next(ends, len(sizes) - 1)
+    return (
+        place - 1 if 0 < place == len(sizes) - 1 and counts[place] == before and sizes[place] != 1 else place
+    )
+
+
+def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
+    """Axes of these sizes over pieces; None where a piece cannot be split so."""
+    left = [*pieces][::-1]
+    found = []
+    for size in sizes:
+        taken, missing = [], size
+        while missing != 1 and left:
+            piece = left.pop()
+            if isinstance(missing, int) and missing < 1:
+                return None
+            if (
+                isinstance(missing, int)
+                and isinstance(piece.size, int)
+                and missing % piece.size
+                and not piece.size % missing
+            ):
+                inner = piece.size // missing
+                left.append(Piece(piece.axis, inner, piece.stride))
+                piece = Piece(piece.axis, missing, piece.stride * inner)
+            elif isinstance(missing, Open) and (inner := ratio(piece.size, missing) or 1) > 1:
+                left.append(Piece(piece.axis, inner, piece.stride))
+                piece = Piece(piece.axis, missing, piece.stride * inner)
+            if not divides(piece.size, missing):
+                return None
+            taken.append(piece)
+            missing = missing // piece.size
+        if missing != 1:
+            return None
+        found.append(tuple(taken))
+    return None if left else joined(found)
+
+
+def joined(axes: Iterable[Iterable[Piece]]) -> Axes:
+    """Without pieces of one step, and with pieces that follow each other in the value as one."""
+    found = []
+    for axis in axes:
+        pieces: list[Piece] = []
+        for piece in axis:
+            last = pieces[-1] if pieces else None
+            if last and last.axis == piece.axis and last.stride == piece.stride * piece.size:
+                pieces[-1] = Piece(piece.axis, last.size * piece.size, piece.stride)
+            elif piece.size != 1:
+                pieces.append(piece)
+        found.append(tuple(pieces))
+    return tuple(found)
